@@ -1,0 +1,46 @@
+# `make test` on a fresh machine sets up everything it needs and then runs everything. `make help` lists the rest.
+# Another interpreter: make test PYTHON=python3.13 VENV=.venv-3.13
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help test lint format types pytest sweep bench clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+test: lint types pytest  ## everything: lint, types, all tests (sweeps strided)
+
+lint: $(READY)  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(READY)  ## let ruff fix and format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: $(READY)  ## mypy, strict
+	$(BIN)/mypy
+
+pytest: $(READY)  ## the tests alone; ARGS="-k name" picks some
+	$(BIN)/python -m pytest $(ARGS)
+
+sweep: $(READY)  ## every point of every sweep; takes its time
+	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps --timeout 3600 $(ARGS)
+
+bench: $(READY)  ## the benchmarks; ARGS="pair" picks some
+	$(BIN)/python -m bench $(ARGS)
+
+clean:  ## remove what these targets made
+	rm -rf $(VENV) build dist bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+$(READY): pyproject.toml scripts/system-needs
+	PYTHON="$(PYTHON)" scripts/system-needs
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+	touch $@

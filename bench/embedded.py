@@ -1,0 +1,79 @@
+"""The embedded store beside the least that SQLite could do for the same: two bare transactions, one upsert each.
+
+The bare side uses a database that Holdfast made, so the table has the same shape; it has the same settings.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import holdfast
+from bench.holdfast_pair import by_async_with, by_calls, by_with
+from bench.scenario import Contestant, Sample, Scenario
+from bench.timing import per_operation
+
+PAIRS = 500
+TABLE = "holdfast_lock"
+BARE = "bare transactions"
+
+
+def url(folder: Path) -> str:
+    return f"sqlite:///{folder}/locks.db"
+
+
+@contextmanager
+def bare(folder: Path) -> Iterator[Callable[[], Sample]]:
+    """BEGIN IMMEDIATE, upsert, COMMIT: once to take, once to give back."""
+    with closing(sqlite3.connect(folder / "locks.db", isolation_level=None)) as connection:
+        columns, row = held_row(folder, connection)
+        execute, upsert = connection.execute, upsert_of(columns)
+
+        def pair() -> None:
+            for _ in range(2):
+                execute("BEGIN IMMEDIATE")
+                execute(upsert, row)
+                execute("COMMIT")
+
+        yield lambda: per_operation(pair, PAIRS)
+
+
+def held_row(folder: Path, connection: sqlite3.Connection) -> tuple[list[str], tuple[object, ...]]:
+    """What Holdfast writes for a lock that is held; the connection gets the settings that Holdfast's have."""
+    with holdfast.connect(url(folder)) as client, client.lock("bench"):
+        for setting in ("journal_mode = WAL", "synchronous = NORMAL"):
+            connection.execute(f"PRAGMA {setting}")
+        cursor = connection.execute(f"SELECT * FROM {TABLE}")
+        return [column[0] for column in cursor.description], cursor.fetchone()
+
+
+def upsert_of(columns: list[str]) -> str:
+    """A statement that writes every column of one row."""
+    values = ", ".join("?" for _ in columns)
+    updates = ", ".join(f"{column} = excluded.{column}" for column in columns if column != "name")
+    return f"INSERT INTO {TABLE} VALUES ({values}) ON CONFLICT (name) DO UPDATE SET {updates}"
+
+
+EMBEDDED_PAIR = Scenario(
+    name="embedded pair",
+    about="taking and giving back a free lock in the embedded store",
+    contestants=(
+        by_calls("acquire+release", url, PAIRS),
+        by_with("with lock", url, PAIRS),
+        Contestant(BARE, bare),
+    ),
+    figure="µs",
+    against=BARE,
+    at_most={"acquire+release": 2.0, "with lock": 2.0},
+)
+
+EMBEDDED_PAIR_ASYNC = Scenario(
+    name="embedded pair, asyncio",
+    about="the same on an event loop, which the database must not block",
+    contestants=(by_async_with("async with lock", url, PAIRS), Contestant(BARE, bare)),
+    figure="µs",
+    against=BARE,
+    at_most={},
+)

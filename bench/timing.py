@@ -1,0 +1,30 @@
+"""Measuring one round: how long one of many equal operations took."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from bench.scenario import Sample
+
+MICROSECONDS = "µs"
+
+
+def per_operation(operation: Callable[[], object], times: int) -> Sample:
+    started = time.perf_counter()
+    for _ in range(times):
+        operation()
+    return {MICROSECONDS: (time.perf_counter() - started) / times * 1e6}
+
+
+def per_awaited(runner: asyncio.Runner, operation: Callable[[], Awaitable[object]], times: int) -> Sample:
+    """The same on an event loop; starting and leaving the loop is not counted."""
+
+    async def measure() -> Sample:
+        started = time.perf_counter()
+        for _ in range(times):
+            await operation()
+        return {MICROSECONDS: (time.perf_counter() - started) / times * 1e6}
+
+    return runner.run(measure())

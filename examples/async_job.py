@@ -1,0 +1,28 @@
+"""The same in asyncio: three tasks, one lock, one at a time, first come first served.
+
+Prints:
+    a starts
+    a ends
+    b starts
+    b ends
+    c starts
+    c ends
+"""
+
+import asyncio
+
+import holdfast
+
+
+async def job(name: str) -> None:
+    async with holdfast.async_lock("report"):
+        print(name, "starts")
+        await asyncio.sleep(0.01)
+        print(name, "ends")
+
+
+async def main() -> None:
+    await asyncio.gather(job("a"), job("b"), job("c"))
+
+
+asyncio.run(main())

@@ -1,0 +1,18 @@
+"""Wait for at most a moment; then say who has it, instead of hanging.
+
+Prints:
+    busy: held by the import job
+    still busy, without waiting: True
+    free now: True
+"""
+
+import holdfast
+
+with holdfast.connect() as client:
+    with client.lock("warehouse", label="the import job"):
+        try:
+            client.lock("warehouse").acquire(wait=0.05)
+        except holdfast.LockTimeout as busy:
+            print("busy: held by", busy.holder.label if busy.holder else "someone")
+        print("still busy, without waiting:", client.lock("warehouse").try_acquire() is None)
+    print("free now:", client.inspect("warehouse") is None)

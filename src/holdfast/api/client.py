@@ -1,0 +1,251 @@
+"""The clients: each owns its store, its watchdog and the leases made through it. Made again, quietly, in a forked
+child."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+from holdfast.api.config import Config
+from holdfast.api.decorator import locked_async, locked_plain
+from holdfast.api.lease import AsyncLease, Lease
+from holdfast.api.lock import AsyncLock, Lock
+from holdfast.api.settings import LockSettings
+from holdfast.core import rules
+from holdfast.core.lease import LeaseState
+from holdfast.core.ports import Capabilities, Hold, LockInfo, Store, Unreachable
+from holdfast.errors import ConfigurationError, Reason
+from holdfast.guard import Guard
+from holdfast.runtime.aio import AioRuntime
+from holdfast.runtime.blocking import BlockingRuntime, drive
+
+_log = logging.getLogger("holdfast.client")
+
+T = TypeVar("T")
+
+HeldHere = dict[str, weakref.ref[LeaseState]]
+"""The leases of one thread or task, by name, for re-entry."""
+
+
+class _Base:
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._making = Guard()
+        self._is_closed = False
+
+    @property
+    def where(self) -> str:
+        """The engine, as it may be shown to people."""
+        return self._config.factory.where
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._config.factory.capabilities
+
+    def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
+        return LockSettings(name, ttl=self._config.ttl if ttl is None else ttl, **others)
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ConfigurationError("this client is closed")
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self.where}>"
+
+
+class Client(_Base):
+    """Locks for threads. Thread-safe; a context manager that closes itself."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._runtime: BlockingRuntime | None = None
+        self._here = _Here()
+
+    def lock(
+        self,
+        name: str,
+        ttl: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        reentrant: bool = False,
+        label: str | None = None,
+        on_lost: Callable[[Lease, Reason], object] | None = None,
+    ) -> Lock:
+        """A lock on this name; making it does no I/O."""
+        settings = self._settings(
+            name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost
+        )
+        return Lock(self, settings)
+
+    def locked(
+        self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator: hold the lock while the function runs. `{…}` in the name are arguments of the call."""
+        return locked_plain(self.lock, name, wait, busy, settings)
+
+    def inspect(self, name: str) -> LockInfo | None:
+        """Who holds the lock, or None."""
+        return _reached(drive(self._store().inspect(rules.checked_name(name))))
+
+    def list(self, prefix: str = "") -> Iterator[LockInfo]:
+        """The locks that are held, by name, a page at a time."""
+        after = None
+        while True:
+            page = _reached(drive(self._store().page(prefix, after)))
+            yield from page.infos
+            if (after := page.after) is None:
+                return
+
+    def force_release(self, name: str) -> bool:
+        """For operators: free the lock whoever has it; True if someone had it. The next token is still larger."""
+        was_held = _reached(drive(self._store().force_release(rules.checked_name(name))))
+        _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
+        return was_held
+
+    def close(self) -> None:
+        """Release what is still held and end the threads; bounded in time, and final."""
+        self._is_closed = True
+        if self._runtime is not None:
+            self._runtime.stop()
+
+    def _store(self) -> Store:
+        return self._current().env.store
+
+    def _start(self) -> BlockingRuntime:
+        runtime = self._current()
+        runtime.start()
+        return runtime
+
+    def _current(self) -> BlockingRuntime:
+        runtime = self._runtime
+        if runtime is None or runtime.pid != os.getpid():
+            runtime = self._making.run(self._make)
+        self._check_open()
+        return runtime
+
+    def _make(self) -> BlockingRuntime:
+        if self._runtime is None or self._runtime.pid != os.getpid():
+            patience = self._config.patience
+            self._runtime = BlockingRuntime(self._config.factory.blocking(patience.request_timeout), patience)
+            weakref.finalize(self, self._runtime.stop_soon).atexit = False
+        return self._runtime
+
+    def _held_here(self) -> HeldHere:
+        if self._here.pid != os.getpid():
+            self._here.__init__()  # type: ignore[misc]
+        return self._here.held
+
+    def _vouch(self, lease: Lease, pid: int) -> None:
+        """The lease counts as alive while this process lives, too (where the store looks at processes)."""
+        _reached(drive(self._store().vouch(Hold(lease.name, lease.owner, lease.ttl), pid)))
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncClient(_Base):
+    """Locks for tasks of one event loop, the one in which it is first used. `async with` closes it."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._runtime: AioRuntime | None = None
+        self._held: weakref.WeakKeyDictionary[asyncio.Task[Any], HeldHere] = weakref.WeakKeyDictionary()
+
+    def lock(
+        self,
+        name: str,
+        ttl: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        reentrant: bool = False,
+        label: str | None = None,
+        on_lost: Callable[[AsyncLease, Reason], object] | None = None,
+    ) -> AsyncLock:
+        """A lock on this name; making it does no I/O."""
+        settings = self._settings(
+            name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost
+        )
+        return AsyncLock(self, settings)
+
+    def locked(
+        self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator: hold the lock while the coroutine function runs. `{…}` in the name are arguments of the call."""
+        return locked_async(self.lock, name, wait, busy, settings)
+
+    async def inspect(self, name: str) -> LockInfo | None:
+        """Who holds the lock, or None."""
+        return _reached(await self._store().inspect(rules.checked_name(name)))
+
+    async def list(self, prefix: str = "") -> AsyncIterator[LockInfo]:
+        """The locks that are held, by name, a page at a time."""
+        after = None
+        while True:
+            page = _reached(await self._store().page(prefix, after))
+            for info in page.infos:
+                yield info
+            if (after := page.after) is None:
+                return
+
+    async def force_release(self, name: str) -> bool:
+        """For operators: free the lock whoever has it; True if someone had it. The next token is still larger."""
+        was_held = _reached(await self._store().force_release(rules.checked_name(name)))
+        _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
+        return was_held
+
+    async def aclose(self) -> None:
+        """Release what is still held and end the threads; bounded in time, and final."""
+        self._is_closed = True
+        if self._runtime is not None and self._runtime.pid == os.getpid():
+            await self._runtime.stop()
+
+    def _store(self) -> Store:
+        return self._start().env.store
+
+    def _start(self) -> AioRuntime:
+        self._check_open()
+        if self._runtime is None or self._runtime.pid != os.getpid():
+            patience = self._config.patience
+            store, aside = self._config.factory.aio(patience.request_timeout)
+            self._runtime = AioRuntime(store, aside, patience)
+            weakref.finalize(self, self._runtime.stop_soon).atexit = False
+        self._runtime.check_loop()
+        return self._runtime
+
+    def _held_here(self) -> HeldHere:
+        task = asyncio.current_task()
+        assert task is not None
+        return self._held.setdefault(task, {})
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Here(threading.local):
+    """What this thread of this process holds."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.held: HeldHere = {}
+
+
+def _reached(answer: T | Unreachable) -> T:
+    if isinstance(answer, Unreachable):
+        raise answer.error
+    return answer

@@ -1,0 +1,54 @@
+"""How a program begins: `connect()`, or no client at all with `holdfast.lock()`."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from typing import Any
+
+from holdfast.api.client import AsyncClient, Client
+from holdfast.api.config import configure
+from holdfast.api.lock import AsyncLock, Lock
+from holdfast.guard import Guard
+
+
+def connect(target: str | None = None, **options: Any) -> Client:
+    """A client for threads. `target` is a URL; without one $HOLDFAST_URL, else the embedded store. Does no I/O."""
+    return Client(configure(target, options))
+
+
+def connect_async(target: str | None = None, **options: Any) -> AsyncClient:
+    """A client for the tasks of one event loop; the same targets and options as connect(). Not awaited, does no I/O."""
+    return AsyncClient(configure(target, options))
+
+
+def lock(name: str, **settings: Any) -> Lock:
+    """A lock of the default client: `with holdfast.lock("nightly"): …`."""
+    return _making.run(_default_client).lock(name, **settings)
+
+
+def async_lock(name: str, **settings: Any) -> AsyncLock:
+    """A lock of this event loop's default client: `async with holdfast.async_lock("nightly"): …`."""
+    return _default_async_client().lock(name, **settings)
+
+
+_making = Guard()
+_default: list[Client] = []
+_async_defaults: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = weakref.WeakKeyDictionary()
+
+
+def _default_client() -> Client:
+    if not _default:
+        _default.append(connect())
+    return _default[0]
+
+
+def _default_async_client() -> AsyncClient:
+    """One per event loop. Clients of closed loops are let go here: they keep their loop, so it would never go."""
+    for closed in [loop for loop in list(_async_defaults) if loop.is_closed()]:
+        del _async_defaults[closed]
+    loop = asyncio.get_running_loop()
+    client = _async_defaults.get(loop)
+    if client is None:
+        client = _async_defaults[loop] = connect_async()
+    return client

@@ -1,0 +1,289 @@
+"""The lease a caller holds: a handle on a LeaseState.
+
+Everything here reads the clock when asked, in both colours alike. What talks to the engine is in the two subclasses,
+`Lease` for threads and `AsyncLease` for tasks, which say the same with and without `await`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Generic, TypeVar
+
+from holdfast.core import rules
+from holdfast.core.lease import LeaseState
+from holdfast.core.release import release
+from holdfast.errors import LeaseLost, Reason
+from holdfast.machine import boottime
+from holdfast.runtime.aio import AioRuntime, start_task
+from holdfast.runtime.blocking import BlockingRuntime, drive, start_thread
+
+R = TypeVar("R", BlockingRuntime, AioRuntime)
+
+
+class _Handle(Generic[R]):
+    """One level of holding. Re-entry makes another handle on the same state; the last one to be released ends it."""
+
+    def __init__(self, client: object, runtime: R, state: LeaseState) -> None:
+        self._client = client  # a lease keeps its client alive, not the other way round
+        self._runtime: R = runtime
+        self._state = state
+        self._level = [None]
+        state.levels.append(None)
+
+    @property
+    def name(self) -> str:
+        return self._state.name
+
+    @property
+    def token(self) -> int:
+        """The fencing token: larger than that of every earlier grant of the name."""
+        return self._state.token
+
+    @property
+    def owner(self) -> str:
+        return self._state.owner
+
+    @property
+    def ttl(self) -> float:
+        return self._state.ttl
+
+    @property
+    def held(self) -> bool:
+        return self.remaining() > 0.0
+
+    def remaining(self) -> float:
+        """Seconds for which the lease is still guaranteed; 0.0 once it is gone."""
+        if not self._level or self._is_inherited():
+            return 0.0
+        return self._state.remaining(boottime())
+
+    def ensure_held(self) -> None:
+        """Raise LeaseLost unless the lease is held at this moment; cheap enough for a loop."""
+        if self.remaining() > 0.0:
+            return
+        raise LeaseLost(self.name, self._reason())
+
+    def _reason(self) -> Reason:
+        if self._is_inherited():
+            return "session"
+        return self._state.ending or "released"
+
+    def _loss(self) -> Reason | None:
+        """Why it was lost; None while it is held and after its release."""
+        return "session" if self._is_inherited() else self._state.lost(boottime())
+
+    def _is_inherited(self) -> bool:
+        """Made by a parent process, which alone owns it."""
+        return self._runtime.pid != os.getpid()
+
+    def _drop_level(self) -> bool:
+        """True if this was the last handle: the lease itself is to be released. Lost leases raise."""
+        loss = self._state.lost(boottime())
+        if loss is not None:
+            raise LeaseLost(self.name, loss)
+        try:
+            self._level.pop()
+            self._state.levels.pop()
+        except IndexError:
+            return False
+        return not self._state.levels
+
+    def __repr__(self) -> str:
+        state = f"{self.remaining():.3g} s left" if self.held else self._reason()
+        return f"<{type(self).__name__} {self.name!r} token={self.token} {state}>"
+
+
+class Lease(_Handle[BlockingRuntime]):
+    """One successful acquisition. A context manager: leaving the block releases it."""
+
+    def __init__(
+        self, client: object, runtime: BlockingRuntime, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
+    ) -> None:
+        super().__init__(client, runtime, state)
+        if on_lost is not None and state.on_lost is None:
+            state.on_lost = _tells(weakref.ref(self), on_lost, start_thread)
+
+    @property
+    def lost(self) -> Lost:
+        return Lost(self)
+
+    def extend(self, ttl: float | None = None) -> None:
+        """Renew now; with `ttl`, for that long from now on."""
+        ttl = self.ttl if ttl is None else rules.checked_ttl(ttl)
+        self.ensure_held()
+        answer = self._runtime.extend(self._state, ttl)
+        if answer is not None:
+            raise answer.error
+        self.ensure_held()
+
+    def release(self) -> None:
+        """Give it back; again does nothing. Raises LeaseLost if it was lost before."""
+        if not self._is_inherited() and self._drop_level():
+            drive(release(self._runtime.env, self._state))
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.release()
+        except LeaseLost:
+            if kind is None:
+                raise
+
+
+class AsyncLease(_Handle[AioRuntime]):
+    """One successful acquisition. `async with lease` releases it at the end, and cancels the body if it is lost."""
+
+    def __init__(
+        self, client: object, runtime: AioRuntime, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
+    ) -> None:
+        super().__init__(client, runtime, state)
+        self._body = _Body(state)
+        if on_lost is not None and state.on_lost is None:
+            state.on_lost = _tells(weakref.ref(self), on_lost, start_task)
+
+    @property
+    def lost(self) -> AsyncLost:
+        return AsyncLost(self)
+
+    async def extend(self, ttl: float | None = None) -> None:
+        """Renew now; with `ttl`, for that long from now on."""
+        ttl = self.ttl if ttl is None else rules.checked_ttl(ttl)
+        self.ensure_held()
+        answer = await self._runtime.extend(self._state, ttl)
+        if answer is not None:
+            raise answer.error
+        self.ensure_held()
+
+    async def release(self) -> None:
+        """Give it back; again does nothing. Raises LeaseLost if it was lost before."""
+        if not self._is_inherited() and self._drop_level():
+            await release(self._runtime.env, self._state)
+
+    def _release_soon(self) -> None:
+        """For callers that can't await: over at once here, given back in the background."""
+        if not self._is_inherited() and self._drop_level() and self._state.finish("released"):
+            self._runtime.env.ledger.abandon(self._state)
+
+    async def __aenter__(self) -> AsyncLease:
+        self._body.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        was_cancelled_by_loss = self._body.end(kind)
+        try:
+            await self.release()
+        except LeaseLost as lost:
+            if was_cancelled_by_loss:
+                raise lost from error
+            if kind is None:
+                raise
+
+
+class _Body:
+    """The task inside `async with`: cancelled when the lease is lost, as `asyncio.timeout` does it.
+
+    It knows the state weakly, because the state knows it.
+    """
+
+    def __init__(self, state: LeaseState) -> None:
+        self._state = weakref.ref(state)
+        self._task: asyncio.Task[Any] | None = None
+        self._cancels_before = 0
+        self._has_cancelled = False
+
+    def begin(self) -> None:
+        self._task = asyncio.current_task()
+        self._cancels_before = self._task.cancelling() if self._task is not None else 0
+        self._has_cancelled = False
+        state = self._state()
+        if state is not None:
+            state.listeners.append(self._cancel_if_lost)
+            self._cancel_if_lost()
+
+    def end(self, kind: type[BaseException] | None) -> bool:
+        """True if the cancellation that ended the body was ours."""
+        task, self._task = self._task, None
+        state = self._state()
+        if state is not None and self._cancel_if_lost in state.listeners:
+            state.listeners.remove(self._cancel_if_lost)
+        if task is None or not self._has_cancelled:
+            return False
+        return task.uncancel() <= self._cancels_before and kind is not None and issubclass(kind, asyncio.CancelledError)
+
+    def _cancel_if_lost(self) -> None:
+        state = self._state()
+        if self._task is None or self._has_cancelled or state is None or state.lost(boottime()) is None:
+            return
+        self._has_cancelled = True
+        self._task.cancel()
+
+
+class Lost:
+    """Event-like: whether the lease is lost, by the clock at the moment of asking."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+
+    def is_set(self) -> bool:
+        return self._lease._loss() is not None
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Block until it is lost: True; False if the time is over or the lease was released."""
+        over = threading.Event()
+        state = self._lease._state
+        state.listeners.append(over.set)
+        try:
+            if not self.is_set() and state.ending is None:
+                over.wait(timeout)
+        finally:
+            state.listeners.remove(over.set)
+        return self.is_set()
+
+
+class AsyncLost:
+    """Event-like: whether the lease is lost, by the clock at the moment of asking."""
+
+    def __init__(self, lease: AsyncLease) -> None:
+        self._lease = lease
+
+    def is_set(self) -> bool:
+        return self._lease._loss() is not None
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is lost: True; False if the time is over or the lease was released."""
+        over = asyncio.Event()
+        state = self._lease._state
+        state.listeners.append(over.set)
+        try:
+            if not self.is_set() and state.ending is None:
+                async with asyncio.timeout(timeout):
+                    await over.wait()
+        except TimeoutError:
+            pass
+        finally:
+            state.listeners.remove(over.set)
+        return self.is_set()
+
+
+def _tells(
+    handle: weakref.ref[Any], on_lost: Callable[[Any, Reason], Any], start: Callable[..., None]
+) -> Callable[[Reason], None]:
+    """The state must not keep the handle alive: it is the handle's death that gives the lease back."""
+
+    def tell(reason: Reason) -> None:
+        lease = handle()
+        if lease is not None:
+            start(on_lost, lease, reason)
+
+    return tell

@@ -1,0 +1,192 @@
+"""A lock: a name plus settings, nothing more. Threads and tasks may share one; who holds is a matter of leases."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from holdfast.api.lease import AsyncLease, Lease
+from holdfast.api.scope import Scope, Side
+from holdfast.api.settings import LockSettings
+from holdfast.core import rules
+from holdfast.core.acquire import acquire
+from holdfast.core.lease import LeaseState
+from holdfast.core.ports import Taken
+from holdfast.machine import boottime
+from holdfast.runtime.blocking import drive
+
+if TYPE_CHECKING:
+    from holdfast.api.client import AsyncClient, Client
+
+
+class Lock:
+    """`with lock as lease`, `lock.acquire(wait=…)` or `lock.try_acquire()`."""
+
+    def __init__(self, client: Client, settings: LockSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self._here = _Here()
+
+    @property
+    def name(self) -> str:
+        return self._settings.want.name
+
+    def acquire(self, wait: float | None = None) -> Lease:
+        """The lease. After `wait` seconds (None: for ever) LockTimeout, which tells who has it."""
+        patience, started = rules.checked_wait(wait), boottime()
+        answer = self._acquire(patience)
+        if isinstance(answer, Taken):
+            raise self._settings.timed_out(boottime() - started, answer)
+        return answer
+
+    def try_acquire(self) -> Lease | None:
+        """The lease, or None if someone else has it; never waits."""
+        answer = self._acquire(0.0)
+        return None if isinstance(answer, Taken) else answer
+
+    def _acquire(self, patience: float | None) -> Lease | Taken:
+        runtime = self._client._start()
+        held = self._client._held_here() if self._settings.reentrant else None
+        state = _still_held(held, self.name)
+        if state is None:
+            answer = drive(acquire(runtime.env, self._settings.want, patience))
+            if isinstance(answer, Taken):
+                return answer
+            state = answer
+            if held is not None:
+                held[self.name] = weakref.ref(state)
+        return Lease(self._client, runtime, state, self._settings.on_lost)
+
+    def _entered(self) -> list[Scope]:
+        return self._here.scopes
+
+    def __repr__(self) -> str:
+        return f"<Lock {self.name!r} on {self._client.where}>"
+
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> Lease: ...
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+    else:
+
+        @Side
+        def __enter__(scope: Scope) -> Lease:
+            scope.begin()
+            scope.keep(scope.lock.acquire())
+            return scope.lease
+
+        @Side
+        def __exit__(scope: Scope, *exc: Any) -> None:
+            scope.leave().__exit__(*exc)
+
+
+class AsyncLock:
+    """`async with lock as lease`, `await lock.acquire(wait=…)` or `await lock.try_acquire()`."""
+
+    def __init__(self, client: AsyncClient, settings: LockSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self._scopes: weakref.WeakKeyDictionary[asyncio.Task[Any], list[Scope]] = weakref.WeakKeyDictionary()
+
+    @property
+    def name(self) -> str:
+        return self._settings.want.name
+
+    def acquire(self, wait: float | None = None) -> Acquiring:
+        """`await` it for the lease, or enter it with `async with`. After `wait` seconds LockTimeout."""
+        patience = rules.checked_wait(wait)
+        return Acquiring(lambda: self._acquire_or_raise(patience))
+
+    async def try_acquire(self) -> AsyncLease | None:
+        """The lease, or None if someone else has it; never waits."""
+        answer = await self._acquire(0.0)
+        return None if isinstance(answer, Taken) else answer
+
+    async def _acquire_or_raise(self, patience: float | None) -> AsyncLease:
+        started = boottime()
+        answer = await self._acquire(patience)
+        if isinstance(answer, Taken):
+            raise self._settings.timed_out(boottime() - started, answer)
+        return answer
+
+    async def _acquire(self, patience: float | None) -> AsyncLease | Taken:
+        runtime = self._client._start()
+        held = self._client._held_here() if self._settings.reentrant else None
+        state = _still_held(held, self.name)
+        if state is None:
+            answer = await acquire(runtime.env, self._settings.want, patience)
+            if isinstance(answer, Taken):
+                return answer
+            state = answer
+            if held is not None:
+                held[self.name] = weakref.ref(state)
+        return AsyncLease(self._client, runtime, state, self._settings.on_lost)
+
+    def _entered(self) -> list[Scope]:
+        task = asyncio.current_task()
+        assert task is not None
+        return self._scopes.setdefault(task, [])
+
+    def __repr__(self) -> str:
+        return f"<AsyncLock {self.name!r} on {self._client.where}>"
+
+    if TYPE_CHECKING:
+
+        async def __aenter__(self) -> AsyncLease: ...
+
+        async def __aexit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+    else:
+
+        @Side
+        async def __aenter__(scope: Scope) -> AsyncLease:
+            scope.begin()
+            scope.keep(await scope.lock.acquire())
+            return await scope.lease.__aenter__()
+
+        @Side
+        async def __aexit__(scope: Scope, *exc: Any) -> None:
+            await scope.leave().__aexit__(*exc)
+
+
+class Acquiring(Awaitable[AsyncLease]):
+    """What `AsyncLock.acquire()` returns: awaited, or entered."""
+
+    def __init__(self, start: Callable[[], Awaitable[AsyncLease]]) -> None:
+        self._start = start
+        self._lease: AsyncLease | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncLease]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> AsyncLease:
+        self._lease = await self._start()
+        return await self._lease.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._lease is not None
+        await self._lease.__aexit__(kind, error, trace)
+
+
+class _Here(threading.local):
+    """Scopes that this thread has entered by hand."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
+
+
+def _still_held(held: dict[str, weakref.ref[LeaseState]] | None, name: str) -> LeaseState | None:
+    """Re-entry is for a lease that is held now; a lost one does not let anyone in."""
+    ref = None if held is None else held.get(name)
+    state = None if ref is None else ref()
+    return state if state is not None and state.remaining(boottime()) > 0.0 else None

@@ -1,0 +1,86 @@
+"""The commands together, and what becomes of errors: one line on stderr and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+import holdfast
+from holdfast.cli import codes
+from holdfast.cli.completion import completion
+from holdfast.cli.failure import explain, redacted, say
+from holdfast.cli.locks import break_, ls, show, wait
+from holdfast.cli.options import url_option
+from holdfast.cli.run import run
+
+
+@click.group(invoke_without_command=True, epilog=codes.listing())
+@url_option
+@click.version_option(holdfast.__version__, message="holdfast %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> int | None:
+    """Locks for commands, shared by everyone who uses the same store.
+
+    \b
+    holdfast run nightly -- ./backup.sh     only one of me
+    holdfast ls                             who holds what
+
+    Without --url and $HOLDFAST_URL the locks are in a file of this user, for one machine.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    click.echo(ctx.get_help(), err=True)
+    return codes.USAGE
+
+
+for command in (run, ls, show, break_, wait, completion):
+    cli.add_command(command)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """The exit status of `holdfast ARGS`."""
+    _say_warnings()
+    try:
+        status = cli.main(args, prog_name="holdfast", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_left()
+    except (Exception, KeyboardInterrupt) as error:
+        return _failed(error)
+    return status or 0
+
+
+def _failed(error: BaseException) -> int:
+    if isinstance(error, click.Abort) and isinstance(error.__cause__, KeyboardInterrupt):
+        error = error.__cause__
+    code, message = explain(error)
+    if os.environ.get("HOLDFAST_DEBUG"):
+        click.echo(redacted("".join(traceback.format_exception(error))), err=True)
+    if message:
+        say(message)
+    return code
+
+
+def _reader_left() -> int:
+    """Whoever read our output has seen enough. Nothing may be written at exit either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return codes.of_signal(13)
+
+
+class _Sayer(logging.Handler):
+    """What the library warns about, as one line each."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
+
+
+def _say_warnings() -> None:
+    log = logging.getLogger("holdfast")
+    log.setLevel(logging.DEBUG if os.environ.get("HOLDFAST_DEBUG") else logging.WARNING)
+    log.addHandler(_Sayer())
+    log.propagate = False

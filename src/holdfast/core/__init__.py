@@ -1,0 +1,1 @@
+"""The algorithm, without colour: recipes over ports. See `ports` for what a recipe may await."""

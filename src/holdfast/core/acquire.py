@@ -1,0 +1,116 @@
+"""How a lock is acquired.
+
+Uncontended this is one request. A claim that finds the lock taken stands in line with the same request; from then on
+the waiter listens, and asks again when the holder's time should be over or its own place must be refreshed. Asking is
+always right: a claim is recognised by its owner id, so a lost reply, a lost push and a hand-off that nobody heard are
+all found by it.
+
+Nothing is entered without a grant whose validity is left at the last check. Whatever goes wrong, the owner id is in
+the ledger, and the ledger's reader gives back what it may have got.
+"""
+
+from __future__ import annotations
+
+import math
+
+from holdfast.core import rules
+from holdfast.core.lease import LeaseState, Want
+from holdfast.core.ledger import Mark
+from holdfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable
+from holdfast.errors import StoreUnavailable
+
+
+async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Taken:
+    """The lease, or who has it once `wait` seconds (None: for ever) are over. Raises StoreUnavailable."""
+    patience = _Patience(env, wait)
+    while True:
+        state = LeaseState(want, env.new_owner())
+        mark = env.ledger.enter(state)
+        try:
+            answer = await _ask(env, want, state, mark, patience)
+            if not isinstance(answer, Granted):
+                await _leave(env, state, patience)
+                return answer
+            if state.remaining(env.now()) > 0.0:
+                mark.granted = True
+                env.announce(state)
+                return state
+        except BaseException:
+            env.ledger.abandon(state)
+            raise
+        env.ledger.abandon(state)
+        patience.check(_too_late(want))
+
+
+class _Patience:
+    """How long this attempt may wait for the holder, and how long for an engine that does not answer."""
+
+    def __init__(self, env: Env, wait: float | None) -> None:
+        started = env.now()
+        self._env = env
+        self._failures = 0
+        self._wait = wait
+        self.ends = math.inf if wait is None else started + wait
+        self._silence_ends = started + (env.connect_patience if wait is None else max(wait, env.request_timeout))
+
+    @property
+    def waits(self) -> bool:
+        return self._wait != 0.0
+
+    def answered(self) -> None:
+        self._failures = 0
+        if self._wait is None:
+            self._silence_ends = self._env.now() + self._env.connect_patience
+
+    def check(self, error: StoreUnavailable) -> None:
+        if self._env.now() >= self._silence_ends:
+            raise error
+
+    async def unreachable(self, error: StoreUnavailable) -> None:
+        """Pause before the next try, or raise if there is none."""
+        self.check(error)
+        pause = rules.retry_pause(self._failures)
+        self._failures += 1
+        await self._env.pause(min(pause, self._silence_ends - self._env.now()))
+
+
+async def _ask(env: Env, want: Want, state: LeaseState, mark: Mark, patience: _Patience) -> Granted | Taken:
+    inbox = env.store.inbox(state.owner) if patience.waits else None
+    claim = Claim(want.name, state.owner, want.ttl, want.label, inbox)
+    while True:
+        sent = env.now()
+        mark.until = sent + want.ttl
+        answer = await env.store.claim(claim)
+        if isinstance(answer, Unreachable):
+            await patience.unreachable(answer.error)
+            continue
+        if isinstance(answer, Taken):
+            patience.answered()
+            if inbox is None or env.now() >= patience.ends:
+                return answer
+            pushed = await _listen(env, want, inbox, answer, patience)
+            if pushed is None or not rules.is_fresh(rules.deadline(sent, pushed.ttl) - env.now(), pushed.ttl):
+                continue
+            answer = pushed
+        state.grant(answer.token, answer.ttl, sent, want.max_hold)
+        return answer
+
+
+async def _listen(env: Env, want: Want, inbox: Inbox, taken: Taken, patience: _Patience) -> Granted | None:
+    expires_in = None if taken.holder is None else taken.holder.expires_in
+    return await inbox.hear(min(patience.ends, rules.ask_again_at(env.now(), want.ttl, expires_in)))
+
+
+async def _leave(env: Env, state: LeaseState, patience: _Patience) -> None:
+    """Not granted: without waiting nothing was left at the engine, otherwise there is a place in line to give up."""
+    if patience.waits and await env.store.abandon([Hold(state.name, state.owner, state.ttl)]) is not None:
+        env.ledger.abandon(state)
+    else:
+        env.ledger.confirm_gone(state.owner)
+
+
+def _too_late(want: Want) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"the engine granted {want.name!r} only after its ttl of {want.ttl:g} s had run out: "
+        "it is too slow for this ttl; use a longer one"
+    )

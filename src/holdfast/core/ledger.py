@@ -1,0 +1,72 @@
+"""Every owner id that may have something at the engine, from before its claim leaves until an answer confirms that
+nothing is left.
+
+The ledger holds leases weakly. When one dies without a confirmed release (a dropped result, an interrupt, a cancelled
+task) its mark is put on a queue, by the interpreter itself and in C: no lock, no I/O, no frame that could be
+interrupted. Whoever reads that queue gives the owner's things back.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+
+from holdfast.core.lease import LeaseState
+
+
+class Mark(weakref.ref[LeaseState]):
+    """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
+
+    __slots__ = ("granted", "ledger", "name", "owner", "ttl", "until")
+
+    ledger: Ledger
+    name: str
+    owner: str
+    ttl: float
+    until: float
+    """After this the engine has forgotten the owner by itself."""
+    granted: bool
+    """It is a lease that someone may be using; no longer once it is being given back."""
+
+
+class Ledger:
+    def __init__(self, drop: Callable[[Mark], None]) -> None:
+        self._drop = drop
+        self._marks: dict[str, Mark] = {}
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def enter(self, state: LeaseState) -> Mark:
+        mark = Mark(state, self._drop)
+        mark.ledger = self
+        mark.name = state.name
+        mark.owner = state.owner
+        mark.ttl = state.ttl
+        mark.until = 0.0
+        mark.granted = False
+        self._marks[state.owner] = mark
+        return mark
+
+    def confirm_gone(self, owner: str) -> None:
+        self._marks.pop(owner, None)
+
+    def abandon(self, state: LeaseState) -> None:
+        """Have it given back although the lease object may live on."""
+        mark = self._marks.get(state.owner)
+        if mark is not None:
+            mark.granted = False
+            self._drop(mark)
+
+    def date(self, owner: str, until: float) -> None:
+        """A request is about to leave after which the engine remembers the owner until then."""
+        mark = self._marks.get(owner)
+        if mark is not None:
+            mark.until = max(mark.until, until)
+
+    def marks(self) -> list[Mark]:
+        return list(self._marks.values())
+
+    def leases(self) -> list[LeaseState]:
+        """The granted leases that someone can still use."""
+        return [state for mark in self.marks() if mark.granted and (state := mark()) is not None]

@@ -1,0 +1,149 @@
+"""What the recipes may await, and what they are told.
+
+The recipes of this package are `async def` and await nothing but the methods of these ports. On asyncio the ports
+really suspend. In the blocking runtime they are coroutines that block and never suspend, so that one `send(None)`
+runs a recipe to its end. A recipe never runs two coroutines at once: waiting for one of several things happens inside
+a port.
+
+An engine that could not be asked is an answer, `Unreachable`, not an exception: the recipe has to look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from holdfast.core.lease import LeaseState
+from holdfast.core.ledger import Ledger
+from holdfast.errors import Reason, StoreUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store can do. Tests skip by these, never by a store's name."""
+
+    fair: bool
+    """Waiters get the lock in the order in which they came."""
+    push: bool
+    """Waiters are woken; they do not poll."""
+    session: bool
+    """Leases live with a session of the engine; `ttl` asks for its time-out."""
+    durable_fence: bool
+    """Tokens survive a power cut of the engine's machine."""
+    lists: bool
+    """`client.list()` works."""
+    waiters_seen: bool
+    """`LockInfo.waiters` counts the queue."""
+    sees_death: bool
+    """A holder whose process died is noticed at once, not at the end of its ttl (on the same machine)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockInfo:
+    """Who holds a lock, as the engine tells it."""
+
+    name: str
+    owner: str
+    token: int
+    label: str | None
+    host: str
+    pid: int
+    since: datetime
+    expires_in: float
+    waiters: int
+
+
+class Claim(NamedTuple):
+    """Take the lock for this owner if it is free; if it is not and `inbox` is given, stand in line."""
+
+    name: str
+    owner: str
+    ttl: float
+    label: str | None
+    inbox: Inbox | None
+
+
+class Hold(NamedTuple):
+    """What an owner may have at an engine: the lock, or a place in the line for it."""
+
+    name: str
+    owner: str
+    ttl: float
+
+
+class Granted(NamedTuple):
+    token: int
+    ttl: float
+
+
+class Taken(NamedTuple):
+    holder: LockInfo | None
+
+
+class Unreachable(NamedTuple):
+    error: StoreUnavailable
+
+
+class Page(NamedTuple):
+    infos: Sequence[LockInfo]
+    after: str | None
+    """Where the next page starts; None after the last one."""
+
+
+class Inbox(Protocol):
+    """Where the pushes for one waiting owner arrive. The recipe holds it; the store knows it only weakly."""
+
+    async def hear(self, until: float) -> Granted | None:
+        """The grant that was pushed, or None: it is time to ask."""
+        ...
+
+
+class Store(Protocol):
+    """One engine. Every request may be repeated: claims, renewals and releases are recognised by their owner id."""
+
+    capabilities: Capabilities
+
+    def inbox(self, owner: str) -> Inbox: ...
+
+    async def claim(self, claim: Claim) -> Granted | Taken | Unreachable: ...
+
+    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None] | Unreachable:
+        """For each hold None, or why it is gone. Never sets what is absent."""
+        ...
+
+    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+        """None if it was freed; otherwise why it was not this owner's."""
+        ...
+
+    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+        """Remove whatever these owners have, lock or place in line; nothing left is success."""
+        ...
+
+    async def inspect(self, name: str) -> LockInfo | Unreachable | None: ...
+
+    async def page(self, prefix: str, after: str | None) -> Page | Unreachable: ...
+
+    async def force_release(self, name: str) -> bool | Unreachable: ...
+
+    async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:
+        """The hold counts as alive while this process lives, too; nothing to do on engines that do not look."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Env:
+    """Everything a recipe works with; made by a runtime, one per client and process."""
+
+    store: Store
+    ledger: Ledger
+    now: Callable[[], float]
+    pause: Callable[[float], Awaitable[None]]
+    new_owner: Callable[[], str]
+    announce: Callable[[LeaseState], None]
+    """A lease was granted or its moments moved: the watchdog and the notices must not sleep past them."""
+    request_timeout: float
+    connect_patience: float

@@ -1,0 +1,40 @@
+"""How a lease is given back: the state first, so that no renewal and no reader believes in it any more, then the
+engine."""
+
+from __future__ import annotations
+
+import logging
+
+from holdfast.core.lease import LeaseState
+from holdfast.core.ports import Env, Hold, Unreachable
+from holdfast.errors import LeaseLost
+
+_log = logging.getLogger("holdfast.lease")
+
+
+async def release(env: Env, state: LeaseState) -> None:
+    """Idempotent. Raises LeaseLost if the lease was lost before; an unreachable engine is retried in the background."""
+    state.remaining(env.now())
+    try:
+        if state.finish("released"):
+            await _give_back(env, state)
+    except LeaseLost:
+        raise
+    except BaseException:
+        env.ledger.abandon(state)
+        raise
+    if state.ending is not None and state.ending != "released":
+        raise LeaseLost(state.name, state.ending)
+
+
+async def _give_back(env: Env, state: LeaseState) -> None:
+    answer = await env.store.release(Hold(state.name, state.owner, state.ttl))
+    if isinstance(answer, Unreachable):
+        _log.warning("release of %r is retried in the background: %s", state.name, answer.error)
+        env.ledger.abandon(state)
+    else:
+        env.ledger.confirm_gone(state.owner)
+    state.tell()
+    if isinstance(answer, str):
+        _log.warning("lease on %r was lost (%s): noticed by its release", state.name, answer)
+        raise LeaseLost(state.name, answer)

@@ -1,0 +1,62 @@
+"""How leases are kept: many in one request, dated by the moment before it left.
+
+All renewals of a client are made by its one watchdog, those asked for by `extend` included. So requests of one lease
+are never under way at the same time, and no late answer to an older one can be taken for the newer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from holdfast.core import rules
+from holdfast.core.lease import LeaseState
+from holdfast.core.ports import Env, Hold, Unreachable
+from holdfast.errors import Reason
+
+_log = logging.getLogger("holdfast.renewal")
+
+
+async def renew_due(env: Env) -> float:
+    """Renew what is due; the moment at which the next one will be."""
+    now = env.now()
+    held = [state for state in env.ledger.leases() if state.renews and state.remaining(now) > 0.0]
+    due = [state for state in held if state.renew_at <= now + rules.renew_slack(state.ttl)]
+    if due:
+        await renew(env, due)
+    return min((state.renew_at for state in held if state.ending is None), default=float("inf"))
+
+
+async def renew(env: Env, states: Sequence[LeaseState]) -> Unreachable | None:
+    sent = env.now()
+    for state in states:
+        env.ledger.date(state.owner, sent + state.ttl)
+    answer = await env.store.renew([Hold(state.name, state.owner, state.ttl) for state in states])
+    now = env.now()
+    if isinstance(answer, Unreachable):
+        _log.warning("%d leases not renewed, trying again until their deadlines: %s", len(states), answer.error)
+        for state in states:
+            state.renew_later(now)
+        return answer
+    for state, reason in zip(states, answer, strict=True):
+        _settle(env, state, reason, sent, now)
+    return None
+
+
+def _settle(env: Env, state: LeaseState, reason: Reason | None, sent: float, now: float) -> None:
+    if reason is None:
+        state.renewed(sent, state.ttl, now)
+    elif state.remaining(now) > 0.0:
+        state.finish(reason)
+        env.announce(state)
+
+
+async def extend(env: Env, state: LeaseState, ttl: float) -> Unreachable | None:
+    """Renew now, with this ttl from now on."""
+    if ttl < state.ttl:
+        state.lower(env.now(), ttl)
+        env.announce(state)
+    state.ttl = ttl
+    answer = await renew(env, [state])
+    env.announce(state)
+    return answer

@@ -1,0 +1,96 @@
+"""What a client's watchdog does, round after round: give back what nobody will release, then renew what is held.
+
+It survives every failure of the engine: what could not be done is done in a later round, until the engine has
+forgotten it by itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from holdfast.core import rules
+from holdfast.core.lease import LeaseState
+from holdfast.core.ledger import Mark
+from holdfast.core.ports import Env, Hold, Store, Unreachable
+from holdfast.core.renew import extend, renew_due
+
+_log = logging.getLogger("holdfast.watchdog")
+
+_RETRY = 0.25
+"""Seconds until what could not be given back is tried again."""
+
+
+class Extend(NamedTuple):
+    """A caller wants a lease renewed now, and waits for the reply."""
+
+    state: LeaseState
+    ttl: float
+    reply: Callable[[Unreachable | None], None]
+
+
+Errand = Mark | Extend | None
+"""What is put on the watchdog's queue; None only wakes it."""
+
+
+class Upkeep:
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._reaper = Reaper(env.store, env.now)
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is waiting to be given back."""
+        return self._reaper.idle
+
+    async def round(self, errands: Sequence[Errand]) -> float:
+        """One round; the moment of the next."""
+        again = await self._reaper.reap(errand for errand in errands if isinstance(errand, Mark))
+        for errand in errands:
+            if isinstance(errand, Extend):
+                errand.reply(await extend(self._env, errand.state, errand.ttl))
+        return min(again, await renew_due(self._env))
+
+
+class Reaper:
+    """Gives back what the owners of these marks may still have."""
+
+    def __init__(self, store: Store, now: Callable[[], float]) -> None:
+        self._store = store
+        self._now = now
+        self._left: dict[str, Mark] = {}
+
+    @property
+    def idle(self) -> bool:
+        return not self._left
+
+    async def reap(self, marks: Iterable[Mark]) -> float:
+        """Seconds on the clock at which to come again; infinity when all is given back."""
+        for mark in marks:
+            _warn_if_dropped(mark)
+            self._left[mark.owner] = mark
+        if not self._left:
+            return float("inf")
+        batch = list(self._left.values())
+        answer = await self._store.abandon([Hold(mark.name, mark.owner, mark.ttl) for mark in batch])
+        now = self._now()
+        for mark in batch:
+            if answer is None or now > mark.until + rules.drift(mark.ttl):
+                mark.ledger.confirm_gone(mark.owner)
+                del self._left[mark.owner]
+        if answer is not None:
+            _log.warning("%d leases or places in line could not be given back yet: %s", len(batch), answer.error)
+        return now + _RETRY if self._left else float("inf")
+
+
+def _warn_if_dropped(mark: Mark) -> None:
+    if not mark.granted:
+        return
+    mark.granted = False
+    message = f"lease on {mark.name!r} was dropped without release(); it is released now. Use `with`, or keep the lease"
+    try:
+        warnings.warn(message, ResourceWarning, stacklevel=2)
+    except ResourceWarning:  # warnings may be errors, but no warning may stop the watchdog
+        _log.warning(message)

@@ -1,0 +1,20 @@
+"""The checking side of fencing tokens: at the resource, refuse whoever has been overtaken.
+
+A lease can end while its holder is paused between its last check and its write. No lock can prevent that write; the
+resource can, because the next holder's token is larger. So the writer sends its token along, and the resource refuses
+a token smaller than the largest it has seen:
+
+    with connection:                                     # the caller's own transaction, sqlite3 here
+        guard(connection, "invoices", lease.token)       # StaleToken: roll back, write nothing
+        connection.execute("UPDATE invoices SET …")
+
+`guard` keeps the largest token in the database that is written to, in the same transaction as the write. `Gate` keeps
+it in memory, for a service that is itself the resource. `schema` gives the table that `guard` needs.
+
+Both are atomic with the write only if the write happens inside: before the commit, or within `Gate.writing`.
+"""
+
+from holdfast.fencing.dialects import guard, schema
+from holdfast.fencing.gate import Gate
+
+__all__ = ["Gate", "guard", "schema"]

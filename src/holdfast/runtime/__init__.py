@@ -1,0 +1,1 @@
+"""What runs the recipes of `core`: on the calling thread (`blocking`) or on an event loop (`aio`)."""

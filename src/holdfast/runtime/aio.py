@@ -1,0 +1,170 @@
+"""The asyncio runtime: recipes are awaited on the loop of the client.
+
+A timer tells losses and starts a round of the watchdog when something is due; neither exists while nothing is held.
+What must be given back goes to a thread that needs no loop, because a loop may be gone (an interrupt, the end of
+`asyncio.run`) when that is found out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import inspect
+import logging
+import math
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from holdfast.core.lease import LeaseState
+from holdfast.core.ledger import Mark
+from holdfast.core.notice import tell_losses
+from holdfast.core.ports import Store, Unreachable
+from holdfast.core.upkeep import Errand, Extend, Reaper, Upkeep
+from holdfast.errors import ConfigurationError
+from holdfast.machine import boottime
+from holdfast.runtime.blocking import drive
+from holdfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
+from holdfast.runtime.ticker import Ticker
+
+_log = logging.getLogger("holdfast.lease")
+
+
+class AioRuntime:
+    def __init__(self, store: Store, aside: Store, patience: Patience) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.get_running_loop()
+        self._reaper = Reaper(aside, boottime)
+        self._aside = aside
+        self._undertaker: Ticker[Mark] = Ticker("holdfast-undertaker", self._give_back, self._close)
+        self.env = make_env(store, patience, self._undertaker.queue.put, asyncio.sleep, self._announce)
+        self._upkeep = Upkeep(self.env)
+        self._errands: list[Errand] = []
+        self._round: asyncio.Task[None] | None = None
+        self._renew_at = math.inf
+        self._looks_at = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._undertaker.start()
+        _runtimes.add(self)
+
+    def check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise ConfigurationError(
+                "this AsyncClient belongs to another event loop: make one client per loop with connect_async()"
+            )
+
+    async def extend(self, state: LeaseState, ttl: float) -> Unreachable | None:
+        """Have the watchdog renew it now."""
+        reply: asyncio.Future[Unreachable | None] = self._loop.create_future()
+        self._errands.append(Extend(state, ttl, lambda answer: None if reply.done() else reply.set_result(answer)))
+        self._start_round()
+        return await reply
+
+    async def stop(self) -> None:
+        """Give everything back, end timer and thread; never longer than EXIT_PATIENCE."""
+        self.stop_soon()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EXIT_PATIENCE):
+                await asyncio.shield(self._closed)
+
+    def stop_soon(self) -> None:
+        """Only puts on queues: this is also the finaliser of a client."""
+        for state in self.env.ledger.leases():
+            state.finish("released")
+        for mark in self.env.ledger.marks():
+            mark.granted = False
+            self._undertaker.queue.put(mark)
+        self._undertaker.stop()
+
+    def join(self, seconds: float) -> None:
+        self._undertaker.join(seconds)
+
+    # -- on the loop ---------------------------------------------------------------------------------------------
+
+    def _announce(self, state: LeaseState) -> None:
+        self._renew_at = min(self._renew_at, state.renew_at)
+        self._look_before(-math.inf if state.ending is not None else min(state.deadline, state.renew_at))
+
+    def _look_before(self, moment: float) -> None:
+        moment = min(moment, boottime() + LOOK_AT_LEAST)
+        if moment < self._looks_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._looks_at = moment
+            self._timer = self._loop.call_later(max(0.0, moment - boottime()), self._look)
+
+    def _look(self) -> None:
+        self._looks_at, self._timer = math.inf, None
+        next_deadline = tell_losses(self.env)
+        if boottime() >= self._renew_at:
+            self._start_round()
+        if next_deadline < math.inf:
+            self._look_before(min(next_deadline, self._renew_at))
+
+    def _start_round(self) -> None:
+        if self._round is None:
+            self._round = self._loop.create_task(self._look_after(), name="holdfast-watchdog")
+
+    async def _look_after(self) -> None:
+        try:
+            going = True
+            while going:
+                errands, self._errands = self._errands, []
+                self._renew_at = math.inf
+                self._renew_at = min(self._renew_at, await self._upkeep.round(errands))
+                going = bool(self._errands)
+        except Exception:
+            _log.exception("unexpected error in the watchdog; it goes on")
+            self._renew_at = boottime() + LOOK_AT_LEAST
+        finally:
+            self._round = None
+        if self.env.ledger.leases():
+            self._look_before(self._renew_at)
+
+    # -- on the undertaker's thread ------------------------------------------------------------------------------
+
+    def _give_back(self, marks: Sequence[Mark]) -> float:
+        return drive(self._reaper.reap(marks))
+
+    def _close(self) -> None:
+        drive(self._aside.close())
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+            self._loop.call_soon_threadsafe(self._tell_closed)
+
+    def _tell_closed(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._closed.done():
+            self._closed.set_result(None)
+
+
+def start_task(on_lost: Callable[..., Any], *args: object) -> None:
+    """A task of its own, for a plain or a coroutine function; what it raises is logged."""
+
+    async def run() -> None:
+        try:
+            result = on_lost(*args)
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            _log.exception("on_lost raised")
+
+    task = asyncio.get_running_loop().create_task(run(), name="holdfast-on-lost")
+    _tasks.add(task)
+    task.add_done_callback(_tasks.discard)
+
+
+_tasks: set[asyncio.Task[None]] = set()
+
+_runtimes: weakref.WeakSet[AioRuntime] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    ends = boottime() + EXIT_PATIENCE
+    for runtime in [runtime for runtime in list(_runtimes) if runtime.pid == os.getpid()]:
+        runtime.stop_soon()
+        runtime.join(max(0.0, ends - boottime()))

@@ -1,0 +1,131 @@
+"""The blocking runtime: recipes run to their end on the calling thread.
+
+Its ports are coroutines that block and never suspend, so `drive` needs one `send(None)`. Two threads serve a client:
+the watchdog talks to the engine, the notices look at the clock and never do I/O, so a slow server can't delay them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import queue
+import threading
+import time
+import weakref
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from holdfast.core.lease import LeaseState
+from holdfast.core.notice import tell_losses
+from holdfast.core.ports import Store, Unreachable
+from holdfast.core.upkeep import Errand, Extend, Upkeep
+from holdfast.machine import boottime
+from holdfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
+from holdfast.runtime.ticker import Ticker
+
+_log = logging.getLogger("holdfast.lease")
+
+T = TypeVar("T")
+
+
+def drive(recipe: Coroutine[Any, Any, T]) -> T:
+    """Run a recipe whose ports block: it ends in one step, or something suspended that must not."""
+    try:
+        recipe.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    recipe.close()
+    raise RuntimeError(f"{recipe!r} suspended in the blocking runtime")
+
+
+class BlockingRuntime:
+    def __init__(self, store: Store, patience: Patience) -> None:
+        self.pid = os.getpid()
+        self.watchdog: Ticker[Errand] = Ticker("holdfast-watchdog", self._look_after, self._close)
+        self.notices: Ticker[None] = Ticker("holdfast-notices", self._tell)
+        self.env = make_env(store, patience, self.watchdog.queue.put, _pause, self._announce)
+        self._upkeep = Upkeep(self.env)
+        self._running = False
+        _runtimes.add(self)
+
+    def start(self) -> None:
+        if not self._running:
+            self.watchdog.start()
+            self.notices.start()
+            self._running = True
+
+    def extend(self, state: LeaseState, ttl: float) -> Unreachable | None:
+        """Have the watchdog renew it now; the reply, or None with the lease over."""
+        reply: queue.SimpleQueue[Unreachable | None] = queue.SimpleQueue()
+        self.watchdog.queue.put(Extend(state, ttl, reply.put))
+        while (left := state.remaining(boottime())) > 0.0:
+            try:
+                return reply.get(timeout=min(left, LOOK_AT_LEAST))
+            except queue.Empty:
+                continue
+        return None
+
+    def stop(self, within: float = EXIT_PATIENCE) -> None:
+        """Give everything back, end the threads; never longer than `within`."""
+        if self.pid != os.getpid():
+            return
+        ends = boottime() + within
+        self.stop_soon()
+        self.watchdog.join(ends - boottime())
+        self.notices.join(ends - boottime())
+
+    def stop_soon(self) -> None:
+        """Only puts on queues: this is also the finaliser of a client."""
+        if not self._running:
+            self._close()
+            return
+        for state in self.env.ledger.leases():
+            state.finish("released")
+            state.tell()
+        for mark in self.env.ledger.marks():
+            mark.granted = False
+            self.watchdog.queue.put(mark)
+        self.watchdog.stop()
+        self.notices.stop()
+
+    def _close(self) -> None:
+        drive(self.env.store.close())
+
+    def _announce(self, state: LeaseState) -> None:
+        if state.ending is not None:
+            self.notices.wake()
+        self.notices.wake_before(state.deadline)
+        self.watchdog.wake_before(state.renew_at)
+
+    def _look_after(self, errands: Sequence[Errand]) -> float:
+        return drive(self._upkeep.round(errands))
+
+    def _tell(self, _: Sequence[None]) -> float:
+        return tell_losses(self.env)
+
+
+async def _pause(seconds: float) -> None:
+    time.sleep(max(0.0, seconds))  # noqa: ASYNC251 - this is the blocking colour
+
+
+def start_thread(on_lost: Callable[..., object], *args: object) -> None:
+    """A thread of its own: a slow callback delays nobody. What it raises is logged."""
+
+    def run() -> None:
+        try:
+            on_lost(*args)
+        except Exception:
+            _log.exception("on_lost raised")
+
+    threading.Thread(target=run, name="holdfast-on-lost", daemon=True).start()
+
+
+_runtimes: weakref.WeakSet[BlockingRuntime] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    ends = boottime() + EXIT_PATIENCE
+    for runtime in list(_runtimes):
+        runtime.stop(max(0.0, ends - boottime()))

@@ -1,0 +1,53 @@
+"""What both runtimes make an Env of."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from holdfast.core.lease import LeaseState
+from holdfast.core.ledger import Ledger, Mark
+from holdfast.core.ports import Env, Store
+from holdfast.machine import boottime
+
+LOOK_AT_LEAST = 1.0
+"""The timers of the system stop while it is suspended, the boot clock does not: no wait is longer than this."""
+
+LINGER_ROUNDS = 5
+"""Rounds without anything to do before a watchdog sleeps until it is called: being called costs more than a look."""
+
+EXIT_PATIENCE = 2.0
+"""Seconds that closing a client, or the end of the interpreter, may take to give everything back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a client waits for its engine."""
+
+    request_timeout: float = 5.0
+    connect_patience: float = 30.0
+
+
+def new_owner() -> str:
+    """128 random bits, new for every attempt."""
+    return os.urandom(16).hex()
+
+
+def make_env(
+    store: Store,
+    patience: Patience,
+    drop: Callable[[Mark], None],
+    pause: Callable[[float], Awaitable[None]],
+    announce: Callable[[LeaseState], None],
+) -> Env:
+    return Env(
+        store=store,
+        ledger=Ledger(drop),
+        now=boottime,
+        pause=pause,
+        new_owner=new_owner,
+        announce=announce,
+        request_timeout=patience.request_timeout,
+        connect_patience=patience.connect_patience,
+    )

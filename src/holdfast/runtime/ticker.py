@@ -1,0 +1,96 @@
+"""A thread that works whenever its moment has come, or when something is put on its queue.
+
+Putting is one C call that may happen anywhere, in a finaliser too. Announcing a moment costs a comparison unless the
+thread would sleep past it: acquiring and releasing in a tight loop wakes nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from holdfast.guard import Guard
+from holdfast.machine import boottime
+from holdfast.runtime.parts import LINGER_ROUNDS, LOOK_AT_LEAST
+
+_log = logging.getLogger("holdfast.watchdog")
+
+T = TypeVar("T")
+
+
+class _Stop:
+    """Put last: what came before it is still done."""
+
+
+class Ticker(Generic[T]):
+    def __init__(
+        self, name: str, work: Callable[[Sequence[T]], float], at_end: Callable[[], None] = lambda: None
+    ) -> None:
+        self.queue: queue.SimpleQueue[T | _Stop | None] = queue.SimpleQueue()
+        self.wakes_at = math.inf
+        self._work = work
+        self._at_end = at_end
+        self._starting = Guard()
+        self._idle_rounds = 0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._starting.run(self._start_once)
+
+    def _start_once(self) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def wake(self) -> None:
+        self.queue.put(None)
+
+    def wake_before(self, moment: float) -> None:
+        if moment < self.wakes_at:
+            self.queue.put(None)
+
+    def stop(self) -> None:
+        self.queue.put(_Stop())
+
+    def join(self, seconds: float) -> None:
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(seconds)
+
+    def _run(self) -> None:
+        items: list[T] = []
+        going = True
+        while going:
+            self.wakes_at = math.inf  # while it works: whoever announces something now is seen in the next round
+            moment = self._work_safely(items)
+            self.wakes_at = self._next_look(moment)
+            items, going = self._wait()
+        self._work_safely(items)
+        self._at_end()
+
+    def _work_safely(self, items: Sequence[T]) -> float:
+        try:
+            return self._work(items)
+        except Exception:
+            _log.exception("unexpected error in %s; it goes on", self._thread.name)
+            return boottime() + LOOK_AT_LEAST
+
+    def _next_look(self, moment: float) -> float:
+        self._idle_rounds = self._idle_rounds + 1 if moment == math.inf else 0
+        return math.inf if self._idle_rounds > LINGER_ROUNDS else min(moment, boottime() + LOOK_AT_LEAST)
+
+    def _wait(self) -> tuple[list[T], bool]:
+        """Everything that was put since, and whether to go on."""
+        items: list[T] = []
+        timeout = None if self.wakes_at == math.inf else max(0.0, self.wakes_at - boottime())
+        try:
+            item = self.queue.get(timeout=timeout)
+            while not isinstance(item, _Stop):
+                if item is not None:
+                    items.append(item)
+                item = self.queue.get_nowait()
+        except queue.Empty:
+            return items, True
+        return items, False

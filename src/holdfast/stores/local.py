@@ -1,0 +1,176 @@
+"""Stores whose engine is a plain Python object in this process: what the engine must offer, and the ways to call it.
+
+`directly` calls it on the calling thread, `yielding` on the loop's. A Worker calls it on a thread of its own, one
+request after the other, so that an event loop never blocks on it and a clean-up never overtakes the claim it cleans
+up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from holdfast.core.ports import Capabilities, Claim, Granted, Hold, Inbox, LockInfo, Page, Taken, Unreachable
+from holdfast.errors import Reason, StoreUnavailable
+from holdfast.guard import Guard
+from holdfast.stores.inboxes import AioInbox, BlockingInbox, Inboxes
+
+T = TypeVar("T")
+
+
+class Engine(Protocol):
+    """The requests of a Store as plain calls, from any thread; what can't be done raises StoreUnavailable."""
+
+    capabilities: Capabilities
+    inboxes: Inboxes
+
+    def claim(self, claim: Claim) -> Granted | Taken: ...
+    def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None]: ...
+    def release(self, hold: Hold) -> Reason | None: ...
+    def abandon(self, holds: Sequence[Hold]) -> None: ...
+    def inspect(self, name: str) -> LockInfo | None: ...
+    def page(self, prefix: str, after: str | None) -> Page: ...
+    def force_release(self, name: str) -> bool: ...
+    def vouch(self, hold: Hold, pid: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class LocalStore:
+    def __init__(
+        self,
+        engine: Engine,
+        new_inbox: type[BlockingInbox] | type[AioInbox],
+        call: Callable[..., Awaitable[Any]],
+        at_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.capabilities = engine.capabilities
+        self._engine = engine
+        self._new_inbox = new_inbox
+        self._call = call
+        self._at_end = at_end
+
+    def inbox(self, owner: str) -> Inbox:
+        inbox = self._new_inbox()
+        self._engine.inboxes.add(owner, inbox)
+        return inbox
+
+    async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        return await self._ask(self._engine.claim, claim)
+
+    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None] | Unreachable:
+        return await self._ask(self._engine.renew, holds)
+
+    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+        return await self._ask(self._engine.release, hold)
+
+    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+        return await self._ask(self._engine.abandon, holds)
+
+    async def inspect(self, name: str) -> LockInfo | Unreachable | None:
+        return await self._ask(self._engine.inspect, name)
+
+    async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
+        return await self._ask(self._engine.page, prefix, after)
+
+    async def force_release(self, name: str) -> bool | Unreachable:
+        return await self._ask(self._engine.force_release, name)
+
+    async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:
+        return await self._ask(self._engine.vouch, hold, pid)
+
+    async def close(self) -> None:
+        await self._call(self._engine.close)
+        self._at_end()
+
+    async def _ask(self, request: Callable[..., T], *args: Any) -> T | Unreachable:
+        try:
+            return await self._call(request, *args)  # type: ignore[no-any-return]
+        except StoreUnavailable as error:
+            return Unreachable(error)
+
+
+async def directly(request: Callable[..., T], *args: Any) -> T:
+    return request(*args)
+
+
+async def yielding(request: Callable[..., T], *args: Any) -> T:
+    """On the loop's own thread, for engines too quick to block it; other tasks get their turn before the answer is
+    used."""
+    result = request(*args)
+    await asyncio.sleep(0)
+    return result
+
+
+class Worker:
+    """One thread that makes calls in the order in which they came, for event loops and for other threads."""
+
+    def __init__(self, name: str) -> None:
+        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._starting = Guard()
+        self._thread = threading.Thread(target=_work_off, args=(self._tasks,), name=name, daemon=True)
+
+    async def call(self, request: Callable[..., T], *args: Any) -> T:
+        """For an event loop. A call that is cancelled before its turn is never made."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+
+        def make() -> None:
+            if not future.cancelled():
+                outcome = _outcome_of(request, *args)
+                _tell_loop(loop, _settle, future, *outcome)
+
+        self._put(make)
+        return await future
+
+    async def call_blocking(self, request: Callable[..., T], *args: Any) -> T:
+        """For another thread, in the blocking colour."""
+        reply: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
+        self._put(lambda: reply.put(_outcome_of(request, *args)))
+        result, error = reply.get()
+        if error is not None:
+            raise error
+        return result  # type: ignore[return-value]
+
+    def stop(self) -> None:
+        self._tasks.put(None)
+
+    def _put(self, task: Callable[[], None]) -> None:
+        if self._thread.ident is None:
+            self._starting.run(self._start_once)
+        self._tasks.put(task)
+
+    def _start_once(self) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
+
+
+def _work_off(tasks: queue.SimpleQueue[Callable[[], None] | None]) -> None:
+    while (task := tasks.get()) is not None:
+        task()
+        del task  # it may be the last to know a lease
+
+
+def _outcome_of(request: Callable[..., T], *args: Any) -> tuple[T | None, BaseException | None]:
+    try:
+        return request(*args), None
+    except BaseException as error:
+        return None, error
+
+
+def _settle(future: asyncio.Future[T], result: T, error: BaseException | None) -> None:
+    if future.done():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+
+
+def _tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(callback, *args)
+    except RuntimeError:  # the loop is closed: nobody waits any more
+        pass

@@ -1,0 +1,37 @@
+"""`memory://name` is shared by all clients of the process, `memory://` belongs to its client alone."""
+
+from __future__ import annotations
+
+from urllib.parse import SplitResult
+
+from holdfast.errors import ConfigurationError
+from holdfast.stores import AioStores
+from holdfast.stores.inboxes import AioInbox, BlockingInbox
+from holdfast.stores.local import Engine, LocalStore, directly, yielding
+from holdfast.stores.memory.engine import CAPABILITIES, MemoryEngine, shared_engine
+from holdfast.stores.prefixed import prefixed
+
+
+class MemoryFactory:
+    capabilities = CAPABILITIES
+
+    def __init__(self, name: str, prefix: str) -> None:
+        self.where = f"memory://{name}"
+        self._name = name
+        self._prefix = prefix
+
+    def blocking(self, request_timeout: float) -> LocalStore:
+        return LocalStore(self._engine(), BlockingInbox, directly)
+
+    def aio(self, request_timeout: float) -> AioStores:
+        engine = self._engine()
+        return AioStores(LocalStore(engine, AioInbox, yielding), LocalStore(engine, BlockingInbox, directly))
+
+    def _engine(self) -> Engine:
+        return prefixed(shared_engine(self._name) if self._name else MemoryEngine(), self._prefix)
+
+
+def factory(url: SplitResult, options: dict[str, str]) -> MemoryFactory:
+    if url.path not in ("", "/"):
+        raise ConfigurationError("memory:// takes a name and no path: memory://name")
+    return MemoryFactory(url.netloc, options.pop("prefix", ""))

@@ -1,0 +1,120 @@
+"""Every SQL text of the embedded store.
+
+`claim_free` and `release_alone` are the whole uncontended path: one statement each, in a transaction of its own.
+Whatever they do not decide (the lock is taken, someone waits) is decided by `stores.settle` between `begin` and
+`commit`.
+"""
+
+from __future__ import annotations
+
+SCHEMA_VERSION = 1
+
+schema = (
+    """
+    CREATE TABLE IF NOT EXISTS holdfast_meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS holdfast_lock (
+        name          TEXT PRIMARY KEY,
+        token         INTEGER NOT NULL,
+        owner         TEXT,               -- NULL: free
+        ttl           REAL NOT NULL,
+        expires       REAL NOT NULL,      -- on the boot clock of `boot`
+        since_us      INTEGER NOT NULL,   -- held, or free, since then by the wall clock
+        card          TEXT NOT NULL,
+        unheard       TEXT NOT NULL,
+        broken        TEXT,
+        boot          TEXT NOT NULL,
+        watched_by    TEXT,               -- another boot has seen the row unchanged ...
+        watched_since REAL                -- ... since then on its own clock
+    ) WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS holdfast_waiter (
+        ticket  INTEGER PRIMARY KEY AUTOINCREMENT,
+        name    TEXT NOT NULL,
+        owner   TEXT NOT NULL UNIQUE,
+        ttl     REAL NOT NULL,
+        seen    REAL NOT NULL,
+        boot    TEXT NOT NULL,
+        card    TEXT NOT NULL,
+        address TEXT NOT NULL,
+        muted   INTEGER NOT NULL
+    )
+    """,
+    "CREATE INDEX IF NOT EXISTS holdfast_waiter_line ON holdfast_waiter (name, ticket)",
+    f"INSERT OR IGNORE INTO holdfast_meta VALUES ('schema', {SCHEMA_VERSION})",
+)
+
+has_schema = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'holdfast_meta'"
+schema_version = "SELECT value FROM holdfast_meta WHERE key = 'schema'"
+
+begin = "BEGIN IMMEDIATE"
+commit = "COMMIT"
+rollback = "ROLLBACK"
+
+claim_free = """
+    INSERT INTO holdfast_lock (name, token, owner, ttl, expires, since_us, card, unheard, boot)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?2, ?6, '', ?7)
+    ON CONFLICT (name) DO UPDATE SET
+        token = max(token + 1, excluded.token), owner = excluded.owner, ttl = excluded.ttl, expires = excluded.expires,
+        since_us = excluded.since_us, card = excluded.card, unheard = '', boot = excluded.boot, watched_by = NULL
+    WHERE owner IS NULL AND NOT EXISTS (SELECT 1 FROM holdfast_waiter WHERE holdfast_waiter.name = ?1)
+    RETURNING token
+"""
+
+release_alone = """
+    UPDATE holdfast_lock SET owner = NULL, unheard = '', card = '', since_us = ?3
+    WHERE name = ?1 AND owner = ?2 AND NOT EXISTS (SELECT 1 FROM holdfast_waiter WHERE holdfast_waiter.name = ?1)
+"""
+
+renew = """
+    UPDATE holdfast_lock SET ttl = ?3, expires = ?4 + ?3, unheard = '', watched_by = NULL
+    WHERE name = ?1 AND owner = ?2 AND expires > ?4 AND boot = ?5
+"""
+
+_row_columns = "token, owner, ttl, expires, since_us, card, unheard, broken, boot, watched_by, watched_since"
+
+read_row = f"SELECT {_row_columns} FROM holdfast_lock WHERE name = ?"
+
+write_row = """
+    INSERT OR REPLACE INTO holdfast_lock (name, token, owner, ttl, expires, since_us, card, unheard, broken, boot)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+watch_row = "UPDATE holdfast_lock SET watched_by = ?2, watched_since = ?3 WHERE name = ?1"
+
+write_card = "UPDATE holdfast_lock SET card = ?2 WHERE name = ?1"
+
+_waiter_columns = "ticket, owner, ttl, seen, boot, card, address, muted"
+
+read_line = f"SELECT {_waiter_columns} FROM holdfast_waiter WHERE name = ? ORDER BY ticket"
+
+read_place = f"SELECT {_waiter_columns} FROM holdfast_waiter WHERE owner = ?"
+
+count_line = "SELECT count(*) FROM holdfast_waiter WHERE name = ?"
+
+enqueue = """
+    INSERT INTO holdfast_waiter (name, owner, ttl, seen, boot, card, address, muted)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0)
+    ON CONFLICT (owner) DO UPDATE SET ttl = excluded.ttl, seen = excluded.seen, address = excluded.address, muted = 0
+"""
+
+return_muted = """
+    INSERT OR IGNORE INTO holdfast_waiter (ticket, name, owner, ttl, seen, boot, card, address, muted)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, 1)
+"""
+
+dequeue = "DELETE FROM holdfast_waiter WHERE owner = ?"
+
+page = f"""
+    SELECT name, {_row_columns}, (SELECT count(*) FROM holdfast_waiter w WHERE w.name = l.name)
+    FROM holdfast_lock l WHERE name > ?1 AND name >= ?2 ORDER BY name LIMIT ?3
+"""
+
+stretch_end = "SELECT max(name) FROM (SELECT name FROM holdfast_lock WHERE name > ?1 ORDER BY name LIMIT ?2)"
+
+forget_idle = """
+    DELETE FROM holdfast_lock WHERE name > ?1 AND name <= ?2 AND owner IS NULL AND max(since_us, token) < ?3
+        AND NOT EXISTS (SELECT 1 FROM holdfast_waiter w WHERE w.name = holdfast_lock.name)
+"""

@@ -1,0 +1,109 @@
+"""Errors are one line that tells what to do next; never a traceback, never a password."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from cli.commandline import HOLDFAST, run_holdfast
+from holdfast.cli.failure import explain, redacted
+from holdfast.errors import StoreUnavailable
+
+COMMANDS = [
+    ["run", "nightly", "--wait", "0.1", "--", "echo", "no"],
+    ["ls"],
+    ["show", "nightly"],
+    ["break", "nightly", "--yes"],
+    ["wait", "nightly", "--wait", "0.1"],
+]
+
+
+@pytest.mark.parametrize("args", COMMANDS, ids=lambda args: args[0])
+def test_a_store_that_can_not_be_asked_is_69(args: list[str], tmp_path: Path) -> None:
+    (tmp_path / "locks.db").write_text("this is not a database, it is a letter. " * 100)
+    ended = run_holdfast("--url", f"sqlite:///{tmp_path}/locks.db", *args)
+    assert (ended.returncode, ended.stdout) == (69, "")
+    assert ended.stderr.startswith("holdfast: ")
+    assert ended.stderr.count("\n") == 1
+    assert "locks.db" in ended.stderr
+
+
+@pytest.mark.parametrize("args", COMMANDS, ids=lambda args: args[0])
+def test_a_url_that_makes_no_sense_is_64(args: list[str]) -> None:
+    ended = run_holdfast(*args[:1], "--url", "gopher://nowhere", *args[1:])
+    assert (ended.returncode, ended.stdout) == (64, "")
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--url", "gopher://me:hunter2@nowhere/0", "ls"],
+        ["ls", "--url", "sqlite://me:hunter2@nowhere/x.db"],
+        ["ls", "gopher://me:hunter2@nowhere/0"],
+        ["gopher://me:hunter2@nowhere/0", "ls"],
+        ["ls", "--url=memory://x?password=hunter2"],
+    ],
+)
+def test_a_password_is_never_shown(args: list[str]) -> None:
+    for env in ({}, {"HOLDFAST_DEBUG": "1"}):
+        ended = run_holdfast(*args, env=env)
+        assert ended.returncode == 64
+        assert "hunter2" not in ended.stdout + ended.stderr
+
+
+def test_a_password_in_the_environment_is_never_shown() -> None:
+    ended = run_holdfast("ls", env={"HOLDFAST_URL": "gopher://me:hunter2@nowhere/0", "HOLDFAST_DEBUG": "1"})
+    assert ended.returncode == 64
+    assert "hunter2" not in ended.stdout + ended.stderr
+
+
+@pytest.mark.parametrize("text", ["redis://:hunter2@a/0", "a://u:hunter2@b and c://v:hunter2@d", "x?password=hunter2"])
+def test_passwords_are_taken_out_of_any_text(text: str) -> None:
+    assert "hunter2" not in redacted(text)
+
+
+def test_a_bug_is_told_in_one_line_too() -> None:
+    code, message = explain(RuntimeError("all wrong"))
+    assert code == 70
+    assert "all wrong" in message
+
+
+def test_a_store_that_can_not_be_asked_is_told_with_what_to_do() -> None:
+    assert explain(StoreUnavailable("no answer"))[1].startswith("no answer. Check --url")
+
+
+@pytest.mark.parametrize("args", [["frobnicate"], ["ls", "--frobnicate"], ["show"]])
+def test_wrong_usage_is_64_and_points_to_the_help(args: list[str]) -> None:
+    ended = run_holdfast(*args)
+    assert (ended.returncode, ended.stdout) == (64, "")
+    assert "--help" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_reader_who_has_seen_enough_is_no_error(url: str) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run([*HOLDFAST, "ls", "--json"], stdout=writer, stderr=subprocess.PIPE, timeout=30)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
+def test_holdfast_alone_prints_its_help() -> None:
+    ended = run_holdfast()
+    assert (ended.returncode, ended.stdout) == (64, "")
+    assert "run" in ended.stderr
+    assert "Exit codes:" in ended.stderr
+
+
+def test_every_command_has_a_help_with_an_example() -> None:
+    for command in ("run", "ls", "show", "break", "wait", "completion"):
+        ended = run_holdfast(command, "--help")
+        assert ended.returncode == 0
+        assert f"holdfast {command} " in ended.stdout.partition("\n")[2]
+
+
+def test_the_version_is_the_library_s() -> None:
+    assert run_holdfast("--version").stdout == f"holdfast {holdfast.__version__}\n"

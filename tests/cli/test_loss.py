@@ -1,0 +1,155 @@
+"""A lock that can't be renewed: the command gets TERM, then KILL, and is gone before the lock is anyone else's."""
+
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from cli.commandline import Log, Started, end, is_alive, started
+from support.waiting import until
+
+TTL = 2.0
+GRACE = 0.7
+DRIFT = 0.01 * TTL + 0.002
+
+
+@contextmanager
+def unwritable(url: str) -> Iterator[None]:
+    """Somebody else's transaction keeps every writer out."""
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None, timeout=10)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+
+
+def expiry(client: holdfast.Client) -> float:
+    """The moment at which the engine would give the lock to the next one."""
+    info = client.inspect("nightly")
+    assert info is not None
+    return time.monotonic() + info.expires_in
+
+
+def death(pid: int) -> float:
+    """The moment, seen a little late, at which the process was gone."""
+    return until(lambda: not is_alive(pid) and time.monotonic(), within=15)
+
+
+def test_a_stubborn_command_gets_term_and_is_killed_in_time(url: str, client: holdfast.Client, log: Log) -> None:
+    with started("run", "nightly", "--ttl", str(TTL), "--grace", str(GRACE), "--", *log.puppet()) as running:
+        pid = log.pid()
+        with unwritable(url):
+            expires_at = expiry(client)
+            gone_at = death(pid)
+        status, _, err = running.ended()
+    deadline = expires_at - DRIFT
+    assert log.signals() == ["SIGTERM"]
+    assert deadline - GRACE - 0.2 < log.moment_of("SIGTERM") < deadline - GRACE + 0.2
+    assert deadline - 0.2 < gone_at < expires_at
+    assert status == 76
+    assert "lost the lock nightly" in err
+    assert "Traceback" not in err
+
+
+def test_a_command_that_obeys_term_has_the_whole_grace_to_do_so(url: str, client: holdfast.Client, log: Log) -> None:
+    with started("run", "nightly", "--ttl", str(TTL), "--grace", str(GRACE), "--", *log.puppet("SIGTERM")) as running:
+        pid = log.pid()
+        with unwritable(url):
+            expires_at = expiry(client)
+            assert death(pid) < expires_at - GRACE + 0.3
+            status, _, err = running.ended()
+    assert status == 76
+    assert "renewed" in err
+
+
+def test_a_paused_command_is_woken_to_hear_the_warning(url: str, log: Log) -> None:
+    with started("run", "nightly", "--ttl", str(TTL), "--grace", str(GRACE), "--", *log.puppet("SIGTERM")) as running:
+        log.pid()
+        running.send(signal.SIGTSTP)
+        with unwritable(url):
+            until(lambda: log.has("SIGTERM"))
+            assert running.ended()[0] == 76
+
+
+def test_a_warned_command_lives_on_if_the_lock_can_be_renewed_after_all(
+    url: str, client: holdfast.Client, log: Log
+) -> None:
+    with started("run", "nightly", "--ttl", str(TTL), "--grace", str(TTL / 2), "--", *log.puppet("SIGUSR1")) as running:
+        log.pid()
+        with unwritable(url):
+            until(lambda: log.has("SIGTERM"))
+            expires_at = expiry(client)
+        until(lambda: expiry(client) > expires_at + 0.5)
+        running.send(signal.SIGUSR1)
+        assert running.ended()[0] == 76
+    assert log.signals() == ["SIGTERM", "SIGUSR1"]
+
+
+def test_a_broken_lock_ends_the_command(client: holdfast.Client, log: Log) -> None:
+    with started("run", "nightly", "--ttl", "0.9", "--", *log.puppet()) as running:
+        pid = log.pid()
+        assert client.force_release("nightly")
+        until(lambda: not is_alive(pid))
+        status, _, err = running.ended()
+    assert status == 76
+    assert "nightly" in err
+
+
+def test_a_lock_that_was_broken_behind_the_back_of_a_command_is_told(client: holdfast.Client, log: Log) -> None:
+    with started("run", "nightly", "--ttl", "60", "--", *log.puppet("SIGUSR1")) as running:
+        log.pid()
+        assert client.force_release("nightly")
+        running.send(signal.SIGUSR1)
+        status, _, err = running.ended()
+    assert status == 76
+    assert "40" in err
+
+
+def test_nothing_that_the_command_started_survives_the_loss(client: holdfast.Client, log: Log, tmp_path: Path) -> None:
+    inner = Log(tmp_path / "inner.log")
+    script = f"{' '.join(inner.puppet())} & {' '.join(log.puppet())}; :"
+    with started("run", "nightly", "--ttl", "0.9", "--", "sh", "-c", script) as running:
+        pids = log.pid(), inner.pid()
+        client.force_release("nightly")
+        assert running.ended()[0] == 76
+        assert [is_alive(pid) for pid in pids] == [False, False]
+
+
+def test_an_orphan_does_not_survive_the_loss_either(client: holdfast.Client, log: Log, tmp_path: Path) -> None:
+    inner = Log(tmp_path / "inner.log")
+    script = f"({' '.join(inner.puppet())} &) ; exec {' '.join(log.puppet())}"
+    with started("run", "nightly", "--ttl", "0.9", "--", "sh", "-c", script) as running:
+        pids = log.pid(), inner.pid()
+        client.force_release("nightly")
+        assert running.ended()[0] == 76
+        assert [is_alive(pid) for pid in pids] == [False, False]
+
+
+def test_what_a_command_leaves_behind_when_it_ends_by_itself_is_left_alone(log: Log) -> None:
+    script = f"({' '.join(log.puppet())} >&- 2>&- &)"
+    with started("run", "nightly", "--", "sh", "-c", script) as running:
+        assert running.ended() == (0, "", "")
+    pid = log.pid()
+    try:
+        assert is_alive(pid)
+    finally:
+        end(pid)
+
+
+@pytest.mark.usefixtures("url")
+def test_a_short_ttl_shortens_the_default_grace(log: Log) -> None:
+    with started("run", "nightly", "--ttl", "0.4", "--", *log.puppet("SIGUSR1")) as running:
+        log.pid()
+        _let_renewals_pass(running)
+        running.send(signal.SIGUSR1)
+        assert running.ended() == (40, "", "")
+    assert log.signals() == ["SIGUSR1"]
+
+
+def _let_renewals_pass(running: Started) -> None:
+    began = time.monotonic()
+    until(lambda: time.monotonic() > began + 1.0 and running.process.poll() is None)

@@ -1,0 +1,41 @@
+"""What people and programs read."""
+
+import pytest
+
+from holdfast.cli.text import aligned, cells, clipped, duration, visible
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-1, "0.0s"),
+        (0.42, "0.4s"),
+        (1, "1s"),
+        (59.9, "59s"),
+        (60, "1m 00s"),
+        (3599, "59m 59s"),
+        (3600, "1h 00m"),
+        (86399, "23h 59m"),
+        (90000, "1d 01h"),
+    ],
+)
+def test_durations_have_two_units_at_most(seconds: float, words: str) -> None:
+    assert duration(seconds) == words
+
+
+def test_what_could_steer_a_terminal_is_written_out() -> None:
+    assert visible("a\x1b[31m\n\t\u202e备 é") == "a\\x1b[31m\\n\\t\\u202e备 é"
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert cells("a备é") == 4
+    assert cells("e\u0301") == 1
+
+
+def test_columns_are_aligned_by_what_a_terminal_shows() -> None:
+    assert aligned([["a", "b"], ["备份", "c"]]) == "a     b\n备份  c"
+
+
+@pytest.mark.parametrize(("width", "text"), [(20, "one two"), (7, "one two"), (6, "one t…"), (1, "…"), (0, "")])
+def test_what_does_not_fit_is_cut(width: int, text: str) -> None:
+    assert clipped("one two", width) == text

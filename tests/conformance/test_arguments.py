@@ -1,0 +1,128 @@
+"""Bad arguments are the caller's to fix: refused at once, by ConfigurationError, before any I/O, with advice."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import ConfigurationError
+from support.colours import COLOURS, World
+
+NAN, INFINITE = float("nan"), float("inf")
+BAD_SECONDS = [NAN, INFINITE, -INFINITE, -1, True, False, "5", b"5", [5]]
+BAD_TTLS = [*BAD_SECONDS, 0, 0.009, 86_400.1]
+
+
+@pytest.mark.parametrize("ttl", BAD_TTLS, ids=repr)
+async def test_a_bad_ttl_is_refused_by_the_lock(world: World, ttl: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        world.connect().lock("job", ttl=ttl)
+
+
+@pytest.mark.parametrize("ttl", BAD_TTLS, ids=repr)
+async def test_a_bad_ttl_is_refused_by_connect(world: World, ttl: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        world.connect(ttl=ttl)
+
+
+@pytest.mark.parametrize("ttl", ["abc", "", "nan", "0", "1e9"])
+async def test_a_bad_ttl_is_refused_in_the_url(world: World, ttl: str) -> None:
+    with pytest.raises(ConfigurationError):
+        world.connect(f"{world.url}?ttl={ttl}")
+
+
+@pytest.mark.parametrize("ttl", [0.01, 1, 86_400])
+async def test_ttls_from_ten_milliseconds_to_a_day_are_taken(world: World, ttl: float) -> None:
+    assert world.connect().lock("job", ttl=ttl) is not None
+
+
+async def test_a_lease_of_ten_milliseconds_is_granted_and_runs_out(world: World) -> None:
+    alice = world.actor()
+    first = await alice.acquire("job", ttl=0.01, renew=False)
+    second = await alice.acquire("job")
+    assert second.token > first.token
+    assert first.lost.is_set()
+
+
+@pytest.mark.parametrize("wait", [NAN, -1, -0.001, "5", True], ids=repr)
+async def test_a_bad_wait_is_refused(world: World, wait: Any) -> None:
+    alice = world.actor()
+    with pytest.raises(ConfigurationError):
+        await alice.acquire("job", wait=wait)
+    assert await world.inspect("job") is None
+
+
+@pytest.mark.parametrize("max_hold", [NAN, -1, 0, "5", True], ids=repr)
+async def test_a_bad_max_hold_is_refused(world: World, max_hold: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        world.connect().lock("job", max_hold=max_hold)
+
+
+async def test_configuration_errors_are_value_errors(world: World) -> None:
+    with pytest.raises(ValueError, match="ttl"):
+        world.connect().lock("job", ttl=0)
+
+
+async def test_an_unknown_option_is_refused_by_name(world: World) -> None:
+    with pytest.raises(ConfigurationError, match="colour_of_the_bikeshed"):
+        world.connect(colour_of_the_bikeshed="red")
+    with pytest.raises(ConfigurationError, match="colour_of_the_bikeshed"):
+        world.connect(f"{world.url}?colour_of_the_bikeshed=red")
+
+
+@pytest.mark.parametrize("connect", [holdfast.connect, holdfast.connect_async])
+@pytest.mark.parametrize("target", ["", "nonsense", "gopher://localhost/locks", "/just/a/path", 5, b"memory://", []])
+def test_an_unknown_target_is_refused(connect: Any, target: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        connect(target)
+
+
+@pytest.mark.parametrize("connect", [holdfast.connect, holdfast.connect_async])
+def test_an_unknown_scheme_is_refused_with_the_known_ones(connect: Any) -> None:
+    with pytest.raises(ConfigurationError, match="gopher") as caught:
+        connect("gopher://localhost/locks")
+    assert "memory://" in str(caught.value)
+    assert "sqlite://" in str(caught.value)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+async def test_connecting_and_making_a_lock_does_no_io(tmp_path: Path, colour: str) -> None:
+    world = World(f"sqlite:///{tmp_path}/locks.db", COLOURS[colour])
+    client = world.connect()
+    client.lock("job")
+    assert client.capabilities is not None
+    await world.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+SECRET = "hunter2"
+TARGETS_WITH_A_PASSWORD = [
+    f"memory://user:{SECRET}@name",
+    f"sqlite://user:{SECRET}@/tmp/never-made.db",
+    f"gopher://user:{SECRET}@localhost/0",
+    f"redis://user:{SECRET}@localhost:6379/0",
+    f"gopher://localhost/0?password={SECRET}",
+    f"memory://name?password={SECRET}",
+    f"user:{SECRET}@localhost",
+]
+
+
+@pytest.mark.parametrize("connect", [holdfast.connect, holdfast.connect_async])
+@pytest.mark.parametrize("target", TARGETS_WITH_A_PASSWORD)
+def test_a_password_is_never_shown(connect: Any, target: str) -> None:
+    try:
+        shown = repr(connect(target))
+    except ConfigurationError as error:
+        shown = f"{error} {error!r} {error.__cause__!r} {error.__dict__!r}"
+    assert SECRET not in shown
+
+
+async def test_what_the_user_prints_names_the_lock(world: World) -> None:
+    alice = world.actor()
+    lock = alice.lock("job")
+    lease = await alice.acquire(lock)
+    assert "job" in repr(lock)
+    assert "job" in repr(lease)
+    assert str(lease.token) in repr(lease)
+    assert type(alice.client).__name__ in repr(alice.client)

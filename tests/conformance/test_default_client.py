@@ -1,0 +1,120 @@
+"""The default client: $HOLDFAST_URL, else the embedded store in the state directory. Each case in a new process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TAKE = """
+import holdfast
+with holdfast.lock("nightly") as lease:
+    print(lease.held, lease.name)
+"""
+
+TAKE_AWAITING = """
+import asyncio, holdfast
+async def main():
+    async with holdfast.async_lock("nightly") as lease:
+        print(lease.held, lease.name)
+asyncio.run(main())
+asyncio.run(main())  # a client per event loop: the second loop is served as well
+"""
+
+BOTH = """
+import asyncio, holdfast
+async def refused():
+    return await holdfast.async_lock("nightly").try_acquire()
+with holdfast.lock("nightly"):
+    print(holdfast.lock("nightly").try_acquire(), asyncio.run(refused()))
+"""
+
+WARNED = """
+import logging, holdfast
+records = []
+class Note(logging.Handler):
+    def emit(self, record): records.append(record)
+logging.getLogger("holdfast").addHandler(Note(logging.WARNING))
+for name in ("one", "two"):
+    with holdfast.lock(name): pass
+print(len([record for record in records if "HOLDFAST_URL" in record.getMessage()]))
+"""
+
+
+def run(script: str, home: Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run a script as a user with this home and nothing of Holdfast's in the environment but the settings."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HOLDFAST", "XDG_", "INVOCATION_ID"))}
+    environment = kept | {"HOME": str(home)} | settings
+    command = [sys.executable, "-W", "error", "-c", script]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, cwd=home, check=False)
+
+
+def files_below(directory: Path) -> list[Path]:
+    return [path for path in directory.rglob("*") if path.is_file()]
+
+
+@pytest.mark.parametrize(("script", "said"), [(TAKE, "True nightly\n"), (TAKE_AWAITING, "True nightly\n" * 2)])
+def test_the_url_of_the_environment_is_used(tmp_path: Path, script: str, said: str) -> None:
+    ran = run(script, tmp_path, HOLDFAST_URL=f"sqlite:///{tmp_path}/here.db")
+    assert (ran.returncode, ran.stdout) == (0, said), ran.stderr
+    assert (tmp_path / "here.db").exists()
+    assert not (tmp_path / ".local").exists()
+
+
+@pytest.mark.parametrize(("script", "said"), [(TAKE, "True nightly\n"), (TAKE_AWAITING, "True nightly\n" * 2)])
+def test_without_a_url_the_embedded_store_works_at_once(tmp_path: Path, script: str, said: str) -> None:
+    state = tmp_path / "state"
+    ran = run(script, tmp_path, XDG_STATE_HOME=str(state))
+    assert (ran.returncode, ran.stdout) == (0, said), ran.stderr
+    assert files_below(state)
+    assert files_below(tmp_path) == files_below(state)
+
+
+def test_the_state_directory_is_below_the_home_unless_set(tmp_path: Path) -> None:
+    ran = run(TAKE, tmp_path)
+    assert (ran.returncode, ran.stdout) == (0, "True nightly\n"), ran.stderr
+    assert files_below(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no file modes")
+def test_the_embedded_store_is_the_users_alone(tmp_path: Path) -> None:
+    run(TAKE, tmp_path, XDG_STATE_HOME=str(tmp_path / "state"))
+    assert {path.stat().st_mode & 0o777 for path in files_below(tmp_path)} == {0o600}
+
+
+def test_both_colours_of_the_default_client_share_one_lock_space(tmp_path: Path) -> None:
+    ran = run(BOTH, tmp_path)
+    assert (ran.returncode, ran.stdout) == (0, "None None\n"), ran.stderr
+
+
+@pytest.mark.parametrize("script", [TAKE, TAKE_AWAITING])
+def test_the_fallback_can_be_refused(tmp_path: Path, script: str) -> None:
+    ran = run(script, tmp_path, HOLDFAST_REQUIRE_URL="1")
+    assert ran.returncode != 0
+    assert "ConfigurationError" in ran.stderr
+    assert "HOLDFAST_URL" in ran.stderr.splitlines()[-1]
+    assert files_below(tmp_path) == []
+
+
+def test_a_required_url_that_is_there_is_used(tmp_path: Path) -> None:
+    ran = run(TAKE, tmp_path, HOLDFAST_REQUIRE_URL="1", HOLDFAST_URL="memory://here")
+    assert (ran.returncode, ran.stdout) == (0, "True nightly\n"), ran.stderr
+
+
+def test_a_bad_url_in_the_environment_is_told_without_its_password(tmp_path: Path) -> None:
+    ran = run(TAKE, tmp_path, HOLDFAST_URL="gopher://user:hunter2@localhost")
+    assert "ConfigurationError" in ran.stderr
+    assert "hunter2" not in ran.stderr
+
+
+def test_falling_back_under_a_service_manager_is_warned_of_once(tmp_path: Path) -> None:
+    ran = run(WARNED, tmp_path, INVOCATION_ID="0" * 32)  # as systemd sets it
+    assert (ran.returncode, ran.stdout) == (0, "1\n"), ran.stderr
+
+
+def test_connecting_without_a_target_is_the_default_store(tmp_path: Path) -> None:
+    script = "import holdfast\nwith holdfast.connect() as client, client.lock('nightly') as lease: print(lease.held)"
+    ran = run(script, tmp_path, HOLDFAST_URL=f"sqlite:///{tmp_path}/here.db")
+    assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr
+    assert (tmp_path / "here.db").exists()

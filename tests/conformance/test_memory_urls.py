@@ -1,0 +1,67 @@
+"""`memory://name` is one lock space for the whole process, in both colours; `memory://` is its client's own."""
+
+import asyncio
+import uuid
+
+import holdfast
+from support.waiting import until
+
+
+def test_a_named_memory_is_shared_by_the_clients_of_the_process() -> None:
+    url = f"memory://{uuid.uuid4().hex}"
+    with holdfast.connect(url) as one, holdfast.connect(url) as other:
+        lease = one.lock("job").acquire(wait=0)
+        assert other.lock("job").try_acquire() is None
+        lease.release()
+
+
+def test_memories_of_different_names_are_apart() -> None:
+    with holdfast.connect("memory://one") as one, holdfast.connect("memory://other") as other:
+        with one.lock("job"), other.lock("job").acquire(wait=0) as lease:
+            assert lease.held
+
+
+def test_a_memory_without_a_name_is_private() -> None:
+    with holdfast.connect("memory://") as one, holdfast.connect("memory://") as other:
+        with one.lock("job"), other.lock("job").acquire(wait=0) as lease:
+            assert lease.held
+            assert one.lock("job").try_acquire() is None
+
+
+async def test_blocking_and_asyncio_clients_share_a_memory() -> None:
+    url = f"memory://{uuid.uuid4().hex}"
+    with holdfast.connect(url) as blocking:
+        async with holdfast.connect_async(url) as awaiting:
+            lease = blocking.lock("job").acquire(wait=0)
+            assert await awaiting.lock("job").try_acquire() is None
+            lease.release()
+            async with awaiting.lock("job") as later:
+                assert later.token > lease.token
+                assert blocking.lock("job").try_acquire() is None
+
+
+async def test_a_blocking_release_wakes_an_asyncio_waiter() -> None:
+    url = f"memory://{uuid.uuid4().hex}"
+    with holdfast.connect(url) as blocking:
+        async with holdfast.connect_async(url) as awaiting:
+            lease = blocking.lock("job").acquire(wait=0)
+            waiting = asyncio.ensure_future(take(awaiting))
+            await asyncio.to_thread(until, lambda: blocking.inspect("job").waiters == 1)  # type: ignore[union-attr]
+            lease.release()
+            assert await asyncio.wait_for(waiting, 1) > lease.token
+
+
+async def test_an_asyncio_release_wakes_a_blocking_waiter() -> None:
+    url = f"memory://{uuid.uuid4().hex}"
+    with holdfast.connect(url) as blocking:
+        async with holdfast.connect_async(url) as awaiting:
+            lease = await awaiting.lock("job").acquire(wait=0)
+            waiting = asyncio.ensure_future(asyncio.to_thread(blocking.lock("job").acquire, 5))
+            await asyncio.to_thread(until, lambda: blocking.inspect("job").waiters == 1)  # type: ignore[union-attr]
+            await lease.release()
+            assert (await asyncio.wait_for(waiting, 1)).token > lease.token
+
+
+async def take(client: holdfast.AsyncClient) -> int:
+    async with client.lock("job").acquire(wait=5) as lease:
+        return lease.token

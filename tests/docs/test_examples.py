@@ -1,0 +1,45 @@
+"""Every program in examples/ runs as a user would run it, and prints what its first lines promise."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[2] / "examples"
+EXAMPLES = sorted(FOLDER.glob("*.py"))
+TOPICS = {"sync_job", "async_job", "decorator", "fenced_write", "patience", "reentry", "long_job", "condition", "cached"}
+
+
+def promised(path: Path) -> list[str]:
+    """The lines of the docstring after "Prints:"."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return [line.strip() for line in text.partition("Prints:\n")[2].splitlines()]
+
+
+def run(path: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """With warnings as errors, in an empty folder, in the home of this test."""
+    command = [sys.executable, "-W", "error", str(path)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=30, check=False)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_does_what_it_says(path: Path, tmp_path: Path) -> None:
+    done = run(path, tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == promised(path)
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_fits_on_one_screen(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) < 40
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_promises_something(path: Path) -> None:
+    assert promised(path)
+
+
+def test_no_topic_is_missing() -> None:
+    assert {path.stem for path in EXAMPLES} >= TOPICS

@@ -1,0 +1,158 @@
+"""Processes that are killed or stopped: holders, waiters, and whoever comes next."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from support.processes import Worker
+from support.waiting import until
+
+AT_ONCE = 1.0
+"""Seconds; the leases here live for 30 s, so this is not their end."""
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'locks.db'}"
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[holdfast.Client]:
+    with holdfast.connect(url) as client:
+        yield client
+
+
+def waiters(client: holdfast.Client, name: str) -> int:
+    info = client.inspect(name)
+    return info.waiters if info else 0
+
+
+def test_a_waiter_gets_the_lock_at_once_when_the_process_that_holds_it_is_killed(
+    client: holdfast.Client, url: str, tmp_path: Path
+) -> None:
+    with Worker("hold.py", url, "job", 30) as holder, Worker("wait.py", 0, url, "job", tmp_path / "journal") as waiter:
+        (first,) = holder.expect("held")
+        waiter.expect("ready")
+        waiter.say("stand in line")
+        until(lambda: waiters(client, "job") == 1)
+        holder.kill()
+        (second,) = waiter.expect("held", within=AT_ONCE)
+        assert int(second) > int(first)
+
+
+def test_a_newcomer_gets_the_lock_at_once_after_the_process_that_held_it_was_killed(
+    client: holdfast.Client, url: str
+) -> None:
+    with Worker("hold.py", url, "job", 30) as holder:
+        (token,) = holder.expect("held")
+        assert client.lock("job").try_acquire() is None
+        holder.kill()
+        lease = client.lock("job").try_acquire()
+    assert lease is not None
+    assert lease.token > int(token)
+    lease.release()
+
+
+@pytest.mark.parametrize("killed", [0, 1], ids=["first in line", "second in line"])
+def test_a_waiting_process_that_is_killed_does_not_block_the_line(
+    client: holdfast.Client, url: str, tmp_path: Path, killed: int
+) -> None:
+    journal = tmp_path / "journal"
+    lease = client.lock("job").acquire()
+    with Worker("wait.py", 0, url, "job", journal) as first, Worker("wait.py", 1, url, "job", journal) as second:
+        for place, waiter in enumerate([first, second], start=1):
+            waiter.expect("ready")
+            waiter.say("stand in line")
+            until(lambda place=place: waiters(client, "job") == place)
+        [first, second][killed].kill()
+        lease.release()
+        survivor = [first, second][1 - killed]
+        survivor.expect("held", within=AT_ONCE)
+        survivor.say("leave")
+        survivor.expect("released")
+    client.lock("job").acquire(wait=AT_ONCE).release()
+
+
+def test_a_line_of_killed_processes_only_leaves_the_lock_free(
+    client: holdfast.Client, url: str, tmp_path: Path
+) -> None:
+    with Worker("hold.py", url, "job", 30) as holder, Worker("wait.py", 0, url, "job", tmp_path / "journal") as waiter:
+        holder.expect("held")
+        waiter.expect("ready")
+        waiter.say("stand in line")
+        until(lambda: waiters(client, "job") == 1)
+        waiter.kill()
+        holder.kill()
+    client.lock("job").acquire(wait=AT_ONCE).release()
+    assert client.inspect("job") is None
+
+
+@pytest.mark.parametrize("script", ["hold.py", "ahold.py"], ids=["blocking", "asyncio"])
+def test_a_holder_that_was_stopped_for_longer_than_its_ttl_finds_its_lease_lost(
+    client: holdfast.Client, url: str, script: str
+) -> None:
+    with Worker(script, url, "job", 1.0) as holder:
+        (old,) = holder.expect("held")
+        holder.stop()
+        with client.lock("job").acquire(wait=10.0) as lease:
+            holder.say("report")  # waits in the pipe: the first thing that the holder reads when it wakes
+            holder.go_on()
+            lost, held, remaining, reason = holder.expect("lost")
+            assert (lost, held, remaining) == ("True", "False", "0.0")
+            assert reason in ("expired", "taken")
+            assert lease.token > int(old)
+            lease.ensure_held()
+        holder.say("end")
+        assert holder.ended() == 0
+
+
+def test_an_async_body_whose_process_was_stopped_is_cancelled_and_ends_with_lease_lost(
+    client: holdfast.Client, url: str
+) -> None:
+    with Worker("abody.py", url, "job", 1.0) as holder:
+        (old,) = holder.expect("held")
+        holder.stop()
+        with client.lock("job").acquire(wait=10.0) as lease:
+            woken = time.monotonic()
+            holder.go_on()
+            lost, held, remaining, reason = holder.expect("lost")
+            assert time.monotonic() - woken < AT_ONCE
+            assert (lost, held, remaining) == ("True", "False", "0.0")
+            assert reason in ("expired", "taken")
+            assert lease.token > int(old)
+        assert holder.ended() == 0
+
+
+def test_a_holder_that_was_stopped_for_less_than_its_ttl_still_holds(client: holdfast.Client, url: str) -> None:
+    with Worker("hold.py", url, "job", 30.0) as holder:
+        holder.expect("held")
+        holder.stop()
+        with pytest.raises(holdfast.LockTimeout):
+            client.lock("job").acquire(wait=0.2)
+        holder.say("report")
+        holder.go_on()
+        lost, held, _ = holder.expect("kept")
+        assert (lost, held) == ("False", "True")
+
+
+def test_a_waiting_process_that_is_stopped_does_not_hold_up_the_line_for_its_whole_ttl(
+    client: holdfast.Client, url: str, tmp_path: Path
+) -> None:
+    """A hand-off to a process that does not run is not heard: its place is passed on when the hand-off ends."""
+    lease = client.lock("job").acquire()
+    with Worker("wait.py", 0, url, "job", tmp_path / "journal") as stopped:
+        stopped.expect("ready")
+        stopped.say("stand in line")
+        until(lambda: waiters(client, "job") == 1)
+        stopped.stop()
+        lease.release()
+        with client.lock("job").acquire(wait=15.0) as mine:
+            stopped.go_on()
+            until(lambda: waiters(client, "job") == 1)
+            mine.ensure_held()
+        stopped.expect("held")
+        stopped.say("leave")
+        stopped.expect("released")

@@ -1,0 +1,33 @@
+"""Ten thousand leases of one client are kept by one watchdog."""
+
+from pathlib import Path
+
+import holdfast
+from support.processes import Worker
+
+COUNT = 10_000
+TTL = 5.0
+
+
+def test_none_of_ten_thousand_leases_is_lost_in_two_ttl_and_no_thread_is_added(tmp_path: Path) -> None:
+    """Both stores, blocking and asyncio, side by side: they would take a minute one after another."""
+    urls = {store: f"sqlite:///{tmp_path}/{store}.db" for store in ("blocking", "asyncio")}
+    with (
+        Worker("many.py", "blocking", "memory://", TTL) as memory,
+        Worker("many.py", "asyncio", "memory://", TTL) as async_memory,
+        Worker("many.py", "blocking", urls["blocking"], TTL) as sqlite,
+        Worker("many.py", "asyncio", urls["asyncio"], TTL) as async_sqlite,
+    ):
+        crew = {"memory": memory, "async memory": async_memory, "sqlite": sqlite, "async sqlite": async_sqlite}
+        for name, worker in crew.items():
+            assert worker.expect("holding", within=40.0) == [str(COUNT)], name
+        for name, worker in crew.items():
+            kept, lost, stale, before, after = map(int, worker.expect("kept", within=40.0))
+            assert (kept, lost, stale) == (COUNT, 0, 0), name
+            assert after <= before, f"{name}: threads grew from {before} to {after}"
+        for name, worker in crew.items():
+            worker.expect("closed", within=20.0)
+            assert worker.ended() == 0, name
+    for url in urls.values():
+        with holdfast.connect(url) as client:
+            assert list(client.list()) == [], "closing the client must have released all"

@@ -1,0 +1,213 @@
+"""Who may import whom. The table below is the rule; `ARCHITECTURE.md` tells why."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from quality.tree import PACKAGE, label, parsed, python_files
+
+LEAVES = {"errors", "guard", "machine"}
+MAY_IMPORT: dict[str, set[str]] = {
+    "errors": set(),
+    "guard": set(),
+    "machine": set(),
+    "core": {"errors"},
+    "runtime": {"core"} | LEAVES,
+    "stores": {"core"} | LEAVES,
+    "fencing": {"errors"},
+    "api": {"runtime", "core", "stores"} | LEAVES,
+    "cli": {"holdfast", "api"} | LEAVES,
+    "compat": {"holdfast", "api"} | LEAVES,
+    "__main__": {"cli"},
+    "holdfast": {"api", "core", "errors"},
+}
+# Imports that only a type checker runs.
+MAY_NAME_TYPES_OF: dict[str, set[str]] = {"errors": {"core"}}
+
+# Pure code has no clock, no chance, no I/O and no concurrency of its own: those come in through ports.
+IMPURE = {
+    "_thread", "asyncio", "concurrent", "multiprocessing", "os", "queue", "random", "sched", "secrets", "select",
+    "selectors", "signal", "socket", "ssl", "subprocess", "thread", "threading", "time",
+}  # fmt: skip
+ENGINE_CLIENTS = {
+    "redis", "hiredis", "psycopg", "psycopg2", "asyncpg", "pymysql", "MySQLdb", "kazoo", "etcd3", "sqlalchemy",
+}  # fmt: skip
+SAME_IN_EVERY_STORE = {"__init__.py", "blocking.py", "aio.py"}
+MODULES_AT_IMPORT = 250
+
+
+def imports(tree: ast.Module, package: str) -> Iterator[tuple[str, bool]]:
+    """(module, only for types?) of every import, wherever it stands; relative ones are resolved against `package`."""
+    for_types = {id(node) for block in _type_checking(tree) for statement in block for node in ast.walk(statement)}
+    for node in ast.walk(tree):
+        for module in _modules(node, package):
+            yield module, id(node) in for_types
+
+
+def _type_checking(tree: ast.Module) -> Iterator[list[ast.stmt]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            yield node.body
+
+
+def _modules(node: ast.AST, package: str) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if not isinstance(node, ast.ImportFrom):
+        return []
+    base = package.split(".")[: -(node.level - 1) or None] if node.level else []
+    origin = ".".join([*base, *([node.module] if node.module else [])])
+    # `from holdfast import core` names a layer only together with what it takes.
+    return [f"{origin}.{alias.name}" for alias in node.names] if origin == "holdfast" else [origin]
+
+
+def layer_of(module: str) -> str:
+    """`holdfast.core.lease` → core; a plain name of the package itself → holdfast."""
+    part = module.split(".")[1:2]
+    return part[0] if part and part[0] in MAY_IMPORT else "holdfast"
+
+
+def breaches(tree: ast.Module, module: str, package: str) -> list[str]:
+    """The imports by which `module` leaves its layer."""
+    layer = layer_of(module)
+    allowed = MAY_IMPORT[layer] | {layer}
+    found = []
+    for imported, for_types in imports(tree, package):
+        target = layer_of(imported)
+        is_ours = imported.split(".")[0] == "holdfast"
+        if is_ours and target not in allowed | (MAY_NAME_TYPES_OF.get(layer, set()) if for_types else set()):
+            found.append(f"{layer} imports {imported}")
+    return found
+
+
+def impurities(tree: ast.Module, package: str) -> list[str]:
+    """A store's pure parts may know its engine's client, for the errors it raises; core knows none."""
+    forbidden = IMPURE | (ENGINE_CLIENTS | {"sqlite3"} if layer_of(package) == "core" else set())
+    return sorted({module for module, _ in imports(tree, package) if module.split(".")[0] in forbidden})
+
+
+def strangers(tree: ast.Module, module: str, package: str) -> list[str]:
+    """Imports by which one store reaches into another's folder."""
+    home = module.split(".")[2]
+    others = set(store_folders()) - {home}
+    found = (imported.split(".") for imported, _ in imports(tree, package))
+    return [".".join(parts) for parts in found if parts[:2] == ["holdfast", "stores"] and others & set(parts[2:3])]
+
+
+def store_folders() -> list[str]:
+    return sorted(path.name for path in (PACKAGE / "stores").iterdir() if (path / "__init__.py").exists())
+
+
+def place(path: Path) -> tuple[str, str]:
+    """The dotted names of the module and of the package it lives in."""
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    return module, ".".join(parts[:-1])
+
+
+SOURCES = python_files("src/holdfast")
+PURE = [
+    path
+    for path in SOURCES
+    if path.is_relative_to(PACKAGE / "core") or path.name == "protocol.py" or path == PACKAGE / "stores" / "settle.py"
+]
+IN_STORES = [path for path in SOURCES if path.parent.parent == PACKAGE / "stores"]
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=label)
+def test_a_module_imports_only_layers_below_its_own(path: Path) -> None:
+    assert breaches(parsed(path), *place(path)) == []
+
+
+@pytest.mark.parametrize("path", PURE, ids=label)
+def test_pure_code_imports_no_clock_no_chance_and_no_io(path: Path) -> None:
+    assert impurities(parsed(path), place(path)[1]) == []
+
+
+@pytest.mark.parametrize("path", IN_STORES, ids=label)
+def test_no_store_knows_another(path: Path) -> None:
+    assert strangers(parsed(path), *place(path)) == []
+
+
+@pytest.mark.parametrize("store", store_folders())
+def test_every_store_has_the_same_files(store: str) -> None:
+    assert {path.name for path in (PACKAGE / "stores" / store).iterdir()} >= SAME_IN_EVERY_STORE
+
+
+def test_every_part_of_the_package_has_its_place_in_the_table() -> None:
+    parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
+    assert parts - {"__init__"} <= set(MAY_IMPORT)
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"{statement}\nimport sys\nprint(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+
+
+def test_importing_holdfast_imports_no_engine_client_and_no_command_line() -> None:
+    loaded = modules_after("import holdfast")
+    assert loaded & (ENGINE_CLIENTS | {"click", "holdfast.cli"}) == set()
+
+
+def test_importing_holdfast_is_light() -> None:
+    assert len(modules_after("import holdfast") - modules_after("pass")) < MODULES_AT_IMPORT
+
+
+def test_importing_holdfast_starts_no_thread() -> None:
+    code = "import holdfast, threading; assert threading.active_count() == 1"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("holdfast.core.lease", "from holdfast.runtime import clock"),
+        ("holdfast.core.lease", "import holdfast.api.client"),
+        ("holdfast.core.lease", "from holdfast import machine"),
+        ("holdfast.core.lease", "import holdfast"),
+        ("holdfast.core.lease", "from ..stores import memory"),
+        ("holdfast.core.lease", "def f():\n    from holdfast.machine import boottime"),
+        ("holdfast.errors", "from holdfast.core.ports import LockInfo"),
+        ("holdfast.stores.sqlite.engine", "from holdfast.runtime.clock import now"),
+        ("holdfast.runtime.aio", "from holdfast.api.lease import Lease"),
+        ("holdfast.fencing", "from holdfast.core import rules"),
+    ],
+)
+def test_a_planted_breach_is_found(module: str, source: str) -> None:
+    package = module if module == "holdfast.fencing" else module.rpartition(".")[0]
+    assert len(breaches(ast.parse(source), module, package)) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("holdfast.core.lease", "from . import rules\nfrom .rules import drift\nfrom holdfast.errors import LeaseLost"),
+        ("holdfast.errors", "if TYPE_CHECKING:\n    from holdfast.core.ports import LockInfo"),
+        ("holdfast.cli.run", "import holdfast\nfrom holdfast import connect\nfrom ..api.client import Client"),
+    ],
+)
+def test_what_is_allowed_passes(module: str, source: str) -> None:
+    assert breaches(ast.parse(source), module, module.rpartition(".")[0]) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import time", "from os import path", "import concurrent.futures", "import asyncio as a", "import sqlite3"],
+)
+def test_a_planted_impurity_is_found(source: str) -> None:
+    assert len(impurities(ast.parse(source), "holdfast.core")) == 1
+
+
+def test_a_planted_visit_to_another_store_is_found() -> None:
+    home, other = store_folders()[:2]
+    source = ast.parse(f"from holdfast.stores.{other}.engine import Engine\nfrom ..{other} import protocol")
+    assert len(strangers(source, f"holdfast.stores.{home}.blocking", f"holdfast.stores.{home}")) == 2
+
+
+def test_a_planted_import_of_the_command_line_is_seen() -> None:
+    assert "click" in modules_after("import holdfast.cli")

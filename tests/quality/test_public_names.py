@@ -1,0 +1,101 @@
+"""The public names, pinned: adding or losing one is a decision, not an accident."""
+
+import importlib
+import inspect
+
+import pytest
+
+import holdfast
+
+CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked"}
+LOCK = {"acquire", "name", "try_acquire", "ttl"}
+LEASE = {"ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
+
+PUBLIC: dict[str, set[str]] = {
+    "Client": CLIENT | {"close"},
+    "AsyncClient": CLIENT | {"aclose"},
+    "Lock": LOCK,
+    "AsyncLock": LOCK,
+    "Lease": LEASE,
+    "AsyncLease": LEASE,
+    "LockInfo": {"expires_in", "host", "label", "name", "owner", "pid", "since", "token", "waiters"},
+    "Capabilities": {"durable_fence", "fair", "lists", "push", "session", "waiters_seen"},
+    "HoldfastError": set(),
+    "LockTimeout": {"name", "waited", "holder"},
+    "LeaseLost": {"name", "reason"},
+    "StaleToken": {"resource", "token", "seen"},
+    "StoreUnavailable": {"message", "nodes"},
+    "OutcomeUnknown": {"message", "nodes"},
+    "ConfigurationError": set(),
+}
+FUNCTIONS = {"async_lock", "connect", "connect_async", "lock"}
+SUBMODULES = {
+    "holdfast.compat.asyncio": {"Lock"},
+    "holdfast.compat.threading": {"Lock", "RLock"},
+    "holdfast.fencing": {"Gate", "guard", "schema"},
+}
+
+
+# An error's attributes are set as it is raised: one of each, to look at.
+RAISED: dict[str, tuple[object, ...]] = {
+    "LockTimeout": ("name", 1.0),
+    "LeaseLost": ("name", "expired"),
+    "StaleToken": ("resource", 1, 2),
+    "StoreUnavailable": ("message",),
+    "OutcomeUnknown": ("message",),
+}
+
+
+def public_attributes(cls: type, example: object = None) -> set[str]:
+    """What a user may rely on: methods, properties, slots, annotated fields, and what the example carries.
+
+    What comes from outside the package, such as `with_traceback`, is not ours to pin.
+    """
+    ours = [base for base in cls.__mro__ if base.__module__ not in ("builtins", "typing")]
+    names = {name for base in ours for name in (*vars(base), *inspect.get_annotations(base))}
+    return {name for name in names | set(getattr(example, "__dict__", ())) if not name.startswith("_")}
+
+
+def test_the_package_exports_exactly_the_pinned_names() -> None:
+    assert set(holdfast.__all__) == set(PUBLIC) | FUNCTIONS | {"__version__"}
+    assert len(holdfast.__all__) == len(set(holdfast.__all__))
+
+
+@pytest.mark.parametrize("name", sorted(holdfast.__all__))
+def test_every_exported_name_can_be_imported(name: str) -> None:
+    assert getattr(holdfast, name) is not None
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_every_exported_function_can_be_called(name: str) -> None:
+    assert callable(getattr(holdfast, name))
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_a_class_has_exactly_the_pinned_attributes(name: str) -> None:
+    cls = getattr(holdfast, name)
+    example = cls(*RAISED[name]) if name in RAISED else None
+    assert public_attributes(cls, example) == PUBLIC[name]
+
+
+@pytest.mark.parametrize("name", sorted(SUBMODULES))
+def test_a_public_submodule_exports_exactly_the_pinned_names(name: str) -> None:
+    assert set(importlib.import_module(name).__all__) == SUBMODULES[name]
+
+
+def test_a_planted_attribute_is_noticed() -> None:
+    class Planted:
+        __slots__ = ("slot",)
+        field: int
+
+        def method(self) -> None: ...
+
+        def _hidden(self) -> None: ...
+
+    class Raised(Exception):
+        def __init__(self) -> None:
+            self.told = 1
+
+    assert public_attributes(Planted) == {"slot", "field", "method"}
+    assert public_attributes(type("Child", (Planted,), {"more": 1})) == {"slot", "field", "method", "more"}
+    assert public_attributes(Raised, Raised()) == {"told"}

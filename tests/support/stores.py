@@ -1,0 +1,33 @@
+"""The stores that the conformance suite runs over. A new store joins by one entry in STORES.
+
+An entry says how to get an empty lock space: a context manager that yields a URL nobody else uses. What a store can not
+do it tells by its capabilities; no test asks for its name.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class StoreUnderTest:
+    name: str
+    fresh: Callable[[Path], AbstractContextManager[str]]  # given a scratch directory of the test's own
+
+
+@contextmanager
+def _memory(scratch: Path) -> Iterator[str]:
+    yield f"memory://{uuid.uuid4().hex}"
+
+
+@contextmanager
+def _sqlite(scratch: Path) -> Iterator[str]:
+    yield f"sqlite:///{scratch.absolute()}/locks.db"
+
+
+STORES = [
+    StoreUnderTest("memory", _memory),
+    StoreUnderTest("sqlite", _sqlite),
+]

@@ -1,0 +1,142 @@
+"""KeyboardInterrupt at every opcode of Holdfast's frames while an event loop runs.
+
+The interrupt stops the loop for good: whatever the client had at the store must be given back without it. A blocking
+client, which knows nothing of that loop, must get the lock within a second.
+"""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from support.sweeping import Action, Report, sweep_interrupts
+from support.waiting import until
+from sweeps.worlds import STORES, TARGET, World, url_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
+
+BUDGET = {"memory": 80, "sqlite": 50}
+
+Main = Callable[[holdfast.AsyncClient, str], Awaitable[None]]
+
+
+async def acquire_and_release(client: holdfast.AsyncClient, name: str) -> None:
+    lease = await client.lock(name).acquire()
+    await lease.release()
+
+
+async def acquire_and_drop(client: holdfast.AsyncClient, name: str) -> None:
+    await client.lock(name).acquire()
+
+
+async def with_lock(client: holdfast.AsyncClient, name: str) -> None:
+    async with client.lock(name) as lease:
+        lease.ensure_held()
+
+
+async def with_acquire(client: holdfast.AsyncClient, name: str) -> None:
+    async with client.lock(name).acquire() as lease:
+        lease.ensure_held()
+
+
+async def with_lock_in_a_closed_client(client: holdfast.AsyncClient, name: str) -> None:
+    async with client, client.lock(name) as lease:
+        lease.ensure_held()
+
+
+async def with_lock_twice_by_reentry(client: holdfast.AsyncClient, name: str) -> None:
+    lock = client.lock(name, reentrant=True)
+    async with lock as outer, lock as inner:
+        assert outer.token == inner.token
+
+
+async def try_acquire(client: holdfast.AsyncClient, name: str) -> None:
+    lease = await client.lock(name).try_acquire()
+    assert lease is not None
+    await lease.release()
+
+
+async def extend(client: holdfast.AsyncClient, name: str) -> None:
+    async with client.lock(name) as lease:
+        await lease.extend(60.0)
+
+
+async def with_lock_in_a_task(client: holdfast.AsyncClient, name: str) -> None:
+    await asyncio.create_task(with_lock_coroutine(client, name))
+
+
+async def with_lock_coroutine(client: holdfast.AsyncClient, name: str) -> None:
+    await with_lock(client, name)
+
+
+async def acquire_that_times_out(client: holdfast.AsyncClient, name: str) -> None:
+    with contextlib.suppress(holdfast.LockTimeout):
+        await client.lock(name).acquire(wait=0.005)
+
+
+FREE: tuple[Main, ...] = (
+    acquire_and_release,
+    acquire_and_drop,
+    with_lock,
+    with_acquire,
+    with_lock_in_a_closed_client,
+    with_lock_twice_by_reentry,
+    try_acquire,
+    extend,
+    with_lock_in_a_task,
+)
+TAKEN: tuple[Main, ...] = (acquire_that_times_out,)
+TAKEN_UNTIL_AWAITED: tuple[Main, ...] = (acquire_and_release, with_lock)
+
+CASES = [
+    *((main, "free") for main in FREE),
+    *((main, "taken") for main in TAKEN),
+    *((main, "awaited") for main in TAKEN_UNTIL_AWAITED),
+]
+
+
+class AsyncioTrial:
+    """Each run has an event loop and a client of its own."""
+
+    def __init__(self, world: World, main: Main, state: str) -> None:
+        self._world = world
+        self._main = main
+        self._prepare = {"free": lambda: None, "taken": world.taken, "awaited": world.taken_until_awaited}[state]
+
+    def begin(self) -> Action:
+        self._world.new_run()
+        self._prepare()
+        url, name = self._world.url, self._world.name
+
+        async def main() -> None:
+            await self._main(holdfast.connect_async(url), name)
+
+        return lambda: asyncio.run(main())
+
+    def problem(self) -> str | None:
+        return self._world.problem()
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def world(store: str, tmp_path: Path) -> Iterator[World]:
+    threads_before = set(threading.enumerate())
+    world = World(url_of(store, tmp_path))
+    yield world
+    world.close()
+    until(lambda: set(threading.enumerate()) <= threads_before)
+
+
+@pytest.mark.parametrize(("main", "state"), CASES, ids=lambda part: getattr(part, "__name__", part))
+def test_an_interrupt_at_any_opcode_stops_the_loop_and_leaves_nothing_held(
+    main: Main, state: str, store: str, world: World, report: Report
+) -> None:
+    report(sweep_interrupts(AsyncioTrial(world, main, state), TARGET, BUDGET[store]))

@@ -1,0 +1,238 @@
+"""KeyboardInterrupt at every opcode of the blocking API: it comes out, and the lock is free within a second."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from support.sweeping import Action, Report, sweep_interrupts
+from support.waiting import until
+from sweeps.worlds import STORES, TARGET, World, url_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
+
+BUDGET = {"memory": 120, "sqlite": 60}
+
+Scenario = Callable[[World], Action]
+
+
+def acquire_and_release(world: World) -> Action:
+    lock = world.lock()
+    return lambda: lock.acquire().release()
+
+
+def acquire_with_patience_and_release(world: World) -> Action:
+    lock = world.lock()
+    return lambda: lock.acquire(wait=5.0).release()
+
+
+def acquire_and_drop(world: World) -> Action:
+    """The finaliser of the lease runs within the sweep."""
+    lock = world.lock()
+    return lambda: lock.acquire() and None
+
+
+def with_lock(world: World) -> Action:
+    lock = world.lock()
+
+    def action() -> None:
+        with lock as lease:
+            lease.ensure_held()
+
+    return action
+
+
+def with_acquire(world: World) -> Action:
+    lock = world.lock()
+
+    def action() -> None:
+        with lock.acquire() as lease:
+            lease.ensure_held()
+
+    return action
+
+
+def with_lock_whose_body_raises(world: World) -> Action:
+    lock = world.lock()
+
+    def action() -> None:
+        with contextlib.suppress(ZeroDivisionError), lock:
+            raise ZeroDivisionError
+
+    return action
+
+
+def try_acquire(world: World) -> Action:
+    lock = world.lock()
+
+    def action() -> None:
+        lease = lock.try_acquire()
+        assert lease is not None
+        lease.release()
+
+    return action
+
+
+def try_acquire_of_a_taken_lock(world: World) -> Action:
+    world.taken()
+    lock = world.lock()
+
+    def action() -> None:
+        assert lock.try_acquire() is None
+
+    return action
+
+
+def release(world: World) -> Action:
+    lease = world.lock().acquire()
+    return lease.release
+
+
+def extend(world: World) -> Action:
+    lease = world.lock().acquire()
+    return lambda: lease.extend(60.0)
+
+
+def acquire_that_times_out(world: World) -> Action:
+    world.taken()
+    lock = world.lock()
+
+    def action() -> None:
+        with contextlib.suppress(holdfast.LockTimeout):
+            lock.acquire(wait=0.005)
+
+    return action
+
+
+def acquire_that_waits_and_is_granted(world: World) -> Action:
+    world.taken_until_awaited()
+    lock = world.lock()
+    return lambda: lock.acquire(wait=10.0).release()
+
+
+def with_lock_that_waits_and_is_granted(world: World) -> Action:
+    world.taken_until_awaited()
+    lock = world.lock()
+
+    def action() -> None:
+        with lock as lease:
+            lease.ensure_held()
+
+    return action
+
+
+def with_lock_twice_by_reentry(world: World) -> Action:
+    lock = world.lock(reentrant=True)
+
+    def action() -> None:
+        with lock as outer, lock as inner:
+            assert outer.token == inner.token
+
+    return action
+
+
+def acquire_twice_by_reentry(world: World) -> Action:
+    lock = world.lock(reentrant=True)
+
+    def action() -> None:
+        outer = lock.acquire()
+        lock.acquire().release()
+        outer.release()
+
+    return action
+
+
+def decorated_function(world: World) -> Action:
+    return world.first.locked(world.name)(lambda: None)
+
+
+def first_use_of_a_client(world: World) -> Action:
+    """Opening the store, starting the watchdog and closing the client are swept, too."""
+    url, name = world.url, world.name
+
+    def action() -> None:
+        with holdfast.connect(url) as client, client.lock(name) as lease:
+            lease.ensure_held()
+
+    return action
+
+
+def first_use_of_a_client_that_nobody_closes(world: World) -> Action:
+    url, name = world.url, world.name
+
+    def action() -> None:
+        with holdfast.connect(url).lock(name) as lease:
+            lease.ensure_held()
+
+    return action
+
+
+def close_with_a_lease_still_held(world: World) -> Action:
+    client = holdfast.connect(world.url)
+    lease = client.lock(world.name).acquire()
+
+    def action() -> None:
+        client.close()
+        assert not lease.held
+
+    world.afterwards(client.close)
+    return action
+
+
+SCENARIOS: tuple[Scenario, ...] = (
+    acquire_and_release,
+    acquire_with_patience_and_release,
+    acquire_and_drop,
+    with_lock,
+    with_acquire,
+    with_lock_whose_body_raises,
+    try_acquire,
+    try_acquire_of_a_taken_lock,
+    release,
+    extend,
+    acquire_that_times_out,
+    acquire_that_waits_and_is_granted,
+    with_lock_that_waits_and_is_granted,
+    with_lock_twice_by_reentry,
+    acquire_twice_by_reentry,
+    decorated_function,
+    first_use_of_a_client,
+    first_use_of_a_client_that_nobody_closes,
+    close_with_a_lease_still_held,
+)
+
+
+class BlockingTrial:
+    def __init__(self, world: World, scenario: Scenario) -> None:
+        self._world = world
+        self._scenario = scenario
+
+    def begin(self) -> Action:
+        return self._scenario(self._world.new_run())
+
+    def problem(self) -> str | None:
+        return self._world.problem()
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def world(store: str, tmp_path: Path) -> Iterator[World]:
+    threads_before = set(threading.enumerate())
+    world = World(url_of(store, tmp_path))
+    yield world
+    world.close()
+    until(lambda: set(threading.enumerate()) <= threads_before)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_an_interrupt_at_any_opcode_comes_out_and_leaves_nothing_held(
+    scenario: Scenario, store: str, world: World, report: Report
+) -> None:
+    report(sweep_interrupts(BlockingTrial(world, scenario), TARGET, BUDGET[store]))

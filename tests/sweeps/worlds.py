@@ -1,0 +1,106 @@
+"""What every sweep of Holdfast needs: two independent clients on one store, and the question "is all well again?".
+
+The first client is the one whose scenario is broken; the second holds the lock where a scenario needs that, and
+afterwards asks for it with a second of patience. Leases live for 30 s here, so only a real clean-up frees them in time.
+Every run uses a name of its own: what one run leaks can't be blamed on the next.
+"""
+
+import itertools
+import os
+import threading
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import holdfast
+from support.waiting import until
+
+TARGET = os.path.dirname(os.path.abspath(holdfast.__file__)) + os.sep
+STORES = ("memory", "sqlite")
+PATIENCE = 1.0
+"""Seconds after which the lock must be free again."""
+
+_names = itertools.count(1)
+
+
+def url_of(store: str, folder: Path) -> str:
+    return f"memory://sweep-{uuid.uuid4().hex}" if store == "memory" else f"sqlite:///{folder / 'sweep.db'}"
+
+
+def ledger_size(client: "holdfast.Client | holdfast.AsyncClient") -> int:
+    """Owner ids that the client thinks may still have something at the engine."""
+    return len(client._runtime.env.ledger) if client._runtime else 0
+
+
+def new_name() -> str:
+    return f"run-{next(_names)}"
+
+
+class World:
+    """Two clients and the name of the current run."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.first = holdfast.connect(url)
+        self.second = holdfast.connect(url)
+        self.name = ""
+        self._afterwards: list[Callable[[], object]] = []
+
+    def new_run(self) -> "World":
+        self.name = new_name()
+        return self
+
+    def lock(self, **settings: object) -> holdfast.Lock:
+        return self.first.lock(self.name, **settings)  # type: ignore[arg-type]
+
+    def afterwards(self, step: Callable[[], object]) -> None:
+        """Do this when the broken part is over, before asking whether all is well."""
+        self._afterwards.append(step)
+
+    def taken(self) -> None:
+        """The second client has the lock until the broken part is over."""
+        self.afterwards(self.second.lock(self.name).acquire(wait=PATIENCE).release)
+
+    def taken_until_awaited(self) -> None:
+        """The second client has the lock until someone stands in line for it, or the broken part is over."""
+        lease = self.second.lock(self.name).acquire(wait=PATIENCE)
+        over = threading.Event()
+
+        def let_go() -> None:
+            until(lambda: over.is_set() or self.waiters() > 0, within=10.0)
+            lease.release()
+
+        thread = threading.Thread(target=let_go)
+        thread.start()
+        self.afterwards(over.set)
+        self.afterwards(thread.join)
+
+    def waiters(self) -> int:
+        info = self.second.inspect(self.name)
+        return info.waiters if info else 0
+
+    def problem(self) -> str | None:
+        while self._afterwards:
+            self._afterwards.pop(0)()
+        return self.not_free() or self.not_drained()
+
+    def not_free(self) -> str | None:
+        try:
+            lease = self.second.lock(self.name).acquire(wait=PATIENCE)
+        except holdfast.LockTimeout as error:
+            self.second.force_release(self.name)
+            return f"not free within {PATIENCE:g} s: {error}"
+        lease.release()
+        left = self.second.inspect(self.name)
+        return f"someone still has it: {left}" if left else None
+
+    def not_drained(self) -> str | None:
+        try:
+            until(lambda: ledger_size(self.first) == 0, within=PATIENCE)
+        except AssertionError:
+            return f"the ledger still has {ledger_size(self.first)} entries"
+        return None
+
+    def close(self) -> None:
+        self.first.close()
+        self.second.close()

@@ -1,0 +1,282 @@
+"""What went wrong in other lock libraries, and the test that it does not go wrong here.
+
+TRAPS maps each trap that one node, two colours and the embedded store can fall into to the tests that hold it shut,
+most of them in the conformance suite, so that every store is held to them. What no other test shows is tested below.
+Traps of engines that need a server belong to their stores.
+"""
+
+import ast
+import functools
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import LeaseLost, StoreUnavailable
+from support.colours import World
+from support.waiting import auntil, until
+
+TESTS = Path(__file__).parent.parent
+HERE = "traps/test_traps.py"
+
+TRAPS: dict[str, list[str]] = {
+    # Getting in without the lock
+    "the body of `with` runs after an acquire that timed out": [
+        "conformance/test_exclusion.py::test_the_body_is_not_entered_when_the_lock_was_not_got",
+        "conformance/test_decorator.py::test_a_busy_lock_raises_unless_told_otherwise",
+    ],
+    "the job runs although acquiring raised": [f"{HERE}::test_the_body_is_not_entered_when_the_store_fails"],
+    "not got and not reachable are one answer": [
+        f"{HERE}::test_an_unreachable_store_is_not_a_busy_lock",
+        f"{HERE}::test_an_unreachable_store_is_no_reason_to_skip_a_job",
+    ],
+    "a lease that has already run out is returned as held": [
+        f"{HERE}::test_a_grant_that_came_too_late_is_not_returned"
+    ],
+    # Lost replies and retries
+    "a retry meets its own claim and takes it for someone else's": [
+        f"{HERE}::test_a_claim_that_had_to_be_repeated_is_granted_once"
+    ],
+    "an owner id serves two attempts": ["conformance/test_tokens.py::test_every_attempt_has_an_owner_id_of_its_own"],
+    "a release that failed can not be repeated": [
+        f"{HERE}::test_a_release_that_could_not_reach_the_store_is_made_good_later"
+    ],
+    # Cancellation, threads, fork
+    "a cancelled acquire leaves the lock held": [
+        "sweeps/test_cancels.py::test_a_cancel_at_any_await_comes_out_and_leaves_nothing_held",
+        "conformance/test_tasks.py::test_an_acquire_cancelled_after_a_few_turns_of_the_loop_leaves_nothing",
+        "conformance/test_tasks.py::test_a_cancelled_waiter_leaves_the_queue",
+    ],
+    "an interrupt leaves the lock held": [
+        "sweeps/test_interrupts_blocking.py::test_an_interrupt_at_any_opcode_comes_out_and_leaves_nothing_held",
+        "sweeps/test_interrupts_asyncio.py::test_an_interrupt_at_any_opcode_stops_the_loop_and_leaves_nothing_held",
+    ],
+    "two users of one lock object release each other": [
+        "conformance/test_exclusion.py::test_actors_that_share_a_lock_object_have_leases_of_their_own",
+        "conformance/test_exclusion.py::test_a_shared_lock_object_used_by_with_releases_the_leavers_lease",
+    ],
+    "an owner bound to a thread can not be released elsewhere": [
+        "conformance/test_exclusion.py::test_a_lease_can_be_released_by_another_thread_or_task"
+    ],
+    "a child task inherits its parent's re-entry": [
+        "conformance/test_tasks.py::test_a_lock_object_shared_by_child_tasks_does_not_mix_them_up"
+    ],
+    "after a fork the child believes that it holds the lock": [
+        "conformance/test_forks.py::test_the_child_of_a_holder_owns_nothing",
+        "conformance/test_forks.py::test_collecting_garbage_in_the_child_frees_nothing",
+    ],
+    "after a fork nobody renews": [
+        "conformance/test_forks.py::test_the_parents_lease_is_renewed_beyond_the_childs_exit",
+        "conformance/test_forks.py::test_an_inherited_client_works_anew_in_the_child",
+    ],
+    # The watchdog
+    "one error ends the renewal for good": [f"{HERE}::test_a_failed_renewal_is_repeated"],
+    "renewal goes on after the release": ["conformance/test_renewal.py::test_a_released_lease_is_not_renewed"],
+    "renewal goes on for an owner that is gone": [
+        "conformance/test_renewal.py::test_a_lease_that_was_dropped_is_released_with_a_warning",
+        "processes/test_death.py::test_a_newcomer_gets_the_lock_at_once_after_the_process_that_held_it_was_killed",
+    ],
+    "renewal brings a lost lock back": [
+        "conformance/test_operators.py::test_the_renewal_of_a_broken_lease_does_not_bring_it_back",
+        "conformance/test_loss.py::test_extending_a_lost_lease_raises_and_does_not_bring_it_back",
+    ],
+    "renewal extends someone else's lock": [
+        "conformance/test_operators.py::test_the_renewal_of_a_broken_lease_does_not_extend_the_next_holders"
+    ],
+    "the holder is never told of the loss": [
+        "conformance/test_loss.py::test_who_waits_for_the_loss_hears_of_it",
+        "conformance/test_loss.py::test_on_lost_is_told_the_lease_and_the_reason_once",
+        "conformance/test_operators.py::test_the_holder_learns_of_a_forced_release_at_its_next_renewal",
+        "conformance/test_tasks.py::test_a_body_is_cancelled_when_its_lease_is_lost",
+    ],
+    "the loss is told by an interrupt out of nowhere": [
+        f"{HERE}::test_a_loss_does_not_interrupt_the_thread_that_holds_the_lease"
+    ],
+    "the lease counts from the reply, not from the request": [
+        f"{HERE}::test_a_lease_counts_from_before_its_request_was_sent"
+    ],
+    "a ttl of nothing deletes the lock": [
+        "conformance/test_renewal.py::test_extending_by_a_bad_ttl_is_refused_and_changes_nothing"
+    ],
+    "a short ttl is rounded to nothing": [
+        "conformance/test_arguments.py::test_a_lease_of_ten_milliseconds_is_granted_and_runs_out"
+    ],
+    "validity is not counted anew when a lease is extended": [
+        "conformance/test_renewal.py::test_extending_to_a_longer_ttl_gives_more_time",
+        "conformance/test_renewal.py::test_extending_to_a_shorter_ttl_leaves_less_time",
+    ],
+    # Waiting and fairness
+    "waiters poll": ["conformance/test_waiting.py::test_a_release_wakes_the_waiter_at_once"],
+    "late comers pass the queue": [
+        "conformance/test_waiting.py::test_waiters_get_the_lock_in_the_order_they_came",
+        "conformance/test_waiting.py::test_nobody_passes_the_queue_when_the_lock_is_released",
+        "conformance/test_waiting.py::test_nobody_passes_the_queue_when_the_lease_expires",
+    ],
+    "dead waiters block the queue": [
+        "processes/test_death.py::test_a_waiting_process_that_is_killed_does_not_block_the_line",
+        "conformance/test_waiting.py::test_the_next_in_line_is_served_when_the_first_gave_up",
+        "conformance/test_tasks.py::test_the_next_in_line_is_served_when_the_first_is_cancelled",
+    ],
+    "each wake-up gets the whole patience again": [
+        "conformance/test_waiting.py::test_a_hand_off_to_someone_else_does_not_restart_the_patience",
+        "conformance/test_waiting.py::test_refreshing_a_place_in_the_queue_does_not_restart_the_patience",
+    ],
+    # Names
+    "`Job` and `job` are one lock": ["conformance/test_names.py::test_names_are_compared_byte_by_byte"],
+    "names are cut or reach the engine as code": ["conformance/test_names.py::test_any_text_is_a_name"],
+    "a pattern of the engine's leaks into listing": ["conformance/test_operators.py::test_a_prefix_is_taken_literally"],
+    # Operations
+    "the ttl is for ever by default": [
+        "conformance/test_renewal.py::test_the_ttl_of_a_lock_is_thirty_seconds_unless_set"
+    ],
+    "nobody can see who holds a lock": [
+        "conformance/test_operators.py::test_a_held_lock_tells_all_about_its_holder",
+        "conformance/test_exclusion.py::test_the_message_of_a_timeout_names_host_pid_label_and_seconds",
+    ],
+    "nobody can free a lock": ["conformance/test_operators.py::test_forcing_a_held_lock_frees_it"],
+    "listing is one blocking scan": ["conformance/test_operators.py::test_the_list_is_complete_over_many_pages"],
+}
+
+
+@functools.cache
+def functions_of(module: str) -> set[str]:
+    tree = ast.parse((TESTS / module).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
+@pytest.mark.parametrize("trap", TRAPS)
+def test_each_trap_has_the_tests_it_names(trap: str) -> None:
+    for test in TRAPS[trap]:
+        module, function = test.split("::")
+        assert function in functions_of(module)
+
+
+@contextmanager
+def occupied(database: Path) -> Iterator[None]:
+    """Another program writes to the database for as long as this lasts: the store can not be asked."""
+    connection = sqlite3.connect(database, isolation_level=None)
+    try:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("ROLLBACK")
+    finally:
+        connection.close()
+
+
+async def test_the_body_is_not_entered_when_the_store_fails(broken: World) -> None:
+    """A failed acquire was logged and the job ran anyway."""
+    alice = broken.actor()
+    entered: list[Any] = []
+
+    async def body(lease: Any) -> None:
+        entered.append(lease)
+
+    with pytest.raises(StoreUnavailable):
+        await alice.inside("job", body)
+    with pytest.raises(StoreUnavailable):
+        await alice.calls(alice.client.locked("job")(broken.colour.function(entered.clear)))
+    assert entered == []
+
+
+async def test_an_unreachable_store_is_not_a_busy_lock(broken: World) -> None:
+    """ "Someone else has it" and "could not ask" were the same None."""
+    alice = broken.actor()
+    with pytest.raises(StoreUnavailable) as caught:
+        await alice.try_acquire("job")
+    assert caught.value.nodes
+    with pytest.raises(StoreUnavailable):
+        await alice.acquire("job", wait=0.1)
+
+
+async def test_an_unreachable_store_is_no_reason_to_skip_a_job(broken: World) -> None:
+    """The job of a dead engine was skipped every night, and nobody was told."""
+    alice = broken.actor()
+    job = alice.client.locked("job", wait=0, busy="skip")(broken.colour.function(lambda: None))
+    with pytest.raises(StoreUnavailable):
+        await alice.calls(job)
+
+
+async def test_a_grant_that_came_too_late_is_not_returned(world: World, database: Path) -> None:
+    """The request took longer than the ttl, and the lease was dead on arrival."""
+    alice = world.actor()
+    await alice.release(await alice.acquire("other job"))
+    with occupied(database):
+        start = time.monotonic()
+        waiting = alice.acquire("job", ttl=0.3, renew=False, wait=10)
+        await auntil(lambda: time.monotonic() - start > 0.5)
+    lease = await waiting
+    assert lease.remaining() > 0
+
+
+async def test_a_claim_that_had_to_be_repeated_is_granted_once(world: World, database: Path) -> None:
+    """The retry of a claim met the claim itself, and the lock stayed taken by nobody for its whole ttl."""
+    alice = world.actor()
+    await alice.release(await alice.acquire("other job"))
+    with occupied(database):
+        start = time.monotonic()
+        waiting = alice.acquire("job", wait=10)
+        await auntil(lambda: time.monotonic() - start > 0.7)
+    await auntil(waiting.done, within=3)
+    lease = await waiting
+    assert (await world.inspect("job")).owner == lease.owner
+    await alice.release(lease)
+    assert await world.inspect("job") is None
+
+
+async def test_a_release_that_could_not_reach_the_store_is_made_good_later(world: World, database: Path) -> None:
+    """A release forgot its owner id before it asked; the error left a lock that nobody could release."""
+    alice = world.actor()
+
+    async def body(lease: Any) -> None:
+        occupation.__enter__()
+
+    occupation = occupied(database)
+    await alice.inside("job", body, ttl=20)
+    occupation.__exit__(None, None, None)
+    await world.free("job", within=5)
+
+
+async def test_a_failed_renewal_is_repeated(world: World, database: Path) -> None:
+    """The first connection error ended the renewal thread, silently."""
+    alice = world.actor()
+    lease = await alice.acquire("job", ttl=1.5)
+    start = time.monotonic()
+    with occupied(database):
+        await auntil(lambda: time.monotonic() - start > 0.9)  # the renewal was due at 0.5 and given up at 0.7
+    await auntil(lambda: time.monotonic() - start > 2.5)
+    assert lease.held
+    assert (await world.inspect("job")).owner == lease.owner
+
+
+def test_a_loss_does_not_interrupt_the_thread_that_holds_the_lease() -> None:
+    """The loss was told by a KeyboardInterrupt raised in the main thread, wherever it was."""
+    assert threading.current_thread() is threading.main_thread()
+    with holdfast.connect("memory://") as client:
+        finished = False
+        with pytest.raises(LeaseLost):
+            with client.lock("job", ttl=0.1, renew=False) as lease:
+                until(lease.lost.is_set)
+                start = time.monotonic()
+                until(lambda: time.monotonic() - start > 0.2)
+                finished = True
+        assert finished
+
+
+async def test_a_lease_counts_from_before_its_request_was_sent(world: World, database: Path) -> None:
+    """The clock of the lease started when the reply came: the engine's had started earlier."""
+    alice = world.actor(world.connect(f"sqlite:///{database}", request_timeout=5))
+    lease = await alice.acquire("job", ttl=20, renew=False)
+    with occupied(database):
+        start = time.monotonic()
+        extending = alice.extend(lease, 10)
+        await auntil(lambda: time.monotonic() - start > 0.5)
+        asked_at_most = 10 * 0.99 - 0.002
+        assert lease.remaining() <= asked_at_most - 0.45, "a shorter ttl counts from before it is sent"
+    await extending
+    assert lease.remaining() <= (await world.inspect("job")).expires_in
