@@ -1,7 +1,8 @@
 """Hand-offs: several processes want one lock all the time, each gives it to the next.
 
-Every process takes the lock `TURNS` times and writes down when it asked and when it was let in, by the clock that all
-processes of a machine share. A hand-off is an entry by another process than the one before.
+For `SECONDS` every process takes the lock again and again, and writes down when it asked and when it was let in, by the
+clock that all processes of a machine share. Only the time when all of them are at it counts. A hand-off is an entry by
+another process than the one before.
 """
 
 from __future__ import annotations
@@ -10,17 +11,18 @@ import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from itertools import pairwise
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
+from threading import Barrier
 from typing import NamedTuple
 
 import holdfast
 from bench.scenario import Contestant, Sample, Scenario
 
-TURNS = 200
-PATIENCE = 60.0
+SECONDS = 1.0
+PATIENCE = 30.0
 SPAWN = multiprocessing.get_context("spawn")
 
 
@@ -30,13 +32,14 @@ class Entry(NamedTuple):
     process: int
 
 
-def take_turns(url: str, process: int, start: Barrier, entries: multiprocessing.Queue[list[Entry]]) -> None:
+def take_turns(url: str, process: int, start: Barrier) -> list[Entry]:
     """What each process does."""
     with holdfast.connect(url) as client:
         lock = client.lock("bench")
         lock.acquire(wait=PATIENCE).release()
         start.wait(PATIENCE)
-        entries.put([_turn(lock, process) for _ in range(TURNS)])
+        end = time.monotonic() + SECONDS
+        return [_turn(lock, process) for _ in iter(lambda: time.monotonic() < end, False)]
 
 
 def _turn(lock: holdfast.Lock, process: int) -> Entry:
@@ -54,16 +57,18 @@ def processes(count: int, address: Callable[[Path], str]) -> Contestant:
 
 
 def _entries(count: int, url: str) -> list[Entry]:
-    start, results = SPAWN.Barrier(count), SPAWN.Queue()
-    workers = [SPAWN.Process(target=take_turns, args=(url, number, start, results)) for number in range(count)]
-    for worker in workers:
-        worker.start()
-    try:
-        entries = [entry for _ in workers for entry in results.get(timeout=2 * PATIENCE)]
-    finally:
-        for worker in workers:
-            worker.join(PATIENCE)
-            worker.kill()
+    """New processes each time; one that fails breaks the barrier for all."""
+    with SPAWN.Manager() as manager, ProcessPoolExecutor(count, mp_context=SPAWN) as pool:
+        start = manager.Barrier(count)
+        turns = [pool.submit(take_turns, url, number, start) for number in range(count)]
+        return while_all_are_at_it([turn.result() for turn in turns])
+
+
+def while_all_are_at_it(turns: Sequence[Sequence[Entry]]) -> list[Entry]:
+    """The entries of all processes, in order, without those before the last one came and after the first one left."""
+    begin = max(own[0].entered for own in turns)
+    end = min(own[-1].entered for own in turns)
+    entries = (entry for own in turns for entry in own if begin <= entry.entered <= end)
     return sorted(entries, key=lambda entry: entry.entered)
 
 

@@ -10,7 +10,7 @@ import pytest
 from bench import report
 from bench.__main__ import main
 from bench.catalogue import CATALOGUE
-from bench.hand_off import Entry, figures
+from bench.hand_off import Entry, figures, while_all_are_at_it
 from bench.scenario import Contestant, Sample, Scenario, Spread, run
 
 
@@ -63,6 +63,11 @@ def test_only_a_change_of_process_is_a_hand_off() -> None:
     assert told["hand-offs/s"] == 1
     assert told["wait max ms"] == 1500
     assert told["wait p50 ms"] == 500
+
+
+def test_only_the_time_when_all_processes_are_at_it_counts() -> None:
+    early, late = [Entry(0, time, 1) for time in (1, 2, 4, 6)], [Entry(0, time, 2) for time in (3, 5, 7)]
+    assert [entry.entered for entry in while_all_are_at_it([early, late])] == [3, 4, 5, 6]
 
 
 def test_every_scenario_compares_with_one_of_its_own() -> None:

@@ -150,9 +150,12 @@ class BlockingActor(Actor):
     def enters(self, context: Work, body: Body) -> "asyncio.Future[Any]":
         loop = asyncio.get_running_loop()
 
+        async def play(lease: Any) -> Any:
+            return await body(lease)
+
         def enter() -> Any:
             with context() as lease:
-                return asyncio.run_coroutine_threadsafe(_awaited(body(lease)), loop).result()
+                return asyncio.run_coroutine_threadsafe(play(lease), loop).result()
 
         return self.does(enter)
 
@@ -226,10 +229,6 @@ class AsyncActor(Actor):
     async def _live(self) -> None:
         while True:
             await (await self._told.get())()
-
-
-async def _awaited(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
 
 
 COLOURS: dict[str, type[Actor]] = {"blocking": BlockingActor, "asyncio": AsyncActor}

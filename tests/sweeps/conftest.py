@@ -15,7 +15,8 @@ def report(request: pytest.FixtureRequest, record_property: Callable[[str, objec
         lines = request.config.stash.setdefault(_swept, {})
         lines[request.node.name] = str(swept)
         record_property("swept", str(swept))
-        assert not swept.findings, swept.explain()
+        if swept.findings:
+            pytest.fail(swept.explain(), pytrace=False)
 
     return note
 

@@ -6,7 +6,6 @@ client, which knows nothing of that loop, must get the lock within a second.
 
 import asyncio
 import contextlib
-import threading
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ import pytest
 
 import holdfast
 from support.sweeping import Action, Report, sweep_interrupts
-from support.waiting import until
 from sweeps.worlds import STORES, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
@@ -128,11 +126,8 @@ def store(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def world(store: str, tmp_path: Path) -> Iterator[World]:
-    threads_before = set(threading.enumerate())
-    world = World(url_of(store, tmp_path))
-    yield world
-    world.close()
-    until(lambda: set(threading.enumerate()) <= threads_before)
+    with contextlib.closing(World(url_of(store, tmp_path))) as world:
+        yield world
 
 
 @pytest.mark.parametrize(("main", "state"), CASES, ids=lambda part: getattr(part, "__name__", part))

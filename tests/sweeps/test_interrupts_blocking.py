@@ -1,7 +1,6 @@
 """KeyboardInterrupt at every opcode of the blocking API: it comes out, and the lock is free within a second."""
 
 import contextlib
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 
 import holdfast
 from support.sweeping import Action, Report, sweep_interrupts
-from support.waiting import until
 from sweeps.worlds import STORES, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
@@ -224,11 +222,8 @@ def store(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def world(store: str, tmp_path: Path) -> Iterator[World]:
-    threads_before = set(threading.enumerate())
-    world = World(url_of(store, tmp_path))
-    yield world
-    world.close()
-    until(lambda: set(threading.enumerate()) <= threads_before)
+    with contextlib.closing(World(url_of(store, tmp_path))) as world:
+        yield world
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

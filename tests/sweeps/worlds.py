@@ -5,6 +5,8 @@ afterwards asks for it with a second of patience. Leases live for 30 s here, so 
 Every run uses a name of its own: what one run leaks can't be blamed on the next.
 """
 
+import contextlib
+import gc
 import itertools
 import os
 import threading
@@ -43,11 +45,20 @@ class World:
         self.url = url
         self.first = holdfast.connect(url)
         self.second = holdfast.connect(url)
-        self.name = ""
+        self.name = "warm-up"
         self._afterwards: list[Callable[[], object]] = []
+        self._threads: set[threading.Thread] = set()
+        self.start_all_threads()
+
+    def start_all_threads(self) -> None:
+        """Those for waiting, too: any thread that comes up later belongs to a broken run."""
+        for one, other in ((self.first, self.second), (self.second, self.first)):
+            with one.lock(self.name), contextlib.suppress(holdfast.LockTimeout):
+                other.lock(self.name).acquire(wait=0.001)
 
     def new_run(self) -> "World":
         self.name = new_name()
+        self._threads = set(threading.enumerate())
         return self
 
     def lock(self, **settings: object) -> holdfast.Lock:
@@ -82,7 +93,17 @@ class World:
     def problem(self) -> str | None:
         while self._afterwards:
             self._afterwards.pop(0)()
-        return self.not_free() or self.not_drained()
+        problem = self.not_free() or self.not_drained() or self.not_ended()
+        if problem:
+            self.start_afresh()
+        return problem
+
+    def start_afresh(self) -> None:
+        """What one run broke must not be found again by the next."""
+        self.first.close()
+        self.first = holdfast.connect(self.url)
+        self.start_all_threads()
+        gc.collect()
 
     def not_free(self) -> str | None:
         try:
@@ -99,6 +120,16 @@ class World:
             until(lambda: ledger_size(self.first) == 0, within=PATIENCE)
         except AssertionError:
             return f"the ledger still has {ledger_size(self.first)} entries"
+        return None
+
+    def not_ended(self) -> str | None:
+        def left() -> set[threading.Thread]:
+            return set(threading.enumerate()) - self._threads
+
+        try:
+            until(lambda: not left(), within=PATIENCE)
+        except AssertionError:
+            return f"threads left behind: {sorted(thread.name for thread in left())}"
         return None
 
     def close(self) -> None:

@@ -22,15 +22,23 @@ from holdfast.errors import StoreUnavailable
 
 async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Taken:
     """The lease, or who has it once `wait` seconds (None: for ever) are over. Raises StoreUnavailable."""
-    patience = _Patience(env, wait)
+    patience: _Patience | None = None
     while True:
         state = LeaseState(want, env.new_owner())
         mark = env.ledger.enter(state)
         try:
-            answer = await _ask(env, want, state, mark, patience)
+            inbox = None if wait == 0.0 else env.store.inbox()
+            claim = Claim(want.name, state.owner, want.ttl, want.label, inbox)
+            sent = env.now()
+            mark.until = sent + want.ttl
+            answer = await env.store.claim(claim)
             if not isinstance(answer, Granted):
-                await _leave(env, state, patience)
+                patience = patience or _Patience(env, sent, wait)
+                answer, sent = await _persist(env, claim, mark, patience, answer, sent)
+            if isinstance(answer, Taken):
+                await _leave(env, state, inbox)
                 return answer
+            state.grant(answer.token, answer.ttl, sent, want.max_hold)
             if state.remaining(env.now()) > 0.0:
                 mark.granted = True
                 env.announce(state)
@@ -39,23 +47,19 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
             env.ledger.abandon(state)
             raise
         env.ledger.abandon(state)
+        patience = patience or _Patience(env, sent, wait)
         patience.check(_too_late(want))
 
 
 class _Patience:
     """How long this attempt may wait for the holder, and how long for an engine that does not answer."""
 
-    def __init__(self, env: Env, wait: float | None) -> None:
-        started = env.now()
+    def __init__(self, env: Env, started: float, wait: float | None) -> None:
         self._env = env
-        self._failures = 0
         self._wait = wait
+        self._failures = 0
         self.ends = math.inf if wait is None else started + wait
         self._silence_ends = started + (env.connect_patience if wait is None else max(wait, env.request_timeout))
-
-    @property
-    def waits(self) -> bool:
-        return self._wait != 0.0
 
     def answered(self) -> None:
         self._failures = 0
@@ -74,36 +78,36 @@ class _Patience:
         await self._env.pause(min(pause, self._silence_ends - self._env.now()))
 
 
-async def _ask(env: Env, want: Want, state: LeaseState, mark: Mark, patience: _Patience) -> Granted | Taken:
-    inbox = env.store.inbox(state.owner) if patience.waits else None
-    claim = Claim(want.name, state.owner, want.ttl, want.label, inbox)
+async def _persist(
+    env: Env, claim: Claim, mark: Mark, patience: _Patience, answer: Taken | Unreachable, sent: float
+) -> tuple[Granted | Taken, float]:
+    """The first answer was no grant: listen and ask until there is one, or patience ends. Dated."""
     while True:
-        sent = env.now()
-        mark.until = sent + want.ttl
-        answer = await env.store.claim(claim)
         if isinstance(answer, Unreachable):
             await patience.unreachable(answer.error)
-            continue
-        if isinstance(answer, Taken):
+        else:
             patience.answered()
-            if inbox is None or env.now() >= patience.ends:
-                return answer
-            pushed = await _listen(env, want, inbox, answer, patience)
-            if pushed is None or not rules.is_fresh(rules.deadline(sent, pushed.ttl) - env.now(), pushed.ttl):
-                continue
-            answer = pushed
-        state.grant(answer.token, answer.ttl, sent, want.max_hold)
-        return answer
+            if claim.inbox is None or env.now() >= patience.ends:
+                return answer, sent
+            pushed = await _listen(env, claim.ttl, claim.inbox, answer, patience)
+            if pushed is not None and rules.is_fresh(rules.deadline(sent, pushed.ttl) - env.now(), pushed.ttl):
+                return pushed, sent
+        sent = env.now()
+        mark.until = sent + claim.ttl
+        new_answer = await env.store.claim(claim)
+        if isinstance(new_answer, Granted):
+            return new_answer, sent
+        answer = new_answer
 
 
-async def _listen(env: Env, want: Want, inbox: Inbox, taken: Taken, patience: _Patience) -> Granted | None:
+async def _listen(env: Env, ttl: float, inbox: Inbox, taken: Taken, patience: _Patience) -> Granted | None:
     expires_in = None if taken.holder is None else taken.holder.expires_in
-    return await inbox.hear(min(patience.ends, rules.ask_again_at(env.now(), want.ttl, expires_in)))
+    return await inbox.hear(min(patience.ends, rules.ask_again_at(env.now(), ttl, expires_in)))
 
 
-async def _leave(env: Env, state: LeaseState, patience: _Patience) -> None:
-    """Not granted: without waiting nothing was left at the engine, otherwise there is a place in line to give up."""
-    if patience.waits and await env.store.abandon([Hold(state.name, state.owner, state.ttl)]) is not None:
+async def _leave(env: Env, state: LeaseState, inbox: Inbox | None) -> None:
+    """Not granted: without an inbox nothing was left at the engine, otherwise there is a place in line to give up."""
+    if inbox is not None and await env.store.abandon([Hold(state.name, state.owner, state.ttl)]) is not None:
         env.ledger.abandon(state)
     else:
         env.ledger.confirm_gone(state.owner)

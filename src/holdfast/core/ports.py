@@ -95,6 +95,10 @@ class Page(NamedTuple):
 class Inbox(Protocol):
     """Where the pushes for one waiting owner arrive. The recipe holds it; the store knows it only weakly."""
 
+    def deliver(self, push: Granted | None) -> bool:
+        """Hand in a grant, or None for "ask"; from any thread. False if nobody can hear it any more."""
+        ...
+
     async def hear(self, until: float) -> Granted | None:
         """The grant that was pushed, or None: it is time to ask."""
         ...
@@ -105,7 +109,9 @@ class Store(Protocol):
 
     capabilities: Capabilities
 
-    def inbox(self, owner: str) -> Inbox: ...
+    def inbox(self) -> Inbox:
+        """A place for pushes; a claim that carries it stands in line if need be."""
+        ...
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable: ...
 

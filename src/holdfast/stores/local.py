@@ -52,10 +52,8 @@ class LocalStore:
         self._call = call
         self._at_end = at_end
 
-    def inbox(self, owner: str) -> Inbox:
-        inbox = self._new_inbox()
-        self._engine.inboxes.add(owner, inbox)
-        return inbox
+    def inbox(self) -> Inbox:
+        return self._new_inbox()
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         return await self._ask(self._engine.claim, claim)

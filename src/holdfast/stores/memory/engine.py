@@ -76,6 +76,7 @@ class MemoryEngine:
         if outcome.granted:
             return Granted(outcome.row.token, claim.ttl)
         if claim.inbox is not None:
+            self.inboxes.add(claim.owner, claim.inbox)
             self._lines.setdefault(claim.name, {})[claim.owner] = replace(asker, seen=now.clock)
         return Taken(self._info(claim.name, now))
 

@@ -1,10 +1,10 @@
 """Connections to the database file: opened on demand, used by one request at a time, kept for the next.
 
-A request that fails in any way takes its connection with it: what is kept is always clean. There is no mutex here
-that an interrupt could leave locked; taking and putting back are single steps of a deque.
+A request that fails takes its connection with it: what is kept is always clean. There is no mutex here that an
+interrupt could leave locked; taking and putting back are single steps of a deque.
 
 SQLite forbids carrying connections across a fork, and keeps per-file state in the process that a child would inherit
-with them. So before a fork, requests are held up, those under way end, and all connections are closed; parent and
+with them. So before a fork requests are held up, those under way end, and all connections are closed; parent and
 child open new ones.
 """
 
@@ -30,6 +30,13 @@ T = TypeVar("T")
 FORK_PATIENCE = 2.0
 """Seconds that a fork waits for requests under way."""
 
+LOOK_AT_FILE = 1.0
+"""Seconds between two looks whether the file is still the one that is open."""
+
+
+class _Connection(sqlite3.Connection):
+    """Can be referred to weakly, which the library's own can't."""
+
 
 class Connections:
     def __init__(self, path: Path, synchronous: str, request_timeout: float) -> None:
@@ -37,71 +44,95 @@ class Connections:
         self._name = str(path)
         self._synchronous = synchronous
         self._request_timeout = request_timeout
-        self._idle: deque[sqlite3.Connection] = deque()
+        self._idle: deque[_Connection] = deque()
+        self._all: weakref.WeakSet[_Connection] = weakref.WeakSet()
+        self._opening: set[object] = set()
         self._inode: tuple[int, int] | None = None
-        self._busy: set[object] = set()
-        self._may_run = threading.Event()
-        self._may_run.set()
+        self._look_again_at = 0.0
+        self._is_held_up = False
+        self._may_go_on = threading.Event()
         _pools.add(self)
 
     def run(self, work: Callable[..., T], *args: object) -> T:
         """Do `work(connection, *args)`, again while someone else has the file locked, for one request time-out."""
-        ends = boottime() + self._request_timeout
-        tries = 0
+        tries, ends = 0, 0.0
         while True:
             try:
                 return self._run_once(work, args)
             except sqlite3.Error as error:
+                ends = ends or boottime() + self._request_timeout
                 if not protocol.is_busy(error) or boottime() >= ends:
                     raise protocol.explain(error, self._name) from error
             # SQLite's own busy handler starts at a millisecond, ten times what a transaction takes here.
             time.sleep(min(0.005, 0.0001 * 1.5**tries) * random.uniform(0.5, 1.5))
             tries += 1
 
+    def _run_once(self, work: Callable[..., T], args: tuple[object, ...]) -> T:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._open()
+        try:
+            # Taken first, then looked: a fork looks the other way round, so one of the two sees the other.
+            if self._is_held_up or boottime() >= self._look_again_at:
+                connection = self._look_around(connection)
+            result = work(connection, *args)
+        except sqlite3.Error as error:
+            self._keep_if_clean(connection, error)
+            raise
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        return result
+
     def close(self) -> None:
         while self._idle:
             self._idle.pop().close()
 
-    def _run_once(self, work: Callable[..., T], args: tuple[object, ...]) -> T:
-        me = object()
-        self._enter(me)
-        try:
-            connection = self._take()
-            try:
-                result = work(connection, *args)
-            except BaseException:
-                connection.close()
-                raise
+    def _keep_if_clean(self, connection: _Connection, error: sqlite3.Error) -> None:
+        """A request that found the file locked has done nothing: its connection is as good as before."""
+        if protocol.is_busy(error) and not connection.in_transaction:
             self._idle.append(connection)
-            return result
-        finally:
-            self._busy.discard(me)
+        else:
+            connection.close()
 
-    def _enter(self, me: object) -> None:
-        """Busy first, then look: a fork looks the other way round, so one of the two sees the other."""
-        self._busy.add(me)
-        while not self._may_run.is_set():
-            self._busy.discard(me)
-            self._may_run.wait()
-            self._busy.add(me)
+    def _look_around(self, connection: _Connection) -> _Connection:
+        """Wait while a fork is under way; open anew if the file was deleted or replaced: others see the new one."""
+        if self._is_held_up:
+            connection.close()
+            self._may_go_on.wait()
+        elif self._inode == _inode_of(self._name):
+            self._look_again_at = boottime() + LOOK_AT_FILE
+            return connection
+        connection.close()
+        self.close()
+        return self._open()
+
+    def _open(self) -> _Connection:
+        me = object()
+        self._opening.add(me)
+        try:
+            while self._is_held_up:
+                self._opening.discard(me)
+                self._may_go_on.wait()
+                self._opening.add(me)
+            return self._open_now()
+        finally:
+            self._opening.discard(me)
+
+    def _open_now(self) -> _Connection:
         if self._name in _poisoned:
             raise StoreUnavailable(
-                f"embedded store {self._path}: this process was forked while a request of another thread hung in the "
+                f"embedded store {self._name}: this process was forked while a request of another thread hung in the "
                 "database; start it with another method (spawn, forkserver), or fork before using the store"
             )
-
-    def _take(self) -> sqlite3.Connection:
-        if self._inode != _inode_of(self._name):  # deleted or replaced: what is open is no longer what others open
-            self.close()
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self._open()
-
-    def _open(self) -> sqlite3.Connection:
         files.prepare(self._path)
         inode = _inode_of(self._name)
-        connection = sqlite3.connect(self._name, timeout=0, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(
+            self._name, timeout=0, isolation_level=None, check_same_thread=False, factory=_Connection
+        )
+        self._all.add(connection)
         try:
             connection.execute("PRAGMA journal_mode = WAL").fetchone()
             connection.execute(f"PRAGMA synchronous = {self._synchronous}")
@@ -109,7 +140,7 @@ class Connections:
         except BaseException:
             connection.close()
             raise
-        self._inode = inode
+        self._inode, self._look_again_at = inode, boottime() + LOOK_AT_FILE
         return connection
 
     def _check_schema(self, connection: sqlite3.Connection) -> None:
@@ -122,24 +153,39 @@ class Connections:
         version = row[0] if row else None
         if version != scripts.SCHEMA_VERSION:
             raise ConfigurationError(
-                f"{self._path} has schema {version}, this Holdfast knows {scripts.SCHEMA_VERSION}: "
+                f"{self._name} has schema {version}, this Holdfast knows {scripts.SCHEMA_VERSION}: "
                 "a newer version made it; upgrade Holdfast here, or use another file"
             )
 
     def before_fork(self) -> None:
-        self._may_run.clear()
+        self._may_go_on.clear()
+        self._is_held_up = True
         ends = boottime() + FORK_PATIENCE
-        while self._busy and boottime() < ends:
+        while self._is_busy() and boottime() < ends:
             time.sleep(0.0005)
         self.close()
 
     def after_fork(self, in_child: bool) -> None:
         if in_child:
-            if self._busy:
+            if self._is_busy():
                 _poisoned.add(self._name)
-            self._busy.clear()
-            self._may_run = threading.Event()  # threads that are not here may hold the old one's mutex
-        self._may_run.set()
+            self._opening.clear()
+            self._may_go_on = threading.Event()  # threads that are not here may hold the old one's mutex
+        self._is_held_up = False
+        self._may_go_on.set()
+
+    def _is_busy(self) -> bool:
+        return bool(self._opening) or any(connection not in self._idle for connection in self._open_ones())
+
+    def _open_ones(self) -> list[_Connection]:
+        return [connection for connection in list(self._all) if _is_open(connection)]
+
+
+def _is_open(connection: _Connection) -> bool:
+    try:
+        return connection.total_changes >= 0
+    except sqlite3.ProgrammingError:
+        return False
 
 
 def _inode_of(path: str) -> tuple[int, int] | None:
@@ -151,8 +197,7 @@ def _inode_of(path: str) -> tuple[int, int] | None:
 
 
 _poisoned: set[str] = set()
-"""Files with requests of the parent's other threads under way when this process was forked: SQLite's state of them is
-unusable here."""
+"""Files with requests under way when this process was forked: what SQLite knows of them here is wrong."""
 
 _pools: weakref.WeakSet[Connections] = weakref.WeakSet()
 

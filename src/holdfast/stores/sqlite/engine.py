@@ -46,9 +46,12 @@ class SqliteEngine:
     def claim(self, claim: Claim) -> Granted | Taken:
         self._sweep_now_and_then()
         token = self._connections.run(self._claim_free, claim)
-        if token is not None:
-            return Granted(token, claim.ttl)
-        address = "" if claim.inbox is None else self._mailbox.open()
+        return Granted(token, claim.ttl) if token else self._claim_slowly(claim)
+
+    def _claim_slowly(self, claim: Claim) -> Granted | Taken:
+        address = self._mailbox.open() if claim.inbox is not None else ""
+        if claim.inbox is not None:
+            self.inboxes.add(claim.owner, claim.inbox)
         answer, outcome = self._connections.run(self._claim_settled, claim, address)
         self._push(claim.name, outcome)
         if isinstance(answer, Taken) and claim.inbox is not None:
@@ -96,12 +99,11 @@ class SqliteEngine:
     # -- the uncontended path: one statement each ------------------------------------------------------------------
 
     def _claim_free(self, connection: sqlite3.Connection, claim: Claim) -> int | None:
-        card, clock = write_card(claim.label), machine.boottime()
-        row = connection.execute(
-            scripts.claim_free,
-            (claim.name, machine.wall_us(), claim.owner, claim.ttl, clock + claim.ttl, card, self._boot),
-        ).fetchone()
-        return row[0] if row is not None else None
+        """The token, which is the time; unless that is not larger than the last one."""
+        name, owner, ttl, label, _ = claim
+        token, expires = machine.wall_us(), machine.boottime() + ttl
+        values = (name, token, owner, ttl, expires, write_card(label), self._boot)
+        return token if connection.execute(scripts.claim_free, values).rowcount else None
 
     def _release_alone(self, connection: sqlite3.Connection, hold: Hold) -> bool:
         cursor = connection.execute(scripts.release_alone, (hold.name, hold.owner, machine.wall_us()))
@@ -214,6 +216,7 @@ class _Reading:
     def __init__(self, connection: sqlite3.Connection, boot: str) -> None:
         self._connection = connection
         self._boot = boot
+        self._read_name: str | None = None
         self.now = _now()
 
     def columns(self, name: str) -> tuple[Any, ...] | None:
@@ -239,9 +242,12 @@ class _Transaction(_Reading):
     def __exit__(self, kind: object, *_: object) -> None:
         # A failed one is rolled back by closing its connection, which is what becomes of every failed request.
         if kind is None:
+            if self._read_name is not None:
+                self._connection.execute(scripts.count_in, (self._read_name,))
             self._connection.execute(scripts.commit)
 
     def read(self, name: str) -> Row:
+        self._read_name = name
         columns = self.columns(name)
         if protocol.needs_watch(columns, self._boot):
             self._connection.execute(scripts.watch_row, (name, self._boot, self.now.clock))

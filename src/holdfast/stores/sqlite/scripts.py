@@ -1,8 +1,8 @@
 """Every SQL text of the embedded store.
 
-`claim_free` and `release_alone` are the whole uncontended path: one statement each, in a transaction of its own.
-Whatever they do not decide (the lock is taken, someone waits) is decided by `stores.settle` between `begin` and
-`commit`.
+`claim_free` and `release_alone` are the whole uncontended path of a name that was used before: one statement each, in
+a transaction of its own. Whatever they do not decide (the lock is taken, someone waits) is decided by `stores.settle`
+between `begin` and `commit`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ schema = (
         unheard       TEXT NOT NULL,
         broken        TEXT,
         boot          TEXT NOT NULL,
+        has_line      INTEGER NOT NULL,   -- whether anyone is in holdfast_waiter for it
         watched_by    TEXT,               -- another boot has seen the row unchanged ...
         watched_since REAL                -- ... since then on its own clock
     ) WITHOUT ROWID
@@ -54,18 +55,14 @@ commit = "COMMIT"
 rollback = "ROLLBACK"
 
 claim_free = """
-    INSERT INTO holdfast_lock (name, token, owner, ttl, expires, since_us, card, unheard, boot)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?2, ?6, '', ?7)
-    ON CONFLICT (name) DO UPDATE SET
-        token = max(token + 1, excluded.token), owner = excluded.owner, ttl = excluded.ttl, expires = excluded.expires,
-        since_us = excluded.since_us, card = excluded.card, unheard = '', boot = excluded.boot, watched_by = NULL
-    WHERE owner IS NULL AND NOT EXISTS (SELECT 1 FROM holdfast_waiter WHERE holdfast_waiter.name = ?1)
-    RETURNING token
+    UPDATE holdfast_lock
+    SET token = ?2, owner = ?3, ttl = ?4, expires = ?5, since_us = ?2, card = ?6, unheard = '', boot = ?7
+    WHERE name = ?1 AND owner IS NULL AND token < ?2 AND NOT has_line
 """
 
 release_alone = """
-    UPDATE holdfast_lock SET owner = NULL, unheard = '', card = '', since_us = ?3
-    WHERE name = ?1 AND owner = ?2 AND NOT EXISTS (SELECT 1 FROM holdfast_waiter WHERE holdfast_waiter.name = ?1)
+    UPDATE holdfast_lock SET owner = NULL, since_us = ?3
+    WHERE name = ?1 AND owner = ?2 AND NOT has_line
 """
 
 renew = """
@@ -78,8 +75,14 @@ _row_columns = "token, owner, ttl, expires, since_us, card, unheard, broken, boo
 read_row = f"SELECT {_row_columns} FROM holdfast_lock WHERE name = ?"
 
 write_row = """
-    INSERT OR REPLACE INTO holdfast_lock (name, token, owner, ttl, expires, since_us, card, unheard, broken, boot)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    INSERT OR REPLACE INTO holdfast_lock
+        (name, token, owner, ttl, expires, since_us, card, unheard, broken, boot, has_line)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1)
+"""
+
+count_in = """
+    UPDATE holdfast_lock SET has_line = EXISTS (SELECT 1 FROM holdfast_waiter WHERE holdfast_waiter.name = ?1)
+    WHERE name = ?1
 """
 
 watch_row = "UPDATE holdfast_lock SET watched_by = ?2, watched_since = ?3 WHERE name = ?1"
