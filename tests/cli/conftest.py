@@ -1,12 +1,14 @@
 """Each test has a lock database, which its processes find by themselves, and a client to look into it."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import holdfast
-from cli.commandline import Log
+from cli.commandline import Call, Log, Outcome
+from holdfast.cli import main
 
 
 @pytest.fixture
@@ -24,3 +26,17 @@ def client(url: str) -> Iterator[holdfast.Client]:
 @pytest.fixture
 def log(tmp_path: Path) -> Log:
     return Log(tmp_path / "puppet.log")
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Iterator[Call]:
+    log = logging.getLogger("holdfast")
+    before = log.level, log.propagate, log.handlers
+
+    def call(*args: str) -> Outcome:
+        capsys.readouterr()
+        return Outcome(main(args), *capsys.readouterr())
+
+    yield call
+    log.setLevel(before[0])
+    log.propagate, log.handlers = before[1:]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from cli.commandline import HOLDFAST, run_holdfast
+from cli.commandline import HOLDFAST, Call
 
 
 @pytest.fixture
@@ -21,64 +21,72 @@ def path(tmp_path: Path) -> str:
     return f"{script.parent}:{os.environ['PATH']}"
 
 
-def completed_by_bash(line: str, path: str) -> list[str]:
-    """What bash would offer with the cursor at the end of the line."""
-    script = f"""
-    eval "$(holdfast completion bash)"
-    COMP_LINE={shlex.quote(line)}; COMP_POINT=${{#COMP_LINE}}
-    _holdfast_completion holdfast
-    printf '%s\\n' "${{COMPREPLY[@]}}"
-    """
-    env = {**os.environ, "PATH": path}
-    bash = ["bash", "--norc", "--noprofile", "-c", script]
-    ended = subprocess.run(bash, env=env, capture_output=True, text=True, timeout=30, check=True)
-    assert ended.stderr == ""
-    return ended.stdout.split("\n")[:-1]
+class Bash:
+    """A bash that has our script."""
+
+    def __init__(self, script: str, path: str) -> None:
+        self._script = script
+        self._env = {**os.environ, "PATH": path}
+
+    def completes(self, line: str) -> list[str]:
+        """What it would offer with the cursor at the end of the line."""
+        script = f"""{self._script}
+        COMP_LINE={shlex.quote(line)}; COMP_POINT=${{#COMP_LINE}}
+        _holdfast_completion holdfast
+        for reply in "${{COMPREPLY[@]}}"; do printf '%s\\n' "$reply"; done
+        """
+        bash = ["bash", "--norc", "--noprofile", "-c", script]
+        ended = subprocess.run(bash, env=self._env, capture_output=True, text=True, timeout=30, check=True)
+        assert ended.stderr == ""
+        return ended.stdout.splitlines()
+
+
+@pytest.fixture
+def bash(call: Call, path: str) -> Bash:
+    return Bash(call("completion", "bash").stdout, path)
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_each_shell_gets_its_script(shell: str) -> None:
-    ended = run_holdfast("completion", shell)
+def test_each_shell_gets_its_script(shell: str, call: Call) -> None:
+    ended = call("completion", shell)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "_HOLDFAST_COMPLETE" in ended.stdout
 
 
-def test_another_shell_is_refused() -> None:
-    assert run_holdfast("completion", "cmd").returncode == 64
+def test_another_shell_is_refused(call: Call) -> None:
+    assert call("completion", "cmd").returncode == 64
 
 
 @pytest.mark.usefixtures("url")
-def test_bash_completes_commands_and_options(path: str) -> None:
-    assert completed_by_bash("holdfast sh", path) == ["show"]
-    assert completed_by_bash("holdfast run --gr", path) == ["--grace"]
+def test_bash_completes_commands_and_options(bash: Bash) -> None:
+    assert bash.completes("holdfast sh") == ["show"]
+    assert bash.completes("holdfast run --gr") == ["--grace"]
 
 
-def test_bash_completes_the_names_of_held_locks(client: holdfast.Client, path: str) -> None:
+def test_bash_completes_the_names_of_held_locks(client: holdfast.Client, bash: Bash) -> None:
     with client.lock("nightly").acquire(), client.lock("night shift").acquire(), client.lock("other").acquire():
-        assert sorted(completed_by_bash("holdfast show ni", path)) == ["night\\ shift", "nightly"]
-        assert completed_by_bash("holdfast run --ttl 5 o", path) == ["other"]
+        assert sorted(bash.completes("holdfast show ni")) == ["night\\ shift", "nightly"]
+        assert bash.completes("holdfast run --ttl 5 o") == ["other"]
 
 
-def test_bash_completes_names_with_colons(client: holdfast.Client, path: str) -> None:
+def test_bash_completes_names_with_colons(client: holdfast.Client, bash: Bash) -> None:
     with client.lock("report:7").acquire(), client.lock("report:x:8").acquire():
-        assert sorted(completed_by_bash("holdfast show report:", path)) == ["7", "x:8"]
-        assert completed_by_bash("holdfast show report:x:", path) == ["8"]
+        assert sorted(bash.completes("holdfast show report:")) == ["7", "x:8"]
+        assert bash.completes("holdfast show report:x:") == ["8"]
 
 
-def test_names_come_from_the_store_that_the_line_names(
-    tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_come_from_the_store_that_the_line_names(tmp_path: Path, bash: Bash) -> None:
     url = f"sqlite:///{tmp_path}/elsewhere.db"
     with holdfast.connect(url) as client, client.lock("nightly").acquire():
-        assert completed_by_bash(f"holdfast --url {url} show ni", path) == ["nightly"]
-        assert completed_by_bash(f"holdfast show --url {url} ni", path) == ["nightly"]
+        assert bash.completes(f"holdfast --url {url} show ni") == ["nightly"]
+        assert bash.completes(f"holdfast show --url {url} ni") == ["nightly"]
 
 
-def test_a_store_that_can_not_be_asked_completes_nothing(path: str) -> None:
-    assert completed_by_bash("holdfast show --url gopher://nowhere ni", path) in ([], [""])
+def test_a_store_that_can_not_be_asked_completes_nothing(bash: Bash) -> None:
+    assert bash.completes("holdfast show --url gopher://nowhere ni") == []
 
 
 @pytest.mark.usefixtures("url")
-def test_the_command_after_the_dashes_is_not_ours_to_complete(client: holdfast.Client, path: str) -> None:
+def test_the_command_after_the_dashes_is_not_ours_to_complete(client: holdfast.Client, bash: Bash) -> None:
     with client.lock("nightly").acquire():
-        assert completed_by_bash("holdfast run job -- ni", path) in ([], [""])
+        assert bash.completes("holdfast run job -- ni") == []

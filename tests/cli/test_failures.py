@@ -1,13 +1,15 @@
 """Errors are one line that tells what to do next; never a traceback, never a password."""
 
 import os
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 import holdfast
-from cli.commandline import HOLDFAST, run_holdfast
+from cli.commandline import HOLDFAST, Call, run_holdfast
 from holdfast.cli.failure import explain, redacted
 from holdfast.errors import StoreUnavailable
 
@@ -22,17 +24,29 @@ COMMANDS = [
 
 @pytest.mark.parametrize("args", COMMANDS, ids=lambda args: args[0])
 def test_a_store_that_can_not_be_asked_is_69(args: list[str], tmp_path: Path) -> None:
-    (tmp_path / "locks.db").write_text("this is not a database, it is a letter. " * 100)
-    ended = run_holdfast("--url", f"sqlite:///{tmp_path}/locks.db", *args)
+    with closing(sqlite3.connect(tmp_path / "locks.db", isolation_level=None)) as someone:
+        someone.execute("PRAGMA locking_mode = EXCLUSIVE")
+        someone.execute("BEGIN EXCLUSIVE")
+        ended = run_holdfast("--url", f"sqlite:///{tmp_path}/locks.db?request_timeout=0.1", *args)
     assert (ended.returncode, ended.stdout) == (69, "")
     assert ended.stderr.startswith("holdfast: ")
     assert ended.stderr.count("\n") == 1
     assert "locks.db" in ended.stderr
 
 
+def test_a_file_that_is_no_database_is_told_and_left_as_it_is(tmp_path: Path, call: Call) -> None:
+    letter = tmp_path / "letter.txt"
+    letter.write_text("this is not a database, it is a letter. " * 100)
+    ended = call("--url", f"sqlite:///{letter}", "ls")
+    assert (ended.returncode, ended.stdout) == (64, "")
+    assert "letter.txt" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert letter.read_text().startswith("this is not")
+
+
 @pytest.mark.parametrize("args", COMMANDS, ids=lambda args: args[0])
-def test_a_url_that_makes_no_sense_is_64(args: list[str]) -> None:
-    ended = run_holdfast(*args[:1], "--url", "gopher://nowhere", *args[1:])
+def test_a_url_that_makes_no_sense_is_64(args: list[str], call: Call) -> None:
+    ended = call(*args[:1], "--url", "gopher://nowhere", *args[1:])
     assert (ended.returncode, ended.stdout) == (64, "")
     assert ended.stderr.count("\n") == 1
 
@@ -47,15 +61,19 @@ def test_a_url_that_makes_no_sense_is_64(args: list[str]) -> None:
         ["ls", "--url=memory://x?password=hunter2"],
     ],
 )
-def test_a_password_is_never_shown(args: list[str]) -> None:
-    for env in ({}, {"HOLDFAST_DEBUG": "1"}):
-        ended = run_holdfast(*args, env=env)
-        assert ended.returncode == 64
-        assert "hunter2" not in ended.stdout + ended.stderr
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_a_password_is_never_shown(args: list[str], debug: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_DEBUG", debug)
+    ended = call(*args)
+    assert ended.returncode == 64
+    assert ended.stderr
+    assert "hunter2" not in ended.stdout + ended.stderr
 
 
-def test_a_password_in_the_environment_is_never_shown() -> None:
-    ended = run_holdfast("ls", env={"HOLDFAST_URL": "gopher://me:hunter2@nowhere/0", "HOLDFAST_DEBUG": "1"})
+def test_a_password_in_the_environment_is_never_shown(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOLDFAST_URL", "gopher://me:hunter2@nowhere/0")
+    monkeypatch.setenv("HOLDFAST_DEBUG", "1")
+    ended = call("ls")
     assert ended.returncode == 64
     assert "hunter2" not in ended.stdout + ended.stderr
 
@@ -76,8 +94,8 @@ def test_a_store_that_can_not_be_asked_is_told_with_what_to_do() -> None:
 
 
 @pytest.mark.parametrize("args", [["frobnicate"], ["ls", "--frobnicate"], ["show"]])
-def test_wrong_usage_is_64_and_points_to_the_help(args: list[str]) -> None:
-    ended = run_holdfast(*args)
+def test_wrong_usage_is_64_and_points_to_the_help(args: list[str], call: Call) -> None:
+    ended = call(*args)
     assert (ended.returncode, ended.stdout) == (64, "")
     assert "--help" in ended.stderr
     assert ended.stderr.count("\n") == 1
@@ -91,19 +109,19 @@ def test_a_reader_who_has_seen_enough_is_no_error(url: str) -> None:
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
-def test_holdfast_alone_prints_its_help() -> None:
-    ended = run_holdfast()
+def test_holdfast_alone_prints_its_help(call: Call) -> None:
+    ended = call()
     assert (ended.returncode, ended.stdout) == (64, "")
     assert "run" in ended.stderr
     assert "Exit codes:" in ended.stderr
 
 
-def test_every_command_has_a_help_with_an_example() -> None:
+def test_every_command_has_a_help_with_an_example(call: Call) -> None:
     for command in ("run", "ls", "show", "break", "wait", "completion"):
-        ended = run_holdfast(command, "--help")
+        ended = call(command, "--help")
         assert ended.returncode == 0
         assert f"holdfast {command} " in ended.stdout.partition("\n")[2]
 
 
-def test_the_version_is_the_library_s() -> None:
-    assert run_holdfast("--version").stdout == f"holdfast {holdfast.__version__}\n"
+def test_the_version_is_the_library_s(call: Call) -> None:
+    assert call("--version").stdout == f"holdfast {holdfast.__version__}\n"

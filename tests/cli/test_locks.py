@@ -8,16 +8,16 @@ from datetime import datetime
 import pytest
 
 import holdfast
-from cli.commandline import HOLDFAST, run_holdfast, started, waiters
+from cli.commandline import HOLDFAST, Call, run_holdfast, started, waiters
 from cli.terminal import on_terminal
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("url")
 
 
-def test_ls_prints_eight_words_a_line_into_a_pipe(client: holdfast.Client) -> None:
+def test_ls_prints_eight_words_a_line_into_a_pipe(client: holdfast.Client, call: Call) -> None:
     with client.lock("report:7", label="two words").acquire() as lease, client.lock("a").acquire():
-        ended = run_holdfast("ls")
+        ended = call("ls")
     first, second = (line.split() for line in ended.stdout.splitlines())
     assert (first[0], first[1]) == ("a", "-")
     assert second[:4] == ["report:7", r"two\x20words", socket.gethostname(), str(os.getpid())]
@@ -38,32 +38,32 @@ def test_ls_prints_a_table_on_a_terminal(client: holdfast.Client) -> None:
     assert second[column:].startswith(socket.gethostname())
 
 
-def test_ls_picks_by_prefix(client: holdfast.Client) -> None:
+def test_ls_picks_by_prefix(client: holdfast.Client, call: Call) -> None:
     with client.lock("report:7").acquire(), client.lock("nightly").acquire():
-        ended = run_holdfast("ls", "--prefix", "report:", "--json")
+        ended = call("ls", "--prefix", "report:", "--json")
     assert [info["name"] for info in json.loads(ended.stdout)] == ["report:7"]
 
 
-def test_ls_without_locks_prints_nothing_into_a_pipe_and_a_word_on_a_terminal() -> None:
-    ended = run_holdfast("ls")
+def test_ls_without_locks_prints_nothing_into_a_pipe_and_a_word_on_a_terminal(call: Call) -> None:
+    ended = call("ls")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    assert json.loads(run_holdfast("ls", "--json").stdout) == []
+    assert json.loads(call("ls", "--json").stdout) == []
     with on_terminal(*HOLDFAST, "ls") as terminal:
         assert terminal.status() == 0
     assert "no lock is held" in terminal.screen()
 
 
-def test_show_tells_who_holds_it(client: holdfast.Client) -> None:
+def test_show_tells_who_holds_it(client: holdfast.Client, call: Call) -> None:
     with client.lock("nightly", label="by hand").acquire() as lease:
-        ended = run_holdfast("show", "nightly")
+        ended = call("show", "nightly")
     assert ended.returncode == 0
     for word in ("nightly", "by hand", f"pid {os.getpid()} on {socket.gethostname()}", str(lease.token), "UTC"):
         assert word in ended.stdout
 
 
-def test_show_in_json_has_every_field(client: holdfast.Client) -> None:
+def test_show_in_json_has_every_field(client: holdfast.Client, call: Call) -> None:
     with client.lock("nightly", label="by hand").acquire() as lease:
-        shown = json.loads(run_holdfast("show", "--json", "nightly").stdout)
+        shown = json.loads(call("show", "--json", "nightly").stdout)
     assert datetime.fromisoformat(shown.pop("since")).tzinfo is not None
     assert 0 < shown.pop("expires_in") <= 30
     assert shown == {
@@ -77,43 +77,48 @@ def test_show_in_json_has_every_field(client: holdfast.Client) -> None:
     }
 
 
-def test_show_of_a_free_lock_is_66() -> None:
-    ended = run_holdfast("show", "nightly")
+def test_show_of_a_free_lock_is_66(call: Call) -> None:
+    ended = call("show", "nightly")
     assert (ended.returncode, ended.stdout) == (66, "")
     assert ended.stderr.startswith("holdfast: nobody holds nightly")
-    ended = run_holdfast("show", "nightly", "--json")
+    ended = call("show", "nightly", "--json")
     assert (ended.returncode, json.loads(ended.stdout)) == (66, None)
 
 
-def test_break_without_a_terminal_needs_yes(client: holdfast.Client) -> None:
+def test_break_without_a_terminal_needs_yes(client: holdfast.Client, call: Call) -> None:
     with client.lock("nightly").acquire() as lease:
-        ended = run_holdfast("break", "nightly")
+        ended = call("break", "nightly")
         assert ended.returncode == 64
         assert "--yes" in ended.stderr
         assert lease.held
 
 
-def test_break_with_yes_frees_the_lock(client: holdfast.Client) -> None:
-    client.lock("nightly", label="by hand").acquire()
-    ended = run_holdfast("break", "--yes", "nightly")
+@pytest.fixture
+def held(client: holdfast.Client) -> holdfast.Lease:
+    """A lease that a test may break: it is not released, only closed with its client."""
+    return client.lock("nightly", label="by hand").acquire()
+
+
+@pytest.mark.usefixtures("held")
+def test_break_with_yes_frees_the_lock(client: holdfast.Client, call: Call) -> None:
+    ended = call("break", "--yes", "nightly")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "by hand" in ended.stdout
     assert client.inspect("nightly") is None
 
 
-def test_break_in_json_tells_who_had_it(client: holdfast.Client) -> None:
-    lease = client.lock("nightly").acquire()
-    told = json.loads(run_holdfast("break", "nightly", "--yes", "--json").stdout)
-    assert (told["name"], told["broken"], told["holder"]["token"]) == ("nightly", True, lease.token)
+def test_break_in_json_tells_who_had_it(held: holdfast.Lease, call: Call) -> None:
+    told = json.loads(call("break", "nightly", "--yes", "--json").stdout)
+    assert (told["name"], told["broken"], told["holder"]["token"]) == ("nightly", True, held.token)
 
 
-def test_break_of_a_free_lock_is_66() -> None:
-    assert run_holdfast("break", "nightly", "--yes").returncode == 66
+def test_break_of_a_free_lock_is_66(call: Call) -> None:
+    assert call("break", "nightly", "--yes").returncode == 66
 
 
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1), ("\n", 1), ("\x03", 1), ("\x04", 1)])
+@pytest.mark.usefixtures("held")
 def test_break_asks_first(answer: str, status: int, client: holdfast.Client) -> None:
-    client.lock("nightly", label="by hand").acquire()
     with on_terminal(*HOLDFAST, "break", "nightly") as terminal:
         terminal.shows(r"by hand[^?]*\? [^?]*\[y/N\]: ")
         terminal.type(answer)
@@ -159,6 +164,6 @@ def test_wait_gives_up_with_75(client: holdfast.Client) -> None:
     assert "by hand" in ended.stderr
 
 
-def test_the_name_may_look_like_an_option(client: holdfast.Client) -> None:
+def test_the_name_may_look_like_an_option(client: holdfast.Client, call: Call) -> None:
     with client.lock("--odd").acquire():
-        assert run_holdfast("show", "--", "--odd").returncode == 0
+        assert call("show", "--", "--odd").returncode == 0

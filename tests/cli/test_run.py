@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from cli.commandline import Log, run_holdfast, started, waiters
+from cli.commandline import Call, Log, run_holdfast, started, waiters
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("url")
@@ -18,12 +18,12 @@ def test_the_command_runs_and_its_output_is_its_own() -> None:
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "out\n", "err\n")
 
 
-@pytest.mark.parametrize("status", [0, 1, 3, 64, 75, 255])
+@pytest.mark.parametrize("status", [0, 3, 255])
 def test_the_exit_status_is_passed_on(status: int) -> None:
     assert run_holdfast("run", "nightly", "--", "sh", "-c", f"exit {status}").returncode == status
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 def test_a_command_ended_by_a_signal_exits_with_128_more(signum: int) -> None:
     ended = run_holdfast("run", "nightly", "--", "sh", "-c", f"kill -{int(signum)} $$")
     assert (ended.returncode, ended.stderr) == (128 + signum, "")
@@ -41,7 +41,7 @@ def test_the_command_learns_the_name_and_a_growing_token() -> None:
 
 
 def test_the_token_is_the_one_that_others_see(client: holdfast.Client, log: Log) -> None:
-    command = f'echo "ready $HOLDFAST_TOKEN" > {log.path}; exec cat'
+    command = f'echo "ready $HOLDFAST_TOKEN" > {log.path}; exec sleep 60'
     with started("run", "nightly", "--", "sh", "-c", command):
         token = log.pid()
         info = client.inspect("nightly")
@@ -162,16 +162,16 @@ def test_a_file_without_an_interpreter_is_126(tmp_path: Path) -> None:
         (["", "--", "echo"], "name"),
     ],
 )
-def test_wrong_usage_is_told_in_one_line_and_is_64(args: list[str], word: str) -> None:
-    ended = run_holdfast("run", *args)
+def test_wrong_usage_is_told_in_one_line_and_is_64(args: list[str], word: str, call: Call) -> None:
+    ended = call("run", *args)
     assert (ended.returncode, ended.stdout) == (64, "")
     assert ended.stderr.startswith("holdfast: ")
     assert word in ended.stderr
     assert ended.stderr.count("\n") == 1
 
 
-def test_the_help_names_the_exit_codes_and_shows_an_example() -> None:
-    ended = run_holdfast("run", "--help")
+def test_the_help_names_the_exit_codes_and_shows_an_example(call: Call) -> None:
+    ended = call("run", "--help")
     assert ended.returncode == 0
     for text in ("NAME -- CMD", "holdfast run nightly --", "Exit codes:", "66 ", "69 ", "75 ", "76 ", "126 ", "127 "):
         assert text in ended.stdout

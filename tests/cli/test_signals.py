@@ -36,7 +36,7 @@ def test_a_signal_sent_to_run_reaches_the_command(log: Log) -> None:
 
 
 def test_the_command_decides_what_a_signal_does(log: Log) -> None:
-    with started("run", "nightly", "--", "sh", "-c", f"echo ready $$ > {log.path}; exec cat") as running:
+    with started("run", "nightly", "--", "sh", "-c", f"echo ready $$ > {log.path}; exec sleep 60") as running:
         log.pid()
         running.send(signal.SIGTERM)
         assert running.ended() == (143, "", "")

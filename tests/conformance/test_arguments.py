@@ -1,5 +1,6 @@
 """Bad arguments are the caller's to fix: refused at once, by ConfigurationError, before any I/O, with advice."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,27 +15,32 @@ BAD_SECONDS = [NAN, INFINITE, -INFINITE, -1, True, False, "5", b"5", [5]]
 BAD_TTLS = [*BAD_SECONDS, 0, 0.009, 86_400.1]
 
 
-@pytest.mark.parametrize("ttl", BAD_TTLS, ids=repr)
-async def test_a_bad_ttl_is_refused_by_the_lock(world: World, ttl: Any) -> None:
-    with pytest.raises(ConfigurationError):
-        world.connect().lock("job", ttl=ttl)
+def refuses(attempt: Callable[[Any], Any], value: Any) -> bool:
+    try:
+        attempt(value)
+    except ConfigurationError:
+        return True
+    return False
 
 
-@pytest.mark.parametrize("ttl", BAD_TTLS, ids=repr)
-async def test_a_bad_ttl_is_refused_by_connect(world: World, ttl: Any) -> None:
-    with pytest.raises(ConfigurationError):
-        world.connect(ttl=ttl)
+async def test_a_bad_ttl_is_refused_by_the_lock(world: World) -> None:
+    client = world.connect()
+    assert [ttl for ttl in BAD_TTLS if not refuses(lambda ttl: client.lock("job", ttl=ttl), ttl)] == []
 
 
-@pytest.mark.parametrize("ttl", ["abc", "", "nan", "0", "1e9"])
-async def test_a_bad_ttl_is_refused_in_the_url(world: World, ttl: str) -> None:
-    with pytest.raises(ConfigurationError):
-        world.connect(f"{world.url}?ttl={ttl}")
+async def test_a_bad_ttl_is_refused_by_connect(world: World) -> None:
+    assert [ttl for ttl in BAD_TTLS if not refuses(lambda ttl: world.connect(ttl=ttl), ttl)] == []
 
 
-@pytest.mark.parametrize("ttl", [0.01, 1, 86_400])
-async def test_ttls_from_ten_milliseconds_to_a_day_are_taken(world: World, ttl: float) -> None:
-    assert world.connect().lock("job", ttl=ttl) is not None
+async def test_a_bad_ttl_is_refused_in_the_url(world: World) -> None:
+    texts = ["abc", "", "nan", "0", "1e9", "true"]
+    assert [ttl for ttl in texts if not refuses(lambda ttl: world.connect(f"{world.url}?ttl={ttl}"), ttl)] == []
+
+
+async def test_ttls_from_ten_milliseconds_to_a_day_are_taken(world: World) -> None:
+    client = world.connect()
+    for ttl in (0.01, 1, 86_400):
+        client.lock("job", ttl=ttl)
 
 
 async def test_a_lease_of_ten_milliseconds_is_granted_and_runs_out(world: World) -> None:
@@ -45,18 +51,18 @@ async def test_a_lease_of_ten_milliseconds_is_granted_and_runs_out(world: World)
     assert first.lost.is_set()
 
 
-@pytest.mark.parametrize("wait", [NAN, -1, -0.001, "5", True], ids=repr)
-async def test_a_bad_wait_is_refused(world: World, wait: Any) -> None:
+async def test_a_bad_wait_is_refused(world: World) -> None:
     alice = world.actor()
-    with pytest.raises(ConfigurationError):
-        await alice.acquire("job", wait=wait)
+    for wait in (NAN, -1, -0.001, "5", True):
+        with pytest.raises(ConfigurationError):
+            await alice.acquire("job", wait=wait)
     assert await world.inspect("job") is None
 
 
-@pytest.mark.parametrize("max_hold", [NAN, -1, 0, "5", True], ids=repr)
-async def test_a_bad_max_hold_is_refused(world: World, max_hold: Any) -> None:
-    with pytest.raises(ConfigurationError):
-        world.connect().lock("job", max_hold=max_hold)
+async def test_a_bad_max_hold_is_refused(world: World) -> None:
+    client = world.connect()
+    bad = [NAN, -1, 0, "5", True]
+    assert [value for value in bad if not refuses(lambda value: client.lock("job", max_hold=value), value)] == []
 
 
 async def test_configuration_errors_are_value_errors(world: World) -> None:

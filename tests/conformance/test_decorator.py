@@ -142,11 +142,11 @@ async def test_a_wrong_call_is_a_type_error_as_without_the_lock(world: World, re
 
 
 @pytest.mark.parametrize("settings", [{"busy": "maybe"}, {"ttl": 0}, {"wait": -1}], ids=repr)
-async def test_bad_settings_are_refused_where_the_function_is_decorated(
-    world: World, report: Report, settings: Any
-) -> None:
+async def test_bad_settings_are_refused_and_nothing_runs(world: World, report: Report, settings: Any) -> None:
+    alice = world.actor()
     with pytest.raises(ConfigurationError):
-        report.locked(world.actor(), "report", **settings)
+        await alice.calls(report.locked(alice, "report", **settings), 5)
+    assert report.calls == []
 
 
 async def test_an_error_of_the_function_comes_out_and_frees_the_lock(world: World) -> None:

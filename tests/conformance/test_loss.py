@@ -11,7 +11,7 @@ from holdfast import LeaseLost
 from support.colours import World
 from support.waiting import auntil
 
-SHORT: dict[str, Any] = {"ttl": 0.2, "renew": False}
+SHORT: dict[str, Any] = {"ttl": 0.06, "renew": False}
 
 
 async def an_expired_lease(actor: Any, **settings: Any) -> Any:
@@ -140,7 +140,7 @@ async def test_the_bodys_own_error_comes_out_of_a_lost_lease(world: World) -> No
             raise KeyError("the body's own")
 
     with pytest.raises(KeyError, match="the body's own"):
-        await alice.inside("job", body, **SHORT)
+        await alice.inside("job", body, ttl=0.2, renew=False)
     assert (await alice.acquire("job")).held
 
 

@@ -11,7 +11,7 @@ from holdfast import LeaseLost, LockInfo
 from support.colours import World
 from support.waiting import auntil
 
-RENEWED_SOON = 0.6  # a ttl whose first renewal is due in 0.2 s
+RENEWED_SOON = 0.4  # a ttl whose first renewal is due in 0.13 s
 
 
 async def test_a_free_lock_has_nothing_to_inspect(world: World) -> None:

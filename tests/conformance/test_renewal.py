@@ -15,46 +15,37 @@ from support.waiting import auntil
 
 async def test_renewal_keeps_a_lease_beyond_several_ttl(world: World) -> None:
     alice, bob = world.actors(2)
-    lease = await alice.acquire("job", ttl=0.4)
+    lease = await alice.acquire("job", ttl=0.3)
     start = time.monotonic()
 
-    async def nobody_got_in_for_three_ttl() -> bool:
+    async def nobody_got_in_beyond_two_ttl() -> bool:
         assert await bob.try_acquire("job") is None
         assert lease.held
-        return time.monotonic() - start > 3 * 0.4
+        return time.monotonic() - start > 2.2 * 0.3
 
-    await auntil(nobody_got_in_for_three_ttl)
+    await auntil(nobody_got_in_beyond_two_ttl)
 
 
 async def test_many_leases_of_one_client_are_all_renewed(world: World) -> None:
     alice = world.actor()
-    leases = [await alice.acquire(f"job {n}", ttl=0.8) for n in range(30)]
+    leases = [await alice.acquire(f"job {n}", ttl=0.4) for n in range(30)]
     start = time.monotonic()
-    await auntil(lambda: time.monotonic() - start > 1.2)
+    await auntil(lambda: time.monotonic() - start > 0.55)
     assert all(lease.held for lease in leases)
 
 
 async def test_a_released_lease_is_not_renewed(world: World) -> None:
     alice = world.actor()
-    lease = await alice.acquire("job", ttl=0.2)
+    lease = await alice.acquire("job", ttl=0.1)
     await alice.release(lease)
     start = time.monotonic()
 
     async def stays_free_for_two_ttl() -> bool:
         assert await world.inspect("job") is None
-        return time.monotonic() - start > 0.4
+        return time.monotonic() - start > 0.2
 
     await auntil(stays_free_for_two_ttl)
     assert not lease.held
-
-
-async def test_a_lock_with_renew_false_is_not_renewed(world: World) -> None:
-    alice = world.actor()
-    lease = await alice.acquire("job", ttl=0.3, renew=False)
-    before = lease.remaining()
-    start = time.monotonic()
-    await auntil(lambda: time.monotonic() - start > 0.2)
-    assert lease.remaining() < before - 0.15
 
 
 async def test_the_ttl_of_a_lock_is_thirty_seconds_unless_set(world: World) -> None:
@@ -95,17 +86,17 @@ async def test_extending_to_a_shorter_ttl_leaves_less_time(world: World) -> None
 async def test_extending_without_a_ttl_renews_for_the_ttl_it_has(world: World) -> None:
     alice = world.actor()
     lease = await alice.acquire("job", ttl=5, renew=False)
-    await auntil(lambda: lease.remaining() < 4.8)
+    await auntil(lambda: lease.remaining() < 4.85)
     await alice.extend(lease)
-    assert 4.8 < lease.remaining() <= 5
+    assert 4.85 < lease.remaining() <= 5
 
 
-@pytest.mark.parametrize("ttl", [0, -1, float("nan"), 0.001, 90_000, "5"])
-async def test_extending_by_a_bad_ttl_is_refused_and_changes_nothing(world: World, ttl: Any) -> None:
+async def test_extending_by_a_bad_ttl_is_refused_and_changes_nothing(world: World) -> None:
     alice = world.actor()
     lease = await alice.acquire("job", ttl=20)
-    with pytest.raises(ConfigurationError):
-        await alice.extend(lease, ttl)
+    for ttl in (0, -1, float("nan"), 0.001, 90_000, "5"):
+        with pytest.raises(ConfigurationError):
+            await alice.extend(lease, ttl)
     assert lease.remaining() > 15
     assert (await world.inspect("job")).expires_in > 15
 
@@ -129,11 +120,11 @@ async def test_a_released_lease_refuses_to_be_ensured(world: World) -> None:
 
 async def test_max_hold_ends_the_lease_and_frees_the_lock(world: World) -> None:
     alice = world.actor()
-    lease = await alice.acquire("job", ttl=30, max_hold=0.3)
+    lease = await alice.acquire("job", ttl=30, max_hold=0.15)
     start = time.monotonic()
     assert lease.held
     assert await alice.hears_of_loss(lease, 5) is True
-    assert 0.2 < time.monotonic() - start < 1.5
+    assert 0.1 < time.monotonic() - start < 1.5
     await world.free("job")
     with pytest.raises(LeaseLost) as caught:
         lease.ensure_held()
@@ -150,10 +141,10 @@ async def test_max_hold_is_told_to_on_lost(world: World) -> None:
 
 async def test_max_hold_counts_renewed_time_too(world: World) -> None:
     alice = world.actor()
-    lease = await alice.acquire("job", ttl=0.3, max_hold=0.8)
+    lease = await alice.acquire("job", ttl=0.2, max_hold=0.4)
     start = time.monotonic()
     assert await alice.hears_of_loss(lease, 5) is True
-    assert 0.7 < time.monotonic() - start < 2
+    assert 0.35 < time.monotonic() - start < 2
     with pytest.raises(LeaseLost) as caught:
         await alice.release(lease)
     assert caught.value.reason == "max_hold"
@@ -172,7 +163,7 @@ async def test_a_release_before_max_hold_is_no_loss(world: World) -> None:
     told: list[str] = []
     lease = await alice.acquire("job", max_hold=0.1, on_lost=lambda lease, reason: told.append(reason))
     await alice.release(lease)
-    await alice.hears_of_loss(await alice.acquire("job", max_hold=0.2))
+    await alice.hears_of_loss(await alice.acquire("job", max_hold=0.12))
     assert told == []
     assert not lease.lost.is_set()
 

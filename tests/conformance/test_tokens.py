@@ -39,9 +39,9 @@ async def test_tokens_of_many_grants_in_a_row_are_strictly_growing(world: World)
 
 async def test_renewal_keeps_the_token(world: World) -> None:
     alice = world.actor()
-    lease = await alice.acquire("job", ttl=0.3)
+    lease = await alice.acquire("job", ttl=0.2)
     token = lease.token
-    assert await alice.hears_of_loss(lease, 0.5) is False  # renewed several times meanwhile
+    assert await alice.hears_of_loss(lease, 0.25) is False  # renewed several times meanwhile
     assert lease.token == token == (await world.inspect("job")).token
 
 

@@ -59,7 +59,7 @@ async def test_nobody_passes_the_queue_when_the_lock_is_released(world: World) -
 @pytest.mark.needs("fair")
 async def test_nobody_passes_the_queue_when_the_lease_expires(world: World) -> None:
     holder, first, second = world.actors(3)
-    await holder.acquire("job", ttl=0.3, renew=False)
+    await holder.acquire("job", ttl=0.15, renew=False)
     waiting = await line_up(world, "job", first, second)
     lease = await waiting[0]
     assert not waiting[1].done()
@@ -103,7 +103,7 @@ async def test_a_waiter_that_times_out_leaves_the_queue(world: World) -> None:
     alice, bob = world.actors(2)
     await alice.acquire("job")
     with pytest.raises(LockTimeout):
-        await bob.acquire("job", wait=0.1)
+        await bob.acquire("job", wait=0.05)
     assert (await world.inspect("job")).waiters == 0
 
 
@@ -119,7 +119,7 @@ async def test_trying_leaves_nobody_in_the_queue(world: World) -> None:
 async def test_the_next_in_line_is_served_when_the_first_gave_up(world: World) -> None:
     alice, bob, carol = world.actors(3)
     lease = await alice.acquire("job")
-    gives_up = bob.acquire("job", wait=0.3)
+    gives_up = bob.acquire("job", wait=0.15)
     await world.queued("job", 1)
     waiting = carol.acquire("job")
     with pytest.raises(LockTimeout):
@@ -134,17 +134,17 @@ async def test_a_waiter_gives_up_when_its_patience_is_over(world: World) -> None
     await alice.acquire("job")
     before = time.monotonic()
     with pytest.raises(LockTimeout):
-        await bob.acquire("job", wait=0.4)
-    assert 0.39 <= time.monotonic() - before < 1.2
+        await bob.acquire("job", wait=0.2)
+    assert 0.19 <= time.monotonic() - before < 0.9
 
 
 async def test_refreshing_a_place_in_the_queue_does_not_restart_the_patience(world: World) -> None:
     alice, bob = world.actors(2)
     await alice.acquire("job")
     before = time.monotonic()
-    with pytest.raises(LockTimeout):  # with so short a ttl the place is refreshed every 50 ms
-        await bob.acquire("job", wait=0.4, ttl=0.15)
-    assert 0.39 <= time.monotonic() - before < 1.2
+    with pytest.raises(LockTimeout):  # with so short a ttl the place is refreshed every 30 ms
+        await bob.acquire("job", wait=0.2, ttl=0.09)
+    assert 0.19 <= time.monotonic() - before < 0.9
 
 
 @pytest.mark.needs("fair")
@@ -153,20 +153,20 @@ async def test_a_hand_off_to_someone_else_does_not_restart_the_patience(world: W
     lease = await alice.acquire("job")
     before = time.monotonic()
     (of_bob,) = await line_up(world, "job", bob)
-    impatient = carol.acquire("job", wait=0.7)
+    impatient = carol.acquire("job", wait=0.6)
     await world.queued("job", 2)
-    await auntil(lambda: time.monotonic() - before > 0.5)
+    await auntil(lambda: time.monotonic() - before > 0.45)
     await alice.release(lease)
     await of_bob
     with pytest.raises(LockTimeout) as caught:
         await impatient
-    assert time.monotonic() - before < 1.15
-    assert caught.value.waited < 1.15
+    assert time.monotonic() - before < 0.95
+    assert caught.value.waited < 0.95
 
 
 async def test_a_waiter_gets_the_lock_as_soon_as_the_holders_lease_runs_out(world: World) -> None:
     alice, bob = world.actors(2)
-    lease = await alice.acquire("job", ttl=0.3, renew=False)
+    lease = await alice.acquire("job", ttl=0.15, renew=False)
     before = time.monotonic()
     await bob.acquire("job", ttl=30)  # whose own pace of asking would be 3 s
     assert time.monotonic() - before < lease.ttl + 1

@@ -36,7 +36,7 @@ IMPURE = {
 ENGINE_CLIENTS = {
     "redis", "hiredis", "psycopg", "psycopg2", "asyncpg", "pymysql", "MySQLdb", "kazoo", "etcd3", "sqlalchemy",
 }  # fmt: skip
-SAME_IN_EVERY_STORE = {"__init__.py", "blocking.py", "aio.py"}
+SAME_IN_EVERY_STORE = {"__init__.py", "engine.py", "factory.py"}
 MODULES_AT_IMPORT = 250
 
 

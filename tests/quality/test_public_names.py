@@ -7,8 +7,8 @@ import pytest
 
 import holdfast
 
-CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked"}
-LOCK = {"acquire", "name", "try_acquire", "ttl"}
+CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked", "where"}
+LOCK = {"acquire", "name", "try_acquire"}
 LEASE = {"ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
 
 PUBLIC: dict[str, set[str]] = {
@@ -19,7 +19,7 @@ PUBLIC: dict[str, set[str]] = {
     "Lease": LEASE,
     "AsyncLease": LEASE,
     "LockInfo": {"expires_in", "host", "label", "name", "owner", "pid", "since", "token", "waiters"},
-    "Capabilities": {"durable_fence", "fair", "lists", "push", "session", "waiters_seen"},
+    "Capabilities": {"durable_fence", "fair", "lists", "push", "sees_death", "session", "waiters_seen"},
     "HoldfastError": set(),
     "LockTimeout": {"name", "waited", "holder"},
     "LeaseLost": {"name", "reason"},

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from quality.tree import files, label
+from quality import tree
+from quality.tree import ROOT, files, label
 
 # Each pattern is written so that it does not match its own text.
 FOREIGN = {
@@ -45,3 +46,9 @@ def test_a_planted_foreign_word_is_found(text: str, what: str) -> None:
 
 def test_plain_words_are_let_through() -> None:
     assert foreign("This issue is about /var/lib/holdfast, the design, and a plan; the workplace stays.") == []
+
+
+def test_the_files_of_the_project_are_known_with_and_without_a_repository() -> None:
+    assert ROOT / "pyproject.toml" in files()
+    assert {label(path) for path in files()} <= tree._unpacked()
+    assert not any(".venv" in name or "__pycache__" in name for name in tree._unpacked())

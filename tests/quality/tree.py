@@ -1,20 +1,33 @@
 """The project's own files, as the quality tests read them."""
 
 import ast
+import re
 import subprocess
 from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "holdfast"
+LEFT_BEHIND = re.compile(r"\.(venv|\w+_cache|hypothesis)|__pycache__|results$|build$|dist$|.*\.egg-info$")
 
 
 @cache
 def files() -> tuple[Path, ...]:
     """Every file that belongs to the project: what git tracks or would track."""
+    names = _known_to_git() if (ROOT / ".git").exists() else _unpacked()
+    return tuple(path for name in sorted(names) if (path := ROOT / name).is_file())
+
+
+def _known_to_git() -> set[str]:
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    return tuple(path for name in sorted(set(listed.split("\0"))) if name and (path := ROOT / name).is_file())
+    return set(listed.split("\0")) - {""}
+
+
+def _unpacked() -> set[str]:
+    """An archive without a repository around it: all but what the tools leave behind."""
+    paths = (path.relative_to(ROOT) for path in ROOT.rglob("*"))
+    return {path.as_posix() for path in paths if not any(LEFT_BEHIND.match(part) for part in path.parts)}
 
 
 def python_files(*folders: str) -> list[Path]:

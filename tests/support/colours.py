@@ -263,11 +263,11 @@ class World:
             self._watcher = self.actor()
         return await self._watcher.inspect(name)
 
-    async def queued(self, name: str, waiters: int) -> None:
+    async def queued(self, name: str, waiters: int, seen_by: Actor | None = None) -> None:
         """Wait until so many wait for the lock."""
 
         async def so_many_wait() -> bool:
-            info = await self.inspect(name)
+            info = await (seen_by or self).inspect(name)
             return (info.waiters if info else 0) == waiters
 
         await auntil(so_many_wait)

@@ -13,6 +13,9 @@ from holdfast.errors import ConfigurationError
 from holdfast.runtime.parts import Patience
 from holdfast.stores import StoreFactory, factory_for
 
+_PATIENCE = ("request_timeout", "connect_patience")
+_SECONDS = {"ttl", *_PATIENCE}
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
@@ -28,13 +31,9 @@ def configure(target: object, options: dict[str, Any]) -> Config:
     if not isinstance(target, str):
         raise ConfigurationError(f"can't connect to {type(target).__name__}: give a URL such as sqlite:///locks.db")
     url = _split(target)
-    rest = _query(url)
-    rest.update({name: str(value) for name, value in options.items()})
-    ttl = rules.checked_ttl(_seconds(rest, "ttl", rules.TTL_DEFAULT))
-    patience = Patience(
-        rules.checked_patience("request_timeout", _seconds(rest, "request_timeout", Patience().request_timeout)),
-        rules.checked_patience("connect_patience", _seconds(rest, "connect_patience", Patience().connect_patience)),
-    )
+    rest = _query(url) | options
+    ttl = rules.checked_ttl(rest.pop("ttl", rules.TTL_DEFAULT))
+    patience = Patience(**{name: rules.checked_patience(name, rest.pop(name)) for name in _PATIENCE if name in rest})
     factory = factory_for(url, rest)
     if rest:
         raise ConfigurationError(f"unknown option for {factory.where}: {', '.join(sorted(rest))}")
@@ -52,18 +51,17 @@ def _split(target: str) -> SplitResult:
     return url
 
 
-def _query(url: SplitResult) -> dict[str, str]:
+def _query(url: SplitResult) -> dict[str, Any]:
     pairs = parse_qsl(url.query, keep_blank_values=True)
-    query = dict(pairs)
+    query: dict[str, Any] = dict(pairs)
     if len(query) < len(pairs):
         raise ConfigurationError("an option occurs twice in the URL")
+    for name in query.keys() & _SECONDS:
+        query[name] = _number(name, query[name])
     return query
 
 
-def _seconds(options: dict[str, str], name: str, default: float) -> float:
-    text = options.pop(name, None)
-    if text is None:
-        return default
+def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:

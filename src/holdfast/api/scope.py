@@ -13,6 +13,7 @@ the Scope is put on a stack of the lock, per thread or task, and `__exit__` take
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -30,8 +31,8 @@ class Scope:
 
     def begin(self) -> None:
         """The call follows its look-up: from here on no other look-up belongs to it."""
-        if _half.scope is self:
-            _half.scope = None
+        if _half.scope() is self:
+            _half.side = ""
 
     def keep(self, lease: Any) -> None:
         self.lease = lease
@@ -52,7 +53,7 @@ class Scope:
 class _Half(threading.local):
     """The scope whose other look-up must come next in this thread, if it belongs to a `with` statement."""
 
-    scope: Scope | None = None
+    scope: Callable[[], Scope | None] = staticmethod(lambda: None)
     side: str = ""
 
 
@@ -71,11 +72,11 @@ class Side:
     def __get__(self, lock: Any, owner: type | None = None) -> Callable[..., Any]:
         if lock is None:
             return lambda lock, *args: self._method(Scope(lock), *args)
-        scope, side = _half.scope, _half.side
-        if scope is not None and scope.lock is lock and side != self._name and scope.lease is None:
+        scope = _half.scope()
+        if scope is not None and scope.lock is lock and _half.side not in ("", self._name):
             scope.is_paired = True
-            _half.scope = None
+            _half.side = ""
         else:
             scope = Scope(lock)
-            _half.scope, _half.side = scope, self._name
+            _half.scope, _half.side = weakref.ref(scope), self._name
         return self._method.__get__(scope)  # type: ignore[no-any-return]

@@ -9,10 +9,11 @@ import traceback
 from collections.abc import Sequence
 
 import click
+from click.shell_completion import shell_complete
 
 import holdfast
 from holdfast.cli import codes
-from holdfast.cli.completion import completion
+from holdfast.cli.completion import COMPLETE, PROGRAM, completion
 from holdfast.cli.failure import explain, redacted, say
 from holdfast.cli.locks import break_, ls, show, wait
 from holdfast.cli.options import url_option
@@ -46,18 +47,27 @@ def main(args: Sequence[str] | None = None) -> int:
     """The exit status of `holdfast ARGS`."""
     _say_warnings()
     try:
-        status = cli.main(args, prog_name="holdfast", standalone_mode=False)
+        status = _invoke(sys.argv[1:] if args is None else list(args))
         sys.stdout.flush()
     except BrokenPipeError:
         return _reader_left()
     except (Exception, KeyboardInterrupt) as error:
         return _failed(error)
-    return status or 0
+    return status
+
+
+def _invoke(args: list[str]) -> int:
+    """As click's own main does it, without its answers to errors."""
+    if instruction := os.environ.get(COMPLETE):
+        return shell_complete(cli, {}, PROGRAM, COMPLETE, instruction)
+    try:
+        with cli.make_context(PROGRAM, args) as ctx:
+            return cli.invoke(ctx) or 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
 
 
 def _failed(error: BaseException) -> int:
-    if isinstance(error, click.Abort) and isinstance(error.__cause__, KeyboardInterrupt):
-        error = error.__cause__
     code, message = explain(error)
     if os.environ.get("HOLDFAST_DEBUG"):
         click.echo(redacted("".join(traceback.format_exception(error))), err=True)
@@ -73,14 +83,18 @@ def _reader_left() -> int:
 
 
 class _Sayer(logging.Handler):
-    """What the library warns about, as one line each."""
+    """What the library warns about, as one line each, unless the command tells the same in its own words."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(record.getMessage())
+        if record.levelno != logging.WARNING or record.name not in _TOLD_BY_COMMANDS:
+            say(record.getMessage())
+
+
+_TOLD_BY_COMMANDS = {"holdfast.client", "holdfast.lease", "holdfast.watchdog"}
 
 
 def _say_warnings() -> None:
     log = logging.getLogger("holdfast")
     log.setLevel(logging.DEBUG if os.environ.get("HOLDFAST_DEBUG") else logging.WARNING)
-    log.addHandler(_Sayer())
+    log.handlers = [_Sayer()]
     log.propagate = False

@@ -20,6 +20,10 @@ from click.shell_completion import (
 
 import holdfast
 
+PROGRAM = "holdfast"
+COMPLETE = "_HOLDFAST_COMPLETE"
+"""The variable by which a shell's script asks."""
+
 NAMES_AT_MOST = 200
 PATIENCE = 1.0
 """A shell that waits for a store that does not answer is worse than one that completes nothing."""
@@ -81,4 +85,4 @@ def completion(ctx: click.Context, shell: str) -> None:
     """
     maker = get_completion_class(shell)
     assert maker is not None
-    click.echo(maker(ctx.find_root().command, {}, "holdfast", "_HOLDFAST_COMPLETE").source())
+    click.echo(maker(ctx.find_root().command, {}, PROGRAM, COMPLETE).source())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 
@@ -86,7 +85,6 @@ def break_(ctx: click.Context, name: str, in_json: bool, yes: bool) -> None:
             raise _nobody(name)
         if not yes:
             _confirm(client, info)
-        logging.getLogger("holdfast").setLevel(logging.ERROR)  # whoever asked for it needs no warning of it
         if not client.force_release(name):
             raise _nobody(name)
     if in_json:
@@ -120,12 +118,11 @@ def wait(ctx: click.Context, name: str, wait: float | None, in_json: bool) -> in
     It stands in the queue like anyone else and, when its turn comes, gives the lock back at once.
     """
     began = time.monotonic()
-    signals = listening()
     busy: holdfast.LockTimeout | None = None
     with open_client(ctx) as client:
         try:
             if client.inspect(name) is not None:
-                obtain(client, client.lock(name, label="holdfast wait"), wait, signals).release()
+                obtain(client, client.lock(name, label="holdfast wait"), wait, listening()).release()
         except holdfast.LockTimeout as error:
             busy = error
     if in_json:

@@ -10,7 +10,7 @@ import click
 
 import holdfast
 from holdfast.cli import codes
-from holdfast.cli.failure import Failure, say
+from holdfast.cli.failure import say
 from holdfast.cli.options import name_argument, open_client, seconds_option, url_option, wait_option
 from holdfast.cli.signals import Signals, listening
 from holdfast.cli.spawn import Command, start
@@ -136,15 +136,18 @@ def _begin(
 
 
 def _conclude(lease: holdfast.Lease, ending: Ending) -> int:
+    """Said before the client is closed, which takes a while on a store that does not answer."""
     name = visible(lease.name)
     if not ending.complete:
         say("some processes of the command did not end although they were killed; see: ps")
     if ending.status is None or ending.warned:
-        raise Failure(codes.LOST, f"lost the lock {name}: {_why(lease)}. The command was stopped")
+        say(f"lost the lock {name}: {_why(lease)}. The command was stopped")
+        return codes.LOST
     try:
         lease.release()
     except holdfast.LeaseLost as lost:
-        raise Failure(codes.LOST, f"{lost}. The command had ended with status {ending.status}") from None
+        say(f"{lost}. The command had ended with status {ending.status}")
+        return codes.LOST
     return ending.status
 
 

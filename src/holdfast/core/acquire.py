@@ -11,6 +11,7 @@ the ledger, and the ledger's reader gives back what it may have got.
 
 from __future__ import annotations
 
+import logging
 import math
 
 from holdfast.core import rules
@@ -18,6 +19,8 @@ from holdfast.core.lease import LeaseState, Want
 from holdfast.core.ledger import Mark
 from holdfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable
 from holdfast.errors import StoreUnavailable
+
+_log = logging.getLogger("holdfast.lease")
 
 
 async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Taken:
@@ -42,6 +45,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
             if state.remaining(env.now()) > 0.0:
                 mark.granted = True
                 env.announce(state)
+                _log.debug("granted %r with token %d", want.name, state.token)
                 return state
         except BaseException:
             env.ledger.abandon(state)
@@ -87,6 +91,7 @@ async def _persist(
             await patience.unreachable(answer.error)
         else:
             patience.answered()
+            _log.debug("%r is taken; asked as %s", claim.name, claim.owner)
             if claim.inbox is None or env.now() >= patience.ends:
                 return answer, sent
             pushed = await _listen(env, claim.ttl, claim.inbox, answer, patience)

@@ -137,6 +137,10 @@ class Store(Protocol):
         """The hold counts as alive while this process lives, too; nothing to do on engines that do not look."""
         ...
 
+    def shut(self) -> None:
+        """Refuse claims from now on, and have whoever waits ask, to be refused: the client is being closed."""
+        ...
+
     async def close(self) -> None: ...
 
 

@@ -35,6 +35,7 @@ async def _give_back(env: Env, state: LeaseState) -> None:
     else:
         env.ledger.confirm_gone(state.owner)
     state.tell()
+    _log.debug("released %r", state.name)
     if isinstance(answer, str):
         _log.warning("lease on %r was lost (%s): noticed by its release", state.name, answer)
         raise LeaseLost(state.name, answer)

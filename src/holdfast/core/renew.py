@@ -38,6 +38,7 @@ async def renew(env: Env, states: Sequence[LeaseState]) -> Unreachable | None:
         for state in states:
             state.renew_later(now)
         return answer
+    _log.debug("renewed %d leases", len(states))
     for state, reason in zip(states, answer, strict=True):
         _settle(env, state, reason, sent, now)
     return None

@@ -72,6 +72,7 @@ class AioRuntime:
 
     def stop_soon(self) -> None:
         """Only puts on queues: this is also the finaliser of a client."""
+        self.env.store.shut()
         for state in self.env.ledger.leases():
             state.finish("released")
         for mark in self.env.ledger.marks():

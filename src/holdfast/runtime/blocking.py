@@ -80,6 +80,7 @@ class BlockingRuntime:
         if not self._running:
             self._close()
             return
+        self.env.store.shut()
         for state in self.env.ledger.leases():
             state.finish("released")
             state.tell()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import SplitResult
 
 from holdfast.core.ports import Capabilities, Store
@@ -35,7 +35,7 @@ class StoreFactory(Protocol):
     def aio(self, request_timeout: float) -> AioStores: ...
 
 
-def factory_for(url: SplitResult, options: dict[str, str]) -> StoreFactory:
+def factory_for(url: SplitResult, options: dict[str, Any]) -> StoreFactory:
     """The factory of a URL; takes the options it knows out of `options`."""
     module = FACTORIES.get(url.scheme)
     if module is None:

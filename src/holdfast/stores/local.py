@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from holdfast.core.ports import Capabilities, Claim, Granted, Hold, Inbox, LockInfo, Page, Taken, Unreachable
-from holdfast.errors import Reason, StoreUnavailable
+from holdfast.errors import ConfigurationError, Reason, StoreUnavailable
 from holdfast.guard import Guard
 from holdfast.stores.inboxes import AioInbox, BlockingInbox, Inboxes
 
@@ -51,11 +51,14 @@ class LocalStore:
         self._new_inbox = new_inbox
         self._call = call
         self._at_end = at_end
+        self._is_shut = False
 
     def inbox(self) -> Inbox:
         return self._new_inbox()
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        if self._is_shut:
+            raise ConfigurationError("this client is closed")
         return await self._ask(self._engine.claim, claim)
 
     async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None] | Unreachable:
@@ -78,6 +81,10 @@ class LocalStore:
 
     async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:
         return await self._ask(self._engine.vouch, hold, pid)
+
+    def shut(self) -> None:
+        self._is_shut = True
+        self._engine.inboxes.ask_again()
 
     async def close(self) -> None:
         await self._call(self._engine.close)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
+from holdfast.core import rules
 from holdfast.core.ports import Claim, Granted, Hold, LockInfo, Page, Taken
 from holdfast.errors import Reason
 from holdfast.stores.local import Engine
+
+
+def checked_prefix(options: dict[str, Any]) -> str:
+    """The prefix, taken out of the options; it follows the rules of names, and may be empty."""
+    prefix = options.pop("prefix", "")
+    return "" if prefix == "" else rules.checked_name(prefix)
 
 
 def prefixed(engine: Engine, prefix: str) -> Engine:

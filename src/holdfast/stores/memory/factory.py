@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from urllib.parse import SplitResult
 
 from holdfast.errors import ConfigurationError
@@ -9,7 +10,7 @@ from holdfast.stores import AioStores
 from holdfast.stores.inboxes import AioInbox, BlockingInbox
 from holdfast.stores.local import Engine, LocalStore, directly, yielding
 from holdfast.stores.memory.engine import CAPABILITIES, MemoryEngine, shared_engine
-from holdfast.stores.prefixed import prefixed
+from holdfast.stores.prefixed import checked_prefix, prefixed
 
 
 class MemoryFactory:
@@ -31,7 +32,7 @@ class MemoryFactory:
         return prefixed(shared_engine(self._name) if self._name else MemoryEngine(), self._prefix)
 
 
-def factory(url: SplitResult, options: dict[str, str]) -> MemoryFactory:
-    if url.path not in ("", "/"):
-        raise ConfigurationError("memory:// takes a name and no path: memory://name")
-    return MemoryFactory(url.netloc, options.pop("prefix", ""))
+def factory(url: SplitResult, options: dict[str, Any]) -> MemoryFactory:
+    if url.path not in ("", "/") or "@" in url.netloc:
+        raise ConfigurationError("memory:// takes a name, no path and no user: memory://name")
+    return MemoryFactory(url.netloc, checked_prefix(options))

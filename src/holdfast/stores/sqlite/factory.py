@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 from urllib.parse import SplitResult, quote, unquote
 
 from holdfast.errors import ConfigurationError
 from holdfast.stores import AioStores
 from holdfast.stores.inboxes import AioInbox, BlockingInbox
 from holdfast.stores.local import Engine, LocalStore, Worker, directly
-from holdfast.stores.prefixed import prefixed
+from holdfast.stores.prefixed import checked_prefix, prefixed
 from holdfast.stores.sqlite.engine import SqliteEngine, capabilities
 from holdfast.stores.sqlite.files import default_path
 
@@ -38,7 +39,7 @@ class SqliteFactory:
         return prefixed(SqliteEngine(self._path, self._synchronous, request_timeout), self._prefix)
 
 
-def factory(url: SplitResult, options: dict[str, str]) -> SqliteFactory:
+def factory(url: SplitResult, options: dict[str, Any]) -> SqliteFactory:
     if url.netloc or not url.path.strip("/"):
         raise ConfigurationError(
             "a sqlite URL names a file with three or four slashes: sqlite:///relative.db or sqlite:////absolute/path.db"
@@ -48,7 +49,7 @@ def factory(url: SplitResult, options: dict[str, str]) -> SqliteFactory:
         raise ConfigurationError(f"synchronous must be normal or full, not {synchronous!r}")
     # Absolute from the start: the process may change its folder later.
     path = Path(os.path.abspath(unquote(url.path[1:])))
-    return SqliteFactory(path, synchronous, options.pop("prefix", ""))
+    return SqliteFactory(path, synchronous, checked_prefix(options))
 
 
 def default_url() -> str:
