@@ -1,4 +1,4 @@
-"""A function that locks calls another that takes the same lock: allowed if the lock says so. It is one lease, one token.
+"""A function that locks calls another that takes the same lock: allowed if the lock says so. One lease, one token.
 
 Prints:
     inner and outer share a token: True

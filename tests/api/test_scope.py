@@ -7,8 +7,9 @@ import gc
 import threading
 from collections.abc import Iterator
 
-import holdfast
 import pytest
+
+import holdfast
 from support.waiting import until
 
 

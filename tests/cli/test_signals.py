@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -165,14 +166,22 @@ def test_ctrl_c_while_waiting_leaves_the_queue(client: holdfast.Client) -> None:
         assert waiters(client, "nightly") == 0
 
 
-def test_other_signals_do_not_disturb_the_waiting(client: holdfast.Client) -> None:
+def test_other_signals_do_not_disturb_the_waiting(client: holdfast.Client, log: Log) -> None:
     lease = client.lock("nightly").acquire()
-    with started("run", "nightly", "--", "echo", "my turn") as running:
+    with started("run", "nightly", "--", *log.puppet("SIGTERM")) as running:
         until(lambda: waiters(client, "nightly") == 1, within=15)
         running.send(signal.SIGUSR1)
         running.send(signal.SIGWINCH)
+        until(lambda: not has_pending_signals(running.pid))
         lease.release()
-        assert running.ended()[:2] == (0, "my turn\n")
+        log.pid()
+        running.send(signal.SIGTERM)
+        assert running.ended()[0] == 40
+
+
+def has_pending_signals(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return any(int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd")))
 
 
 def test_ctrl_z_hands_the_terminal_to_the_shell_and_fg_takes_it_back(log: Log) -> None:

@@ -138,7 +138,7 @@ def test_of_many_releases_at_once_exactly_one_counts(client: holdfast.Client) ->
 def test_a_second_acquire_after_a_loss_is_the_one_that_is_released_first(
     client: holdfast.Client, other: holdfast.Client, kind: type[Lock]
 ) -> None:
-    ours = kind(client, "job", ttl=0.05, renew=False)
+    ours = kind(client, "job", ttl=0.3, renew=False)
     with pytest.raises(holdfast.LeaseLost), ours:
         until(lambda: not ours.locked())
         ours.acquire()

@@ -1,7 +1,6 @@
 """Names: everything that is text of a reasonable length is a name of its own; the rest is refused before any I/O."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,19 +28,15 @@ DIFFERENT = ["Job", "job", "job ", " job", "job\n", "jöb", "jo\u0308b", "job\u2
 BAD_NAMES = ["", "x" * 513, "ü" * 257, "a\0b", "\0", "lone \ud800 surrogate", b"bytes", None, 5, ["job"]]
 
 
-def shown(name: Any) -> str:
-    return ascii(name)[:24]
-
-
-@pytest.mark.parametrize("name", ODD_NAMES, ids=shown)
-async def test_any_text_is_a_name(world: World, name: str) -> None:
+async def test_any_text_is_a_name(world: World) -> None:
     alice, bob = world.actors(2)
-    lease = await alice.acquire(name)
-    assert lease.name == name
-    assert (await world.inspect(name)).name == name
-    assert await bob.try_acquire(name) is None
-    await alice.release(lease)
-    assert (await bob.acquire(name)).token > lease.token
+    for name in ODD_NAMES:
+        lease = await alice.acquire(name)
+        assert lease.name == name
+        assert (await world.inspect(name)).name == name
+        assert await bob.try_acquire(name) is None
+        await alice.release(lease)
+        assert (await bob.acquire(name)).token > lease.token
 
 
 @pytest.mark.needs("lists")

@@ -53,11 +53,12 @@ async def test_an_expired_lease_has_nothing_to_inspect(world: World) -> None:
     await world.free("job")
 
 
-@pytest.mark.parametrize("label", [None, "a label", "ünïcode ☃ \U0001f512", 'it\'s "quoted" %s {x}\nsecond line'])
-async def test_labels_come_back_as_they_were_given(world: World, label: str | None) -> None:
+async def test_labels_come_back_as_they_were_given(world: World) -> None:
     alice = world.actor()
-    await alice.acquire("job", label=label)
-    assert (await world.inspect("job")).label == label
+    for label in (None, "", "a label", "ünïcode ☃ \U0001f512", 'it\'s "quoted" %s {x}\nsecond line'):
+        lease = await alice.acquire("job", label=label)
+        assert (await world.inspect("job")).label == label
+        await alice.release(lease)
 
 
 @pytest.mark.needs("lists")
@@ -96,12 +97,13 @@ async def test_only_held_locks_are_listed(world: World) -> None:
 
 
 @pytest.mark.needs("lists")
-@pytest.mark.parametrize("prefix", ["100%", "a_b", "[x", "*", "?", "it's", "Straße", "\\", "Job"])
-async def test_a_prefix_is_taken_literally(world: World, prefix: str) -> None:
+async def test_a_prefix_is_taken_literally(world: World) -> None:
     alice = world.actor()
-    for name in (f"{prefix}1", "100 percent", "axb", "x", "its", "Strasse", "job1", "jo"):
+    prefixes = ["100%", "a_b", "[x", "*", "?", "it's", "Straße", "\\", "Job"]
+    for name in (*(f"{prefix}1" for prefix in prefixes), "100 percent", "axb", "x", "its", "Strasse", "job1", "jo"):
         await alice.acquire(name)
-    assert [info.name for info in await alice.listing(prefix)] == [f"{prefix}1"]
+    for prefix in prefixes:
+        assert [info.name for info in await alice.listing(prefix)] == [f"{prefix}1"]
 
 
 async def test_forcing_a_free_lock_says_that_nobody_held_it(world: World) -> None:

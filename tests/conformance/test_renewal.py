@@ -13,25 +13,17 @@ from support.colours import World
 from support.waiting import auntil
 
 
-async def test_renewal_keeps_a_lease_beyond_several_ttl(world: World) -> None:
+async def test_renewal_keeps_leases_beyond_several_ttl(world: World) -> None:
     alice, bob = world.actors(2)
-    lease = await alice.acquire("job", ttl=0.3)
+    leases = [await alice.acquire(f"job {n}", ttl=0.4) for n in range(20)]
     start = time.monotonic()
 
     async def nobody_got_in_beyond_two_ttl() -> bool:
-        assert await bob.try_acquire("job") is None
-        assert lease.held
-        return time.monotonic() - start > 2.2 * 0.3
+        assert await bob.try_acquire("job 7") is None
+        assert all(lease.held for lease in leases)
+        return time.monotonic() - start > 2.1 * 0.4
 
     await auntil(nobody_got_in_beyond_two_ttl)
-
-
-async def test_many_leases_of_one_client_are_all_renewed(world: World) -> None:
-    alice = world.actor()
-    leases = [await alice.acquire(f"job {n}", ttl=0.4) for n in range(30)]
-    start = time.monotonic()
-    await auntil(lambda: time.monotonic() - start > 0.55)
-    assert all(lease.held for lease in leases)
 
 
 async def test_a_released_lease_is_not_renewed(world: World) -> None:
@@ -141,10 +133,10 @@ async def test_max_hold_is_told_to_on_lost(world: World) -> None:
 
 async def test_max_hold_counts_renewed_time_too(world: World) -> None:
     alice = world.actor()
-    lease = await alice.acquire("job", ttl=0.2, max_hold=0.4)
+    lease = await alice.acquire("job", ttl=0.4, max_hold=0.5)
     start = time.monotonic()
     assert await alice.hears_of_loss(lease, 5) is True
-    assert 0.35 < time.monotonic() - start < 2
+    assert 0.45 < time.monotonic() - start < 2
     with pytest.raises(LeaseLost) as caught:
         await alice.release(lease)
     assert caught.value.reason == "max_hold"

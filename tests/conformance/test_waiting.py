@@ -59,8 +59,9 @@ async def test_nobody_passes_the_queue_when_the_lock_is_released(world: World) -
 @pytest.mark.needs("fair")
 async def test_nobody_passes_the_queue_when_the_lease_expires(world: World) -> None:
     holder, first, second = world.actors(3)
-    await holder.acquire("job", ttl=0.15, renew=False)
-    waiting = await line_up(world, "job", first, second)
+    lease = await holder.acquire("job", ttl=30, renew=False)
+    waiting = await line_up(world, "job", first, second, ttl=1)
+    await holder.extend(lease, 0.05)
     lease = await waiting[0]
     assert not waiting[1].done()
     await first.release(lease)
@@ -153,15 +154,15 @@ async def test_a_hand_off_to_someone_else_does_not_restart_the_patience(world: W
     lease = await alice.acquire("job")
     before = time.monotonic()
     (of_bob,) = await line_up(world, "job", bob)
-    impatient = carol.acquire("job", wait=0.6)
+    impatient = carol.acquire("job", wait=0.5)
     await world.queued("job", 2)
-    await auntil(lambda: time.monotonic() - before > 0.45)
+    await auntil(lambda: time.monotonic() - before > 0.4)
     await alice.release(lease)
     await of_bob
     with pytest.raises(LockTimeout) as caught:
         await impatient
-    assert time.monotonic() - before < 0.95
-    assert caught.value.waited < 0.95
+    assert time.monotonic() - before < 0.85
+    assert caught.value.waited < 0.85
 
 
 async def test_a_waiter_gets_the_lock_as_soon_as_the_holders_lease_runs_out(world: World) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
-from holdfast.core import rules
-from holdfast.errors import ConfigurationError
 from hypothesis import given
 from hypothesis import strategies as st
+
+from holdfast.core import rules
+from holdfast.errors import ConfigurationError
 
 ttls = st.floats(min_value=rules.TTL_MIN, max_value=rules.TTL_MAX)
 

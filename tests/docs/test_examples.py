@@ -10,7 +10,6 @@ import pytest
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
-TOPICS = {"sync_job", "async_job", "decorator", "fenced_write", "patience", "reentry", "long_job", "condition", "cached"}
 
 
 def promised(path: Path) -> list[str]:
@@ -41,7 +40,3 @@ def test_an_example_fits_on_one_screen(path: Path) -> None:
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_promises_something(path: Path) -> None:
     assert promised(path)
-
-
-def test_no_topic_is_missing() -> None:
-    assert {path.stem for path in EXAMPLES} >= TOPICS

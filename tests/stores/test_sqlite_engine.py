@@ -10,8 +10,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import holdfast
 import pytest
+
+import holdfast
 from holdfast import machine
 from holdfast.core.ports import Claim, Granted, Hold, Inbox, Taken
 from holdfast.stores.inboxes import BlockingInbox
@@ -90,7 +91,7 @@ def test_waiters_of_another_boot_have_left(engine: SqliteEngine, path: Path) -> 
     assert isinstance(claim(engine, "c"), Granted)
 
 
-# -- dead and unknown processes ------------------------------------------------------------------------------------------
+# -- dead and unknown processes ---------------------------------------------------------------------------------------
 
 
 def dead_process() -> machine.Process:
@@ -228,7 +229,8 @@ def test_idle_names_are_forgotten_after_a_day_and_not_before(
     claim(engine, "holder")
     engine._connections.run(engine._sweep)
     assert count(path, "holdfast_lock") == 21
-    monkeypatch.setattr(engine_module.machine, "wall_us", lambda wall=machine.wall_us(): wall + 86_500_000_000)
+    tomorrow = machine.wall_us() + 86_500_000_000
+    monkeypatch.setattr(engine_module.machine, "wall_us", lambda: tomorrow)
     engine._swept_to = ""
     engine._connections.run(engine._sweep)
     assert count(path, "holdfast_lock") == 1

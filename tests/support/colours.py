@@ -305,6 +305,18 @@ def open_files() -> dict[str, str]:
     return found
 
 
+def renewal_of(lease: Any) -> Callable[[], bool]:
+    """A condition to wait for: that the lease has more time left than when it was last looked at."""
+    seen = lease.remaining()
+
+    def has_come() -> bool:
+        nonlocal seen
+        before, seen = seen, lease.remaining()
+        return bool(seen > before)
+
+    return has_come
+
+
 def play(test: Callable[..., Awaitable[None]], arguments: dict[str, Any]) -> None:
     """Run one async test body on an event loop of its own and close the worlds it was given."""
 

@@ -13,7 +13,7 @@ _swept = pytest.StashKey[dict[str, str]]()
 def report(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Report:
     def note(swept: Swept) -> None:
         lines = request.config.stash.setdefault(_swept, {})
-        lines[request.node.name] = str(swept)
+        lines[f"{request.path.stem}[{request.node.callspec.id}]"] = str(swept)
         record_property("swept", str(swept))
         if swept.findings:
             pytest.fail(swept.explain(), pytrace=False)

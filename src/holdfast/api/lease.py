@@ -32,8 +32,8 @@ class _Handle(Generic[R]):
         self._client = client  # a lease keeps its client alive, not the other way round
         self._runtime: R = runtime
         self._state = state
-        self._level = [None]
-        state.levels.append(None)
+        self._is_released = False
+        state.handles.append(weakref.ref(self))
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class _Handle(Generic[R]):
 
     def remaining(self) -> float:
         """Seconds for which the lease is still guaranteed; 0.0 once it is gone."""
-        if not self._level or self._is_inherited():
+        if self._is_released or self._is_inherited():
             return 0.0
         return self._state.remaining(boottime())
 
@@ -81,17 +81,13 @@ class _Handle(Generic[R]):
         """Made by a parent process, which alone owns it."""
         return self._runtime.pid != os.getpid()
 
-    def _drop_level(self) -> bool:
-        """True if this was the last handle: the lease itself is to be released. Lost leases raise."""
+    def _is_last(self) -> bool:
+        """Release this handle; True if no other is left, so that the lease itself must go. Lost leases raise."""
         loss = self._state.lost(boottime())
         if loss is not None:
             raise LeaseLost(self.name, loss)
-        try:
-            self._level.pop()
-            self._state.levels.pop()
-        except IndexError:
-            return False
-        return not self._state.levels
+        self._is_released = True
+        return all(handle is None or handle._is_released for handle in (ref() for ref in self._state.handles))
 
     def __repr__(self) -> str:
         state = f"{self.remaining():.3g} s left" if self.held else self._reason()
@@ -123,7 +119,7 @@ class Lease(_Handle[BlockingRuntime]):
 
     def release(self) -> None:
         """Give it back; again does nothing. Raises LeaseLost if it was lost before."""
-        if not self._is_inherited() and self._drop_level():
+        if not self._is_inherited() and self._is_last():
             drive(release(self._runtime.env, self._state))
 
     def __enter__(self) -> Lease:
@@ -165,12 +161,12 @@ class AsyncLease(_Handle[AioRuntime]):
 
     async def release(self) -> None:
         """Give it back; again does nothing. Raises LeaseLost if it was lost before."""
-        if not self._is_inherited() and self._drop_level():
+        if not self._is_inherited() and self._is_last():
             await release(self._runtime.env, self._state)
 
     def _release_soon(self) -> None:
         """For callers that can't await: over at once here, given back in the background."""
-        if not self._is_inherited() and self._drop_level() and self._state.finish("released"):
+        if not self._is_inherited() and self._is_last() and self._state.finish("released"):
             self._runtime.env.ledger.abandon(self._state)
 
     async def __aenter__(self) -> AsyncLease:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 
@@ -100,7 +101,7 @@ def _confirm(client: holdfast.Client, info: holdfast.LockInfo) -> None:
     now = client.inspect(info.name)
     if now is not None and now.owner != info.owner:
         raise Failure(codes.DECLINED, "someone else has got the lock meanwhile; nothing was changed. Look again: "
-                      f"holdfast show {info.name}")  # fmt: skip
+                      f"holdfast show {shlex.quote(info.name)}")  # fmt: skip
 
 
 @click.command(short_help="Wait until a lock is free.")

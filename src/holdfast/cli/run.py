@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -109,7 +110,8 @@ def _run(client: holdfast.Client, lock: holdfast.Lock, settings: Settings, signa
         lease = obtain(client, lock, settings.wait, signals)
     except holdfast.LockTimeout as busy:
         what_next = "Wait longer with --wait" if settings.wait else "Wait for it with --wait SECONDS"
-        say(f"{settings.name} is {holder(busy.holder)}. {what_next}, or see: holdfast show {settings.name}")
+        look = f"holdfast show {shlex.quote(settings.name)}"
+        say(f"{settings.name} is {holder(busy.holder)}. {what_next}, or see: {look}")
         return settings.busy_code
     command = start(settings.words, _environment(lease), signals)
     try:

@@ -20,7 +20,7 @@ from holdfast.cli import signals as sig
 from holdfast.cli.spawn import Command
 
 PACE = 0.25
-MARGIN = 0.05
+MARGIN = 0.1
 
 _SILENT = frozenset({getattr(signal, "SIGCHLD", 0)})
 

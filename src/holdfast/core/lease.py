@@ -14,8 +14,9 @@ counts. A passed deadline is an ending even if nobody has noticed yet, so every 
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from holdfast.core import rules
 from holdfast.errors import Reason
@@ -36,7 +37,7 @@ class LeaseState:
         "__weakref__",
         "_endings",
         "deadline",
-        "levels",
+        "handles",
         "limit",
         "listeners",
         "name",
@@ -59,7 +60,7 @@ class LeaseState:
         self.renew_at = math.inf
         self.on_lost: Callable[[Reason], None] | None = None
         self.listeners: list[Callable[[], None]] = []
-        self.levels: list[None] = []
+        self.handles: list[weakref.ref[Any]] = []
         self._endings: list[list[Reason]] = []
 
     @property

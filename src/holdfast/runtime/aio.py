@@ -57,11 +57,13 @@ class AioRuntime:
             )
 
     async def extend(self, state: LeaseState, ttl: float) -> Unreachable | None:
-        """Have the watchdog renew it now."""
+        """Have the watchdog renew it now; the reply, or None with the lease over."""
         reply: asyncio.Future[Unreachable | None] = self._loop.create_future()
         self._errands.append(Extend(state, ttl, lambda answer: None if reply.done() else reply.set_result(answer)))
         self._start_round()
-        return await reply
+        while (left := state.remaining(boottime())) > 0.0 and not reply.done():
+            await asyncio.wait([reply], timeout=min(left, LOOK_AT_LEAST))
+        return reply.result() if reply.done() else None
 
     async def stop(self) -> None:
         """Give everything back, end timer and thread; never longer than EXIT_PATIENCE."""
@@ -72,6 +74,8 @@ class AioRuntime:
 
     def stop_soon(self) -> None:
         """Only puts on queues: this is also the finaliser of a client."""
+        if self.pid != os.getpid():
+            return
         self.env.store.shut()
         for state in self.env.ledger.leases():
             state.finish("released")
@@ -81,7 +85,8 @@ class AioRuntime:
         self._undertaker.stop()
 
     def join(self, seconds: float) -> None:
-        self._undertaker.join(seconds)
+        if self.pid == os.getpid():
+            self._undertaker.join(seconds)
 
     # -- on the loop ---------------------------------------------------------------------------------------------
 
@@ -166,6 +171,6 @@ _runtimes: weakref.WeakSet[AioRuntime] = weakref.WeakSet()
 @atexit.register
 def _at_exit() -> None:
     ends = boottime() + EXIT_PATIENCE
-    for runtime in [runtime for runtime in list(_runtimes) if runtime.pid == os.getpid()]:
+    for runtime in list(_runtimes):
         runtime.stop_soon()
         runtime.join(max(0.0, ends - boottime()))

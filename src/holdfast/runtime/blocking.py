@@ -10,6 +10,7 @@ import atexit
 import logging
 import os
 import queue
+import sys
 import threading
 import time
 import weakref
@@ -33,8 +34,9 @@ def drive(recipe: Coroutine[Any, Any, T]) -> T:
     """Run a recipe whose ports block: it ends in one step, or something suspended that must not."""
     try:
         recipe.send(None)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
+    except StopIteration:
+        # Not `as done`: an interrupt before that name is deleted would leave a cycle, and in it the lease.
+        return sys.exception().value  # type: ignore[union-attr, no-any-return]
     recipe.close()
     raise RuntimeError(f"{recipe!r} suspended in the blocking runtime")
 
@@ -68,15 +70,17 @@ class BlockingRuntime:
 
     def stop(self, within: float = EXIT_PATIENCE) -> None:
         """Give everything back, end the threads; never longer than `within`."""
-        if self.pid != os.getpid():
-            return
         ends = boottime() + within
         self.stop_soon()
+        if self.pid != os.getpid():
+            return
         self.watchdog.join(ends - boottime())
         self.notices.join(ends - boottime())
 
     def stop_soon(self) -> None:
         """Only puts on queues: this is also the finaliser of a client."""
+        if self.pid != os.getpid():
+            return
         if not self._running:
             self._close()
             return

@@ -10,6 +10,7 @@ child open new ones.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import sqlite3
@@ -24,6 +25,8 @@ from typing import TypeVar
 from holdfast.errors import ConfigurationError, StoreUnavailable
 from holdfast.machine import boottime
 from holdfast.stores.sqlite import files, protocol, scripts
+
+_log = logging.getLogger("holdfast.sqlite")
 
 T = TypeVar("T")
 
@@ -141,6 +144,7 @@ class Connections:
             connection.close()
             raise
         self._inode, self._look_again_at = inode, boottime() + LOOK_AT_FILE
+        _log.info("opened %s", self._name)
         return connection
 
     def _check_schema(self, connection: sqlite3.Connection) -> None:
