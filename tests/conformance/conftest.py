@@ -61,3 +61,11 @@ def threads(url: str) -> World:
 def tasks(url: str) -> World:
     """A world of tasks, for what only asyncio code can do."""
     return World(url, COLOURS["asyncio"])
+
+
+@pytest.fixture(autouse=True)
+def no_surprise(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Nothing that Holdfast's own threads and tasks did not expect may happen in any test."""
+    yield
+    records = [record for when in ("setup", "call") for record in caplog.get_records(when)]
+    assert [record.getMessage() for record in records if "unexpected" in record.getMessage()] == []

@@ -1,10 +1,8 @@
 """`memory://name` is one lock space for the whole process, in both colours; `memory://` is its client's own."""
 
-import asyncio
 import uuid
 
 import holdfast
-from support.waiting import until
 
 
 def test_a_named_memory_is_shared_by_the_clients_of_the_process() -> None:
@@ -38,30 +36,3 @@ async def test_blocking_and_asyncio_clients_share_a_memory() -> None:
             async with awaiting.lock("job") as later:
                 assert later.token > lease.token
                 assert blocking.lock("job").try_acquire() is None
-
-
-async def test_a_blocking_release_wakes_an_asyncio_waiter() -> None:
-    url = f"memory://{uuid.uuid4().hex}"
-    with holdfast.connect(url) as blocking:
-        async with holdfast.connect_async(url) as awaiting:
-            lease = blocking.lock("job").acquire(wait=0)
-            waiting = asyncio.ensure_future(take(awaiting))
-            await asyncio.to_thread(until, lambda: blocking.inspect("job").waiters == 1)  # type: ignore[union-attr]
-            lease.release()
-            assert await asyncio.wait_for(waiting, 1) > lease.token
-
-
-async def test_an_asyncio_release_wakes_a_blocking_waiter() -> None:
-    url = f"memory://{uuid.uuid4().hex}"
-    with holdfast.connect(url) as blocking:
-        async with holdfast.connect_async(url) as awaiting:
-            lease = await awaiting.lock("job").acquire(wait=0)
-            waiting = asyncio.ensure_future(asyncio.to_thread(blocking.lock("job").acquire, 5))
-            await asyncio.to_thread(until, lambda: blocking.inspect("job").waiters == 1)  # type: ignore[union-attr]
-            await lease.release()
-            assert (await asyncio.wait_for(waiting, 1)).token > lease.token
-
-
-async def take(client: holdfast.AsyncClient) -> int:
-    async with client.lock("job").acquire(wait=5) as lease:
-        return lease.token

@@ -112,11 +112,10 @@ async def test_a_released_lease_refuses_to_be_ensured(world: World) -> None:
 
 async def test_max_hold_ends_the_lease_and_frees_the_lock(world: World) -> None:
     alice = world.actor()
-    lease = await alice.acquire("job", ttl=30, max_hold=0.15)
     start = time.monotonic()
-    assert lease.held
+    lease = await alice.acquire("job", ttl=30, max_hold=0.15)
     assert await alice.hears_of_loss(lease, 5) is True
-    assert 0.1 < time.monotonic() - start < 1.5
+    assert 0.14 < time.monotonic() - start < 1.5
     await world.free("job")
     with pytest.raises(LeaseLost) as caught:
         lease.ensure_held()
@@ -133,10 +132,10 @@ async def test_max_hold_is_told_to_on_lost(world: World) -> None:
 
 async def test_max_hold_counts_renewed_time_too(world: World) -> None:
     alice = world.actor()
-    lease = await alice.acquire("job", ttl=0.4, max_hold=0.5)
     start = time.monotonic()
+    lease = await alice.acquire("job", ttl=0.4, max_hold=0.5)
     assert await alice.hears_of_loss(lease, 5) is True
-    assert 0.45 < time.monotonic() - start < 2
+    assert 0.49 < time.monotonic() - start < 2
     with pytest.raises(LeaseLost) as caught:
         await alice.release(lease)
     assert caught.value.reason == "max_hold"

@@ -152,8 +152,8 @@ async def test_refreshing_a_place_in_the_queue_does_not_restart_the_patience(wor
 async def test_a_hand_off_to_someone_else_does_not_restart_the_patience(world: World) -> None:
     alice, bob, carol = world.actors(3)
     lease = await alice.acquire("job")
-    before = time.monotonic()
     (of_bob,) = await line_up(world, "job", bob)
+    before = time.monotonic()
     impatient = carol.acquire("job", wait=0.5)
     await world.queued("job", 2)
     await auntil(lambda: time.monotonic() - before > 0.4)

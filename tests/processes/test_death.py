@@ -136,23 +136,3 @@ def test_a_holder_that_was_stopped_for_less_than_its_ttl_still_holds(client: hol
         holder.go_on()
         lost, held, _ = holder.expect("kept")
         assert (lost, held) == ("False", "True")
-
-
-def test_a_waiting_process_that_is_stopped_does_not_hold_up_the_line_for_its_whole_ttl(
-    client: holdfast.Client, url: str, tmp_path: Path
-) -> None:
-    """A hand-off to a process that does not run is not heard: its place is passed on when the hand-off ends."""
-    lease = client.lock("job").acquire()
-    with Worker("wait.py", 0, url, "job", tmp_path / "journal") as stopped:
-        stopped.expect("ready")
-        stopped.say("stand in line")
-        until(lambda: waiters(client, "job") == 1)
-        stopped.stop()
-        lease.release()
-        with client.lock("job").acquire(wait=15.0) as mine:
-            stopped.go_on()
-            until(lambda: waiters(client, "job") == 1)
-            mine.ensure_held()
-        stopped.expect("held")
-        stopped.say("leave")
-        stopped.expect("released")

@@ -8,7 +8,7 @@ import pytest
 import holdfast
 
 CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked", "where"}
-LOCK = {"acquire", "name", "try_acquire"}
+LOCK = {"acquire", "name", "try_acquire", "ttl"}
 LEASE = {"ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
 
 PUBLIC: dict[str, set[str]] = {

@@ -312,3 +312,12 @@ def test_a_prefix_keeps_name_spaces_apart(path: Path) -> None:
             a.lock("job").acquire(wait=0)
         assert caught.value.holder is not None
         assert caught.value.holder.name == "job"
+
+
+def test_opening_another_connection_keeps_the_locks_of_the_first(engine: SqliteEngine, path: Path) -> None:
+    """Closing any descriptor of the file drops the process's locks on it, and the next one to leave removes the log."""
+    claim(engine, "a")
+    engine._connections._open().close()
+    visit = "import holdfast, sys; holdfast.connect(sys.argv[1]).inspect('job')"
+    subprocess.run([sys.executable, "-c", visit, f"sqlite:///{path}"], check=True)
+    assert path.with_name("locks.db-wal").exists()

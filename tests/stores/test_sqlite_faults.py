@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -20,7 +21,7 @@ from support.processes import Worker
 from support.waiting import until
 
 ADVICE = re.compile(
-    r"\b(wait|close|stop|end|check|free|make|move|use|choose|upgrade|update|install|give|delete|remove|restore|see|find|point|set)\b",
+    r"\b(wait|close|stop|end|check|free|make|move|use|choose|upgrade|update|install|give|delete|remove|restore|see|find|name|point|set)\b",
     re.IGNORECASE,
 )
 
@@ -64,6 +65,14 @@ def path(tmp_path: Path) -> Path:
             client.lock(f"job-{number}-{'x' * 300}").acquire().release()
         client.lock("job").acquire().release()
     return path
+
+
+@pytest.fixture(autouse=True)
+def nothing_unexpected(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """Whatever is wrong with the file, no thread in the background stumbles over it."""
+    yield
+    stumbles = [record.getMessage() for record in caplog.get_records("call") if record.levelno >= logging.ERROR]
+    assert stumbles == []
 
 
 def assert_clear(error: Exception | str | None, path: Path, says: str) -> None:

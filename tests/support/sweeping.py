@@ -169,8 +169,8 @@ def _confined(action: Action) -> Generator[object, None, None]:
     """Run the action with a "current exception" of its own, as every generator has one.
 
     PUSH_EXC_INFO and POP_EXCEPT are points, too, but CPython itself never raises there. An exception from a trace
-    function makes it leave the exception that was being handled behind as the current one, with everything that hangs on
-    it. Here that goes with the generator; otherwise it would stay with the thread, and look like a leak.
+    function makes it leave the exception that was being handled behind as the current one, with all that hangs on it.
+    Here that goes with the generator; otherwise it would stay with the thread, and look like a leak.
     """
     yield action()
 

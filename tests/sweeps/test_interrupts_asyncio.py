@@ -3,8 +3,8 @@
 The interrupt stops the loop for good: whatever the client had at the store must be given back without it. A blocking
 client, which knows nothing of that loop, must get the lock within a second.
 
-asyncio itself ties a knot here: the task keeps the interrupt, whose traceback keeps the task and all frames below it. So
-the exception is only dropped when the garbage collector has run.
+asyncio itself ties a knot here: the task keeps the interrupt, whose traceback keeps the task and all frames below it.
+So the exception is only dropped when the garbage collector has run.
 """
 
 import asyncio

@@ -12,7 +12,7 @@ from sweeps.worlds import STORES, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 
-BUDGET = {"memory": 120, "sqlite": 60}
+BUDGET = {"memory": 250, "sqlite": 120}
 
 Scenario = Callable[[World], Action]
 

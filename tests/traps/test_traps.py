@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import holdfast
-from holdfast import LeaseLost, StoreUnavailable
+from holdfast import HoldfastError, LeaseLost, StoreUnavailable
 from support.colours import World, renewal_of
 from support.waiting import auntil, until
 
@@ -241,6 +241,18 @@ async def test_a_failed_renewal_is_repeated(world: World, occupied: Occupation) 
     await auntil(renewal_of(lease))
     assert lease.held
     assert (await world.inspect("job")).owner == lease.owner
+
+
+async def test_a_file_that_is_refused_does_not_fill_the_log(
+    world: World, database: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The clean-up after a refused claim failed again and again, and logged a traceback each time."""
+    database.write_bytes(b"this is not a database, whatever its name says\n" * 100)
+    alice = world.actor()
+    with pytest.raises(HoldfastError):
+        await alice.try_acquire("job")
+    await world.colour.disconnect(alice.client)
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 
 def test_a_loss_does_not_interrupt_the_thread_that_holds_the_lease() -> None:

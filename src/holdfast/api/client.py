@@ -132,8 +132,7 @@ class Client(_Base):
     def _make(self) -> BlockingRuntime:
         if self._runtime is None or self._runtime.pid != os.getpid():
             patience = self._config.patience
-            self._runtime = BlockingRuntime(self._config.factory.blocking(patience.request_timeout), patience)
-            weakref.finalize(self, self._runtime.stop_soon).atexit = False
+            self._runtime = BlockingRuntime(self._config.factory.blocking(patience.request_timeout), patience, self)
         return self._runtime
 
     def _held_here(self) -> HeldHere:
@@ -218,9 +217,8 @@ class AsyncClient(_Base):
         if self._runtime is None or self._runtime.pid != os.getpid():
             patience = self._config.patience
             store, aside = self._config.factory.aio(patience.request_timeout)
-            self._runtime = AioRuntime(store, aside, patience)
-            weakref.finalize(self, self._runtime.stop_soon).atexit = False
-        self._runtime.check_loop()
+            self._runtime = AioRuntime(store, aside, patience, self)
+        self._runtime.start()
         return self._runtime
 
     def _held_here(self) -> HeldHere:

@@ -35,6 +35,10 @@ class Lock:
     def name(self) -> str:
         return self._settings.want.name
 
+    @property
+    def ttl(self) -> float:
+        return self._settings.want.ttl
+
     def acquire(self, wait: float | None = None) -> Lease:
         """The lease. After `wait` seconds (None: for ever) LockTimeout, which tells who has it."""
         patience, started = rules.checked_wait(wait), boottime()
@@ -98,6 +102,10 @@ class AsyncLock:
     @property
     def name(self) -> str:
         return self._settings.want.name
+
+    @property
+    def ttl(self) -> float:
+        return self._settings.want.ttl
 
     def acquire(self, wait: float | None = None) -> Acquiring:
         """`await` it for the lease, or enter it with `async with`. After `wait` seconds LockTimeout."""

@@ -96,7 +96,7 @@ def run(
     settings = Settings(name, words, 0.0 if no_wait else wait, busy_exit_code, grace)
     with open_client(ctx) as client:
         lock = client.lock(name, ttl=ttl, label=label)
-        _check_grace(ctx, grace, lock._settings.want.ttl)
+        _check_grace(ctx, grace, lock.ttl)
         return _run(client, lock, settings, listening())
 
 

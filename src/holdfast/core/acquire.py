@@ -18,7 +18,7 @@ from holdfast.core import rules
 from holdfast.core.lease import LeaseState, Want
 from holdfast.core.ledger import Mark
 from holdfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable
-from holdfast.errors import StoreUnavailable
+from holdfast.errors import ConfigurationError, StoreUnavailable
 
 _log = logging.getLogger("holdfast.lease")
 
@@ -34,7 +34,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
             claim = Claim(want.name, state.owner, want.ttl, want.label, inbox)
             sent = env.now()
             mark.until = sent + want.ttl
-            answer = await env.store.claim(claim)
+            answer = await _claim_first(env, claim)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
                 answer, sent = await _persist(env, claim, mark, patience, answer, sent)
@@ -53,6 +53,14 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
         env.ledger.abandon(state)
         patience = patience or _Patience(env, sent, wait)
         patience.check(_too_late(want))
+
+
+async def _claim_first(env: Env, claim: Claim) -> Granted | Taken | Unreachable:
+    try:
+        return await env.store.claim(claim)
+    except ConfigurationError:
+        env.ledger.confirm_gone(claim.owner)  # refused before anything was done: there is nothing to give back
+        raise
 
 
 class _Patience:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from holdfast.core import rules
 from holdfast.core.lease import LeaseState
-from holdfast.core.ledger import Mark
+from holdfast.core.ledger import Ledger, Mark
 from holdfast.core.ports import Env, Hold, Store, Unreachable
 from holdfast.core.renew import extend, renew_due
 
@@ -40,11 +40,6 @@ class Upkeep:
         self._env = env
         self._reaper = Reaper(env.store, env.now)
 
-    @property
-    def idle(self) -> bool:
-        """Nothing is waiting to be given back."""
-        return self._reaper.idle
-
     async def round(self, errands: Sequence[Errand]) -> float:
         """One round; the moment of the next."""
         again = await self._reaper.reap(errand for errand in errands if isinstance(errand, Mark))
@@ -52,6 +47,10 @@ class Upkeep:
             if isinstance(errand, Extend):
                 errand.reply(await extend(self._env, errand.state, errand.ttl))
         return min(again, await renew_due(self._env))
+
+    async def give_all_back(self) -> None:
+        """The client is closed: whatever anyone still has."""
+        await self._reaper.reap_all(self._env.ledger)
 
 
 class Reaper:
@@ -62,9 +61,11 @@ class Reaper:
         self._now = now
         self._left: dict[str, Mark] = {}
 
-    @property
-    def idle(self) -> bool:
-        return not self._left
+    async def reap_all(self, ledger: Ledger) -> None:
+        marks = ledger.marks()
+        for mark in marks:
+            mark.granted = False  # not dropped by mistake: no warning
+        await self.reap(marks)
 
     async def reap(self, marks: Iterable[Mark]) -> float:
         """Seconds on the clock at which to come again; infinity when all is given back."""

@@ -33,12 +33,13 @@ _log = logging.getLogger("holdfast.lease")
 
 
 class AioRuntime:
-    def __init__(self, store: Store, aside: Store, patience: Patience) -> None:
+    def __init__(self, store: Store, aside: Store, patience: Patience, client: object) -> None:
         self.pid = os.getpid()
         self._loop = asyncio.get_running_loop()
         self._reaper = Reaper(aside, boottime)
         self._aside = aside
-        self._undertaker: Ticker[Mark] = Ticker("holdfast-undertaker", self._give_back, self._close)
+        self._undertaker: Ticker[Mark] = Ticker("holdfast-undertaker", self._give_back, self._end)
+        self._undertaker.work_for(client)
         self.env = make_env(store, patience, self._undertaker.queue.put, asyncio.sleep, self._announce)
         self._upkeep = Upkeep(self.env)
         self._errands: list[Errand] = []
@@ -46,11 +47,17 @@ class AioRuntime:
         self._renew_at = math.inf
         self._looks_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
-        self._closed: asyncio.Future[None] = self._loop.create_future()
-        self._undertaker.start()
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._running = False
         _runtimes.add(self)
 
-    def check_loop(self) -> None:
+    def start(self) -> None:
+        self._check_loop()
+        if not self._running:
+            self._undertaker.start()
+            self._running = True
+
+    def _check_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:
             raise ConfigurationError(
                 "this AsyncClient belongs to another event loop: make one client per loop with connect_async()"
@@ -70,19 +77,13 @@ class AioRuntime:
         self.stop_soon()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EXIT_PATIENCE):
-                await asyncio.shield(self._closed)
+                await asyncio.shield(self._ended)
+                self._undertaker.join(LOOK_AT_LEAST)  # it is on its last line
 
     def stop_soon(self) -> None:
-        """Only puts on queues: this is also the finaliser of a client."""
-        if self.pid != os.getpid():
-            return
-        self.env.store.shut()
-        for state in self.env.ledger.leases():
-            state.finish("released")
-        for mark in self.env.ledger.marks():
-            mark.granted = False
-            self._undertaker.queue.put(mark)
-        self._undertaker.stop()
+        if self.pid == os.getpid():
+            self.env.store.shut()
+            self._undertaker.stop()
 
     def join(self, seconds: float) -> None:
         if self.pid == os.getpid():
@@ -135,16 +136,20 @@ class AioRuntime:
     def _give_back(self, marks: Sequence[Mark]) -> float:
         return drive(self._reaper.reap(marks))
 
-    def _close(self) -> None:
+    def _end(self) -> None:
+        """The last thing it does, whether the client was closed or just dropped, with or without a loop."""
+        for state in self.env.ledger.leases():
+            state.finish("released")
+        drive(self._reaper.reap_all(self.env.ledger))
         drive(self._aside.close())
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            self._loop.call_soon_threadsafe(self._tell_closed)
+            self._loop.call_soon_threadsafe(self._tell_ended)
 
-    def _tell_closed(self) -> None:
+    def _tell_ended(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        if not self._closed.done():
-            self._closed.set_result(None)
+        if not self._ended.done():
+            self._ended.set_result(None)
 
 
 def start_task(on_lost: Callable[..., Any], *args: object) -> None:

@@ -42,9 +42,10 @@ def drive(recipe: Coroutine[Any, Any, T]) -> T:
 
 
 class BlockingRuntime:
-    def __init__(self, store: Store, patience: Patience) -> None:
+    def __init__(self, store: Store, patience: Patience, client: object) -> None:
         self.pid = os.getpid()
-        self.watchdog: Ticker[Errand] = Ticker("holdfast-watchdog", self._look_after, self._close)
+        self.watchdog: Ticker[Errand] = Ticker("holdfast-watchdog", self._look_after, self._end)
+        self.watchdog.work_for(client)
         self.notices: Ticker[None] = Ticker("holdfast-notices", self._tell)
         self.env = make_env(store, patience, self.watchdog.queue.put, _pause, self._announce)
         self._upkeep = Upkeep(self.env)
@@ -70,31 +71,22 @@ class BlockingRuntime:
 
     def stop(self, within: float = EXIT_PATIENCE) -> None:
         """Give everything back, end the threads; never longer than `within`."""
-        ends = boottime() + within
-        self.stop_soon()
         if self.pid != os.getpid():
             return
-        self.watchdog.join(ends - boottime())
+        ends = boottime() + within
+        self.env.store.shut()
+        self.watchdog.stop()
+        if not self.watchdog.join(ends - boottime()):
+            self._end()
         self.notices.join(ends - boottime())
 
-    def stop_soon(self) -> None:
-        """Only puts on queues: this is also the finaliser of a client."""
-        if self.pid != os.getpid():
-            return
-        if not self._running:
-            self._close()
-            return
-        self.env.store.shut()
+    def _end(self) -> None:
+        """The last thing the watchdog does, whether the client was closed or just dropped."""
         for state in self.env.ledger.leases():
             state.finish("released")
             state.tell()
-        for mark in self.env.ledger.marks():
-            mark.granted = False
-            self.watchdog.queue.put(mark)
-        self.watchdog.stop()
+        drive(self._upkeep.give_all_back())
         self.notices.stop()
-
-    def _close(self) -> None:
         drive(self.env.store.close())
 
     def _announce(self, state: LeaseState) -> None:

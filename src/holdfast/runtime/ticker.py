@@ -10,6 +10,7 @@ import logging
 import math
 import queue
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
@@ -26,17 +27,25 @@ class _Stop:
     """Put last: what came before it is still done."""
 
 
+class _Gone(weakref.ref[object]):
+    """The one that the thread worked for is gone; put by the interpreter itself, and as good as a _Stop."""
+
+
 class Ticker(Generic[T]):
     def __init__(
         self, name: str, work: Callable[[Sequence[T]], float], at_end: Callable[[], None] = lambda: None
     ) -> None:
-        self.queue: queue.SimpleQueue[T | _Stop | None] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[T | _Stop | _Gone | None] = queue.SimpleQueue()
         self.wakes_at = math.inf
         self._work = work
         self._at_end = at_end
         self._starting = Guard()
         self._idle_rounds = 0
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def work_for(self, owner: object) -> None:
+        """Stop when the owner is gone. Before start(), so that no thread is ever left without one."""
+        self._owner = _Gone(owner, self.queue.put)
 
     def start(self) -> None:
         self._starting.run(self._start_once)
@@ -55,9 +64,11 @@ class Ticker(Generic[T]):
     def stop(self) -> None:
         self.queue.put(_Stop())
 
-    def join(self, seconds: float) -> None:
+    def join(self, seconds: float) -> bool:
+        """Wait for its end; False if it was never started."""
         if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join(seconds)
+            self._thread.join(max(0.0, seconds))
+        return self._thread.ident is not None
 
     def _run(self) -> None:
         items: list[T] = []
@@ -87,7 +98,7 @@ class Ticker(Generic[T]):
         timeout = None if self.wakes_at == math.inf else max(0.0, self.wakes_at - boottime())
         try:
             item = self.queue.get(timeout=timeout)
-            while not isinstance(item, _Stop):
+            while not isinstance(item, _Stop | _Gone):
                 if item is not None:
                     items.append(item)
                 item = self.queue.get_nowait()

@@ -1,7 +1,12 @@
-"""Acquires, waits, extends and releases in several threads until it is killed; journals every token."""
+"""Has children that acquire, wait, extend and release in several threads until killed, and journal every token.
+
+One order, `URL JOURNAL`, makes one child. They are forked from here, before anything is connected, because starting
+an interpreter for each would take longer than everything else.
+"""
 
 import contextlib
 import os
+import signal
 import sys
 import threading
 
@@ -21,15 +26,16 @@ def hammer(client: holdfast.Client, number: int, log: int) -> None:
             shared.acquire(wait=0.001).release()
 
 
-def main(url: str, journal: str) -> None:
+def live(url: str, journal: str) -> None:
     log = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-    print("ready")
-    sys.stdin.readline()
+    print("born", os.getpid())
     client = holdfast.connect(url)
     for number in range(3):
         threading.Thread(target=hammer, args=(client, number, log), daemon=True).start()
-    print("hammering")
     threading.Event().wait()
 
 
-main(*sys.argv[1:])
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # killed children leave no zombies
+for order in sys.stdin:
+    if os.fork() == 0:
+        live(*order.split())

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 from holdfast.errors import ConfigurationError, StoreUnavailable
@@ -32,16 +34,32 @@ def prepare(path: Path) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     refuse_network(path)
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o600))
+        if not path.exists():
+            _make_private(path)
     except FileNotFoundError:
         raise ConfigurationError(f"{path}: the folder {path.parent} does not exist; make it first") from None
-    except IsADirectoryError:
-        raise ConfigurationError(f"{path} is a folder; name a file") from None
     except OSError as error:
         raise StoreUnavailable(
             f"embedded store {path}: {error.strerror}; check the owner and mode of the file and its folder",
             {str(path): str(error)},
         ) from error
+    if path.is_dir():
+        raise ConfigurationError(f"{path} is a folder; name a file")
+
+
+def _make_private(path: Path) -> None:
+    """Made under another name and linked: nobody but SQLite may ever open the file itself.
+
+    POSIX drops all locks that a process has on a file when it closes any descriptor of it. Were this function to open
+    the file, SQLite's locks of another thread's connection could go with it, and two processes would hold one lock.
+    """
+    descriptor, other = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    os.close(descriptor)
+    try:
+        with contextlib.suppress(FileExistsError):
+            os.link(other, path)
+    finally:
+        os.unlink(other)
 
 
 def refuse_network(path: Path) -> None:

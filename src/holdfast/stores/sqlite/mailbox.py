@@ -35,84 +35,89 @@ class Mailbox:
     def __init__(self, database: Path, inboxes: Inboxes) -> None:
         self._database = database
         self._inboxes = inboxes
-        self._socket: socket.socket | None = None
-        self._pid = 0
+        self._listener: _Listener | None = None
         self._opening = Guard()
-        self._to_watch: list[int] = []
-        self._watched: dict[int, int] = {}
-        self.address = ""
 
     def open(self) -> str:
         """The address; the first call makes the socket and starts listening."""
-        if self._pid != os.getpid():
-            self._opening.run(self._open_once)
-        return self.address
+        listener = self._listener
+        if listener is None or not listener.is_listening():
+            listener = self._opening.run(self._open_once)
+        return listener.address
 
     def watch(self, process: Process) -> None:
         """Have everyone ask again when this process ends."""
         here = this_process()
-        if process.pid == here.pid or process.namespace != here.namespace or process.boot != here.boot:
-            return
-        if process.pid in self._watched:
-            return
-        self._to_watch.append(process.pid)
-        send(self.address, b"")
+        if process.pid != here.pid and (process.namespace, process.boot) == (here.namespace, here.boot):
+            assert self._listener is not None
+            self._listener.watch(process.pid)
 
     def close(self) -> None:
-        if self._socket is not None and self._pid == os.getpid():
-            send(self.address, b"stop")
+        if self._listener is not None and self._listener.pid == os.getpid():
+            send(self._listener.address, b"stop")
 
-    def _open_once(self) -> None:
-        if self._pid == os.getpid():
-            return
-        if hasattr(socket, "AF_UNIX") and hasattr(select, "poll"):
-            self._socket, self.address = _bind(self._database)
-        if self._socket is not None:
-            threading.Thread(target=self._listen, name="holdfast-mailbox", daemon=True).start()
-        self._pid = os.getpid()
-
-    def _listen(self) -> None:
-        assert self._socket is not None
-        listener = _Listener(self._socket, self._inboxes, self._to_watch, self._watched)
-        try:
-            while listener.listen():
-                pass
-        finally:
-            listener.close()
-            with contextlib.suppress(OSError):
-                os.unlink(self.address)
+    def _open_once(self) -> _Listener:
+        """In steps that may each be interrupted: what was done is found again, and close() ends it."""
+        if self._listener is None or self._listener.pid != os.getpid():
+            self._listener = _Listener(*_bind(self._database), self._inboxes)
+        self._listener.start()
+        return self._listener
 
 
 class _Listener:
-    """The thread's own part: a poll over the socket and the processes that are watched."""
+    """A thread with a poll over the socket and the processes that are watched."""
 
-    def __init__(self, mail: socket.socket, inboxes: Inboxes, to_watch: list[int], watched: dict[int, int]) -> None:
+    def __init__(self, mail: socket.socket | None, address: str, inboxes: Inboxes) -> None:
+        self.pid = os.getpid()
+        self.address = address
         self._mail = mail
         self._inboxes = inboxes
-        self._to_watch = to_watch
-        self._poll = select.poll()
-        self._poll.register(mail, select.POLLIN)
-        self._watched = watched  # pid → pidfd
+        self._to_watch: list[int] = []
+        self._watched: dict[int, int] = {}  # pid → pidfd
+        self._thread = threading.Thread(target=self._listen, name="holdfast-mailbox", daemon=True)
 
-    def listen(self) -> bool:
+    def is_listening(self) -> bool:
+        return self.pid == os.getpid() and (self._mail is None or self._thread.ident is not None)
+
+    def start(self) -> None:
+        if self._mail is not None and self._thread.ident is None:
+            self._thread.start()
+
+    def watch(self, pid: int) -> None:
+        if pid not in self._watched:
+            self._to_watch.append(pid)
+            send(self.address, b"")
+
+    def _listen(self) -> None:
+        assert self._mail is not None
+        self._poll = select.poll()
+        self._poll.register(self._mail, select.POLLIN)
+        try:
+            while self._listen_once(self._mail):
+                pass
+        finally:
+            self._close(self._mail)
+
+    def _listen_once(self, mail: socket.socket) -> bool:
         """False when told to stop."""
         for fd, _ in self._poll.poll():
-            if fd == self._mail.fileno():
-                if not self._read():
-                    return False
-            else:
+            if fd != mail.fileno():
                 self._ended(fd)
+            elif not self._read(mail):
+                return False
         while self._to_watch:
             self._watch(self._to_watch.pop())
         return True
 
-    def close(self) -> None:
+    def _close(self, mail: socket.socket) -> None:
         for fd in list(self._watched.values()):
             os.close(fd)
-        self._mail.close()
+        mail.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self.address)
 
-    def _read(self) -> bool:
-        message = self._mail.recv(512)
+    def _read(self, mail: socket.socket) -> bool:
+        message = mail.recv(512)
         if message == b"stop":
             return False
         if message:
@@ -164,7 +169,7 @@ def send(address: str, message: bytes) -> bool:
 
 
 def _bind(database: Path) -> tuple[socket.socket | None, str]:
-    for folder in _folders(database):
+    for folder in _folders(database) if hasattr(socket, "AF_UNIX") and hasattr(select, "poll") else ():
         address = str(folder / secrets.token_hex(6))
         if len(os.fsencode(address)) > _ADDRESS_MAX:
             continue
