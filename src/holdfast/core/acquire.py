@@ -34,7 +34,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
             claim = Claim(want.name, state.owner, want.ttl, want.label, inbox)
             sent = env.now()
             mark.until = sent + want.ttl
-            answer = await _claim_first(env, claim)
+            answer = await env.store.claim(claim)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
                 answer, sent = await _persist(env, claim, mark, patience, answer, sent)
@@ -47,20 +47,14 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
                 env.announce(state)
                 _log.debug("granted %r with token %d", want.name, state.token)
                 return state
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, ConfigurationError) and patience is None:
+                env.ledger.confirm_gone(state.owner)  # refused before anything was done
             env.ledger.abandon(state)
             raise
         env.ledger.abandon(state)
         patience = patience or _Patience(env, sent, wait)
         patience.check(_too_late(want))
-
-
-async def _claim_first(env: Env, claim: Claim) -> Granted | Taken | Unreachable:
-    try:
-        return await env.store.claim(claim)
-    except ConfigurationError:
-        env.ledger.confirm_gone(claim.owner)  # refused before anything was done: there is nothing to give back
-        raise
 
 
 class _Patience:

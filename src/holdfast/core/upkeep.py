@@ -69,7 +69,8 @@ class Reaper:
 
     async def reap(self, marks: Iterable[Mark]) -> float:
         """Seconds on the clock at which to come again; infinity when all is given back."""
-        for mark in marks:
+        new = list(marks)
+        for mark in new:
             _warn_if_dropped(mark)
             self._left[mark.owner] = mark
         if not self._left:
@@ -82,7 +83,8 @@ class Reaper:
                 mark.ledger.confirm_gone(mark.owner)
                 del self._left[mark.owner]
         if answer is not None:
-            _log.warning("%d leases or places in line could not be given back yet: %s", len(batch), answer.error)
+            level = logging.WARNING if new else logging.DEBUG
+            _log.log(level, "%d leases or places in line could not be given back yet: %s", len(batch), answer.error)
         return now + _RETRY if self._left else float("inf")
 
 

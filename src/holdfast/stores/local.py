@@ -62,13 +62,13 @@ class LocalStore:
         return await self._ask(self._engine.claim, claim)
 
     async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None] | Unreachable:
-        return await self._attend(self._engine.renew, holds)
+        return await self._ask(self._engine.renew, holds, is_held=True)
 
     async def release(self, hold: Hold) -> Reason | Unreachable | None:
-        return await self._attend(self._engine.release, hold)
+        return await self._ask(self._engine.release, hold, is_held=True)
 
     async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
-        return await self._attend(self._engine.abandon, holds)
+        return await self._ask(self._engine.abandon, holds, is_held=True)
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         return await self._ask(self._engine.inspect, name)
@@ -90,17 +90,15 @@ class LocalStore:
         await self._call(self._engine.close)
         self._at_end()
 
-    async def _ask(self, request: Callable[..., T], *args: Any) -> T | Unreachable:
+    async def _ask(self, request: Callable[..., T], *args: Any, is_held: bool = False) -> T | Unreachable:
+        """For what is held already, that the engine has become unusable since is a reason to try again."""
         try:
             return await self._call(request, *args)  # type: ignore[no-any-return]
         except StoreUnavailable as error:
             return Unreachable(error)
-
-    async def _attend(self, request: Callable[..., T], *args: Any) -> T | Unreachable:
-        """For what is held already: that the file has become unusable since is a reason to try again."""
-        try:
-            return await self._ask(request, *args)
         except ConfigurationError as error:
+            if not is_held:
+                raise
             return Unreachable(StoreUnavailable(str(error)))
 
 

@@ -33,6 +33,9 @@ T = TypeVar("T")
 FORK_PATIENCE = 2.0
 """Seconds that a fork waits for requests under way."""
 
+BUSY_PAUSE, BUSY_PAUSE_MAX = 0.0001, 0.001
+"""Seconds between two tries on a locked file. SQLite's own start at ten times what a transaction takes here."""
+
 LOOK_AT_FILE = 1.0
 """Seconds between two looks whether the file is still the one that is open."""
 
@@ -58,17 +61,21 @@ class Connections:
 
     def run(self, work: Callable[..., T], *args: object) -> T:
         """Do `work(connection, *args)`, again while someone else has the file locked, for one request time-out."""
-        tries, ends = 0, 0.0
-        while True:
+        try:
+            return self._run_once(work, args)
+        except sqlite3.Error as error:
+            return self._run_again(work, args, error)
+
+    def _run_again(self, work: Callable[..., T], args: tuple[object, ...], error: sqlite3.Error) -> T:
+        ends, pause = boottime() + self._request_timeout, BUSY_PAUSE
+        while protocol.is_busy(error) and boottime() < ends:
+            time.sleep(pause * random.uniform(0.5, 1.5))
+            pause = min(1.3 * pause, BUSY_PAUSE_MAX)
             try:
                 return self._run_once(work, args)
-            except sqlite3.Error as error:
-                ends = ends or boottime() + self._request_timeout
-                if not protocol.is_busy(error) or boottime() >= ends:
-                    raise protocol.explain(error, self._name) from error
-            # SQLite's own busy handler starts at a millisecond, ten times what a transaction takes here.
-            time.sleep(min(0.005, 0.0001 * 1.5**tries) * random.uniform(0.5, 1.5))
-            tries += 1
+            except sqlite3.Error as another:
+                error = another
+        raise protocol.explain(error, self._name) from error
 
     def _run_once(self, work: Callable[..., T], args: tuple[object, ...]) -> T:
         try:
@@ -179,10 +186,8 @@ class Connections:
         self._may_go_on.set()
 
     def _is_busy(self) -> bool:
-        return bool(self._opening) or any(connection not in self._idle for connection in self._open_ones())
-
-    def _open_ones(self) -> list[_Connection]:
-        return [connection for connection in list(self._all) if _is_open(connection)]
+        idle = list(self._idle)
+        return bool(self._opening) or any(each not in idle and _is_open(each) for each in list(self._all))
 
 
 def _is_open(connection: _Connection) -> bool:

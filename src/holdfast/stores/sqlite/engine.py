@@ -44,7 +44,9 @@ class SqliteEngine:
         self._swept_to = ""
 
     def claim(self, claim: Claim) -> Granted | Taken:
-        self._sweep_now_and_then()
+        self._claims += 1
+        if not self._claims % SWEEP_EVERY:
+            self._connections.run(self._sweep)
         token = self._connections.run(self._claim_free, claim)
         return Granted(token, claim.ttl) if token else self._claim_slowly(claim)
 
@@ -102,11 +104,11 @@ class SqliteEngine:
         """The token, which is the time; unless that is not larger than the last one."""
         name, owner, ttl, label, _ = claim
         token, expires = machine.wall_us(), machine.boottime() + ttl
-        values = (name, token, owner, ttl, expires, write_card(label), self._boot)
+        values = (token, owner, ttl, expires, token, write_card(label), self._boot, name, token)
         return token if connection.execute(scripts.claim_free, values).rowcount else None
 
     def _release_alone(self, connection: sqlite3.Connection, hold: Hold) -> bool:
-        cursor = connection.execute(scripts.release_alone, (hold.name, hold.owner, machine.wall_us()))
+        cursor = connection.execute(scripts.release_alone, (machine.wall_us(), hold.name, hold.owner))
         return cursor.rowcount == 1
 
     # -- everything else: read, settle, write ----------------------------------------------------------------------
@@ -163,7 +165,7 @@ class SqliteEngine:
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(hold.name)
             if row.owner == hold.owner:
-                connection.execute(scripts.write_card, (hold.name, vouched_for(row.card, pid)))
+                connection.execute(scripts.write_card, (vouched_for(row.card, pid), hold.name))
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -195,11 +197,6 @@ class SqliteEngine:
     def _watch(self, row: Row) -> None:
         for process in read_card(row.card).processes:
             self._mailbox.watch(process)
-
-    def _sweep_now_and_then(self) -> None:
-        self._claims += 1
-        if self._claims % SWEEP_EVERY == 0:
-            self._connections.run(self._sweep)
 
     def _sweep(self, connection: sqlite3.Connection) -> None:
         """Forget idle names, a stretch at a time, from the first to the last and again."""
@@ -250,7 +247,7 @@ class _Transaction(_Reading):
         self._read_name = name
         columns = self.columns(name)
         if protocol.needs_watch(columns, self._boot):
-            self._connection.execute(scripts.watch_row, (name, self._boot, self.now.clock))
+            self._connection.execute(scripts.watch_row, (self._boot, self.now.clock, name))
         return protocol.read_row(columns, self._boot, self.now.clock)
 
     def line(self, name: str) -> Iterator[Waiter]:
@@ -269,7 +266,8 @@ class _Transaction(_Reading):
         return outcome
 
     def renew(self, hold: Hold) -> Reason | None:
-        arguments = (hold.name, hold.owner, hold.ttl, self.now.clock, self._boot)
+        clock = self.now.clock
+        arguments = (hold.ttl, clock + hold.ttl, hold.name, hold.owner, clock, self._boot)
         if self._connection.execute(scripts.renew, arguments).rowcount == 1:
             return None
         return settle.gone_because(self.row(hold.name), hold.owner, self.now) or "expired"

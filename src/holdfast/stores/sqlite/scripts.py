@@ -56,18 +56,17 @@ rollback = "ROLLBACK"
 
 claim_free = """
     UPDATE holdfast_lock
-    SET token = ?2, owner = ?3, ttl = ?4, expires = ?5, since_us = ?2, card = ?6, unheard = '', boot = ?7
-    WHERE name = ?1 AND owner IS NULL AND token < ?2 AND NOT has_line
+    SET token = ?, owner = ?, ttl = ?, expires = ?, since_us = ?, card = ?, unheard = '', boot = ?
+    WHERE name = ? AND owner IS NULL AND token < ? AND NOT has_line
 """
 
 release_alone = """
-    UPDATE holdfast_lock SET owner = NULL, since_us = ?3
-    WHERE name = ?1 AND owner = ?2 AND NOT has_line
+    UPDATE holdfast_lock SET owner = NULL, since_us = ? WHERE name = ? AND owner = ? AND NOT has_line
 """
 
 renew = """
-    UPDATE holdfast_lock SET ttl = ?3, expires = ?4 + ?3, unheard = '', watched_by = NULL
-    WHERE name = ?1 AND owner = ?2 AND expires > ?4 AND boot = ?5
+    UPDATE holdfast_lock SET ttl = ?, expires = ?, unheard = '', watched_by = NULL
+    WHERE name = ? AND owner = ? AND expires > ? AND boot = ?
 """
 
 _row_columns = "token, owner, ttl, expires, since_us, card, unheard, broken, boot, watched_by, watched_since"
@@ -81,13 +80,13 @@ write_row = """
 """
 
 count_in = """
-    UPDATE holdfast_lock SET has_line = EXISTS (SELECT 1 FROM holdfast_waiter WHERE holdfast_waiter.name = ?1)
-    WHERE name = ?1
+    UPDATE holdfast_lock SET has_line = EXISTS (SELECT 1 FROM holdfast_waiter w WHERE w.name = holdfast_lock.name)
+    WHERE name = ?
 """
 
-watch_row = "UPDATE holdfast_lock SET watched_by = ?2, watched_since = ?3 WHERE name = ?1"
+watch_row = "UPDATE holdfast_lock SET watched_by = ?, watched_since = ? WHERE name = ?"
 
-write_card = "UPDATE holdfast_lock SET card = ?2 WHERE name = ?1"
+write_card = "UPDATE holdfast_lock SET card = ? WHERE name = ?"
 
 _waiter_columns = "ticket, owner, ttl, seen, boot, card, address, muted"
 
@@ -99,7 +98,7 @@ count_line = "SELECT count(*) FROM holdfast_waiter WHERE name = ?"
 
 enqueue = """
     INSERT INTO holdfast_waiter (name, owner, ttl, seen, boot, card, address, muted)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, 0)
+    VALUES (?, ?, ?, ?, ?, ?, ?, 0)
     ON CONFLICT (owner) DO UPDATE SET ttl = excluded.ttl, seen = excluded.seen, address = excluded.address, muted = 0
 """
 
@@ -112,12 +111,12 @@ dequeue = "DELETE FROM holdfast_waiter WHERE owner = ?"
 
 page = f"""
     SELECT name, {_row_columns}, (SELECT count(*) FROM holdfast_waiter w WHERE w.name = l.name)
-    FROM holdfast_lock l WHERE name > ?1 AND name >= ?2 ORDER BY name LIMIT ?3
+    FROM holdfast_lock l WHERE name > ? AND name >= ? ORDER BY name LIMIT ?
 """
 
-stretch_end = "SELECT max(name) FROM (SELECT name FROM holdfast_lock WHERE name > ?1 ORDER BY name LIMIT ?2)"
+stretch_end = "SELECT max(name) FROM (SELECT name FROM holdfast_lock WHERE name > ? ORDER BY name LIMIT ?)"
 
 forget_idle = """
-    DELETE FROM holdfast_lock WHERE name > ?1 AND name <= ?2 AND owner IS NULL AND max(since_us, token) < ?3
+    DELETE FROM holdfast_lock WHERE name > ? AND name <= ? AND owner IS NULL AND max(since_us, token) < ?
         AND NOT EXISTS (SELECT 1 FROM holdfast_waiter w WHERE w.name = holdfast_lock.name)
 """
