@@ -10,6 +10,7 @@ child open new ones.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import random
@@ -18,7 +19,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
@@ -52,7 +53,7 @@ class Connections:
         self._request_timeout = request_timeout
         self._idle: deque[_Connection] = deque()
         self._all: weakref.WeakSet[_Connection] = weakref.WeakSet()
-        self._opening: set[object] = set()
+        self._movers: set[object] = set()
         self._inode: tuple[int, int] | None = None
         self._look_again_at = 0.0
         self._is_held_up = False
@@ -78,58 +79,72 @@ class Connections:
         raise protocol.explain(error, self._name) from error
 
     def _run_once(self, work: Callable[..., T], args: tuple[object, ...]) -> T:
+        connection = self._take()
         try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self._open()
-        try:
-            # Taken first, then looked: a fork looks the other way round, so one of the two sees the other.
-            if self._is_held_up or boottime() >= self._look_again_at:
-                connection = self._look_around(connection)
             result = work(connection, *args)
         except sqlite3.Error as error:
             self._keep_if_clean(connection, error)
             raise
         except BaseException:
-            connection.close()
+            self._close(connection)
             raise
         self._idle.append(connection)
         return result
 
     def close(self) -> None:
         while self._idle:
-            self._idle.pop().close()
+            self._close(self._idle.pop())
+
+    def _take(self) -> _Connection:
+        while True:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                return self._open()
+            # Taken first, then looked: a fork looks the other way round, so one of the two sees the other.
+            if not self._is_held_up and (boottime() < self._look_again_at or self._is_same_file()):
+                return connection
+            self._idle.append(connection)
+            self._start_afresh()
+
+    def _is_same_file(self) -> bool:
+        """False if it was deleted or replaced: what is open here is no longer what others open."""
+        self._look_again_at = boottime() + LOOK_AT_FILE
+        return self._inode == _inode_of(self._name)
+
+    def _start_afresh(self) -> None:
+        if self._is_held_up:
+            self._may_go_on.wait()
+        else:
+            self.close()
 
     def _keep_if_clean(self, connection: _Connection, error: sqlite3.Error) -> None:
         """A request that found the file locked has done nothing: its connection is as good as before."""
         if protocol.is_busy(error) and not connection.in_transaction:
             self._idle.append(connection)
         else:
-            connection.close()
+            self._close(connection)
 
-    def _look_around(self, connection: _Connection) -> _Connection:
-        """Wait while a fork is under way; open anew if the file was deleted or replaced: others see the new one."""
-        if self._is_held_up:
+    def _close(self, connection: _Connection) -> None:
+        with self._moving():
             connection.close()
-            self._may_go_on.wait()
-        elif self._inode == _inode_of(self._name):
-            self._look_again_at = boottime() + LOOK_AT_FILE
-            return connection
-        connection.close()
-        self.close()
-        return self._open()
 
     def _open(self) -> _Connection:
+        while True:
+            with self._moving():
+                if not self._is_held_up:
+                    return self._open_now()
+            self._may_go_on.wait()
+
+    @contextlib.contextmanager
+    def _moving(self) -> Iterator[None]:
+        """While a connection is being opened or closed, which takes locks, no fork may come."""
         me = object()
-        self._opening.add(me)
+        self._movers.add(me)
         try:
-            while self._is_held_up:
-                self._opening.discard(me)
-                self._may_go_on.wait()
-                self._opening.add(me)
-            return self._open_now()
+            yield
         finally:
-            self._opening.discard(me)
+            self._movers.discard(me)
 
     def _open_now(self) -> _Connection:
         if self._name in _poisoned:
@@ -180,14 +195,14 @@ class Connections:
         if in_child:
             if self._is_busy():
                 _poisoned.add(self._name)
-            self._opening.clear()
+            self._movers.clear()
             self._may_go_on = threading.Event()  # threads that are not here may hold the old one's mutex
         self._is_held_up = False
         self._may_go_on.set()
 
     def _is_busy(self) -> bool:
         idle = list(self._idle)
-        return bool(self._opening) or any(each not in idle and _is_open(each) for each in list(self._all))
+        return bool(self._movers) or any(each not in idle and _is_open(each) for each in list(self._all))
 
 
 def _is_open(connection: _Connection) -> bool:
