@@ -115,7 +115,7 @@ def test_an_inherited_lock_works_anew_in_the_child(client: holdfast.Client) -> N
     assert in_a_child(work) is True
 
 
-@pytest.mark.needs("sees_death")  # and so lives outside this process
+@pytest.mark.needs("processes")
 def test_the_child_is_excluded_by_its_parent(client: holdfast.Client) -> None:
     lock = client.lock("job", reentrant=True)
     lease = lock.acquire(wait=5)
@@ -124,7 +124,7 @@ def test_the_child_is_excluded_by_its_parent(client: holdfast.Client) -> None:
     assert in_a_child(lambda: lock.try_acquire() is not None) is True
 
 
-@pytest.mark.needs("sees_death")  # and so lives outside this process
+@pytest.mark.needs("processes")
 def test_the_child_waits_for_its_parent(client: holdfast.Client) -> None:
     lease = client.lock("job").acquire(wait=5)
     reading, writing = os.pipe()

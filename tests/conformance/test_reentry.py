@@ -98,7 +98,7 @@ async def test_the_token_grows_after_the_last_release(world: World) -> None:
 
 async def test_every_level_learns_of_the_loss(world: World) -> None:
     alice = world.actor()
-    lock = alice.lock("job", reentrant=True, ttl=0.1, renew=False)
+    lock = alice.lock("job", reentrant=True, ttl=0.06, renew=False)
     levels = [await alice.acquire(lock) for _ in range(2)]
     for level in levels:
         assert await alice.hears_of_loss(level) is True
@@ -108,7 +108,7 @@ async def test_every_level_learns_of_the_loss(world: World) -> None:
 
 async def test_re_entering_a_lost_lease_asks_the_store_again(world: World) -> None:
     alice = world.actor()
-    lock = alice.lock("job", reentrant=True, ttl=0.1, renew=False)
+    lock = alice.lock("job", reentrant=True, ttl=0.06, renew=False)
     lost = await alice.acquire(lock)
     await auntil(lost.lost.is_set)
     again = await alice.acquire(lock)
@@ -119,7 +119,7 @@ async def test_re_entering_a_lost_lease_asks_the_store_again(world: World) -> No
 
 async def test_re_entering_does_not_pretend_when_someone_else_has_the_lock(world: World) -> None:
     alice, bob = world.actors(2)
-    lock = alice.lock("job", reentrant=True, ttl=0.1, renew=False)
+    lock = alice.lock("job", reentrant=True, ttl=0.06, renew=False)
     await alice.acquire(lock)
     await bob.acquire("job")
     assert await alice.try_acquire(lock) is None

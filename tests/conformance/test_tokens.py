@@ -17,7 +17,7 @@ async def test_the_token_grows_over_a_release(world: World) -> None:
 
 async def test_the_token_grows_over_an_expiry(world: World) -> None:
     alice, bob = world.actors(2)
-    first = await alice.acquire("job", ttl=0.1, renew=False)
+    first = await alice.acquire("job", ttl=0.05, renew=False)
     assert (await bob.acquire("job")).token > first.token
 
 
@@ -40,7 +40,7 @@ async def test_tokens_of_many_grants_in_a_row_are_strictly_growing(world: World)
 
 async def test_renewal_keeps_the_token(world: World) -> None:
     alice = world.actor()
-    lease = await alice.acquire("job", ttl=0.4)
+    lease = await alice.acquire("job", ttl=0.3)
     token = lease.token
     await auntil(renewal_of(lease))
     assert lease.token == token == (await world.inspect("job")).token

@@ -120,7 +120,7 @@ async def test_trying_leaves_nobody_in_the_queue(world: World) -> None:
 async def test_the_next_in_line_is_served_when_the_first_gave_up(world: World) -> None:
     alice, bob, carol = world.actors(3)
     lease = await alice.acquire("job")
-    gives_up = bob.acquire("job", wait=0.15)
+    gives_up = bob.acquire("job", wait=0.1)
     await world.queued("job", 1)
     waiting = carol.acquire("job")
     with pytest.raises(LockTimeout):
@@ -128,15 +128,6 @@ async def test_the_next_in_line_is_served_when_the_first_gave_up(world: World) -
     await world.queued("job", 1)
     await alice.release(lease)
     assert (await waiting).held
-
-
-async def test_a_waiter_gives_up_when_its_patience_is_over(world: World) -> None:
-    alice, bob = world.actors(2)
-    await alice.acquire("job")
-    before = time.monotonic()
-    with pytest.raises(LockTimeout):
-        await bob.acquire("job", wait=0.2)
-    assert 0.19 <= time.monotonic() - before < 0.9
 
 
 async def test_refreshing_a_place_in_the_queue_does_not_restart_the_patience(world: World) -> None:

@@ -19,7 +19,7 @@ PUBLIC: dict[str, set[str]] = {
     "Lease": LEASE,
     "AsyncLease": LEASE,
     "LockInfo": {"expires_in", "host", "label", "name", "owner", "pid", "since", "token", "waiters"},
-    "Capabilities": {"durable_fence", "fair", "lists", "push", "sees_death", "session", "waiters_seen"},
+    "Capabilities": {"durable_fence", "fair", "lists", "processes", "push", "sees_death", "session", "waiters_seen"},
     "HoldfastError": set(),
     "LockTimeout": {"name", "waited", "holder"},
     "LeaseLost": {"name", "reason"},

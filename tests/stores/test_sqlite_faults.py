@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -10,6 +11,7 @@ import shutil
 import sqlite3
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -191,6 +193,51 @@ def test_a_lease_outlives_a_database_that_was_locked_for_a_while(path: Path) -> 
             program.expect("unlocked")
         until(lambda: lease.remaining() > 2.0)
         lease.release()
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    """A dropped lease is given back when its last reference goes: that must not take the garbage collector."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def errors_kept_alive() -> list[Exception]:
+    """Their tracebacks keep the frames in which they were raised, and everything those frames had in hand."""
+    return [each for each in gc.get_objects() if isinstance(each, sqlite3.Error | holdfast.StoreUnavailable)]
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_lease_dropped_after_its_claim_found_the_file_locked_is_given_back(path: Path) -> None:
+    with holdfast.connect(f"sqlite:///{path}") as client, holdfast.connect(f"sqlite:///{path}") as other:
+        client.lock("warm-up").acquire().release()
+        with locked_by_another_program(path) as program:
+            unlock = threading.Timer(0.1, program.say, ["unlock"])
+            unlock.start()
+            client.lock("job").acquire(wait=10.0)
+            unlock.join()
+        other.lock("job").acquire(wait=1.0).release()
+        assert errors_kept_alive() == []
+
+
+@pytest.mark.usefixtures("no_collector")
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_lease_dropped_after_a_renewal_that_failed_is_given_back_and_not_renewed_for_ever(path: Path) -> None:
+    with (
+        holdfast.connect(f"sqlite:///{path}", request_timeout=0.05) as client,
+        holdfast.connect(f"sqlite:///{path}") as other,
+    ):
+        kept = [client.lock("job", ttl=3.0).acquire()]
+        with locked_by_another_program(path) as program:
+            until(lambda: kept[0].remaining() < 1.6)
+            program.say("unlock")
+            program.expect("unlocked")
+        until(lambda: kept[0].remaining() > 2.5)
+        kept.clear()
+        other.lock("job").acquire(wait=1.0).release()
 
 
 def test_a_release_while_the_database_is_locked_does_not_fail_and_is_made_good(path: Path) -> None:

@@ -19,7 +19,7 @@ import dis
 import enum
 import os
 import sys
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any, Protocol
@@ -81,6 +81,19 @@ class Swept:
 
     def explain(self) -> str:
         return "\n  ".join([str(self), *map(str, self.findings)])
+
+
+def combined(sweeps: Sequence[Swept]) -> Swept:
+    """Several sweeps of the same scenario as one."""
+    whole = Swept(total=0, stride=1)
+    for each in sweeps:
+        whole.total += each.total
+        whole.stride = max(whole.stride, each.stride)
+        whole.broken += each.broken
+        whole.in_finalisers += each.in_finalisers
+        whole.missed += each.missed
+        whole.findings += each.findings
+    return whole
 
 
 Report = Callable[[Swept], None]

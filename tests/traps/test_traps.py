@@ -84,7 +84,7 @@ TRAPS: dict[str, list[str]] = {
         "processes/test_death.py::test_a_newcomer_gets_the_lock_at_once_after_the_process_that_held_it_was_killed",
     ],
     "renewal brings a lost lock back": [
-        "conformance/test_operators.py::test_the_renewal_of_a_broken_lease_does_not_bring_it_back",
+        "conformance/test_operators.py::test_the_holder_learns_of_a_forced_release_at_its_next_renewal",
         "conformance/test_loss.py::test_extending_a_lost_lease_raises_and_does_not_bring_it_back",
     ],
     "renewal extends someone else's lock": [

@@ -51,10 +51,6 @@ class _Base:
     def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
         return LockSettings(name, ttl=self._config.ttl if ttl is None else ttl, **others)
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise ConfigurationError("this client is closed")
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self.where}>"
 
@@ -118,15 +114,18 @@ class Client(_Base):
         return self._current().env.store
 
     def _start(self) -> BlockingRuntime:
-        runtime = self._current()
-        runtime.start()
+        runtime = self._runtime
+        if runtime is None or not runtime.is_running or runtime.pid != os.getpid() or self._is_closed:
+            runtime = self._current()
+            runtime.start()
         return runtime
 
     def _current(self) -> BlockingRuntime:
         runtime = self._runtime
         if runtime is None or runtime.pid != os.getpid():
             runtime = self._making.run(self._make)
-        self._check_open()
+        if self._is_closed:
+            raise ConfigurationError("this client is closed")
         return runtime
 
     def _make(self) -> BlockingRuntime:
@@ -213,7 +212,8 @@ class AsyncClient(_Base):
         return self._start().env.store
 
     def _start(self) -> AioRuntime:
-        self._check_open()
+        if self._is_closed:
+            raise ConfigurationError("this client is closed")
         if self._runtime is None or self._runtime.pid != os.getpid():
             patience = self._config.patience
             store, aside = self._config.factory.aio(patience.request_timeout)

@@ -20,6 +20,7 @@ def locked_plain(
 ) -> Decorator:
     """For a Client: plain functions, and coroutine functions, for which a thread does the waiting."""
     _check(wait, busy)
+    make_lock(name, **settings)  # what is wrong with them is told where they stand, not at the first call
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         name_of = _Namer(name, function)
@@ -48,6 +49,7 @@ def locked_async(
 ) -> Decorator:
     """For an AsyncClient: coroutine functions."""
     _check(wait, busy)
+    make_lock(name, **settings)  # what is wrong with them is told where they stand, not at the first call
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         if not inspect.iscoroutinefunction(function):

@@ -12,7 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from holdfast.core import rules
 from holdfast.core.lease import LeaseState
@@ -28,12 +28,21 @@ R = TypeVar("R", BlockingRuntime, AioRuntime)
 class _Handle(Generic[R]):
     """One level of holding. Re-entry makes another handle on the same state; the last one to be released ends it."""
 
-    def __init__(self, client: object, runtime: R, state: LeaseState) -> None:
+    _start: ClassVar[Callable[..., None]]
+    """How on_lost is started: on a thread of its own, or as a task."""
+
+    def __init__(
+        self, client: object, runtime: R, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
+    ) -> None:
         self._client = client  # a lease keeps its client alive, not the other way round
         self._runtime: R = runtime
         self._state = state
         self._is_released = False
+        if state.handles:
+            state.handles = [ref for ref in state.handles if (each := ref()) is not None and not each._is_released]
         state.handles.append(weakref.ref(self))
+        if on_lost is not None and state.on_lost is None:
+            state.on_lost = _tells(weakref.ref(self), on_lost, type(self)._start)
 
     @property
     def name(self) -> str:
@@ -82,14 +91,15 @@ class _Handle(Generic[R]):
         return self._runtime.pid != os.getpid()
 
     def _is_last(self) -> bool:
-        """Release this handle; True if no other is left, so that the lease itself must go. Lost leases raise."""
+        """Release this handle; True if no other is left, so that the lease itself must go."""
+        self._is_released = True
+        handles = self._state.handles
+        return len(handles) == 1 or all(each is None or each._is_released for each in (ref() for ref in handles))
+
+    def _raise_if_lost(self) -> None:
         loss = self._state.lost(boottime())
         if loss is not None:
             raise LeaseLost(self.name, loss)
-        self._is_released = True
-        if len(self._state.handles) == 1:
-            return True
-        return all(handle is None or handle._is_released for handle in (ref() for ref in self._state.handles))
 
     def __repr__(self) -> str:
         state = f"{self.remaining():.3g} s left" if self.held else self._reason()
@@ -99,12 +109,7 @@ class _Handle(Generic[R]):
 class Lease(_Handle[BlockingRuntime]):
     """One successful acquisition. A context manager: leaving the block releases it."""
 
-    def __init__(
-        self, client: object, runtime: BlockingRuntime, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
-    ) -> None:
-        super().__init__(client, runtime, state)
-        if on_lost is not None and state.on_lost is None:
-            state.on_lost = _tells(weakref.ref(self), on_lost, start_thread)
+    _start = staticmethod(start_thread)
 
     @property
     def lost(self) -> Lost:
@@ -121,8 +126,12 @@ class Lease(_Handle[BlockingRuntime]):
 
     def release(self) -> None:
         """Give it back; again does nothing. Raises LeaseLost if it was lost before."""
-        if not self._is_inherited() and self._is_last():
+        if self._is_inherited():
+            return
+        if self._is_last():
             drive(release(self._runtime.env, self._state))
+        else:
+            self._raise_if_lost()
 
     def __enter__(self) -> Lease:
         return self
@@ -140,13 +149,13 @@ class Lease(_Handle[BlockingRuntime]):
 class AsyncLease(_Handle[AioRuntime]):
     """One successful acquisition. `async with lease` releases it at the end, and cancels the body if it is lost."""
 
+    _start = staticmethod(start_task)
+
     def __init__(
         self, client: object, runtime: AioRuntime, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
     ) -> None:
-        super().__init__(client, runtime, state)
+        super().__init__(client, runtime, state, on_lost)
         self._body = _Body(state)
-        if on_lost is not None and state.on_lost is None:
-            state.on_lost = _tells(weakref.ref(self), on_lost, start_task)
 
     @property
     def lost(self) -> AsyncLost:
@@ -163,12 +172,19 @@ class AsyncLease(_Handle[AioRuntime]):
 
     async def release(self) -> None:
         """Give it back; again does nothing. Raises LeaseLost if it was lost before."""
-        if not self._is_inherited() and self._is_last():
+        if self._is_inherited():
+            return
+        if self._is_last():
             await release(self._runtime.env, self._state)
+        else:
+            self._raise_if_lost()
 
     def _release_soon(self) -> None:
         """For callers that can't await: over at once here, given back in the background."""
-        if not self._is_inherited() and self._is_last() and self._state.finish("released"):
+        if self._is_inherited():
+            return
+        self._raise_if_lost()
+        if self._is_last() and self._state.finish("released"):
             self._runtime.env.ledger.abandon(self._state)
 
     async def __aenter__(self) -> AsyncLease:
@@ -243,7 +259,7 @@ class Lost:
         state.listeners.append(over.set)
         try:
             if not self.is_set() and state.ending is None:
-                over.wait(timeout)
+                over.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
         finally:
             state.listeners.remove(over.set)
         return self.is_set()

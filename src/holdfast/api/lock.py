@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from holdfast.api.lease import AsyncLease, Lease
-from holdfast.api.scope import Scope, Side
+from holdfast.api.scope import Exit, Scope, scope_of_this_entry
 from holdfast.api.settings import LockSettings
 from holdfast.core import rules
 from holdfast.core.acquire import acquire
@@ -71,22 +71,21 @@ class Lock:
     def __repr__(self) -> str:
         return f"<Lock {self.name!r} on {self._client.where}>"
 
-    if TYPE_CHECKING:
+    def __enter__(self) -> Lease:
+        scope = scope_of_this_entry(self)
+        lease = self._acquire(None)
+        assert isinstance(lease, Lease)  # who waits for ever is never told that it is taken
+        scope.keep(lease)
+        return lease
 
-        def __enter__(self) -> Lease: ...
+    if TYPE_CHECKING:
 
         def __exit__(
             self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
         ) -> None: ...
     else:
 
-        @Side
-        def __enter__(scope: Scope) -> Lease:
-            scope.begin()
-            scope.keep(scope.lock.acquire())
-            return scope.lease
-
-        @Side
+        @Exit
         def __exit__(scope: Scope, *exc: Any) -> None:
             scope.leave().__exit__(*exc)
 
@@ -145,22 +144,22 @@ class AsyncLock:
     def __repr__(self) -> str:
         return f"<AsyncLock {self.name!r} on {self._client.where}>"
 
-    if TYPE_CHECKING:
+    def __aenter__(self) -> Coroutine[Any, Any, AsyncLease]:
+        return self._enter(scope_of_this_entry(self))
 
-        async def __aenter__(self) -> AsyncLease: ...
+    async def _enter(self, scope: Scope) -> AsyncLease:
+        lease = await self.acquire()
+        scope.keep(lease)
+        return await lease.__aenter__()
+
+    if TYPE_CHECKING:
 
         async def __aexit__(
             self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
         ) -> None: ...
     else:
 
-        @Side
-        async def __aenter__(scope: Scope) -> AsyncLease:
-            scope.begin()
-            scope.keep(await scope.lock.acquire())
-            return await scope.lease.__aenter__()
-
-        @Side
+        @Exit
         async def __aexit__(scope: Scope, *exc: Any) -> None:
             await scope.leave().__aexit__(*exc)
 

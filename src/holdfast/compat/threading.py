@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.api.client import Client
 from holdfast.api.lease import Lease
-from holdfast.api.scope import Scope, Side
+from holdfast.api.scope import Exit, Scope, scope_of_this_entry
 from holdfast.compat.holdings import Hold, Holdings
 from holdfast.errors import LockTimeout
 
@@ -92,25 +92,21 @@ class Lock:
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} {self._lock.name!r} on {self._client.where}>"
 
-    if TYPE_CHECKING:
+    def __enter__(self) -> bool:
+        scope = scope_of_this_entry(self)
+        lease = self._lock.acquire()
+        self._holdings[Hold(threading.get_ident(), lease, keep=False)] = None
+        scope.keep(lease)
+        return True
 
-        def __enter__(self) -> bool: ...
+    if TYPE_CHECKING:
 
         def __exit__(
             self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
         ) -> None: ...
     else:
 
-        @Side
-        def __enter__(scope: Scope) -> bool:
-            scope.begin()
-            lock = scope.lock
-            lease = lock._lock.acquire()
-            lock._holdings[Hold(threading.get_ident(), lease, keep=False)] = None
-            scope.keep(lease)
-            return True
-
-        @Side
+        @Exit
         def __exit__(scope: Scope, *exc: Any) -> None:
             scope.lock._leave(scope, *exc)
 

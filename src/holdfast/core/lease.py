@@ -118,6 +118,7 @@ class LeaseState:
         self.renew_at = now + rules.renew_retry(self.ttl)
 
     def _date(self, sent: float, ttl: float) -> None:
-        self.deadline = min(self.limit, rules.deadline(sent, ttl))
+        deadline = rules.deadline(sent, ttl)
+        self.deadline = deadline if deadline < self.limit else self.limit
         if self.renews:
             self.renew_at = rules.renew_at(sent, ttl)

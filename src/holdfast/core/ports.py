@@ -36,6 +36,8 @@ class Capabilities:
     """`client.list()` works."""
     waiters_seen: bool
     """`LockInfo.waiters` counts the queue."""
+    processes: bool
+    """Other processes see the locks and are excluded by them."""
     sees_death: bool
     """A holder whose process died is noticed at once, not at the end of its ttl (on the same machine)."""
 
@@ -84,6 +86,15 @@ class Taken(NamedTuple):
 
 class Unreachable(NamedTuple):
     error: StoreUnavailable
+
+
+def unreachable(error: StoreUnavailable) -> Unreachable:
+    """An answer is kept for a while: it must not keep the frames that it came through, and with them a lease."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return Unreachable(error)
 
 
 class Page(NamedTuple):

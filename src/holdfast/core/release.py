@@ -15,26 +15,22 @@ _log = logging.getLogger("holdfast.lease")
 async def release(env: Env, state: LeaseState) -> None:
     """Idempotent. Raises LeaseLost if the lease was lost before; an unreachable engine is retried in the background."""
     state.remaining(env.now())
+    if not state.finish("released"):
+        if state.ending is not None and state.ending != "released":
+            raise LeaseLost(state.name, state.ending)
+        return
     try:
-        if state.finish("released"):
-            await _give_back(env, state)
-    except LeaseLost:
-        raise
+        answer = await env.store.release(Hold(state.name, state.owner, state.ttl))
     except BaseException:
         env.ledger.abandon(state)
         raise
-    if state.ending is not None and state.ending != "released":
-        raise LeaseLost(state.name, state.ending)
-
-
-async def _give_back(env: Env, state: LeaseState) -> None:
-    answer = await env.store.release(Hold(state.name, state.owner, state.ttl))
     if isinstance(answer, Unreachable):
         _log.warning("release of %r is retried in the background: %s", state.name, answer.error)
         env.ledger.abandon(state)
     else:
         env.ledger.confirm_gone(state.owner)
-    state.tell()
+    if state.listeners:
+        state.tell()
     _log.debug("released %r", state.name)
     if isinstance(answer, str):
         _log.warning("lease on %r was lost (%s): noticed by its release", state.name, answer)

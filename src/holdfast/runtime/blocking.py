@@ -49,14 +49,13 @@ class BlockingRuntime:
         self.notices: Ticker[None] = Ticker("holdfast-notices", self._tell)
         self.env = make_env(store, patience, self.watchdog.queue.put, _pause, self._announce)
         self._upkeep = Upkeep(self.env)
-        self._running = False
+        self.is_running = False
         _runtimes.add(self)
 
     def start(self) -> None:
-        if not self._running:
-            self.watchdog.start()
-            self.notices.start()
-            self._running = True
+        self.watchdog.start()
+        self.notices.start()
+        self.is_running = True
 
     def extend(self, state: LeaseState, ttl: float) -> Unreachable | None:
         """Have the watchdog renew it now; the reply, or None with the lease over."""
@@ -90,10 +89,10 @@ class BlockingRuntime:
         drive(self.env.store.close())
 
     def _announce(self, state: LeaseState) -> None:
-        if state.ending is not None:
+        if state.deadline < self.notices.wakes_at or state.ending is not None:
             self.notices.wake()
-        self.notices.wake_before(state.deadline)
-        self.watchdog.wake_before(state.renew_at)
+        if state.renew_at < self.watchdog.wakes_at:
+            self.watchdog.wake()
 
     def _look_after(self, errands: Sequence[Errand]) -> float:
         return drive(self._upkeep.round(errands))

@@ -37,6 +37,7 @@ class Ticker(Generic[T]):
     ) -> None:
         self.queue: queue.SimpleQueue[T | _Stop | _Gone | None] = queue.SimpleQueue()
         self.wakes_at = math.inf
+        """Whoever has something for an earlier moment must call wake()."""
         self._work = work
         self._at_end = at_end
         self._starting = Guard()
@@ -56,10 +57,6 @@ class Ticker(Generic[T]):
 
     def wake(self) -> None:
         self.queue.put(None)
-
-    def wake_before(self, moment: float) -> None:
-        if moment < self.wakes_at:
-            self.queue.put(None)
 
     def stop(self) -> None:
         self.queue.put(_Stop())

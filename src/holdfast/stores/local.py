@@ -1,8 +1,8 @@
 """Stores whose engine is a plain Python object in this process: what the engine must offer, and the ways to call it.
 
-`directly` calls it on the calling thread, `yielding` on the loop's. A Worker calls it on a thread of its own, one
-request after the other, so that an event loop never blocks on it and a clean-up never overtakes the claim it cleans
-up.
+The blocking store calls it on the calling thread, `yielding` on the loop's. A Worker calls it on a thread of its own,
+one request after the other, so that an event loop never blocks on it and a clean-up never overtakes the claim it
+cleans up.
 """
 
 from __future__ import annotations
@@ -13,8 +13,19 @@ import threading
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from holdfast.core.ports import Capabilities, Claim, Granted, Hold, Inbox, LockInfo, Page, Taken, Unreachable
-from holdfast.errors import ConfigurationError, Reason, StoreUnavailable
+from holdfast.core.ports import (
+    Capabilities,
+    Claim,
+    Granted,
+    Hold,
+    Inbox,
+    LockInfo,
+    Page,
+    Taken,
+    Unreachable,
+    unreachable,
+)
+from holdfast.errors import ConfigurationError, HoldfastError, Reason, StoreUnavailable
 from holdfast.guard import Guard
 from holdfast.stores.inboxes import AioInbox, BlockingInbox, Inboxes
 
@@ -91,18 +102,35 @@ class LocalStore:
         self._at_end()
 
     async def _ask(self, request: Callable[..., T], *args: Any, is_held: bool = False) -> T | Unreachable:
-        """For what is held already, that the engine has become unusable since is a reason to try again."""
         try:
             return await self._call(request, *args)  # type: ignore[no-any-return]
-        except StoreUnavailable as error:
-            return Unreachable(error)
-        except ConfigurationError as error:
-            if not is_held:
-                raise
-            return Unreachable(StoreUnavailable(str(error)))
+        except HoldfastError as error:
+            return _answer_to(error, is_held)
 
 
-async def directly(request: Callable[..., T], *args: Any) -> T:
+class BlockingLocalStore(LocalStore):
+    """Calls the engine on the calling thread."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine, BlockingInbox, _directly)
+
+    async def _ask(self, request: Callable[..., T], *args: Any, is_held: bool = False) -> T | Unreachable:
+        try:
+            return request(*args)
+        except HoldfastError as error:
+            return _answer_to(error, is_held)
+
+
+def _answer_to(error: HoldfastError, is_held: bool) -> Unreachable:
+    """For what is held already, that the engine has become unusable since is a reason to try again."""
+    if isinstance(error, StoreUnavailable):
+        return unreachable(error)
+    if is_held:
+        return unreachable(StoreUnavailable(str(error)))
+    raise error
+
+
+async def _directly(request: Callable[..., T], *args: Any) -> T:
     return request(*args)
 
 

@@ -6,6 +6,7 @@ abandoned, which removes what it left and wakes whoever was handed the lock with
 
 from __future__ import annotations
 
+import functools
 import os
 import weakref
 from collections.abc import Sequence
@@ -22,7 +23,14 @@ from holdfast.stores.protocol import PAGE, lock_info
 from holdfast.stores.settle import Now, Outcome, Row, Waiter
 
 CAPABILITIES = Capabilities(
-    fair=True, push=True, session=False, durable_fence=False, lists=True, waiters_seen=True, sees_death=False
+    fair=True,
+    push=True,
+    session=False,
+    durable_fence=False,
+    lists=True,
+    waiters_seen=True,
+    processes=False,
+    sees_death=False,
 )
 
 SWEEP_EVERY = 10_000
@@ -36,6 +44,7 @@ class MemoryEngine:
         self.inboxes = Inboxes()
         self._rows: dict[str, Row] = {}
         self._lines: dict[str, dict[str, Waiter]] = {}
+        self._card = functools.lru_cache(maxsize=256)(write_card)
         self._tickets = 0
         self._guard = Guard()
 
@@ -84,7 +93,7 @@ class MemoryEngine:
         self._tickets += 1
         if self._tickets % SWEEP_EVERY == 0:
             self._forget_idle(now)
-        return Waiter(self._tickets, claim.owner, claim.ttl, now.clock, write_card(claim.label), claim.owner)
+        return Waiter(self._tickets, claim.owner, claim.ttl, now.clock, self._card(claim.label), claim.owner)
 
     def _forget_idle(self, now: Now) -> None:
         for name in [name for name, row in self._rows.items() if settle.is_forgettable(row, now)]:

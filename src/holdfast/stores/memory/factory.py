@@ -7,8 +7,8 @@ from urllib.parse import SplitResult
 
 from holdfast.errors import ConfigurationError
 from holdfast.stores import AioStores
-from holdfast.stores.inboxes import AioInbox, BlockingInbox
-from holdfast.stores.local import Engine, LocalStore, directly, yielding
+from holdfast.stores.inboxes import AioInbox
+from holdfast.stores.local import BlockingLocalStore, Engine, LocalStore, yielding
 from holdfast.stores.memory.engine import CAPABILITIES, MemoryEngine, shared_engine
 from holdfast.stores.prefixed import checked_prefix, prefixed
 
@@ -22,11 +22,11 @@ class MemoryFactory:
         self._prefix = prefix
 
     def blocking(self, request_timeout: float) -> LocalStore:
-        return LocalStore(self._engine(), BlockingInbox, directly)
+        return BlockingLocalStore(self._engine())
 
     def aio(self, request_timeout: float) -> AioStores:
         engine = self._engine()
-        return AioStores(LocalStore(engine, AioInbox, yielding), LocalStore(engine, BlockingInbox, directly))
+        return AioStores(LocalStore(engine, AioInbox, yielding), BlockingLocalStore(engine))
 
     def _engine(self) -> Engine:
         return prefixed(shared_engine(self._name) if self._name else MemoryEngine(), self._prefix)

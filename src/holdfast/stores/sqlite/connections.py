@@ -65,21 +65,29 @@ class Connections:
         try:
             return self._run_once(work, args)
         except sqlite3.Error as error:
-            return self._run_again(work, args, error)
+            if not protocol.is_busy(error):
+                raise protocol.explain(error, self._name) from error
+        return self._run_again(work, args)
 
-    def _run_again(self, work: Callable[..., T], args: tuple[object, ...], error: sqlite3.Error) -> T:
+    def _run_again(self, work: Callable[..., T], args: tuple[object, ...]) -> T:
         ends, pause = boottime() + self._request_timeout, BUSY_PAUSE
-        while protocol.is_busy(error) and boottime() < ends:
+        while True:
             time.sleep(pause * random.uniform(0.5, 1.5))
             pause = min(1.3 * pause, BUSY_PAUSE_MAX)
             try:
                 return self._run_once(work, args)
-            except sqlite3.Error as another:
-                error = another
-        raise protocol.explain(error, self._name) from error
+            except sqlite3.Error as error:
+                if not protocol.is_busy(error) or boottime() >= ends:
+                    raise protocol.explain(error, self._name) from error
 
     def _run_once(self, work: Callable[..., T], args: tuple[object, ...]) -> T:
-        connection = self._take()
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._open()
+        # Taken first, then looked: a fork looks the other way round, so one of the two sees the other.
+        if self._is_held_up or boottime() >= self._look_again_at:
+            connection = self._exchange(connection)
         try:
             result = work(connection, *args)
         except sqlite3.Error as error:
@@ -95,28 +103,20 @@ class Connections:
         while self._idle:
             self._close(self._idle.pop())
 
-    def _take(self) -> _Connection:
-        while True:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                return self._open()
-            # Taken first, then looked: a fork looks the other way round, so one of the two sees the other.
-            if not self._is_held_up and (boottime() < self._look_again_at or self._is_same_file()):
-                return connection
+    def _exchange(self, connection: _Connection) -> _Connection:
+        """Wait while a fork is under way; open anew if the file was deleted or replaced: others see the new one."""
+        while self._is_held_up or not self._is_same_file():
             self._idle.append(connection)
-            self._start_afresh()
+            if self._is_held_up:
+                self._may_go_on.wait()
+            else:
+                self.close()
+            connection = self._open()
+        return connection
 
     def _is_same_file(self) -> bool:
-        """False if it was deleted or replaced: what is open here is no longer what others open."""
         self._look_again_at = boottime() + LOOK_AT_FILE
         return self._inode == _inode_of(self._name)
-
-    def _start_afresh(self) -> None:
-        if self._is_held_up:
-            self._may_go_on.wait()
-        else:
-            self.close()
 
     def _keep_if_clean(self, connection: _Connection, error: sqlite3.Error) -> None:
         """A request that found the file locked has done nothing: its connection is as good as before."""

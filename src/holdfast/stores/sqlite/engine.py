@@ -6,6 +6,7 @@ decide, writes what it decided, and pushes after the commit. A push that reaches
 
 from __future__ import annotations
 
+import functools
 import random
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -40,6 +41,7 @@ class SqliteEngine:
         self._boot = machine.boot_id()
         self._connections = Connections(path, synchronous, request_timeout)
         self._mailbox = Mailbox(path, self.inboxes)
+        self._card = functools.lru_cache(maxsize=256)(write_card)  # of this process: a fork makes a new engine
         self._claims = random.randrange(SWEEP_EVERY)
         self._swept_to = ""
 
@@ -104,7 +106,7 @@ class SqliteEngine:
         """The token, which is the time; unless that is not larger than the last one."""
         name, owner, ttl, label, _ = claim
         token, expires = machine.wall_us(), machine.boottime() + ttl
-        values = (token, owner, ttl, expires, token, write_card(label), self._boot, name, token)
+        values = (token, owner, ttl, expires, token, self._card(label), self._boot, name, token)
         return token if connection.execute(scripts.claim_free, values).rowcount else None
 
     def _release_alone(self, connection: sqlite3.Connection, hold: Hold) -> bool:
@@ -118,7 +120,7 @@ class SqliteEngine:
     ) -> tuple[Granted | Taken, Outcome]:
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(claim.name)
-            asker = Waiter(0, claim.owner, claim.ttl, tx.now.clock, write_card(claim.label), address)
+            asker = Waiter(0, claim.owner, claim.ttl, tx.now.clock, self._card(claim.label), address)
             outcome = settle.claim(row, tx.line(claim.name), asker, tx.now)
             tx.apply(claim.name, row, outcome)
             if outcome.granted:
@@ -306,5 +308,6 @@ def capabilities(synchronous: str) -> Capabilities:
         durable_fence=synchronous == "full",
         lists=True,
         waiters_seen=True,
+        processes=True,
         sees_death=True,
     )

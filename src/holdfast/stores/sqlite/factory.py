@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, quote, unquote
 from holdfast.errors import ConfigurationError
 from holdfast.stores import AioStores
 from holdfast.stores.inboxes import AioInbox, BlockingInbox
-from holdfast.stores.local import Engine, LocalStore, Worker, directly
+from holdfast.stores.local import BlockingLocalStore, Engine, LocalStore, Worker
 from holdfast.stores.prefixed import checked_prefix, prefixed
 from holdfast.stores.sqlite.engine import SqliteEngine, capabilities
 from holdfast.stores.sqlite.files import default_path
@@ -25,7 +25,7 @@ class SqliteFactory:
         self._prefix = prefix
 
     def blocking(self, request_timeout: float) -> LocalStore:
-        return LocalStore(self._engine(request_timeout), BlockingInbox, directly)
+        return BlockingLocalStore(self._engine(request_timeout))
 
     def aio(self, request_timeout: float) -> AioStores:
         """A worker thread makes the requests: the loop never blocks on the file."""
