@@ -115,6 +115,8 @@ class AsyncioTrial:
         url, name = self._world.url, self._world.name
 
         async def main() -> None:
+            # An interrupt in a task that nobody awaits is told to the log; here it is meant.
+            asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
             await self._main(holdfast.connect_async(url), name)
 
         return lambda: asyncio.run(main())

@@ -29,9 +29,20 @@ class Patience:
     connect_patience: float = 30.0
 
 
-def new_owner() -> str:
-    """128 random bits, new for every attempt."""
-    return os.urandom(16).hex()
+class OwnerIds:
+    """128 random bits, new for every attempt; asked of the system many at a time. One per runtime, so none per fork."""
+
+    def __init__(self) -> None:
+        self._ready: list[str] = []
+
+    def __call__(self) -> str:
+        try:
+            return self._ready.pop()
+        except IndexError:
+            drawn = os.urandom(16 * 64).hex()
+        mine, *others = (drawn[start : start + 32] for start in range(0, len(drawn), 32))
+        self._ready.extend(others)
+        return mine
 
 
 def make_env(
@@ -46,7 +57,7 @@ def make_env(
         ledger=Ledger(drop),
         now=boottime,
         pause=pause,
-        new_owner=new_owner,
+        new_owner=OwnerIds(),
         announce=announce,
         request_timeout=patience.request_timeout,
         connect_patience=patience.connect_patience,
