@@ -4,6 +4,7 @@ child."""
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import os
 import threading
@@ -16,6 +17,7 @@ from holdfast.api.config import Config
 from holdfast.api.decorator import locked_async, locked_plain
 from holdfast.api.lease import AsyncLease, Lease
 from holdfast.api.lock import AsyncLock, Lock
+from holdfast.api.loops import ClientPerLoop
 from holdfast.api.settings import LockSettings
 from holdfast.core import rules
 from holdfast.core.lease import LeaseState
@@ -29,7 +31,7 @@ _log = logging.getLogger("holdfast.client")
 
 T = TypeVar("T")
 
-HeldHere = dict[str, weakref.ref[LeaseState]]
+HeldHere = weakref.WeakValueDictionary[str, LeaseState]
 """The leases of one thread or task, by name, for re-entry."""
 
 
@@ -62,6 +64,7 @@ class Client(_Base):
         super().__init__(config)
         self._runtime: BlockingRuntime | None = None
         self._here = _Here()
+        self._twins = ClientPerLoop(lambda: AsyncClient(config))
 
     def lock(
         self,
@@ -82,8 +85,18 @@ class Client(_Base):
     def locked(
         self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator: hold the lock while the function runs. `{…}` in the name are arguments of the call."""
-        return locked_plain(self.lock, name, wait, busy, settings)
+        """A decorator: hold the lock while the function runs. `{…}` in the name are arguments of the call.
+
+        For a coroutine function an AsyncClient of the same store, one per event loop, does the work.
+        """
+
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            if inspect.iscoroutinefunction(function):
+                return locked_async(self._twin_lock, name, wait, busy, settings)(function)
+            return locked_plain(self.lock, name, wait, busy, settings)(function)
+
+        self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
+        return decorate
 
     def inspect(self, name: str) -> LockInfo | None:
         """Who holds the lock, or None."""
@@ -91,7 +104,7 @@ class Client(_Base):
 
     def list(self, prefix: str = "") -> Iterator[LockInfo]:
         """The locks that are held, by name, a page at a time."""
-        after = None
+        prefix, after = rules.checked_prefix(prefix), None
         while True:
             page = _reached(drive(self._store().page(prefix, after)))
             yield from page.infos
@@ -133,6 +146,11 @@ class Client(_Base):
             patience = self._config.patience
             self._runtime = BlockingRuntime(self._config.factory.blocking(patience.request_timeout), patience, self)
         return self._runtime
+
+    def _twin_lock(self, name: str, **settings: Any) -> AsyncLock:
+        if self._is_closed:
+            raise ConfigurationError("this client is closed")
+        return self._twins.here().lock(name, **settings)
 
     def _held_here(self) -> HeldHere:
         if self._here.pid != os.getpid():
@@ -180,6 +198,7 @@ class AsyncClient(_Base):
         self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """A decorator: hold the lock while the coroutine function runs. `{…}` in the name are arguments of the call."""
+        self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
         return locked_async(self.lock, name, wait, busy, settings)
 
     async def inspect(self, name: str) -> LockInfo | None:
@@ -188,7 +207,7 @@ class AsyncClient(_Base):
 
     async def list(self, prefix: str = "") -> AsyncIterator[LockInfo]:
         """The locks that are held, by name, a page at a time."""
-        after = None
+        prefix, after = rules.checked_prefix(prefix), None
         while True:
             page = _reached(await self._store().page(prefix, after))
             for info in page.infos:
@@ -224,7 +243,7 @@ class AsyncClient(_Base):
     def _held_here(self) -> HeldHere:
         task = asyncio.current_task()
         assert task is not None
-        return self._held.setdefault(task, {})
+        return self._held.setdefault(task, weakref.WeakValueDictionary())
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -240,7 +259,7 @@ class _Here(threading.local):
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.held: HeldHere = {}
+        self.held: HeldHere = weakref.WeakValueDictionary()
 
 
 def _reached(answer: T | Unreachable) -> T:

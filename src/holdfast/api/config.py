@@ -46,6 +46,8 @@ def _split(target: str) -> SplitResult:
         url.port  # noqa: B018 - reading it is what checks it
     except ValueError:
         raise ConfigurationError("the URL can't be read: check its brackets and its port") from None
+    if url.fragment or target.endswith("#"):
+        raise ConfigurationError("a URL of Holdfast has no '#': write it as %23")
     if not url.scheme or "://" not in target:
         raise ConfigurationError("a URL starts with a scheme, such as sqlite:///locks.db or memory://")
     return url

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import string
@@ -18,14 +17,11 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 def locked_plain(
     make_lock: Callable[..., Any], name: str, wait: float | None, busy: str, settings: dict[str, Any]
 ) -> Decorator:
-    """For a Client: plain functions, and coroutine functions, for which a thread does the waiting."""
+    """For plain functions."""
     _check(wait, busy)
-    make_lock(name, **settings)  # what is wrong with them is told where they stand, not at the first call
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         name_of = _Namer(name, function)
-        if inspect.iscoroutinefunction(function):
-            return _hold_in_thread(function, name_of, make_lock, wait, busy, settings)
 
         @functools.wraps(function)
         def hold(*args: Any, **kwargs: Any) -> Any:
@@ -47,9 +43,8 @@ def locked_plain(
 def locked_async(
     make_lock: Callable[..., Any], name: str, wait: float | None, busy: str, settings: dict[str, Any]
 ) -> Decorator:
-    """For an AsyncClient: coroutine functions."""
+    """For coroutine functions."""
     _check(wait, busy)
-    make_lock(name, **settings)  # what is wrong with them is told where they stand, not at the first call
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         if not inspect.iscoroutinefunction(function):
@@ -73,31 +68,6 @@ def locked_async(
         return hold
 
     return decorate
-
-
-def _hold_in_thread(
-    function: Callable[..., Any],
-    name_of: _Namer,
-    make_lock: Callable[..., Any],
-    wait: float | None,
-    busy: str,
-    settings: dict[str, Any],
-) -> Callable[..., Any]:
-    @functools.wraps(function)
-    async def hold(*args: Any, **kwargs: Any) -> Any:
-        lock = make_lock(name_of(args, kwargs), **settings)
-        try:
-            lease = await asyncio.to_thread(lock.acquire, wait)
-        except LockTimeout:
-            if busy == "skip":
-                return None
-            raise
-        try:
-            return await function(*args, **kwargs)
-        finally:
-            await asyncio.to_thread(lease.release)
-
-    return hold
 
 
 class _Namer:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import weakref
 from typing import Any
 
 from holdfast.api.client import AsyncClient, Client
 from holdfast.api.config import configure
 from holdfast.api.lock import AsyncLock, Lock
+from holdfast.api.loops import ClientPerLoop
 from holdfast.guard import Guard
 
 
@@ -29,26 +28,15 @@ def lock(name: str, **settings: Any) -> Lock:
 
 def async_lock(name: str, **settings: Any) -> AsyncLock:
     """A lock of this event loop's default client: `async with holdfast.async_lock("nightly"): …`."""
-    return _default_async_client().lock(name, **settings)
+    return _async_defaults.here().lock(name, **settings)
 
 
 _making = Guard()
 _default: list[Client] = []
-_async_defaults: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncClient] = weakref.WeakKeyDictionary()
+_async_defaults = ClientPerLoop(connect_async)
 
 
 def _default_client() -> Client:
     if not _default:
         _default.append(connect())
     return _default[0]
-
-
-def _default_async_client() -> AsyncClient:
-    """One per event loop. Clients of closed loops are let go here: they keep their loop, so it would never go."""
-    for closed in [loop for loop in list(_async_defaults) if loop.is_closed()]:
-        del _async_defaults[closed]
-    loop = asyncio.get_running_loop()
-    client = _async_defaults.get(loop)
-    if client is None:
-        client = _async_defaults[loop] = connect_async()
-    return client

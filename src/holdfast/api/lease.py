@@ -29,7 +29,7 @@ class _Handle(Generic[R]):
     """One level of holding. Re-entry makes another handle on the same state; the last one to be released ends it."""
 
     _start: ClassVar[Callable[..., None]]
-    """How on_lost is started: on a thread of its own, or as a task."""
+    """Starts on_lost: on a thread of its own, or as a task."""
 
     def __init__(
         self, client: object, runtime: R, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
@@ -37,12 +37,12 @@ class _Handle(Generic[R]):
         self._client = client  # a lease keeps its client alive, not the other way round
         self._runtime: R = runtime
         self._state = state
+        self._on_lost = on_lost
         self._is_released = False
         if state.handles:
             state.handles = [ref for ref in state.handles if (each := ref()) is not None and not each._is_released]
         state.handles.append(weakref.ref(self))
-        if on_lost is not None and state.on_lost is None:
-            state.on_lost = _tells(weakref.ref(self), on_lost, type(self)._start)
+        state.on_lost = _tell_handles
 
     @property
     def name(self) -> str:
@@ -134,6 +134,7 @@ class Lease(_Handle[BlockingRuntime]):
             self._raise_if_lost()
 
     def __enter__(self) -> Lease:
+        self.ensure_held()
         return self
 
     def __exit__(
@@ -185,9 +186,11 @@ class AsyncLease(_Handle[AioRuntime]):
             return
         self._raise_if_lost()
         if self._is_last() and self._state.finish("released"):
+            self._state.tell()
             self._runtime.env.ledger.abandon(self._state)
 
     async def __aenter__(self) -> AsyncLease:
+        self.ensure_held()
         self._body.begin()
         return self
 
@@ -223,7 +226,6 @@ class _Body:
         state = self._state()
         if state is not None:
             state.listeners.append(self._cancel_if_lost)
-            self._cancel_if_lost()
 
     def end(self, kind: type[BaseException] | None) -> bool:
         """True if the cancellation that ended the body was ours."""
@@ -290,14 +292,8 @@ class AsyncLost:
         return self.is_set()
 
 
-def _tells(
-    handle: weakref.ref[Any], on_lost: Callable[[Any, Reason], Any], start: Callable[..., None]
-) -> Callable[[Reason], None]:
-    """The state must not keep the handle alive: it is the handle's death that gives the lease back."""
-
-    def tell(reason: Reason) -> None:
-        lease = handle()
-        if lease is not None:
-            start(on_lost, lease, reason)
-
-    return tell
+def _tell_handles(state: LeaseState, reason: Reason) -> None:
+    """Each level of holding has its own on_lost; the state knows them weakly: their death gives the lease back."""
+    for handle in [handle for ref in state.handles if (handle := ref()) is not None]:
+        if handle._on_lost is not None and not handle._is_released:
+            handle._start(handle._on_lost, handle, reason)

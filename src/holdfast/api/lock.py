@@ -62,7 +62,7 @@ class Lock:
                 return answer
             state = answer
             if held is not None:
-                held[self.name] = weakref.ref(state)
+                held[self.name] = state
         return Lease(self._client, runtime, state, self._settings.on_lost)
 
     def _entered(self) -> list[Scope]:
@@ -133,7 +133,7 @@ class AsyncLock:
                 return answer
             state = answer
             if held is not None:
-                held[self.name] = weakref.ref(state)
+                held[self.name] = state
         return AsyncLease(self._client, runtime, state, self._settings.on_lost)
 
     def _entered(self) -> list[Scope]:
@@ -192,8 +192,7 @@ class _Here(threading.local):
         self.scopes: list[Scope] = []
 
 
-def _still_held(held: dict[str, weakref.ref[LeaseState]], name: str) -> LeaseState | None:
+def _still_held(held: weakref.WeakValueDictionary[str, LeaseState], name: str) -> LeaseState | None:
     """Re-entry is for a lease that is held now; a lost one does not let anyone in."""
-    ref = held.get(name)
-    state = None if ref is None else ref()
+    state = held.get(name)
     return state if state is not None and state.remaining(boottime()) > 0.0 else None

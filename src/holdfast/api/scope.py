@@ -13,6 +13,7 @@ the Scope is put on a stack of the lock, per thread or task, and `__exit__` take
 from __future__ import annotations
 
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -37,7 +38,6 @@ class Scope:
         """The lease to release."""
         if self.lease is not None:
             return self.lease
-        _latest.scope = None  # looked up to leave by hand: it is nobody's to enter
         try:
             return self.lock._entered().pop().lease
         except IndexError:
@@ -45,9 +45,9 @@ class Scope:
 
 
 class _Latest(threading.local):
-    """The scope that this thread looked up last, until it is entered."""
+    """The scope that this thread looked up last; weak, because only a `with` statement keeps what it looked up."""
 
-    scope: Scope | None = None
+    scope: Callable[[], Scope | None] = staticmethod(lambda: None)
 
 
 _latest = _Latest()
@@ -55,10 +55,9 @@ _latest = _Latest()
 
 def scope_of_this_entry(lock: Any) -> Scope:
     """To be called first thing in `__enter__`: the scope of its `with` statement, if it is in one."""
-    scope = _latest.scope
-    if scope is None or scope.lock is not lock:
+    scope = _latest.scope()
+    if scope is None or scope.lock is not lock or scope.is_kept:
         return Scope(lock)
-    _latest.scope = None
     scope.is_kept = True
     return scope
 
@@ -72,5 +71,6 @@ class Exit:
     def __get__(self, lock: Any, owner: type | None = None) -> Callable[..., Any]:
         if lock is None:
             return lambda lock, *exc: self._method(Scope(lock), *exc)
-        scope = _latest.scope = Scope(lock)
+        scope = Scope(lock)
+        _latest.scope = weakref.ref(scope)
         return self._method.__get__(scope)  # type: ignore[no-any-return]

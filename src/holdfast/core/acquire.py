@@ -33,7 +33,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
             inbox = None if wait == 0.0 else env.store.inbox()
             claim = Claim(want.name, state.owner, want.ttl, want.label, inbox)
             sent = env.now()
-            mark.until = sent + want.ttl
+            mark.until = rules.forgotten_at(sent, want.ttl)
             answer = await env.store.claim(claim)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
@@ -97,10 +97,10 @@ async def _persist(
             if claim.inbox is None or env.now() >= patience.ends:
                 return answer, sent
             pushed = await _listen(env, claim.ttl, claim.inbox, answer, patience)
-            if pushed is not None and rules.is_fresh(rules.deadline(sent, pushed.ttl) - env.now(), pushed.ttl):
+            if pushed is not None and _is_good(pushed, answer, rules.deadline(sent, pushed.ttl) - env.now()):
                 return pushed, sent
         sent = env.now()
-        mark.until = sent + claim.ttl
+        mark.until = rules.forgotten_at(sent, claim.ttl)
         new_answer = await env.store.claim(claim)
         if isinstance(new_answer, Granted):
             return new_answer, sent
@@ -110,6 +110,11 @@ async def _persist(
 async def _listen(env: Env, ttl: float, inbox: Inbox, taken: Taken, patience: _Patience) -> Granted | None:
     expires_in = None if taken.holder is None else taken.holder.expires_in
     return await inbox.hear(min(patience.ends, rules.ask_again_at(env.now(), ttl, expires_in)))
+
+
+def _is_good(pushed: Granted, taken: Taken, remaining: float) -> bool:
+    """A grant made after the answer it is dated by, and with enough time left not to ask once more."""
+    return pushed.token > taken.token and rules.is_fresh(remaining, pushed.ttl)
 
 
 async def _leave(env: Env, state: LeaseState, inbox: Inbox | None) -> None:

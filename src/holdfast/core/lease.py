@@ -58,14 +58,10 @@ class LeaseState:
         self.deadline = -math.inf
         self.limit = math.inf
         self.renew_at = math.inf
-        self.on_lost: Callable[[Reason], None] | None = None
+        self.on_lost: Callable[[LeaseState, Reason], None] | None = None
         self.listeners: list[Callable[[], None]] = []
         self.handles: list[weakref.ref[Any]] = []
         self._endings: list[list[Reason]] = []
-
-    @property
-    def granted(self) -> bool:
-        return self.token != 0
 
     @property
     def ending(self) -> Reason | None:

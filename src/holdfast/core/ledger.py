@@ -67,6 +67,10 @@ class Ledger:
     def marks(self) -> list[Mark]:
         return list(self._marks.values())
 
+    def states(self) -> list[LeaseState]:
+        """Everything that someone may still use, granted or being asked for."""
+        return [state for mark in self.marks() if (state := mark()) is not None]
+
     def leases(self) -> list[LeaseState]:
         """The granted leases that someone can still use."""
         return [state for mark in self.marks() if mark.granted and (state := mark()) is not None]

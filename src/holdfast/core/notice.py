@@ -30,4 +30,4 @@ def _tell(env: Env, state: LeaseState, reason: Reason) -> None:
     _log.warning("%s", LeaseLost(state.name, reason))
     state.tell()
     if state.on_lost is not None:
-        state.on_lost(reason)
+        state.on_lost(state, reason)

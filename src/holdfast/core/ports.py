@@ -82,6 +82,8 @@ class Granted(NamedTuple):
 
 class Taken(NamedTuple):
     holder: LockInfo | None
+    token: int
+    """The last one granted: a push counts only with a larger one, otherwise it is of an earlier time."""
 
 
 class Unreachable(NamedTuple):

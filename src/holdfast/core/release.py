@@ -19,6 +19,8 @@ async def release(env: Env, state: LeaseState) -> None:
         if state.ending is not None and state.ending != "released":
             raise LeaseLost(state.name, state.ending)
         return
+    if state.listeners:
+        state.tell()
     try:
         answer = await env.store.release(Hold(state.name, state.owner, state.ttl))
     except BaseException:
@@ -29,8 +31,6 @@ async def release(env: Env, state: LeaseState) -> None:
         env.ledger.abandon(state)
     else:
         env.ledger.confirm_gone(state.owner)
-    if state.listeners:
-        state.tell()
     _log.debug("released %r", state.name)
     if isinstance(answer, str):
         _log.warning("lease on %r was lost (%s): noticed by its release", state.name, answer)

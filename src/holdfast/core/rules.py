@@ -38,6 +38,11 @@ def deadline(sent: float, ttl: float) -> float:
     return sent + ttl - (CLOCK_RATES * ttl + CLOCK_GRAIN)  # drift(ttl), written out: this is on the hot path
 
 
+def forgotten_at(sent: float, ttl: float) -> float:
+    """When the engine has forgotten, by itself, whatever a request left there: a lease, or a place in line."""
+    return sent + max(ttl, WAITER_WINDOW) + drift(ttl)
+
+
 def renew_at(sent: float, ttl: float) -> float:
     return sent + ttl / 3
 
@@ -99,6 +104,11 @@ def checked_ttl(ttl: object) -> float:
 
 def checked_max_hold(max_hold: object) -> float | None:
     return None if max_hold is None else _checked_seconds("max_hold", max_hold, TTL_MIN, math.inf)
+
+
+def checked_prefix(prefix: object) -> str:
+    """Of names; unlike a name it may be empty."""
+    return "" if prefix == "" else checked_name(prefix)
 
 
 def checked_patience(option: str, seconds: object) -> float:

@@ -11,7 +11,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from holdfast.core import rules
 from holdfast.core.lease import LeaseState
 from holdfast.core.ledger import Ledger, Mark
 from holdfast.core.ports import Env, Hold, Store, Unreachable
@@ -42,11 +41,19 @@ class Upkeep:
 
     async def round(self, errands: Sequence[Errand]) -> float:
         """One round; the moment of the next."""
-        again = await self._reaper.reap(errand for errand in errands if isinstance(errand, Mark))
+        again = await self._reap(errands)
         for errand in errands:
             if isinstance(errand, Extend):
                 errand.reply(await extend(self._env, errand.state, errand.ttl))
         return min(again, await renew_due(self._env))
+
+    async def _reap(self, errands: Sequence[Errand]) -> float:
+        """Whatever goes wrong with what was given up, what is held is renewed."""
+        try:
+            return await self._reaper.reap(errand for errand in errands if isinstance(errand, Mark))
+        except Exception:
+            _log.exception("unexpected error while giving back; it is tried again")
+            return self._env.now() + _RETRY
 
     async def give_all_back(self) -> None:
         """The client is closed: whatever anyone still has."""
@@ -79,7 +86,7 @@ class Reaper:
         answer = await self._store.abandon([Hold(mark.name, mark.owner, mark.ttl) for mark in batch])
         now = self._now()
         for mark in batch:
-            if answer is None or now > mark.until + rules.drift(mark.ttl):
+            if answer is None or now > mark.until:
                 mark.ledger.confirm_gone(mark.owner)
                 del self._left[mark.owner]
         if answer is not None:

@@ -31,6 +31,9 @@ from holdfast.runtime.ticker import Ticker
 
 _log = logging.getLogger("holdfast.lease")
 
+RETRY_ROUND = 0.1
+"""Seconds until a round of the watchdog that was cancelled or failed is made again."""
+
 
 class AioRuntime:
     def __init__(self, store: Store, aside: Store, patience: Patience, client: object) -> None:
@@ -44,6 +47,7 @@ class AioRuntime:
         self._upkeep = Upkeep(self.env)
         self._errands: list[Errand] = []
         self._round: asyncio.Task[None] | None = None
+        self._is_going_round = False
         self._renew_at = math.inf
         self._looks_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
@@ -74,6 +78,7 @@ class AioRuntime:
 
     async def stop(self) -> None:
         """Give everything back, end timer and thread; never longer than EXIT_PATIENCE."""
+        self._check_loop()
         self.stop_soon()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EXIT_PATIENCE):
@@ -107,29 +112,35 @@ class AioRuntime:
         self._looks_at, self._timer = math.inf, None
         next_deadline = tell_losses(self.env)
         if boottime() >= self._renew_at:
+            self._renew_at = math.inf
             self._start_round()
-        if next_deadline < math.inf:
+        if self._errands or next_deadline < math.inf:
             self._look_before(min(next_deadline, self._renew_at))
 
     def _start_round(self) -> None:
-        if self._round is None:
+        if not self._is_going_round:
+            self._is_going_round = True  # first: an eager task may be over before create_task() returns
             self._round = self._loop.create_task(self._look_after(), name="holdfast-watchdog")
 
     async def _look_after(self) -> None:
+        errands: list[Errand] = []
         try:
-            going = True
-            while going:
+            while True:
                 errands, self._errands = self._errands, []
                 self._renew_at = math.inf
                 self._renew_at = min(self._renew_at, await self._upkeep.round(errands))
-                going = bool(self._errands)
-        except Exception:
+                if not self._errands:
+                    return
+        except BaseException as error:
+            self._errands = errands + self._errands  # asking once more does no harm; a caller may be waiting
+            self._renew_at = boottime() + RETRY_ROUND
+            if not isinstance(error, Exception):
+                raise
             _log.exception("unexpected error in the watchdog; it goes on")
-            self._renew_at = boottime() + LOOK_AT_LEAST
         finally:
-            self._round = None
-        if self.env.ledger.leases():
-            self._look_before(self._renew_at)
+            self._is_going_round = False
+            if self._errands or self.env.ledger.leases():
+                self._look_before(self._renew_at)
 
     # -- on the undertaker's thread ------------------------------------------------------------------------------
 
@@ -138,18 +149,23 @@ class AioRuntime:
 
     def _end(self) -> None:
         """The last thing it does, whether the client was closed or just dropped, with or without a loop."""
-        for state in self.env.ledger.leases():
+        for state in self.env.ledger.states():
             state.finish("released")
+            _tell_loop(self._loop, state.tell)
         drive(self._reaper.reap_all(self.env.ledger))
         drive(self._aside.close())
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
-            self._loop.call_soon_threadsafe(self._tell_ended)
+        _tell_loop(self._loop, self._tell_ended)
 
     def _tell_ended(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         if not self._ended.done():
             self._ended.set_result(None)
+
+
+def _tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        loop.call_soon_threadsafe(callback)
 
 
 def start_task(on_lost: Callable[..., Any], *args: object) -> None:

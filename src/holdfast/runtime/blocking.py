@@ -81,7 +81,7 @@ class BlockingRuntime:
 
     def _end(self) -> None:
         """The last thing the watchdog does, whether the client was closed or just dropped."""
-        for state in self.env.ledger.leases():
+        for state in self.env.ledger.states():
             state.finish("released")
             state.tell()
         drive(self._upkeep.give_all_back())

@@ -27,9 +27,13 @@ from holdfast.core.ports import (
 )
 from holdfast.errors import ConfigurationError, HoldfastError, Reason, StoreUnavailable
 from holdfast.guard import Guard
+from holdfast.machine import boottime
 from holdfast.stores.inboxes import AioInbox, BlockingInbox, Inboxes
 
 T = TypeVar("T")
+
+STOP_PATIENCE = 1.0
+"""Seconds to wait for a worker that was told to stop and has nothing left to do."""
 
 
 class Engine(Protocol):
@@ -68,9 +72,11 @@ class LocalStore:
         return self._new_inbox()
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        self._check_open()
+        answer = await self._ask(self._engine.claim, claim)
         if self._is_shut:
-            raise ConfigurationError("this client is closed")
-        return await self._ask(self._engine.claim, claim)
+            await self._undo(claim)
+        return answer
 
     async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None] | Unreachable:
         return await self._ask(self._engine.renew, holds, is_held=True)
@@ -97,6 +103,15 @@ class LocalStore:
         self._is_shut = True
         self._engine.inboxes.ask_again()
 
+    def _check_open(self) -> None:
+        if self._is_shut:
+            raise ConfigurationError("this client is closed")
+
+    async def _undo(self, claim: Claim) -> None:
+        """Closed while it was asked: nobody would renew or give back what it may have got."""
+        await self.abandon([Hold(claim.name, claim.owner, claim.ttl)])
+        self._check_open()
+
     async def close(self) -> None:
         await self._call(self._engine.close)
         self._at_end()
@@ -116,14 +131,16 @@ class BlockingLocalStore(LocalStore):
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         """As above, without a coroutine in between: this and `release` are the hot path."""
-        if self._is_shut:
-            raise ConfigurationError("this client is closed")
+        self._check_open()
         try:
-            return self._engine.claim(claim)
+            answer = self._engine.claim(claim)
         except HoldfastError as error:
             return _answer_to(error, False)
+        if self._is_shut:
+            await self._undo(claim)
+        return answer
 
-    async def release(self, hold: Hold) -> Reason | None | Unreachable:
+    async def release(self, hold: Hold) -> Reason | Unreachable | None:
         try:
             return self._engine.release(hold)
         except HoldfastError as error:
@@ -160,19 +177,22 @@ async def yielding(request: Callable[..., T], *args: Any) -> T:
 class Worker:
     """One thread that makes calls in the order in which they came, for event loops and for other threads."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, patience: float) -> None:
+        self._patience = patience
+        self._is_stopped = False
         self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._starting = Guard()
         self._thread = threading.Thread(target=_work_off, args=(self._tasks,), name=name, daemon=True)
 
     async def call(self, request: Callable[..., T], *args: Any) -> T:
-        """For an event loop. A call that is cancelled before its turn is never made."""
+        """For an event loop. A call that is cancelled, or out of patience, before its turn is never made."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
+        ends = boottime() + self._patience
 
         def make() -> None:
             if not future.cancelled():
-                outcome = _outcome_of(request, *args)
+                outcome = _outcome_of(request, *args) if boottime() <= ends else (None, _no_turn())
                 _tell_loop(loop, _settle, future, *outcome)
 
         self._put(make)
@@ -188,9 +208,14 @@ class Worker:
         return result  # type: ignore[return-value]
 
     def stop(self) -> None:
+        self._is_stopped = True
         self._tasks.put(None)
+        if self._thread.ident is not None:
+            self._thread.join(STOP_PATIENCE)
 
     def _put(self, task: Callable[[], None]) -> None:
+        if self._is_stopped:
+            raise StoreUnavailable("this client is closed")
         if self._thread.ident is None:
             self._starting.run(self._start_once)
         self._tasks.put(task)
@@ -198,6 +223,10 @@ class Worker:
     def _start_once(self) -> None:
         if self._thread.ident is None:
             self._thread.start()
+
+
+def _no_turn() -> StoreUnavailable:
+    return StoreUnavailable("the embedded store is too busy: the requests before this one took all its time")
 
 
 def _work_off(tasks: queue.SimpleQueue[Callable[[], None] | None]) -> None:

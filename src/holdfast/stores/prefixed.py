@@ -13,9 +13,8 @@ from holdfast.stores.local import Engine
 
 
 def checked_prefix(options: dict[str, Any]) -> str:
-    """The prefix, taken out of the options; it follows the rules of names, and may be empty."""
-    prefix = options.pop("prefix", "")
-    return "" if prefix == "" else rules.checked_name(prefix)
+    """The prefix, taken out of the options."""
+    return rules.checked_prefix(options.pop("prefix", ""))
 
 
 def prefixed(engine: Engine, prefix: str) -> Engine:
@@ -31,7 +30,7 @@ class _Prefixed:
 
     def claim(self, claim: Claim) -> Granted | Taken:
         answer = self._engine.claim(claim._replace(name=self._prefix + claim.name))
-        return Taken(self._bare(answer.holder)) if isinstance(answer, Taken) else answer
+        return answer._replace(holder=self._bare(answer.holder)) if isinstance(answer, Taken) else answer
 
     def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None]:
         return self._engine.renew([self._full(hold) for hold in holds])

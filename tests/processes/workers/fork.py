@@ -12,9 +12,15 @@ import holdfast
 CHILD_SECONDS = 10
 
 
+def note(lease: holdfast.Lease) -> None:
+    """An owner id that comes up twice would let two processes in at once."""
+    os.write(OWNERS, f"{lease.owner}\n".encode())
+
+
 def hammer(client: holdfast.Client, number: int, stop: threading.Event, rounds: list[int]) -> None:
     while not stop.is_set():
-        with client.lock("contended"):
+        with client.lock("contended") as lease:
+            note(lease)
             rounds[number] += 1
         client.lock(f"own-{number}").acquire().release()
 
@@ -28,6 +34,7 @@ def child(client: holdfast.Client, inherited: holdfast.Lease, number: int) -> No
         raise AssertionError("ensure_held() let the child in")
     inherited.release()
     with client.lock(f"child-{number}").acquire(wait=5) as lease:
+        note(lease)
         lease.ensure_held()
         lease.extend(20)
     if client.capabilities.sees_death:
@@ -71,4 +78,5 @@ def main(url: str, forks: int) -> None:
     print("closed")
 
 
+OWNERS = os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 main(sys.argv[1], int(sys.argv[2]))

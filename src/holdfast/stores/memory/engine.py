@@ -87,7 +87,7 @@ class MemoryEngine:
         if claim.inbox is not None:
             self.inboxes.add(claim.owner, claim.inbox)
             self._lines.setdefault(claim.name, {})[claim.owner] = replace(asker, seen=now.clock)
-        return Taken(self._info(claim.name, now))
+        return Taken(self._info(claim.name, now), outcome.row.token)
 
     def _newcomer(self, claim: Claim, now: Now) -> Waiter:
         self._tickets += 1
@@ -151,12 +151,14 @@ class MemoryEngine:
 
     def _apply(self, name: str, outcome: Outcome) -> None:
         """Write, then push; a waiter whose attempt is over hears nothing, and the next one gets its turn."""
-        self._rows[name] = outcome.row
-        for waiter in outcome.dropped:
-            self._leave(name, waiter.owner)
-        handed = outcome.handed
-        if handed and not self.inboxes.deliver(handed.owner, Granted(outcome.row.token, handed.ttl)):
-            self._free(name, outcome.row, _now())
+        while True:
+            self._rows[name] = outcome.row
+            for waiter in outcome.dropped:
+                self._leave(name, waiter.owner)
+            handed = outcome.handed
+            if handed is None or self.inboxes.deliver(handed.owner, Granted(outcome.row.token, handed.ttl)):
+                return
+            outcome = settle.free(outcome.row, self._lines.get(name, {}).values(), _now())
 
     def _leave(self, name: str, owner: str) -> None:
         line = self._lines.get(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 from urllib.parse import SplitResult
 
@@ -20,6 +21,7 @@ class MemoryFactory:
         self.where = f"memory://{name}"
         self._name = name
         self._prefix = prefix
+        self._private: dict[int, MemoryEngine] = {}  # by pid: a forked child has its own
 
     def blocking(self, request_timeout: float) -> LocalStore:
         return BlockingLocalStore(self._engine())
@@ -29,7 +31,10 @@ class MemoryFactory:
         return AioStores(LocalStore(engine, AioInbox, yielding), BlockingLocalStore(engine))
 
     def _engine(self) -> Engine:
-        return prefixed(shared_engine(self._name) if self._name else MemoryEngine(), self._prefix)
+        return prefixed(shared_engine(self._name) if self._name else self._own_engine(), self._prefix)
+
+    def _own_engine(self) -> MemoryEngine:
+        return self._private.setdefault(os.getpid(), MemoryEngine())
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> MemoryFactory:

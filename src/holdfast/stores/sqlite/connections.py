@@ -44,6 +44,9 @@ LOOK_AT_FILE = 1.0
 class _Connection(sqlite3.Connection):
     """Can be referred to weakly, which the library's own can't."""
 
+    inode: tuple[int, int] | None = None
+    """Of the file it was opened on."""
+
 
 class Connections:
     def __init__(self, path: Path, synchronous: str, request_timeout: float) -> None:
@@ -96,7 +99,7 @@ class Connections:
         except BaseException:
             self._close(connection)
             raise
-        self._idle.append(connection)
+        self._put_back(connection)
         return result
 
     def close(self) -> None:
@@ -121,9 +124,15 @@ class Connections:
     def _keep_if_clean(self, connection: _Connection, error: sqlite3.Error) -> None:
         """A request that found the file locked has done nothing: its connection is as good as before."""
         if protocol.is_busy(error) and not connection.in_transaction:
-            self._idle.append(connection)
+            self._put_back(connection)
         else:
             self._close(connection)
+
+    def _put_back(self, connection: _Connection) -> None:
+        if connection.inode == self._inode:
+            self._idle.append(connection)
+        else:
+            self._close(connection)  # the file was replaced meanwhile
 
     def _close(self, connection: _Connection) -> None:
         with self._moving():
@@ -166,6 +175,7 @@ class Connections:
             connection.close()
             raise
         self._inode, self._look_again_at = inode, boottime() + LOOK_AT_FILE
+        connection.inode = inode
         _log.info("opened %s", self._name)
         return connection
 
@@ -193,8 +203,10 @@ class Connections:
 
     def after_fork(self, in_child: bool) -> None:
         if in_child:
-            if self._is_busy():
+            if self._is_busy() or self._idle:
                 _poisoned.add(self._name)
+                _inherited.extend(self._idle)
+                self._idle.clear()
             self._movers.clear()
             self._may_go_on = threading.Event()  # threads that are not here may hold the old one's mutex
         self._is_held_up = False
@@ -220,13 +232,21 @@ def _inode_of(path: str) -> tuple[int, int] | None:
     return stat.st_dev, stat.st_ino
 
 
+_inherited: list[_Connection] = []
+"""Connections of the parent process: never to be used or closed here."""
+
 _poisoned: set[str] = set()
 """Files with requests under way when this process was forked: what SQLite knows of them here is wrong."""
 
 _pools: weakref.WeakSet[Connections] = weakref.WeakSet()
 
 
+_forking = [threading.Lock()]
+"""Two threads that fork at the same time must not end each other's pause."""
+
+
 def _before_fork() -> None:
+    _forking[0].acquire()
     for pool in list(_pools):
         pool.before_fork()
 
@@ -234,6 +254,10 @@ def _before_fork() -> None:
 def _after_fork(in_child: bool) -> None:
     for pool in list(_pools):
         pool.after_fork(in_child)
+    if in_child:
+        _forking[0] = threading.Lock()
+    else:
+        _forking[0].release()
 
 
 if hasattr(os, "register_at_fork"):

@@ -56,10 +56,10 @@ class SqliteEngine:
         address = self._mailbox.open() if claim.inbox is not None else ""
         if claim.inbox is not None:
             self.inboxes.add(claim.owner, claim.inbox)
-        answer, outcome = self._connections.run(self._claim_settled, claim, address)
+        answer, outcome, cards = self._connections.run(self._claim_settled, claim, address)
         self._push(claim.name, outcome)
-        if isinstance(answer, Taken) and claim.inbox is not None:
-            self._watch(outcome.row)
+        for process in [process for card in cards for process in read_card(card).processes]:
+            self._mailbox.watch(process)
         return answer
 
     def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None]:
@@ -117,7 +117,8 @@ class SqliteEngine:
 
     def _claim_settled(
         self, connection: sqlite3.Connection, claim: Claim, address: str
-    ) -> tuple[Granted | Taken, Outcome]:
+    ) -> tuple[Granted | Taken, Outcome, list[str]]:
+        """The answer, what was decided, and the cards of those whose death would make it worth asking again."""
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(claim.name)
             asker = Waiter(0, claim.owner, claim.ttl, tx.now.clock, self._card(claim.label), address)
@@ -125,10 +126,9 @@ class SqliteEngine:
             tx.apply(claim.name, row, outcome)
             if outcome.granted:
                 tx.leave(claim.owner)
-                return Granted(outcome.row.token, claim.ttl), outcome
-            if claim.inbox is not None:
-                tx.enqueue(claim.name, asker)
-            return Taken(tx.info(claim.name, outcome.row)), outcome
+                return Granted(outcome.row.token, claim.ttl), outcome, []
+            cards = [] if claim.inbox is None else [outcome.row.card, *tx.enqueue(claim.name, asker)]
+            return Taken(tx.info(claim.name, outcome.row), outcome.row.token), outcome, cards
 
     def _renew(self, connection: sqlite3.Connection, holds: Sequence[Hold]) -> list[Reason | None]:
         with _Transaction(connection, self._boot) as tx:
@@ -196,16 +196,13 @@ class SqliteEngine:
                 return
             outcome = self._connections.run(self._take_back, name, handed)
 
-    def _watch(self, row: Row) -> None:
-        for process in read_card(row.card).processes:
-            self._mailbox.watch(process)
-
     def _sweep(self, connection: sqlite3.Connection) -> None:
         """Forget idle names, a stretch at a time, from the first to the last and again."""
         (end,) = connection.execute(scripts.stretch_end, (self._swept_to, SWEEP_STRETCH)).fetchone()
         if end is not None:
             before = machine.wall_us() - rules.TOKEN_MEMORY_US
-            connection.execute(scripts.forget_idle, (self._swept_to, end, before))
+            connection.execute(scripts.forget_idle, (self._swept_to, end, before, self._boot, machine.boottime()))
+            connection.execute(scripts.forget_absent, (self._boot, machine.boottime() - rules.WAITER_WINDOW))
         self._swept_to = end or ""
 
 
@@ -274,11 +271,16 @@ class _Transaction(_Reading):
             return None
         return settle.gone_because(self.row(hold.name), hold.owner, self.now) or "expired"
 
-    def enqueue(self, name: str, waiter: Waiter) -> None:
+    def enqueue(self, name: str, waiter: Waiter) -> list[str]:
+        """Stand in line, or show that one still does. For a newcomer the cards of all who stand before it."""
+        is_new = self._connection.execute(scripts.has_place, (waiter.owner,)).fetchone() is None
         self._connection.execute(
             scripts.enqueue,
             (name, waiter.owner, waiter.ttl, self.now.clock, self._boot, waiter.card, waiter.address),
         )
+        if not is_new:
+            return []
+        return [card for (card,) in self._connection.execute(scripts.cards_ahead, (name, waiter.owner))]
 
     def return_muted(self, name: str, waiter: Waiter) -> None:
         self._connection.execute(

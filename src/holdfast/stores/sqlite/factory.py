@@ -29,7 +29,7 @@ class SqliteFactory:
 
     def aio(self, request_timeout: float) -> AioStores:
         """A worker thread makes the requests: the loop never blocks on the file."""
-        engine, worker = self._engine(request_timeout), Worker("holdfast-sqlite")
+        engine, worker = self._engine(request_timeout), Worker("holdfast-sqlite", request_timeout)
         return AioStores(
             LocalStore(engine, AioInbox, worker.call, worker.stop),
             LocalStore(engine, BlockingInbox, worker.call_blocking, worker.stop),

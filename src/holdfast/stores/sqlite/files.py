@@ -12,8 +12,9 @@ from pathlib import Path
 from holdfast.errors import ConfigurationError, StoreUnavailable
 
 _NETWORK = """
-    9p afs beegfs ceph cifs coda davfs fuse.glusterfs fuse.s3fs fuse.sshfs glusterfs gpfs lustre ncpfs nfs nfs4
-    orangefs smb3 smbfs
+    9p afs beegfs ceph cifs coda davfs fuse.cephfs fuse.davfs2 fuse.gcsfuse fuse.glusterfs fuse.goofys fuse.juicefs
+    fuse.moosefs fuse.rclone fuse.s3fs fuse.smbnetfs fuse.sshfs fuse.vmhgfs-fuse glusterfs gpfs lustre ncpfs nfs nfs4
+    orangefs prl_fs smb3 smbfs vboxsf virtiofs vmhgfs
 """
 
 
@@ -30,10 +31,10 @@ def default_path() -> Path:
 
 def prepare(path: Path) -> None:
     """Make the file if it is missing, readable and writable by its owner only."""
-    if path == default_path():
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    refuse_network(path)
     try:
+        if _is_default(path):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        refuse_network(path)
         if not path.exists():
             _make_private(path)
     except FileNotFoundError:
@@ -45,6 +46,13 @@ def prepare(path: Path) -> None:
         ) from error
     if path.is_dir():
         raise ConfigurationError(f"{path} is a folder; name a file")
+
+
+def _is_default(path: Path) -> bool:
+    try:
+        return path == default_path()
+    except RuntimeError:  # there is no home directory
+        return False
 
 
 def _make_private(path: Path) -> None:

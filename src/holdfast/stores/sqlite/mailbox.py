@@ -16,8 +16,11 @@ import os
 import secrets
 import select
 import socket
+import stat
 import tempfile
 import threading
+import time
+import weakref
 from pathlib import Path
 
 from holdfast.core.ports import Granted
@@ -26,6 +29,9 @@ from holdfast.machine import Process, this_process
 from holdfast.stores.inboxes import Inboxes
 
 _log = logging.getLogger("holdfast.sqlite")
+
+SEND_TRIES, SEND_PAUSE = 10, 0.001
+"""A mailbox whose queue is full gets this many tries, this many seconds apart."""
 
 _ADDRESS_MAX = 100
 """Bytes; the system's limit is 104 to 108."""
@@ -39,9 +45,9 @@ class Mailbox:
         self._opening = Guard()
 
     def open(self) -> str:
-        """The address; the first call makes the socket and starts listening."""
+        """The address; the first call, and the first after its socket was removed, makes one and starts listening."""
         listener = self._listener
-        if listener is None or not listener.is_listening():
+        if listener is None or not listener.is_reachable():
             listener = self._opening.run(self._open_once)
         return listener.address
 
@@ -53,78 +59,103 @@ class Mailbox:
             self._listener.watch(process.pid)
 
     def close(self) -> None:
-        if self._listener is not None and self._listener.pid == os.getpid():
-            send(self._listener.address, b"stop")
+        if self._listener is not None:
+            self._listener.stop()
 
     def _open_once(self) -> _Listener:
         """In steps that may each be interrupted: what was done is found again, and close() ends it."""
-        if self._listener is None or self._listener.pid != os.getpid():
-            self._listener = _Listener(*_bind(self._database), self._inboxes)
-        self._listener.start()
-        return self._listener
+        listener = self._listener
+        if listener is not None and listener.is_started() and not listener.is_reachable():
+            listener.stop()
+            listener = None
+        if listener is None:
+            listener = self._listener = _Listener(*_bind(self._database), self._inboxes)
+        listener.start()
+        return listener
 
 
 class _Listener:
-    """A thread with a poll over the socket and the processes that are watched."""
+    """A thread with a poll over the socket, the processes that are watched, and a pipe by which it is woken."""
 
     def __init__(self, mail: socket.socket | None, address: str, inboxes: Inboxes) -> None:
-        self.pid = os.getpid()
         self.address = address
+        self._pid = os.getpid()
         self._mail = mail
         self._inboxes = inboxes
+        self._is_stopping = False
         self._to_watch: list[int] = []
         self._watched: dict[int, int] = {}  # pid → pidfd
+        pair: tuple[socket.socket | None, ...] = (None, None) if mail is None else socket.socketpair()
+        self._woken, self._waker = pair
         self._thread = threading.Thread(target=self._listen, name="holdfast-mailbox", daemon=True)
+        _listeners.add(self)
 
-    def is_listening(self) -> bool:
-        return self.pid == os.getpid() and (self._mail is None or self._thread.ident is not None)
+    def is_started(self) -> bool:
+        return self._pid != os.getpid() or self._thread.ident is not None
+
+    def is_reachable(self) -> bool:
+        if self._pid != os.getpid():
+            return False
+        return self._mail is None or (self._thread.ident is not None and os.path.exists(self.address))
 
     def start(self) -> None:
         if self._mail is not None and self._thread.ident is None:
             self._thread.start()
 
+    def stop(self) -> None:
+        self._is_stopping = True
+        self._wake()
+
     def watch(self, pid: int) -> None:
-        if pid not in self._watched:
+        if self._mail is not None and pid not in self._watched:
             self._to_watch.append(pid)
-            send(self.address, b"")
+            self._wake()
+
+    def disown(self) -> None:
+        """In a forked child: the parent's sockets are closed here, without a word to anyone."""
+        for each in (self._mail, self._woken, self._waker):
+            if each is not None:
+                each.close()
+
+    def _wake(self) -> None:
+        if self._waker is not None and self._pid == os.getpid():
+            with contextlib.suppress(OSError):  # it is over, or has been woken often enough
+                self._waker.send(b"!", getattr(socket, "MSG_DONTWAIT", 0))
 
     def _listen(self) -> None:
         assert self._mail is not None
+        assert self._woken is not None
         self._poll = select.poll()
         self._poll.register(self._mail, select.POLLIN)
+        self._poll.register(self._woken, select.POLLIN)
         try:
-            while self._listen_once(self._mail):
-                pass
+            while not self._is_stopping:
+                self._listen_once(self._mail, self._woken)
         finally:
-            self._close(self._mail)
+            self._close()
 
-    def _listen_once(self, mail: socket.socket) -> bool:
-        """False when told to stop."""
+    def _listen_once(self, mail: socket.socket, woken: socket.socket) -> None:
         for fd, _ in self._poll.poll():
-            if fd != mail.fileno():
+            if fd == mail.fileno():
+                self._read(mail.recv(512))
+            elif fd == woken.fileno():
+                woken.recv(512)
+            else:
                 self._ended(fd)
-            elif not self._read(mail):
-                return False
         while self._to_watch:
             self._watch(self._to_watch.pop())
-        return True
 
-    def _close(self, mail: socket.socket) -> None:
+    def _close(self) -> None:
         for fd in list(self._watched.values()):
             os.close(fd)
-        mail.close()
+        self.disown()
         with contextlib.suppress(OSError):
             os.unlink(self.address)
 
-    def _read(self, mail: socket.socket) -> bool:
-        message = mail.recv(512)
-        if message == b"stop":
-            return False
-        if message:
-            with contextlib.suppress(ValueError):  # anybody may write here
-                owner, token, ttl = message.decode().split()
-                self._inboxes.deliver(owner, Granted(int(token), float(ttl)))
-        return True
+    def _read(self, message: bytes) -> None:
+        with contextlib.suppress(ValueError):  # anybody may write here; an empty one only asks whether we are there
+            owner, token, ttl = message.decode().split()
+            self._inboxes.deliver(owner, Granted(int(token), float(ttl)))
 
     def _watch(self, pid: int) -> None:
         if pid in self._watched or not hasattr(os, "pidfd_open"):
@@ -152,20 +183,22 @@ def grant_message(owner: str, token: int, ttl: float) -> bytes:
 
 
 def send(address: str, message: bytes) -> bool:
-    """False if nobody can read it there."""
-    if not address:
-        return False
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        out.setblocking(False)
+    """False if nobody can read it there. One whose queue stays full is there, and will ask."""
+    for _ in range(SEND_TRIES if address else 0):
         try:
-            out.sendto(message, address)
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
+                out.setblocking(False)
+                out.sendto(message, address)
+        except BlockingIOError:
+            time.sleep(SEND_PAUSE)
         except (FileNotFoundError, ConnectionRefusedError):
-            with contextlib.suppress(OSError):
-                os.unlink(address)
             return False
-        except OSError as error:  # its queue is full, or it is not ours to write to: it will ask
+        except OSError as error:  # out of descriptors, or not ours to write to: it will ask
             _log.debug("push to %s: %s", address, error)
-    return True
+            return True
+        else:
+            return True
+    return bool(address)
 
 
 def _bind(database: Path) -> tuple[socket.socket | None, str]:
@@ -186,16 +219,29 @@ def _bind(database: Path) -> tuple[socket.socket | None, str]:
 
 
 def _make_own(folder: Path) -> None:
-    """Make the folder and clear away what killed processes left there; one that others can enter is refused."""
+    """Make the folder and clear away the sockets of killed processes; a folder that others can enter is refused."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    stat = folder.stat()
-    if stat.st_uid != os.geteuid() or stat.st_mode & 0o077:
-        raise PermissionError(f"{folder} is not private")
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise PermissionError(f"{folder} is not a private folder")
     for left in list(folder.iterdir())[:100]:
-        send(str(left), b"")
+        if left.is_socket() and not send(str(left), b""):
+            left.unlink(missing_ok=True)
 
 
 def _folders(database: Path) -> list[Path]:
     """Beside the database; for a path too long for an address, a folder that only this user can enter."""
     short = hashlib.sha256(os.fsencode(database)).hexdigest()[:12]
     return [database.parent / (database.name + "-wake"), Path(tempfile.gettempdir()) / f"holdfast-{short}"]
+
+
+_listeners: weakref.WeakSet[_Listener] = weakref.WeakSet()
+
+
+def _disown_all() -> None:
+    for listener in list(_listeners):
+        listener.disown()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_disown_all)

@@ -52,11 +52,10 @@ schema_version = "SELECT value FROM holdfast_meta WHERE key = 'schema'"
 
 begin = "BEGIN IMMEDIATE"
 commit = "COMMIT"
-rollback = "ROLLBACK"
 
 claim_free = """
     UPDATE holdfast_lock
-    SET token = ?, owner = ?, ttl = ?, expires = ?, since_us = ?, card = ?, unheard = '', boot = ?
+    SET token = ?, owner = ?, ttl = ?, expires = ?, since_us = ?, card = ?, unheard = '', boot = ?, watched_by = NULL
     WHERE name = ? AND owner IS NULL AND token < ? AND NOT has_line
 """
 
@@ -92,7 +91,12 @@ _waiter_columns = "ticket, owner, ttl, seen, boot, card, address, muted"
 
 read_line = f"SELECT {_waiter_columns} FROM holdfast_waiter WHERE name = ? ORDER BY ticket"
 
-read_place = f"SELECT {_waiter_columns} FROM holdfast_waiter WHERE owner = ?"
+has_place = "SELECT 1 FROM holdfast_waiter WHERE owner = ?"
+
+cards_ahead = """
+    SELECT DISTINCT card FROM holdfast_waiter
+    WHERE name = ? AND ticket < (SELECT ticket FROM holdfast_waiter WHERE owner = ?)
+"""
 
 count_line = "SELECT count(*) FROM holdfast_waiter WHERE name = ?"
 
@@ -116,7 +120,10 @@ page = f"""
 
 stretch_end = "SELECT max(name) FROM (SELECT name FROM holdfast_lock WHERE name > ? ORDER BY name LIMIT ?)"
 
+forget_absent = "DELETE FROM holdfast_waiter WHERE boot <> ? OR seen < ?"
+
 forget_idle = """
-    DELETE FROM holdfast_lock WHERE name > ? AND name <= ? AND owner IS NULL AND max(since_us, token) < ?
+    DELETE FROM holdfast_lock WHERE name > ? AND name <= ? AND max(since_us, token) < ?
+        AND (owner IS NULL OR (boot = ? AND expires < ?))
         AND NOT EXISTS (SELECT 1 FROM holdfast_waiter w WHERE w.name = holdfast_lock.name)
 """
