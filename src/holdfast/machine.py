@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import os
 import socket
+import subprocess
 import sys
 import time
 import uuid
@@ -64,13 +65,17 @@ def machine_id() -> str:
 @functools.cache
 def boot_id() -> str:
     """Changes with every boot, and with every time namespace: what the boot clock's readings belong to."""
-    boot = _read("/proc/sys/kernel/random/boot_id") or _darwin_boot()
+    boot = _read("/proc/sys/kernel/random/boot_id") or _boot_session()
     return f"{boot} {_link('/proc/self/ns/time')}".strip()
 
 
-def _darwin_boot() -> str:
-    """Without a boot id, the moment of boot stands in for one, rounded because both clocks are read apart."""
-    return f"booted {round((time.time() - boottime()) / 10)}"
+def _boot_session() -> str:
+    """What macOS has instead; elsewhere the moment of boot, rounded because both clocks are read apart."""
+    try:
+        command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
+        return subprocess.run(command, capture_output=True, check=True, text=True, timeout=5).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return f"booted {round((time.time() - boottime()) / 10)}"
 
 
 def this_process() -> Process:

@@ -28,6 +28,8 @@ R = TypeVar("R", BlockingRuntime, AioRuntime)
 class _Handle(Generic[R]):
     """One level of holding. Re-entry makes another handle on the same state; the last one to be released ends it."""
 
+    __slots__ = ("__weakref__", "_client", "_is_released", "_on_lost", "_runtime", "_state")
+
     _start: ClassVar[Callable[..., None]]
     """Starts on_lost: on a thread of its own, or as a task."""
 
@@ -109,6 +111,7 @@ class _Handle(Generic[R]):
 class Lease(_Handle[BlockingRuntime]):
     """One successful acquisition. A context manager: leaving the block releases it."""
 
+    __slots__ = ()
     _start = staticmethod(start_thread)
 
     @property
@@ -126,8 +129,8 @@ class Lease(_Handle[BlockingRuntime]):
 
     def release(self) -> None:
         """Give it back; again does nothing. Raises LeaseLost if it was lost before."""
-        if self._is_inherited():
-            return
+        if self._runtime.pid != os.getpid():
+            return  # inherited
         if self._is_last():
             drive(release(self._runtime.env, self._state))
         else:
@@ -150,6 +153,7 @@ class Lease(_Handle[BlockingRuntime]):
 class AsyncLease(_Handle[AioRuntime]):
     """One successful acquisition. `async with lease` releases it at the end, and cancels the body if it is lost."""
 
+    __slots__ = ("_body",)
     _start = staticmethod(start_task)
 
     def __init__(

@@ -41,8 +41,8 @@ class Lock:
 
     def acquire(self, wait: float | None = None) -> Lease:
         """The lease. After `wait` seconds (None: for ever) LockTimeout, which tells who has it."""
-        patience, started = rules.checked_wait(wait), boottime()
-        answer = self._acquire(patience)
+        started = boottime()
+        answer = self._acquire(None if wait is None else rules.checked_wait(wait))
         if isinstance(answer, Taken):
             raise self._settings.timed_out(boottime() - started, answer)
         return answer

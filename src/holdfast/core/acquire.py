@@ -33,7 +33,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
             inbox = None if wait == 0.0 else env.store.inbox()
             claim = Claim(want.name, state.owner, want.ttl, want.label, inbox)
             sent = env.now()
-            mark.until = rules.forgotten_at(sent, want.ttl)
+            mark.sent = sent
             answer = await env.store.claim(claim)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
@@ -100,7 +100,7 @@ async def _persist(
             if pushed is not None and _is_good(pushed, answer, rules.deadline(sent, pushed.ttl) - env.now()):
                 return pushed, sent
         sent = env.now()
-        mark.until = rules.forgotten_at(sent, claim.ttl)
+        mark.sent = sent
         new_answer = await env.store.claim(claim)
         if isinstance(new_answer, Granted):
             return new_answer, sent

@@ -17,14 +17,14 @@ from holdfast.core.lease import LeaseState
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = ("granted", "ledger", "name", "owner", "ttl", "until")
+    __slots__ = ("granted", "ledger", "name", "owner", "sent", "ttl")
 
     ledger: Ledger
     name: str
     owner: str
     ttl: float
-    until: float
-    """After this the engine has forgotten the owner by itself."""
+    sent: float
+    """When the last request left that the engine may remember this owner for, by `ttl` or by its place in line."""
     granted: bool
     """It is a lease that someone may be using; no longer once it is being given back."""
 
@@ -43,7 +43,7 @@ class Ledger:
         mark.name = state.name
         mark.owner = state.owner
         mark.ttl = state.ttl
-        mark.until = 0.0
+        mark.sent = 0.0
         mark.granted = False
         self._marks[state.owner] = mark
         return mark
@@ -58,11 +58,11 @@ class Ledger:
             mark.granted = False
             self._drop(mark)
 
-    def date(self, owner: str, until: float) -> None:
-        """A request is about to leave after which the engine remembers the owner until then."""
+    def date(self, owner: str, sent: float, ttl: float) -> None:
+        """A request is about to leave after which the engine remembers the owner for that long."""
         mark = self._marks.get(owner)
         if mark is not None:
-            mark.until = max(mark.until, until)
+            mark.sent, mark.ttl = sent, max(ttl, mark.ttl)
 
     def marks(self) -> list[Mark]:
         return list(self._marks.values())

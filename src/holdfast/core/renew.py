@@ -30,7 +30,7 @@ async def renew_due(env: Env) -> float:
 async def renew(env: Env, states: Sequence[LeaseState]) -> Unreachable | None:
     sent = env.now()
     for state in states:
-        env.ledger.date(state.owner, rules.forgotten_at(sent, state.ttl))
+        env.ledger.date(state.owner, sent, state.ttl)
     answer = await env.store.renew([Hold(state.name, state.owner, state.ttl) for state in states])
     now = env.now()
     if isinstance(answer, Unreachable):

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from holdfast.core import rules
 from holdfast.core.lease import LeaseState
 from holdfast.core.ledger import Ledger, Mark
 from holdfast.core.ports import Env, Hold, Store, Unreachable
@@ -86,7 +87,7 @@ class Reaper:
         answer = await self._store.abandon([Hold(mark.name, mark.owner, mark.ttl) for mark in batch])
         now = self._now()
         for mark in batch:
-            if answer is None or now > mark.until:
+            if answer is None or now > rules.forgotten_at(mark.sent, mark.ttl):
                 mark.ledger.confirm_gone(mark.owner)
                 del self._left[mark.owner]
         if answer is not None:

@@ -46,7 +46,6 @@ class AioRuntime:
         self.env = make_env(store, patience, self._undertaker.queue.put, asyncio.sleep, self._announce)
         self._upkeep = Upkeep(self.env)
         self._errands: list[Errand] = []
-        self._round: asyncio.Task[None] | None = None
         self._is_going_round = False
         self._renew_at = math.inf
         self._looks_at = math.inf
@@ -80,6 +79,8 @@ class AioRuntime:
         """Give everything back, end timer and thread; never longer than EXIT_PATIENCE."""
         self._check_loop()
         self.stop_soon()
+        if not self._running:
+            return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EXIT_PATIENCE):
                 await asyncio.shield(self._ended)
@@ -120,7 +121,7 @@ class AioRuntime:
     def _start_round(self) -> None:
         if not self._is_going_round:
             self._is_going_round = True  # first: an eager task may be over before create_task() returns
-            self._round = self._loop.create_task(self._look_after(), name="holdfast-watchdog")
+            _keep(self._loop.create_task(self._look_after(), name="holdfast-watchdog"))
 
     async def _look_after(self) -> None:
         errands: list[Errand] = []
@@ -179,7 +180,11 @@ def start_task(on_lost: Callable[..., Any], *args: object) -> None:
         except Exception:
             _log.exception("on_lost raised")
 
-    task = asyncio.get_running_loop().create_task(run(), name="holdfast-on-lost")
+    _keep(asyncio.get_running_loop().create_task(run(), name="holdfast-on-lost"))
+
+
+def _keep(task: asyncio.Task[None]) -> None:
+    """Until it is done, and not in a runtime: there an interrupted task would keep, by its traceback, the client."""
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
 

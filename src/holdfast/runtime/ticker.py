@@ -95,6 +95,7 @@ class Ticker(Generic[T]):
         timeout = None if self.wakes_at == math.inf else max(0.0, self.wakes_at - boottime())
         try:
             item = self.queue.get(timeout=timeout)
+            self._idle_rounds = 0
             while not isinstance(item, _Stop | _Gone):
                 if item is not None:
                     items.append(item)

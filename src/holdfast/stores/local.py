@@ -131,7 +131,8 @@ class BlockingLocalStore(LocalStore):
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         """As above, without a coroutine in between: this and `release` are the hot path."""
-        self._check_open()
+        if self._is_shut:
+            self._check_open()
         try:
             answer = self._engine.claim(claim)
         except HoldfastError as error:

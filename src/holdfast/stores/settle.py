@@ -115,14 +115,15 @@ def broken(row: Row) -> Row:
 
 def is_forgettable(row: Row, now: Now) -> bool:
     """Idle for so long that the clock alone makes the next token larger, even if it is off by a day."""
-    return row.owner is None and max(row.since_us, row.token) + rules.TOKEN_MEMORY_US < now.wall_us
+    is_idle = row.owner is None or row.expires <= now.clock
+    return is_idle and max(row.since_us, row.token) + rules.TOKEN_MEMORY_US < now.wall_us
 
 
 def _hand_over(row: Row, line: Iterable[Waiter], now: Now, asker: Waiter | None) -> Outcome:
     outcome = Outcome(row)
     for waiter in line:
         mine = asker is not None and waiter.owner == asker.owner
-        if not mine and _has_left(waiter, now):
+        if not mine and has_left(waiter, now):
             outcome.dropped.append(waiter)
         elif mine or not waiter.muted:
             outcome.dropped.append(waiter)
@@ -132,7 +133,7 @@ def _hand_over(row: Row, line: Iterable[Waiter], now: Now, asker: Waiter | None)
     return outcome
 
 
-def _has_left(waiter: Waiter, now: Now) -> bool:
+def has_left(waiter: Waiter, now: Now) -> bool:
     return now.clock - waiter.seen > rules.WAITER_WINDOW or now.is_gone(waiter.card)
 
 

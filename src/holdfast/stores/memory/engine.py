@@ -98,6 +98,9 @@ class MemoryEngine:
     def _forget_idle(self, now: Now) -> None:
         for name in [name for name, row in self._rows.items() if settle.is_forgettable(row, now)]:
             del self._rows[name]
+        for name, line in list(self._lines.items()):
+            for waiter in [waiter for waiter in line.values() if settle.has_left(waiter, now)]:
+                self._leave(name, waiter.owner)
 
     def _renew(self, hold: Hold) -> Reason | None:
         now = _now()

@@ -60,6 +60,8 @@ class Connections:
         self._inode: tuple[int, int] | None = None
         self._look_again_at = 0.0
         self._is_held_up = False
+        self._was_busy = False
+        """When it was forked, in spite of having waited."""
         self._may_go_on = threading.Event()
         _pools.add(self)
 
@@ -99,7 +101,10 @@ class Connections:
         except BaseException:
             self._close(connection)
             raise
-        self._put_back(connection)
+        if connection.inode == self._inode:
+            self._idle.append(connection)
+        else:
+            self._close(connection)  # the file was replaced meanwhile
         return result
 
     def close(self) -> None:
@@ -123,16 +128,10 @@ class Connections:
 
     def _keep_if_clean(self, connection: _Connection, error: sqlite3.Error) -> None:
         """A request that found the file locked has done nothing: its connection is as good as before."""
-        if protocol.is_busy(error) and not connection.in_transaction:
-            self._put_back(connection)
-        else:
-            self._close(connection)
-
-    def _put_back(self, connection: _Connection) -> None:
-        if connection.inode == self._inode:
+        if protocol.is_busy(error) and not connection.in_transaction and connection.inode == self._inode:
             self._idle.append(connection)
         else:
-            self._close(connection)  # the file was replaced meanwhile
+            self._close(connection)
 
     def _close(self, connection: _Connection) -> None:
         with self._moving():
@@ -200,10 +199,11 @@ class Connections:
         while self._is_busy() and boottime() < ends:
             time.sleep(0.0005)
         self.close()
+        self._was_busy = self._is_busy() or bool(self._idle)
 
     def after_fork(self, in_child: bool) -> None:
         if in_child:
-            if self._is_busy() or self._idle:
+            if self._was_busy:
                 _poisoned.add(self._name)
                 _inherited.extend(self._idle)
                 self._idle.clear()

@@ -1,0 +1,87 @@
+"""Blocks that were entered without the lock, or left it too early."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from support.stores import STORES
+from support.waiting import until
+
+
+@pytest.fixture(params=STORES, ids=lambda store: store.name)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with request.param.fresh(tmp_path) as fresh:
+        yield fresh
+
+
+# -- by hand -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_asked_for_its_exit_and_entered_by_hand_is_held_until_left(url: str) -> None:
+    with holdfast.connect(url) as client:
+        lock = client.lock("job")
+        assert hasattr(lock, "__exit__")
+        lock.__enter__()
+        gc.collect()
+        assert client.inspect("job") is not None
+        lock.__exit__(None, None, None)
+        assert client.inspect("job") is None
+
+
+def test_an_async_lock_asked_for_its_exit_and_entered_by_hand_is_held_until_left(url: str) -> None:
+    async def main() -> None:
+        async with holdfast.connect_async(url) as client:
+            lock = client.lock("job")
+            assert hasattr(lock, "__aexit__")
+            await lock.__aenter__()
+            gc.collect()
+            assert await client.inspect("job") is not None
+            await lock.__aexit__(None, None, None)
+            assert await client.inspect("job") is None
+
+    asyncio.run(main())
+
+
+# -- a lease that is over ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ending", ["released", "expired"])
+def test_a_lease_that_is_over_is_not_entered(url: str, ending: str) -> None:
+    entered = []
+    with holdfast.connect(url) as client:
+        lease = client.lock("job", ttl=0.05, renew=False).acquire()
+        if ending == "released":
+            lease.release()
+        until(lambda: not lease.held)
+        with pytest.raises(holdfast.LeaseLost) as caught, lease:
+            entered.append(lease.held)
+        assert caught.value.reason == ending
+    assert entered == []
+
+
+@pytest.mark.parametrize("ending", ["released", "expired"])
+def test_an_async_lease_that_is_over_is_not_entered_and_cancels_nothing(url: str, ending: str) -> None:
+    async def main() -> None:
+        entered = []
+        async with holdfast.connect_async(url) as client:
+            lease = await client.lock("job", ttl=0.05, renew=False).acquire()
+            if ending == "released":
+                await lease.release()
+            until(lambda: not lease.held)  # the loop stands still: nobody was told yet
+            with pytest.raises(holdfast.LeaseLost) as caught:
+                async with lease:
+                    entered.append(lease.held)
+            assert caught.value.reason == ending
+            await asyncio.sleep(0)
+            task = asyncio.current_task()
+            assert task is not None
+            assert task.cancelling() == 0
+        assert entered == []
+
+    asyncio.run(main())

@@ -1,0 +1,325 @@
+"""Waits, renewals and clean-ups that once came late or never."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import shutil
+import signal
+import sqlite3
+import sys
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast.core.ports import Unreachable
+from holdfast.guard import Guard
+from holdfast.machine import boottime
+from holdfast.stores.sqlite import mailbox
+from support.colours import renewal_of
+from support.processes import Worker
+from support.stores import STORES
+from support.waiting import auntil, until
+
+SOON = 1.0
+"""Seconds; whoever is left to ask at the slow pace takes three."""
+
+
+@pytest.fixture(params=STORES, ids=lambda store: store.name)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with request.param.fresh(tmp_path) as fresh:
+        yield fresh
+
+
+def waiters(client: holdfast.Client, name: str = "job") -> int:
+    info = client.inspect(name)
+    return info.waiters if info else 0
+
+
+@contextmanager
+def another_program_writes(url: str) -> Iterator[None]:
+    """Nobody else can write to the database meanwhile."""
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        yield
+        connection.execute("COMMIT")
+
+
+# -- renewal -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
+def test_leases_are_renewed_where_tasks_start_eagerly(url: str) -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        async with holdfast.connect_async(url) as client:
+            async with client.lock("short", ttl=0.1):
+                pass  # its renewal will find nothing to do
+            async with client.lock("job", ttl=0.6) as lease:
+                await auntil(renewal_of(lease))
+                await auntil(renewal_of(lease))
+
+    asyncio.run(main())
+
+
+def test_renewal_goes_on_when_all_tasks_were_cancelled_in_the_middle_of_it(sqlite_url: str) -> None:
+    def others() -> set[asyncio.Task[Any]]:
+        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+
+    async def main() -> None:
+        async with holdfast.connect_async(sqlite_url) as client:
+            lease = await client.lock("job", ttl=1.0).acquire()
+            with another_program_writes(sqlite_url):
+                for task in await auntil(others):
+                    task.cancel()
+                await asyncio.sleep(0)
+            await auntil(renewal_of(lease))
+            await lease.release()
+
+    asyncio.run(main())
+
+
+# -- a blocking client's coroutine functions ---------------------------------------------------------------------------
+
+
+def test_a_cancelled_call_of_a_coroutine_function_leaves_the_line_at_once(url: str) -> None:
+    with holdfast.connect(url) as client:
+        held = client.lock("job").acquire()
+
+        @client.locked("job")
+        async def body() -> None: ...
+
+        async def main() -> None:
+            call = asyncio.create_task(body())
+            try:
+                await auntil(lambda: waiters(client) == 1)
+                call.cancel()
+                await asyncio.wait([call])
+                await auntil(lambda: waiters(client) == 0, within=SOON)
+                assert call.cancelled()
+            finally:
+                held.release()
+
+        asyncio.run(main())
+
+
+def test_the_error_of_a_coroutine_function_comes_out_though_the_lease_was_lost(url: str) -> None:
+    with holdfast.connect(url) as client:
+
+        @client.locked("job", ttl=0.05, renew=False)
+        async def body() -> None:
+            until(lambda: client.inspect("job") is None)
+            raise KeyError("of the body")
+
+        with pytest.raises(KeyError, match="of the body"):
+            asyncio.run(body())
+
+
+# -- endings -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_request_to_the_worker_of_a_closed_client_is_refused(sqlite_url: str) -> None:
+    async def main() -> None:
+        client = holdfast.connect_async(sqlite_url)
+        store = client._store()
+        await client.inspect("job")
+        await client.aclose()
+        async with asyncio.timeout(SOON):
+            assert isinstance(await store.inspect("job"), Unreachable)
+
+    asyncio.run(main())
+
+
+async def closed(client: holdfast.AsyncClient, lease: holdfast.AsyncLease) -> None:
+    await client.aclose()
+
+
+async def released_but_cancelled(client: holdfast.AsyncClient, lease: holdfast.AsyncLease) -> None:
+    release = asyncio.create_task(lease.release())
+    await asyncio.sleep(0)
+    release.cancel()
+    await asyncio.wait([release])
+    assert release.cancelled()
+
+
+async def released_soon(client: holdfast.AsyncClient, lease: holdfast.AsyncLease) -> None:
+    lease._release_soon()
+
+
+@pytest.mark.parametrize("ends", [closed, released_but_cancelled, released_soon])
+def test_whoever_waits_for_a_loss_hears_of_every_ending(
+    url: str, ends: Callable[[holdfast.AsyncClient, holdfast.AsyncLease], Awaitable[None]]
+) -> None:
+    async def main() -> None:
+        async with holdfast.connect_async(url) as client:
+            lease = await client.lock("job").acquire()
+            waiting = asyncio.create_task(lease.lost.wait())
+            await asyncio.sleep(0)
+            await ends(client, lease)
+            async with asyncio.timeout(SOON):
+                assert await waiting is False
+
+    asyncio.run(main())
+
+
+# -- waking ------------------------------------------------------------------------------------------------------------
+
+
+def test_the_death_of_one_who_was_handed_the_lock_is_noticed_by_the_next_in_line(sqlite_url: str) -> None:
+    with (
+        holdfast.connect(sqlite_url) as first,
+        holdfast.connect(sqlite_url) as third,
+        ThreadPoolExecutor() as pool,
+    ):
+        lease = first.lock("job").acquire()
+        with Worker("hold.py", sqlite_url, "job", 30) as second:
+            until(lambda: waiters(first) == 1)
+            waiting = pool.submit(third.lock("job").acquire, wait=10)
+            until(lambda: waiters(first) == 2)
+            lease.release()
+            second.expect("held")
+            second.kill()
+            waiting.result(SOON).release()
+
+
+def mailboxes() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if "mailbox" in thread.name}
+
+
+def test_a_burst_of_hand_overs_too_large_for_the_queue_reaches_every_waiter(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailbox, "SEND_TRIES", 1000, raising=False)  # this machine may be slower than the reader
+    names = [f"job {number}" for number in range(40)]
+
+    async def main(client: holdfast.Client) -> None:
+        leases = [client.lock(name).acquire() for name in names]
+        async with holdfast.connect_async(sqlite_url) as other:
+
+            async def visit(name: str) -> None:
+                async with other.lock(name):
+                    pass
+
+            visits = [asyncio.create_task(visit(name)) for name in names]
+            await auntil(lambda: sum(info.waiters for info in client.list()) == len(names))
+            read_slowly(other)
+            for lease in leases:
+                lease.release()
+            async with asyncio.timeout(SOON):
+                await asyncio.gather(*visits)
+
+    with holdfast.connect(sqlite_url) as client:
+        asyncio.run(main(client))
+
+
+def read_slowly(client: holdfast.AsyncClient) -> None:
+    """From now on each delivery takes the client's thread a few milliseconds."""
+    inboxes: Any = client._store()._engine.inboxes  # type: ignore[attr-defined]
+    delivers, never = inboxes.deliver, threading.Event()
+
+    def delivers_slowly(*args: Any) -> Any:
+        never.wait(0.003)
+        return delivers(*args)
+
+    inboxes.deliver = delivers_slowly
+
+
+def test_waiters_are_woken_though_the_wake_folder_was_cleaned_away(sqlite_url: str) -> None:
+    before = mailboxes()
+    with (
+        holdfast.connect(sqlite_url) as client,
+        holdfast.connect(sqlite_url) as other,
+        ThreadPoolExecutor() as pool,
+    ):
+        lease = other.lock("job").acquire()
+        with pytest.raises(holdfast.LockTimeout):
+            client.lock("job").acquire(wait=0.01)
+        shutil.rmtree(sqlite_url.removeprefix("sqlite:///") + "-wake")
+        waiting = pool.submit(client.lock("job").acquire, wait=10)
+        until(lambda: waiters(other) == 1)
+        lease.release()
+        waiting.result(SOON).release()
+        shutil.rmtree(sqlite_url.removeprefix("sqlite:///") + "-wake")
+    until(lambda: mailboxes() <= before)
+
+
+# -- short of everything -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def out_of_descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken = [os.dup(0)]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (taken[0] + 1, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
+
+
+def test_without_a_free_descriptor_a_release_succeeds_and_renewal_goes_on(sqlite_url: str) -> None:
+    with (
+        holdfast.connect(sqlite_url) as client,
+        holdfast.connect(sqlite_url) as other,
+        ThreadPoolExecutor() as pool,
+        client.lock("kept", ttl=0.6) as kept,
+    ):
+        lease = client.lock("job").acquire()
+        waiting = pool.submit(other.lock("job", ttl=0.9).acquire, wait=10)
+        until(lambda: waiters(client) == 1)
+        with out_of_descriptors():
+            lease.release()
+            until(renewal_of(kept))
+            until(renewal_of(kept))
+        waiting.result(5).release()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_forked_while_another_thread_was_inside_a_guard_is_not_kept_out() -> None:
+    guard, inside, go_on = Guard(), threading.Event(), threading.Event()
+
+    def stay() -> None:
+        inside.set()
+        go_on.wait(10)
+
+    thread = threading.Thread(target=guard.run, args=(stay,))
+    thread.start()
+    assert inside.wait(5)
+    if (child := os.fork()) == 0:
+        guard.run(lambda: None)
+        os._exit(0)
+    try:
+        until(lambda: os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG), within=SOON)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        go_on.set()
+        thread.join()
+    assert os.waitstatus_to_exitcode(status) == 0
+
+
+def test_requests_to_a_locked_database_lose_their_patience_together(sqlite_url: str) -> None:
+    async def main() -> None:
+        async with holdfast.connect_async(sqlite_url, request_timeout=0.3) as client:
+            await client.inspect("job")
+            with another_program_writes(sqlite_url):
+                began = boottime()
+                requests = [client.lock(f"job {number}").try_acquire() for number in range(6)]
+                answers = await asyncio.gather(*requests, return_exceptions=True)
+                took = boottime() - began
+        assert {type(answer) for answer in answers} == {holdfast.StoreUnavailable}
+        assert took < 3 * 0.3
+
+    asyncio.run(main())

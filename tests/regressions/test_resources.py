@@ -1,0 +1,197 @@
+"""What was left behind, kept for ever, or shared by mistake."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import machine
+from holdfast.core.ports import Claim, Granted
+from holdfast.stores.inboxes import BlockingInbox
+from holdfast.stores.sqlite import connections
+from holdfast.stores.sqlite import engine as sqlite_engine
+from holdfast.stores.sqlite.engine import SqliteEngine
+from support.colours import COLOURS, World, open_files, play
+from support.stores import STORES
+from support.waiting import auntil, until
+
+A_MOMENT = 0.1
+"""Seconds given to something that must not happen."""
+
+
+@pytest.fixture(params=STORES, ids=lambda store: store.name)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with request.param.fresh(tmp_path) as fresh:
+        yield fresh
+
+
+@pytest.fixture(params=COLOURS)
+def world(request: pytest.FixtureRequest, url: str) -> World:
+    return World(url, COLOURS[request.param])
+
+
+# -- re-entry ----------------------------------------------------------------------------------------------------------
+
+
+def test_names_that_were_left_are_not_remembered_for_re_entry() -> None:
+    with holdfast.connect("memory://") as client:
+        for number in range(100):
+            with client.lock(f"job {number}", reentrant=True):
+                pass
+        assert len(client._held_here()) < 10
+
+
+def test_names_that_a_task_has_left_are_not_remembered_for_re_entry() -> None:
+    async def main() -> None:
+        async with holdfast.connect_async("memory://") as client:
+            for number in range(100):
+                async with client.lock(f"job {number}", reentrant=True):
+                    pass
+            assert len(client._held_here()) < 10
+
+    asyncio.run(main())
+
+
+def test_everyone_who_holds_a_lease_is_told_of_its_loss(world: World) -> None:
+    async def scene(world: World) -> None:
+        actor, told = world.actor(), set()
+        levels = [
+            actor.client.lock("job", ttl=0.3, reentrant=True, on_lost=lambda *_, level=level: told.add(level))
+            for level in ("outer", "inner")
+        ]
+        leases = [await actor.acquire(lock) for lock in levels]
+        assert leases[0].token == leases[1].token
+        await actor.force_release("job")
+        await auntil(lambda: told == {"outer", "inner"}, within=2.0)
+
+    play(scene, {"world": world})
+
+
+# -- forks -------------------------------------------------------------------------------------------------------------
+
+
+def exit_status_of_a_child(answer: Callable[[], bool]) -> int:
+    if (child := os.fork()) == 0:
+        try:
+            os._exit(0 if answer() else 1)
+        finally:
+            os._exit(2)
+    try:
+        until(lambda: os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG))
+    finally:
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def sockets() -> set[str]:
+    return {file for file in open_files().values() if file.startswith("socket:")}
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not tell what is open")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_child_keeps_no_socket_of_its_parent(sqlite_url: str) -> None:
+    before = sockets()
+    with holdfast.connect(sqlite_url) as client, client.lock("job"):
+        with pytest.raises(holdfast.LockTimeout):
+            client.lock("job").acquire(wait=0.01)
+        of_the_mailbox = sockets() - before
+        assert of_the_mailbox
+        assert exit_status_of_a_child(lambda: sockets().isdisjoint(of_the_mailbox)) == 0
+        assert of_the_mailbox <= sockets()
+
+
+def test_the_end_of_one_fork_does_not_let_requests_into_another(tmp_path: Path) -> None:
+    """Otherwise a child inherits an open connection, with which its process can't use the file."""
+    engine = SqliteEngine(tmp_path / "locks.db", "normal", 5.0)
+    engine.inspect("job")
+    ready, may_end = threading.Event(), threading.Event()
+
+    def forks() -> None:
+        connections._before_fork()
+        ready.set()
+        may_end.wait(10)
+        connections._after_fork(False)
+
+    second, request = threading.Thread(target=forks), threading.Thread(target=engine.inspect, args=("job",))
+    connections._before_fork()
+    second.start()
+    ready.wait(A_MOMENT)
+    connections._after_fork(False)
+    assert ready.wait(5)
+    request.start()
+    request.join(A_MOMENT)
+    was_let_in = not request.is_alive()
+    may_end.set()
+    second.join()
+    request.join()
+    engine.close()
+    assert not was_let_in
+
+
+# -- arguments ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_sqlite_url_with_a_fragment_is_refused() -> None:
+    with pytest.raises(holdfast.ConfigurationError):
+        holdfast.connect("sqlite:///locks#1.db")
+
+
+@pytest.mark.parametrize("prefix", [7, b"job"])
+def test_a_prefix_that_is_no_text_is_refused(world: World, prefix: Any) -> None:
+    async def scene(world: World) -> None:
+        actor = world.actor()
+        with pytest.raises(holdfast.ConfigurationError):
+            await actor.listing(prefix)
+
+    play(scene, {"world": world})
+
+
+# -- names that nobody uses --------------------------------------------------------------------------------------------
+
+
+A_DAY = 86_500.0
+"""Seconds, and a little more."""
+
+
+def leave_behind(engine: SqliteEngine) -> None:
+    """Holders and waiters, none of which comes back."""
+    for number in range(10):
+        engine.claim(Claim(f"left {number}", f"holder {number}", 30.0, None, None))
+        engine.claim(Claim(f"left {number}", f"waiter {number}", 30.0, None, BlockingInbox()))
+
+
+def use(engine: SqliteEngine) -> None:
+    for number in range(3):
+        assert isinstance(engine.claim(Claim(f"used {number}", "holder", 30.0, None, None)), Granted)
+
+
+def test_holders_and_waiters_that_never_came_back_are_forgotten_after_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def names(table: str) -> list[str]:
+        with closing(sqlite3.connect(tmp_path / "locks.db")) as connection:
+            return [name for (name,) in connection.execute(f"SELECT name FROM {table} ORDER BY name")]
+
+    engine = SqliteEngine(tmp_path / "locks.db", "normal", 5.0)
+    leave_behind(engine)
+    monkeypatch.setattr(sqlite_engine, "SWEEP_EVERY", 1)
+    use(engine)
+    assert len(names("holdfast_lock")) == 13
+    began, wall_us = machine.boottime(), machine.wall_us()
+    monkeypatch.setattr(machine, "boottime", lambda: began + A_DAY)
+    monkeypatch.setattr(machine, "wall_us", lambda: wall_us + int(A_DAY * 1_000_000))
+    use(engine)
+    assert names("holdfast_lock") == ["used 0", "used 1", "used 2"]
+    assert names("holdfast_waiter") == []
+    engine.close()
