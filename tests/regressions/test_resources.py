@@ -139,6 +139,29 @@ def test_the_end_of_one_fork_does_not_let_requests_into_another(tmp_path: Path) 
     assert not was_let_in
 
 
+# -- closing -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not open_files(), reason="this system does not tell what is open")
+def test_a_request_that_outlives_its_client_leaves_no_file_open(sqlite_url: str) -> None:
+    client = holdfast.connect(sqlite_url)
+    pool: Any = client._store()._engine._connections  # type: ignore[attr-defined]
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(_: object) -> None:
+        inside.set()
+        go_on.wait(5)
+
+    request = threading.Thread(target=pool.run, args=(slow,))
+    request.start()
+    assert inside.wait(5)
+    client.close()
+    go_on.set()
+    request.join()
+    path = sqlite_url.removeprefix("sqlite:///")
+    assert [file for file in open_files().values() if file.startswith(path)] == []
+
+
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 

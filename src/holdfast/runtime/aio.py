@@ -129,7 +129,8 @@ class AioRuntime:
             while True:
                 errands, self._errands = self._errands, []
                 self._renew_at = math.inf
-                self._renew_at = min(self._renew_at, await self._upkeep.round(errands))
+                moment = await self._upkeep.round(errands)
+                self._renew_at = min(self._renew_at, moment)  # which may have been lowered meanwhile
                 if not self._errands:
                     return
         except BaseException as error:
