@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
 
 import holdfast
@@ -26,15 +27,21 @@ def url(folder: Path) -> str:
 
 @contextmanager
 def bare(folder: Path) -> Iterator[Callable[[], Sample]]:
-    """BEGIN IMMEDIATE, upsert, COMMIT: once to take, once to give back."""
+    """BEGIN IMMEDIATE, upsert, COMMIT: once to take, once to give back.
+
+    Each writes a row that differs from the one before, as the lock's does: SQLite writes nothing for one that is equal.
+    """
     with closing(sqlite3.connect(folder / "locks.db", isolation_level=None)) as connection:
         columns, row = held_row(folder, connection)
-        execute, upsert = connection.execute, upsert_of(columns)
+        execute, upsert, tokens = connection.execute, upsert_of(columns), count(1)
+        token, owner = columns.index("token"), columns.index("owner")
+        before, between, after = row[:token], row[token + 1 : owner], row[owner + 1 :]
 
         def pair() -> None:
-            for _ in range(2):
+            number = next(tokens)
+            for who in (row[owner], None):
                 execute("BEGIN IMMEDIATE")
-                execute(upsert, row)
+                execute(upsert, (*before, number, *between, who, *after))
                 execute("COMMIT")
 
         yield lambda: per_operation(pair, PAIRS)
