@@ -13,7 +13,7 @@ from quality.tree import PACKAGE, label, parsed, python_files
 LEAVES = {"errors", "guard", "machine"}
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "guard": set(),
+    "guard": {"errors"},
     "machine": set(),
     "core": {"errors"},
     "runtime": {"core"} | LEAVES,

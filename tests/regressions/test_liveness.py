@@ -77,10 +77,33 @@ def test_renewal_goes_on_when_all_tasks_were_cancelled_in_the_middle_of_it(sqlit
         async with holdfast.connect_async(sqlite_url) as client:
             lease = await client.lock("job", ttl=1.0).acquire()
             with another_program_writes(sqlite_url):
-                for task in await auntil(others):
+                await auntil(others)
+                await asyncio.sleep(0)  # the round has begun, and waits for the file
+                for task in others():
                     task.cancel()
                 await asyncio.sleep(0)
             await auntil(renewal_of(lease))
+            await lease.release()
+
+    asyncio.run(main())
+
+
+def test_renewal_goes_on_when_a_round_was_cancelled_before_it_began(url: str) -> None:
+    born: list[asyncio.Task[Any]] = []
+
+    def cancelled_if_first(loop: asyncio.AbstractEventLoop, work: Any, **options: Any) -> asyncio.Task[Any]:
+        task = asyncio.Task(work, loop=loop, **options)
+        if not born:
+            task.cancel()
+        born.append(task)
+        return task
+
+    async def main() -> None:
+        async with holdfast.connect_async(url) as client:
+            lease = await client.lock("job", ttl=0.6).acquire()
+            asyncio.get_running_loop().set_task_factory(cancelled_if_first)
+            await auntil(renewal_of(lease), within=2.0)
+            assert born[0].cancelled()
             await lease.release()
 
     asyncio.run(main())

@@ -18,6 +18,8 @@ import holdfast
 from holdfast import machine
 from holdfast.core.ports import Claim, Granted
 from holdfast.stores.inboxes import BlockingInbox
+from holdfast.stores.memory import engine as memory_engine
+from holdfast.stores.memory.engine import MemoryEngine
 from holdfast.stores.sqlite import connections
 from holdfast.stores.sqlite import engine as sqlite_engine
 from holdfast.stores.sqlite.engine import SqliteEngine
@@ -187,19 +189,35 @@ A_DAY = 86_500.0
 """Seconds, and a little more."""
 
 
-def leave_behind(engine: SqliteEngine) -> None:
+def leave_behind(engine: MemoryEngine | SqliteEngine) -> None:
     """Holders and waiters, none of which comes back."""
     for number in range(10):
         engine.claim(Claim(f"left {number}", f"holder {number}", 30.0, None, None))
         engine.claim(Claim(f"left {number}", f"waiter {number}", 30.0, None, BlockingInbox()))
 
 
-def use(engine: SqliteEngine) -> None:
+def use(engine: MemoryEngine | SqliteEngine) -> None:
     for number in range(3):
         assert isinstance(engine.claim(Claim(f"used {number}", "holder", 30.0, None, None)), Granted)
 
 
-def test_holders_and_waiters_that_never_came_back_are_forgotten_after_a_day(
+def test_holders_and_waiters_that_never_came_back_are_forgotten_by_memory_after_a_day(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = MemoryEngine()
+    leave_behind(engine)
+    monkeypatch.setattr(memory_engine, "SWEEP_EVERY", 1)
+    use(engine)
+    assert len(engine._rows) == 13
+    began, wall_us = machine.boottime(), machine.wall_us()
+    monkeypatch.setattr(memory_engine, "boottime", lambda: began + A_DAY)
+    monkeypatch.setattr(memory_engine, "wall_us", lambda: wall_us + int(A_DAY * 1_000_000))
+    use(engine)
+    assert sorted(engine._rows) == ["used 0", "used 1", "used 2"]
+    assert engine._lines == {}
+
+
+def test_holders_and_waiters_that_never_came_back_are_forgotten_by_the_database_after_a_day(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def names(table: str) -> list[str]:

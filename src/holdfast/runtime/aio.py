@@ -121,7 +121,9 @@ class AioRuntime:
     def _start_round(self) -> None:
         if not self._is_going_round:
             self._is_going_round = True  # first: an eager task may be over before create_task() returns
-            _keep(self._loop.create_task(self._look_after(), name="holdfast-watchdog"))
+            task = self._loop.create_task(self._look_after(), name="holdfast-watchdog")
+            task.add_done_callback(self._round_ended)
+            _keep(task)
 
     async def _look_after(self) -> None:
         errands: list[Errand] = []
@@ -139,10 +141,14 @@ class AioRuntime:
             if not isinstance(error, Exception):
                 raise
             _log.exception("unexpected error in the watchdog; it goes on")
-        finally:
-            self._is_going_round = False
-            if self._errands or self.env.ledger.leases():
-                self._look_before(self._renew_at)
+
+    def _round_ended(self, task: asyncio.Task[None]) -> None:
+        """Not in a `finally` of the round itself: a task that is cancelled before its first step has none."""
+        self._is_going_round = False
+        if task.cancelled() or self._errands:
+            self._renew_at = min(self._renew_at, boottime() + RETRY_ROUND)
+        if self._errands or self.env.ledger.leases():
+            self._look_before(self._renew_at)
 
     # -- on the undertaker's thread ------------------------------------------------------------------------------
 

@@ -59,6 +59,7 @@ class Connections:
         self._movers: set[object] = set()
         self._inode: tuple[int, int] | None = None
         self._look_again_at = 0.0
+        self._is_closed = False
         self._is_held_up = False
         self._was_busy = False
         """When it was forked, in spite of having waited."""
@@ -107,6 +108,12 @@ class Connections:
             self._close(connection)  # the file was replaced meanwhile
         return result
 
+    def close_for_good(self) -> None:
+        """Requests that are still under way close their connections themselves."""
+        self._is_closed = True
+        self._inode = None
+        self.close()
+
     def close(self) -> None:
         while self._idle:
             self._close(self._idle.pop())
@@ -124,7 +131,7 @@ class Connections:
 
     def _is_same_file(self) -> bool:
         self._look_again_at = boottime() + LOOK_AT_FILE
-        return self._inode == _inode_of(self._name)
+        return self._is_closed or self._inode == _inode_of(self._name)
 
     def _keep_if_clean(self, connection: _Connection, error: sqlite3.Error) -> None:
         """A request that found the file locked has done nothing: its connection is as good as before."""
@@ -173,8 +180,9 @@ class Connections:
         except BaseException:
             connection.close()
             raise
-        self._inode, self._look_again_at = inode, boottime() + LOOK_AT_FILE
         connection.inode = inode
+        if not self._is_closed:
+            self._inode, self._look_again_at = inode, boottime() + LOOK_AT_FILE
         _log.info("opened %s", self._name)
         return connection
 

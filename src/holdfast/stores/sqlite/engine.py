@@ -98,7 +98,7 @@ class SqliteEngine:
 
     def close(self) -> None:
         self._mailbox.close()
-        self._connections.close()
+        self._connections.close_for_good()
 
     # -- the uncontended path: one statement each ------------------------------------------------------------------
 
