@@ -192,8 +192,8 @@ def start_task(on_lost: Callable[..., Any], *args: object) -> None:
 
 def _keep(task: asyncio.Task[None]) -> None:
     """Until it is done, and not in a runtime: there an interrupted task would keep, by its traceback, the client."""
+    task.add_done_callback(_tasks.discard)  # first: an interrupt in between must not leave it here for good
     _tasks.add(task)
-    task.add_done_callback(_tasks.discard)
 
 
 _tasks: set[asyncio.Task[None]] = set()
