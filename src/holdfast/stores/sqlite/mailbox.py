@@ -105,6 +105,8 @@ class _Listener:
     def stop(self) -> None:
         self._is_stopping = True
         self._wake()
+        if self._thread.ident is None and self._pid == os.getpid():
+            self._close()  # interrupted before it was started
 
     def watch(self, pid: int) -> None:
         if self._mail is not None and pid not in self._watched:
@@ -182,15 +184,15 @@ def grant_message(owner: str, token: int, ttl: float) -> bytes:
     return f"{owner} {token} {ttl!r}".encode()
 
 
-def send(address: str, message: bytes) -> bool:
+def send(address: str, message: bytes, tries: int | None = None) -> bool:
     """False if nobody can read it there. One whose queue stays full is there, and will ask."""
-    for _ in range(SEND_TRIES if address else 0):
+    for _ in range(tries or SEND_TRIES if address else 0):
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
                 out.setblocking(False)
                 out.sendto(message, address)
         except BlockingIOError:
-            time.sleep(SEND_PAUSE)
+            time.sleep(SEND_PAUSE if tries is None else 0.0)
         except (FileNotFoundError, ConnectionRefusedError):
             return False
         except OSError as error:  # out of descriptors, or not ours to write to: it will ask
@@ -225,7 +227,7 @@ def _make_own(folder: Path) -> None:
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise PermissionError(f"{folder} is not a private folder")
     for left in list(folder.iterdir())[:100]:
-        if left.is_socket() and not send(str(left), b""):
+        if left.is_socket() and not send(str(left), b"", tries=1):
             left.unlink(missing_ok=True)
 
 
