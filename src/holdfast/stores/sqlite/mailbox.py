@@ -65,7 +65,9 @@ class Mailbox:
     def _open_once(self) -> _Listener:
         """In steps that may each be interrupted: what was done is found again, and close() ends it."""
         listener = self._listener
-        if listener is not None and listener.is_started() and not listener.is_reachable():
+        if listener is not None and listener.is_reachable():
+            return listener  # another thread was quicker
+        if listener is not None and (listener.is_started() or listener.is_inherited()):
             listener.stop()
             listener = None
         if listener is None:
@@ -87,25 +89,29 @@ class _Listener:
         self._watched: dict[int, int] = {}  # pid → pidfd
         pair: tuple[socket.socket | None, ...] = (None, None) if mail is None else socket.socketpair()
         self._woken, self._waker = pair
-        self._thread = threading.Thread(target=self._listen, name="holdfast-mailbox", daemon=True)
+        self._thread: threading.Thread | None = None  # made last: it knows us, and would keep the sockets open
         _listeners.add(self)
 
     def is_started(self) -> bool:
-        return self._pid != os.getpid() or self._thread.ident is not None
+        return self._thread is not None and self._thread.ident is not None
+
+    def is_inherited(self) -> bool:
+        return self._pid != os.getpid()
 
     def is_reachable(self) -> bool:
-        if self._pid != os.getpid():
+        if self.is_inherited():
             return False
-        return self._mail is None or (self._thread.ident is not None and os.path.exists(self.address))
+        return self._mail is None or (self.is_started() and os.path.exists(self.address))
 
     def start(self) -> None:
-        if self._mail is not None and self._thread.ident is None:
+        if self._mail is not None and not self.is_started():
+            self._thread = threading.Thread(target=self._listen, name="holdfast-mailbox", daemon=True)
             self._thread.start()
 
     def stop(self) -> None:
         self._is_stopping = True
         self._wake()
-        if self._thread.ident is None and self._pid == os.getpid():
+        if not self.is_started() and self._pid == os.getpid():
             self._close()  # interrupted before it was started
 
     def watch(self, pid: int) -> None:
