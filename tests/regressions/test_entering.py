@@ -4,21 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import holdfast
-from support.stores import STORES
 from support.waiting import until
-
-
-@pytest.fixture(params=STORES, ids=lambda store: store.name)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with request.param.fresh(tmp_path) as fresh:
-        yield fresh
-
 
 # -- by hand -----------------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import pwd
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,14 +14,6 @@ from holdfast.core.ports import Claim, Granted, Hold
 from holdfast.stores.inboxes import BlockingInbox
 from holdfast.stores.memory.engine import MemoryEngine
 from holdfast.stores.sqlite.engine import SqliteEngine
-from support.stores import STORES
-
-
-@pytest.fixture(params=STORES, ids=lambda store: store.name)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with request.param.fresh(tmp_path) as fresh:
-        yield fresh
-
 
 # -- the wake folder ---------------------------------------------------------------------------------------------------
 

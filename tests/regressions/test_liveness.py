@@ -13,7 +13,6 @@ import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,17 +24,10 @@ from holdfast.machine import boottime
 from holdfast.stores.sqlite import mailbox
 from support.colours import renewal_of
 from support.processes import Worker
-from support.stores import STORES
 from support.waiting import auntil, until
 
 SOON = 1.0
 """Seconds; whoever is left to ask at the slow pace takes three."""
-
-
-@pytest.fixture(params=STORES, ids=lambda store: store.name)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with request.param.fresh(tmp_path) as fresh:
-        yield fresh
 
 
 def waiters(client: holdfast.Client, name: str = "job") -> int:

@@ -7,7 +7,7 @@ import os
 import signal
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -23,23 +23,11 @@ from holdfast.stores.memory.engine import MemoryEngine
 from holdfast.stores.sqlite import connections
 from holdfast.stores.sqlite import engine as sqlite_engine
 from holdfast.stores.sqlite.engine import SqliteEngine
-from support.colours import COLOURS, World, open_files, play
-from support.stores import STORES
+from support.colours import World, open_files, play
 from support.waiting import auntil, until
 
 A_MOMENT = 0.1
 """Seconds given to something that must not happen."""
-
-
-@pytest.fixture(params=STORES, ids=lambda store: store.name)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with request.param.fresh(tmp_path) as fresh:
-        yield fresh
-
-
-@pytest.fixture(params=COLOURS)
-def world(request: pytest.FixtureRequest, url: str) -> World:
-    return World(url, COLOURS[request.param])
 
 
 # -- re-entry ----------------------------------------------------------------------------------------------------------

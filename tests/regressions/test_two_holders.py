@@ -21,23 +21,11 @@ from holdfast.stores import settle
 from holdfast.stores.memory.engine import MemoryEngine
 from holdfast.stores.sqlite import connections
 from holdfast.stores.sqlite.engine import SqliteEngine
-from support.colours import COLOURS, World, play
-from support.stores import STORES
+from support.colours import World, play
 from support.waiting import auntil, until
 
 A_MOMENT = 0.1
 """Seconds given to something that must not happen."""
-
-
-@pytest.fixture(params=STORES, ids=lambda store: store.name)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with request.param.fresh(tmp_path) as fresh:
-        yield fresh
-
-
-@pytest.fixture(params=COLOURS)
-def world(request: pytest.FixtureRequest, url: str) -> World:
-    return World(url, COLOURS[request.param])
 
 
 @pytest.fixture
