@@ -7,6 +7,8 @@ ARGS ?=
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCH := $(VENV)/.bench-ready
+INTEROP := tests/interop/node_modules/.ready
 
 .PHONY: help test lint format types pytest sweep bench clean
 
@@ -26,21 +28,29 @@ format: $(READY)  ## let ruff fix and format
 types: $(READY)  ## mypy, strict
 	$(BIN)/mypy
 
-pytest: $(READY)  ## the tests alone; ARGS="-k name" picks some
+pytest: $(READY) $(INTEROP)  ## the tests alone; ARGS="-k name" picks some
 	$(BIN)/python -m pytest $(ARGS)
 
 sweep: $(READY)  ## every point of every sweep; takes its time
 	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps --timeout 3600 $(ARGS)
 
-bench: $(READY)  ## the benchmarks; ARGS="pair" picks some
+bench: $(BENCH)  ## the benchmarks; ARGS="pair" picks some, ARGS=--list tells which there are
 	$(BIN)/python -m bench $(ARGS)
 
 clean:  ## remove what these targets made
-	rm -rf $(VENV) build dist bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(dir $(INTEROP)) build dist bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml scripts/system-needs
 	PYTHON="$(PYTHON)" scripts/system-needs
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+	touch $@
+
+$(INTEROP): tests/interop/package.json tests/interop/package-lock.json | $(READY)
+	npm ci --prefix tests/interop --loglevel=error
+	touch $@
+
+$(BENCH): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,bench]'
 	touch $@

@@ -96,6 +96,8 @@ def describe_holder(holder: LockInfo | None) -> str:
     """Who holds it and for how long, in words an operator can act on."""
     if holder is None:
         return "the holder is not known"
+    if holder.since is None:
+        return f"held by someone else's lock ({holder.owner}), expires in {holder.expires_in:.3g} s"
     label = f" ({holder.label})" if holder.label else ""
     return (
         f"held by pid {holder.pid} on {holder.host}{label} since {holder.since:%Y-%m-%d %H:%M:%S} UTC, "

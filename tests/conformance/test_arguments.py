@@ -34,7 +34,7 @@ async def test_a_bad_ttl_is_refused_by_connect(world: World) -> None:
 
 async def test_a_bad_ttl_is_refused_in_the_url(world: World) -> None:
     texts = ["abc", "", "nan", "0", "1e9", "true"]
-    assert [ttl for ttl in texts if not refuses(lambda ttl: world.connect(f"{world.url}?ttl={ttl}"), ttl)] == []
+    assert [ttl for ttl in texts if not refuses(lambda ttl: world.connect(world.url_with(f"ttl={ttl}")), ttl)] == []
 
 
 async def test_ttls_from_ten_milliseconds_to_a_day_are_taken(world: World) -> None:
@@ -74,7 +74,7 @@ async def test_an_unknown_option_is_refused_by_name(world: World) -> None:
     with pytest.raises(ConfigurationError, match="colour_of_the_bikeshed"):
         world.connect(colour_of_the_bikeshed="red")
     with pytest.raises(ConfigurationError, match="colour_of_the_bikeshed"):
-        world.connect(f"{world.url}?colour_of_the_bikeshed=red")
+        world.connect(world.url_with("colour_of_the_bikeshed=red"))
 
 
 @pytest.mark.parametrize("connect", [holdfast.connect, holdfast.connect_async])

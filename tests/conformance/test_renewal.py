@@ -54,7 +54,7 @@ async def test_the_client_sets_the_ttl_of_its_locks(world: World) -> None:
 
 
 async def test_the_url_sets_the_ttl_of_its_clients_locks(world: World) -> None:
-    alice = world.actor(world.connect(f"{world.url}?ttl=12"))
+    alice = world.actor(world.connect(world.url_with("ttl=12")))
     assert (await alice.acquire("job")).ttl == 12
 
 

@@ -1,12 +1,15 @@
 """Every program in examples/ runs as a user would run it, and prints what its first lines promise."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from support.redis_server import shared_server
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
@@ -21,7 +24,8 @@ def promised(path: Path) -> list[str]:
 def run(path: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """With warnings as errors, in an empty folder, in the home of this test."""
     command = [sys.executable, "-W", "error", str(path)]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=30, check=False)
+    env = {**os.environ, "REDIS_URL": shared_server().url}
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=30, check=False)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

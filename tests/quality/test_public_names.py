@@ -32,7 +32,8 @@ FUNCTIONS = {"async_lock", "connect", "connect_async", "lock"}
 SUBMODULES = {
     "holdfast.compat.asyncio": {"Lock"},
     "holdfast.compat.threading": {"Lock", "RLock"},
-    "holdfast.fencing": {"Gate", "guard", "schema"},
+    "holdfast.compat.redis": {"AsyncLock", "Lock"},
+    "holdfast.fencing": {"Gate", "guard", "schema", "write"},
 }
 
 

@@ -52,6 +52,16 @@ def test_anyone_else_is_told_what_is_missing(tools: Path) -> None:
     assert not (tools / ORDERS).exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "packages"),
+    [("redis-server", "redis-server"), ("openssl", "openssl"), ("node", "nodejs npm"), ("npm", "npm")],
+)
+def test_a_package_is_asked_for_only_where_its_command_does_not_work(tools: Path, command: str, packages: str) -> None:
+    put(tools / command, "exit 1")
+    ended = system_needs(tools, sys.executable, user=1000)
+    assert ended.stderr.splitlines()[-1] == f"On Debian or Ubuntu: sudo apt-get install {packages}"
+
+
 def test_an_installation_that_did_not_help_ends_the_run(tools: Path) -> None:
     assert system_needs(tools, "no-such-python", user=0).returncode == 1
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "holdfast"
-LEFT_BEHIND = re.compile(r"\.(venv|\w+_cache|hypothesis)|__pycache__|results$|build$|dist$|.*\.egg-info$")
+LEFT_BEHIND = re.compile(r"\.(venv|\w+_cache|hypothesis)|__pycache__|node_modules$|results$|build$|dist$|.*\.egg-info$")
 
 
 @cache

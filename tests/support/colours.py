@@ -249,6 +249,10 @@ class World:
         self._clients.append(client)
         return client
 
+    def url_with(self, option: str) -> str:
+        """The URL with one more option in its query."""
+        return f"{self.url}{'&' if '?' in self.url else '?'}{option}"
+
     def actor(self, client: Any = None, **options: Any) -> Any:
         actor = self.colour(client or self.connect(**options))
         self._actors.append(actor)

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.redis_server import lock_space
+
 
 @dataclass(frozen=True)
 class StoreUnderTest:
@@ -27,7 +29,14 @@ def _sqlite(scratch: Path) -> Iterator[str]:
     yield f"sqlite:///{scratch.absolute()}/locks.db"
 
 
+@contextmanager
+def _redis(scratch: Path) -> Iterator[str]:
+    with lock_space(f"{uuid.uuid4().hex}:") as url:
+        yield url
+
+
 STORES = [
     StoreUnderTest("memory", _memory),
     StoreUnderTest("sqlite", _sqlite),
+    StoreUnderTest("redis", _redis),
 ]

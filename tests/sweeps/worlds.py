@@ -15,10 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import holdfast
+from support.redis_server import shared_server
 from support.waiting import until
 
 TARGET = os.path.dirname(os.path.abspath(holdfast.__file__)) + os.sep
-STORES = ("memory", "sqlite")
+STORES = ("memory", "sqlite", "redis")
 PATIENCE = 1.0
 """Seconds after which the lock must be free again."""
 
@@ -26,7 +27,13 @@ _names = itertools.count(1)
 
 
 def url_of(store: str, folder: Path) -> str:
-    return f"memory://sweep-{uuid.uuid4().hex}" if store == "memory" else f"sqlite:///{folder / 'sweep.db'}"
+    unique = uuid.uuid4().hex
+    urls = {
+        "memory": lambda: f"memory://sweep-{unique}",
+        "sqlite": lambda: f"sqlite:///{folder / 'sweep.db'}",
+        "redis": lambda: shared_server().url_with(prefix=f"sweep-{unique}:"),
+    }
+    return urls[store]()
 
 
 def ledger_size(client: "holdfast.Client | holdfast.AsyncClient") -> int:

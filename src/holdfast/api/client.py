@@ -161,6 +161,15 @@ class Client(_Base):
         """The lease counts as alive while this process lives, too (where the store looks at processes)."""
         _reached(drive(self._store().vouch(Hold(lease.name, lease.owner, lease.ttl), pid)))
 
+    def _free(self, name: str, owner: str) -> Reason | None:
+        """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
+        return _reached(drive(self._store().release(Hold(name, owner, self._config.ttl))))
+
+    def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
+        """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
+        hold = Hold(name, owner, rules.checked_ttl(ttl), shortens=True)
+        return _reached(_reached(drive(self._store().renew([hold])))[0])
+
     def __enter__(self) -> Client:
         return self
 
@@ -244,6 +253,15 @@ class AsyncClient(_Base):
         task = asyncio.current_task()
         assert task is not None
         return self._held.setdefault(task, weakref.WeakValueDictionary())
+
+    async def _free(self, name: str, owner: str) -> Reason | None:
+        """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
+        return _reached(await self._store().release(Hold(name, owner, self._config.ttl)))
+
+    async def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
+        """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
+        hold = Hold(name, owner, rules.checked_ttl(ttl), shortens=True)
+        return _reached(_reached(await self._store().renew([hold]))[0])
 
     async def __aenter__(self) -> AsyncClient:
         return self

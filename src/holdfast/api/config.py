@@ -11,7 +11,7 @@ from holdfast.api.fallback import default_url
 from holdfast.core import rules
 from holdfast.errors import ConfigurationError
 from holdfast.runtime.parts import Patience
-from holdfast.stores import StoreFactory, factory_for
+from holdfast.stores import StoreFactory, factory_for, factory_of
 
 _PATIENCE = ("request_timeout", "connect_patience")
 _SECONDS = {"ttl", *_PATIENCE}
@@ -28,13 +28,11 @@ def configure(target: object, options: dict[str, Any]) -> Config:
     """Holdfast's own options first, then the store's; what nobody knows is an error."""
     if target is None:
         target = os.environ.get("HOLDFAST_URL") or default_url()
-    if not isinstance(target, str):
-        raise ConfigurationError(f"can't connect to {type(target).__name__}: give a URL such as sqlite:///locks.db")
-    url = _split(target)
-    rest = _query(url) | options
+    url = _split(target) if isinstance(target, str) else None
+    rest = options if url is None else _query(url) | options
     ttl = rules.checked_ttl(rest.pop("ttl", rules.TTL_DEFAULT))
     patience = Patience(**{name: rules.checked_patience(name, rest.pop(name)) for name in _PATIENCE if name in rest})
-    factory = factory_for(url, rest)
+    factory = factory_of(target, rest) if url is None else factory_for(url, rest)
     if rest:
         raise ConfigurationError(f"unknown option for {factory.where}: {', '.join(sorted(rest))}")
     return Config(factory, ttl, patience)

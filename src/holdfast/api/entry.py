@@ -11,12 +11,13 @@ from holdfast.api.loops import ClientPerLoop
 from holdfast.guard import Guard
 
 
-def connect(target: str | None = None, **options: Any) -> Client:
-    """A client for threads. `target` is a URL; without one $HOLDFAST_URL, else the embedded store. Does no I/O."""
+def connect(target: object = None, **options: Any) -> Client:
+    """A client for threads. `target` is a URL, or a client of the engine that you have already, such as a redis.Redis;
+    without one $HOLDFAST_URL, else the embedded store. Does no I/O."""
     return Client(configure(target, options))
 
 
-def connect_async(target: str | None = None, **options: Any) -> AsyncClient:
+def connect_async(target: object = None, **options: Any) -> AsyncClient:
     """A client for the tasks of one event loop; the same targets and options as connect(). Not awaited, does no I/O."""
     return AsyncClient(configure(target, options))
 

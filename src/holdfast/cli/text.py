@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -11,6 +12,8 @@ from datetime import UTC, datetime
 from holdfast import LockInfo
 
 HEADINGS = ("NAME", "LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "WAITERS", "TOKEN")
+FOREIGN = "someone else's lock"
+"""A key that other software has set: who that is, it does not tell."""
 
 
 def visible(text: str) -> str:
@@ -33,13 +36,19 @@ def duration(seconds: float) -> str:
 
 
 def held_for(info: LockInfo) -> str:
-    return duration((datetime.now(UTC) - info.since).total_seconds())
+    return "?" if info.since is None else duration((datetime.now(UTC) - info.since).total_seconds())
+
+
+def expires_in(info: LockInfo) -> str:
+    return "never" if math.isinf(info.expires_in) else duration(info.expires_in)
 
 
 def holder(info: LockInfo | None) -> str:
     """Who has it and since when, for a sentence."""
     if info is None:
         return "held by someone unknown"
+    if info.since is None:
+        return f"held by {FOREIGN} ({visible(info.owner)})"
     label = f"{visible(info.label)}, " if info.label else ""
     return f"held by {label}pid {info.pid} on {visible(info.host)} for {held_for(info)} (since {_moment(info)})"
 
@@ -48,9 +57,9 @@ def portrait(info: LockInfo) -> str:
     """One lock on several lines."""
     lines = {
         "label": visible(info.label) if info.label else "-",
-        "holder": f"pid {info.pid} on {visible(info.host)}",
+        "holder": FOREIGN if info.since is None else f"pid {info.pid} on {visible(info.host)}",
         "held since": f"{_moment(info)} ({held_for(info)})",
-        "expires in": f"{duration(info.expires_in)} unless renewed",
+        "expires in": f"{expires_in(info)} unless renewed",
         "waiting": str(info.waiters),
         "token": str(info.token),
         "owner": visible(info.owner),
@@ -92,22 +101,32 @@ def as_json(value: object) -> str:
 
 
 def info_as_dict(info: LockInfo) -> dict[str, object]:
-    return {**asdict(info), "since": info.since.isoformat(), "expires_in": round(info.expires_in, 3)}
+    since = info.since and info.since.isoformat()
+    expires = None if math.isinf(info.expires_in) else round(info.expires_in, 3)
+    return {**asdict(info), "since": since, "expires_in": expires}
 
 
 def _moment(info: LockInfo) -> str:
-    return f"{info.since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return "unknown" if info.since is None else f"{info.since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def _human_row(info: LockInfo) -> Sequence[str]:
     label = visible(info.label) if info.label else "-"
-    moments = (held_for(info), duration(info.expires_in))
-    return (visible(info.name), label, visible(info.host), str(info.pid), *moments, str(info.waiters), str(info.token))
+    moments = (held_for(info), expires_in(info))
+    return (
+        visible(info.name),
+        label,
+        visible(info.host) or "?",
+        str(info.pid),
+        *moments,
+        str(info.waiters),
+        str(info.token),
+    )
 
 
 def _plain_row(info: LockInfo) -> Sequence[str]:
-    since = info.since.astimezone(UTC).isoformat(timespec="milliseconds")
-    words = (_word(info.name), _word(info.label or "-"), _word(info.host))
+    since = "-" if info.since is None else info.since.astimezone(UTC).isoformat(timespec="milliseconds")
+    words = (_word(info.name), _word(info.label or "-"), _word(info.host or "-"))
     return (*words, str(info.pid), since, f"{info.expires_in:.3f}", str(info.waiters), str(info.token))
 
 

@@ -37,7 +37,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
             answer = await env.store.claim(claim)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
-                answer, sent = await _persist(env, claim, mark, patience, answer, sent)
+                answer, sent = await _persist(env, want, claim, mark, patience, answer, sent)
             if isinstance(answer, Taken):
                 await _leave(env, state, inbox)
                 return answer
@@ -85,7 +85,7 @@ class _Patience:
 
 
 async def _persist(
-    env: Env, claim: Claim, mark: Mark, patience: _Patience, answer: Taken | Unreachable, sent: float
+    env: Env, want: Want, claim: Claim, mark: Mark, patience: _Patience, answer: Taken | Unreachable, sent: float
 ) -> tuple[Granted | Taken, float]:
     """The first answer was no grant: listen and ask until there is one, or patience ends. Dated."""
     while True:
@@ -97,7 +97,7 @@ async def _persist(
             if claim.inbox is None or env.now() >= patience.ends:
                 return answer, sent
             pushed = await _listen(env, claim.ttl, claim.inbox, answer, patience)
-            if pushed is not None and _is_good(pushed, answer, rules.deadline(sent, pushed.ttl) - env.now()):
+            if pushed is not None and _is_good(pushed, want, answer, rules.deadline(sent, pushed.ttl) - env.now()):
                 return pushed, sent
         sent = env.now()
         mark.sent = sent
@@ -112,9 +112,10 @@ async def _listen(env: Env, ttl: float, inbox: Inbox, taken: Taken, patience: _P
     return await inbox.hear(min(patience.ends, rules.ask_again_at(env.now(), ttl, expires_in)))
 
 
-def _is_good(pushed: Granted, taken: Taken, remaining: float) -> bool:
-    """A grant made after the answer it is dated by, and with enough time left not to ask once more."""
-    return pushed.token > taken.token and rules.is_fresh(remaining, pushed.ttl)
+def _is_good(pushed: Granted, want: Want, taken: Taken, remaining: float) -> bool:
+    """A grant made after the answer it is dated by, and with enough time, left or to come, not to ask once more."""
+    is_enough = want.renews or pushed.ttl >= want.ttl
+    return is_enough and pushed.token > taken.token and rules.is_fresh(remaining, pushed.ttl)
 
 
 async def _leave(env: Env, state: LeaseState, inbox: Inbox | None) -> None:

@@ -36,6 +36,7 @@ class LeaseState:
     __slots__ = (
         "__weakref__",
         "_endings",
+        "ceiling",
         "deadline",
         "handles",
         "limit",
@@ -57,6 +58,8 @@ class LeaseState:
         self.token = 0
         self.deadline = -math.inf
         self.limit = math.inf
+        self.ceiling = math.inf
+        """The ttl of an unanswered request to shorten: it may still arrive, so no date is later than it allows."""
         self.renew_at = math.inf
         self.on_lost: Callable[[LeaseState, Reason], None] | None = None
         self.listeners: list[Callable[[], None]] = []
@@ -70,7 +73,6 @@ class LeaseState:
     def grant(self, token: int, ttl: float, sent: float, max_hold: float | None) -> None:
         if max_hold is not None:
             self.limit = sent + max_hold
-        self.ttl = ttl
         self._date(sent, ttl)
         self.token = token
 
@@ -114,6 +116,8 @@ class LeaseState:
         self.renew_at = now + rules.renew_retry(self.ttl)
 
     def _date(self, sent: float, ttl: float) -> None:
+        if ttl > self.ceiling:
+            ttl = self.ceiling
         deadline = rules.deadline(sent, ttl)
         self.deadline = deadline if deadline < self.limit else self.limit
         if self.renews:

@@ -52,8 +52,10 @@ class LockInfo:
     label: str | None
     host: str
     pid: int
-    since: datetime
+    since: datetime | None
+    """None if somebody else's lock set the key: then only `owner` and `expires_in` are known."""
     expires_in: float
+    """Infinite if it never expires."""
     waiters: int
 
 
@@ -73,11 +75,14 @@ class Hold(NamedTuple):
     name: str
     owner: str
     ttl: float
+    shortens: bool = False
+    """A renewal for less time than is left. Any other may arrive late, and must not."""
 
 
 class Granted(NamedTuple):
     token: int
     ttl: float
+    """For how long; a push may bring less than was asked for, and a renewal then the rest."""
 
 
 class Taken(NamedTuple):
@@ -128,8 +133,8 @@ class Store(Protocol):
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable: ...
 
-    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None] | Unreachable:
-        """For each hold None, or why it is gone. Never sets what is absent."""
+    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None] | Unreachable:
+        """For each hold None, or why it is gone, or that it could not be asked. Never sets what is absent."""
         ...
 
     async def release(self, hold: Hold) -> Reason | Unreachable | None:

@@ -27,37 +27,42 @@ async def renew_due(env: Env) -> float:
     return min((state.renew_at for state in held if state.ending is None), default=float("inf"))
 
 
-async def renew(env: Env, states: Sequence[LeaseState]) -> Unreachable | None:
+async def renew(env: Env, states: Sequence[LeaseState], shortens: bool = False) -> Unreachable | None:
     sent = env.now()
     for state in states:
         env.ledger.date(state.owner, sent, state.ttl)
-    answer = await env.store.renew([Hold(state.name, state.owner, state.ttl) for state in states])
+    answer = await env.store.renew([Hold(state.name, state.owner, state.ttl, shortens) for state in states])
     now = env.now()
-    if isinstance(answer, Unreachable):
-        _log.warning("%d leases not renewed, trying again until their deadlines: %s", len(states), answer.error)
-        for state in states:
-            state.renew_later(now)
-        return answer
+    answers = [answer] * len(states) if isinstance(answer, Unreachable) else answer
+    for state, each in zip(states, answers, strict=True):
+        _settle(env, state, each, sent, now)
+    failed = [each for each in answers if isinstance(each, Unreachable)]
+    if failed:
+        _log.warning("%d leases not renewed, trying again until their deadlines: %s", len(failed), failed[0].error)
+        return failed[0]
     _log.debug("renewed %d leases", len(states))
-    for state, reason in zip(states, answer, strict=True):
-        _settle(env, state, reason, sent, now)
     return None
 
 
-def _settle(env: Env, state: LeaseState, reason: Reason | None, sent: float, now: float) -> None:
-    if reason is None:
+def _settle(env: Env, state: LeaseState, answer: Reason | Unreachable | None, sent: float, now: float) -> None:
+    if answer is None:
         state.renewed(sent, state.ttl, now)
+    elif isinstance(answer, Unreachable):
+        state.renew_later(now)
     elif state.remaining(now) > 0.0:
-        state.finish(reason)
+        state.finish(answer)
         env.announce(state)
 
 
 async def extend(env: Env, state: LeaseState, ttl: float) -> Unreachable | None:
     """Renew now, with this ttl from now on."""
-    if ttl < state.ttl:
+    shortens = ttl < state.ttl
+    if shortens:
         state.lower(env.now(), ttl)
         env.announce(state)
     state.ttl = ttl
-    answer = await renew(env, [state])
+    answer = await renew(env, [state], shortens)
+    if shortens and answer is not None:
+        state.ceiling = min(state.ceiling, ttl)
     env.announce(state)
     return answer

@@ -13,8 +13,21 @@ from holdfast.errors import ConfigurationError
 FACTORIES: Mapping[str, str] = {
     "memory": "holdfast.stores.memory.factory",
     "sqlite": "holdfast.stores.sqlite.factory",
+    "redis": "holdfast.stores.redis.factory",
+    "rediss": "holdfast.stores.redis.factory",
+    "unix": "holdfast.stores.redis.factory",
 }
 """URL scheme to the module whose `factory(url, options)` makes the stores."""
+
+CLIENTS: Mapping[str, str] = {
+    "redis.client.Redis": "holdfast.stores.redis.factory",
+    "redis.asyncio.client.Redis": "holdfast.stores.redis.factory",
+}
+"""Class of an engine's own client to the module whose `factory_of(client, options)` makes stores from it. By name:
+nobody's driver is imported to recognise its client."""
+
+EXTRAS: Mapping[str, str] = {"holdfast.stores.redis.factory": "redis"}
+"""The extra that brings what a module needs."""
 
 
 class AioStores(NamedTuple):
@@ -41,5 +54,30 @@ def factory_for(url: SplitResult, options: dict[str, Any]) -> StoreFactory:
     if module is None:
         known = ", ".join(f"{scheme}://" for scheme in FACTORIES)
         raise ConfigurationError(f"unknown scheme {url.scheme!r}: a URL starts with one of {known}")
-    made: StoreFactory = importlib.import_module(module).factory(url, options)
+    made: StoreFactory = _import(module).factory(url, options)
     return made
+
+
+def factory_of(client: object, options: dict[str, Any]) -> StoreFactory:
+    """The factory of an engine's own client, whose connection settings it uses."""
+    for kind in type(client).__mro__:
+        module = CLIENTS.get(f"{kind.__module__}.{kind.__qualname__}")
+        if module is not None:
+            made: StoreFactory = _import(module).factory_of(client, options)
+            return made
+    known = ", ".join(CLIENTS)
+    raise ConfigurationError(
+        f"can't connect to a {type(client).__module__}.{type(client).__qualname__}: "
+        f"give a URL such as sqlite:///locks.db, or one of {known}"
+    )
+
+
+def _import(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if module not in EXTRAS or (error.name or "").startswith("holdfast"):
+            raise
+        raise ConfigurationError(
+            f"this store needs {error.name}, which is not installed: pip install 'holdfast[{EXTRAS[module]}]'"
+        ) from None

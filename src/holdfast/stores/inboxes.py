@@ -11,19 +11,36 @@ from holdfast.core.ports import Granted, Inbox
 from holdfast.machine import boottime
 
 
+class Nothing:
+    """There is no push: not the same as being told to ask."""
+
+
+NOTHING = Nothing()
+
+
 class BlockingInbox:
+    __slots__ = ("__weakref__", "_pushes")
+
     def __init__(self) -> None:
-        self._pushes: queue.SimpleQueue[Granted | None] = queue.SimpleQueue()
+        self._pushes: queue.SimpleQueue[Granted | Nothing | None] = queue.SimpleQueue()
 
     def deliver(self, push: Granted | None) -> bool:
         self._pushes.put(push)
         return True
 
-    async def hear(self, until: float) -> Granted | None:
+    def nudge(self) -> None:
+        """Have whoever is in `take` look around."""
+        self._pushes.put(NOTHING)
+
+    def take(self, seconds: float) -> Granted | Nothing | None:
         try:
-            return self._pushes.get(timeout=max(0.0, until - boottime()))
+            return self._pushes.get(timeout=max(0.0, seconds))
         except queue.Empty:
-            return None
+            return NOTHING
+
+    async def hear(self, until: float) -> Granted | None:
+        push = self.take(until - boottime())
+        return None if isinstance(push, Nothing) else push
 
 
 class AioInbox:
@@ -34,7 +51,7 @@ class AioInbox:
 
     def deliver(self, push: Granted | None) -> bool:
         try:
-            self._loop.call_soon_threadsafe(self._receive, push)
+            self._loop.call_soon_threadsafe(self.receive, push)
         except RuntimeError:  # the loop is closed
             return False
         return True
@@ -49,7 +66,8 @@ class AioInbox:
                 timer.cancel()
         return self._pushes.popleft() if self._pushes else None
 
-    def _receive(self, push: Granted | None) -> None:
+    def receive(self, push: Granted | None) -> None:
+        """As `deliver`, on the loop's own thread."""
         self._pushes.append(push)
         self._stop_hearing()
 
@@ -71,7 +89,14 @@ class Inboxes:
         inbox = self._by_owner.get(owner)
         return inbox is not None and inbox.deliver(push)
 
+    def find(self, owner: str) -> Inbox | None:
+        return self._by_owner.get(owner)
+
+    def all(self) -> list[Inbox]:
+        # In one step of C: others come and go meanwhile.
+        return [inbox for ref in self._by_owner.valuerefs() if (inbox := ref()) is not None]
+
     def ask_again(self) -> None:
         """Everyone who waits had better ask: something has changed."""
-        for inbox in list(self._by_owner.values()):
+        for inbox in self.all():
             inbox.deliver(None)

@@ -68,6 +68,10 @@ class LocalStore:
         self._at_end = at_end
         self._is_shut = False
 
+    @property
+    def inboxes(self) -> Inboxes:
+        return self._engine.inboxes
+
     def inbox(self) -> Inbox:
         return self._new_inbox()
 
@@ -109,7 +113,9 @@ class LocalStore:
 
     async def _undo(self, claim: Claim) -> None:
         """Closed while it was asked: nobody would renew or give back what it may have got."""
-        await self.abandon([Hold(claim.name, claim.owner, claim.ttl)])
+        answer = await self.abandon([Hold(claim.name, claim.owner, claim.ttl)])
+        if answer is not None:
+            raise answer.error
         self._check_open()
 
     async def close(self) -> None:

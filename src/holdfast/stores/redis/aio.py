@@ -1,0 +1,418 @@
+"""The asyncio colour: all tasks share one connection for requests, and one more for pushes when somebody waits.
+
+Requests of one turn of the loop leave together; replies are matched in order. A cancelled request keeps its place in
+that order, so its reply is read and dropped, and never taken for another's.
+
+Connections are made on a thread (names, TLS and passwords may take their time); after that the loop reads and writes
+the socket itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from hiredis import HiredisError
+
+from holdfast.errors import ConfigurationError
+from holdfast.stores.inboxes import AioInbox, Inboxes
+from holdfast.stores.redis import protocol
+from holdfast.stores.redis.dial import Dialer
+from holdfast.stores.redis.faults import Fault, LinkDown, cut, not_answered
+from holdfast.stores.redis.trail import Trail
+from holdfast.stores.redis.wire import CHUNK, Wire, close_the_dead
+
+_WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+PARKED_MOST = 4
+"""Connections kept open although the server was silent on them: a clean-up may have to follow what they carry."""
+LOOKS = 4
+"""How often a time-out's length is looked at: a server counts as silent if nothing came between so many looks."""
+
+
+class AioLink:
+    def __init__(self, dialer: Dialer) -> None:
+        self.where = dialer.where
+        self.inboxes = Inboxes()
+        self._loop = asyncio.get_running_loop()
+        self._trail: Trail[RequestWire] = Trail()
+        self._parked: deque[RequestWire] = deque(maxlen=PARKED_MOST)
+        self._requests = _Line(self._loop, lambda: self._dial(dialer))
+        self._pushes = _Line(self._loop, lambda: self._subscribe(dialer))
+
+    @property
+    def channel(self) -> bytes | None:
+        wire: _PushWire | None = self._pushes.wire
+        return None if wire is None else wire.channel
+
+    def inbox(self) -> AioInbox:
+        return AioInbox()
+
+    async def ask(self, packed: bytes, owner: str | None = None) -> Any:
+        wire: RequestWire = self._requests.wire or await self._requests.open()
+        if owner is not None:
+            self._trail.leaves(owner, wire)
+        reply = await wire.ask(packed)
+        if type(reply) is Fault:
+            raise self._down(wire, reply)
+        if owner is not None:
+            self._trail.is_answered(owner)
+        return reply
+
+    async def ask_many(self, commands: Sequence[bytes]) -> list[Any]:
+        wire: RequestWire = self._requests.wire or await self._requests.open()
+        replies = await wire.ask_many(b"".join(commands), len(commands))
+        if type(replies) is Fault:
+            raise self._down(wire, replies)
+        return cast(list[Any], replies)
+
+    async def listen(self) -> None:
+        if self._pushes.wire is None:
+            await self._pushes.open()
+
+    def stop_listening(self, channel: bytes) -> None:
+        if channel == self.channel:
+            self._pushes.wire.end(None)
+
+    def is_late(self, owner: str) -> bool:
+        return self._trail.is_late(owner)
+
+    def chase(self, owner: str, packed: bytes) -> bool | None:
+        """From any thread, and also when the loop is gone."""
+        left = [self._send_after(wire, packed) for wire in self._trail.end(owner)]
+        return all(left) if left else None
+
+    def shut(self) -> None:
+        self.inboxes.ask_again()
+
+    def close_soon(self) -> None:
+        """From any thread, and also when the loop is gone."""
+        try:
+            self._loop.call_soon_threadsafe(self._close)
+        except RuntimeError:
+            self._requests.drop()
+            self._pushes.drop()
+            self._drop_parked()
+
+    async def close(self) -> None:
+        self._close()
+
+    def _close(self) -> None:
+        self._requests.close()
+        self._pushes.close()
+        self._drop_parked()
+
+    def _drop_parked(self) -> None:
+        while self._parked:
+            self._parked.pop().close()
+        self._trail.clear()
+        close_the_dead()
+
+    def _dial(self, dialer: Dialer) -> Callable[[], RequestWire]:
+        base = dialer.dial()
+        return lambda: RequestWire(self._loop, base, dialer)
+
+    def _subscribe(self, dialer: Dialer) -> Callable[[], _PushWire]:
+        channel = protocol.new_channel(secrets.token_hex(16))
+        base = dialer.subscribe(channel)
+        return lambda: _PushWire(self._loop, base, dialer, channel, self.inboxes)
+
+    def _send_after(self, wire: RequestWire, packed: bytes) -> bool:
+        if wire.is_open:
+            try:
+                self._loop.call_soon_threadsafe(wire.ask, packed)
+            except RuntimeError:  # the loop is closed: nobody else writes any more
+                return wire.send_last(packed)
+            return True
+        return wire.is_silent and wire.send_last(packed)
+
+    def _down(self, wire: RequestWire, fault: Fault) -> LinkDown:
+        if wire.is_silent and wire not in self._parked:
+            self._parked.append(wire)
+        return LinkDown(fault, was_idle=wire.has_answered and not wire.is_silent)
+
+
+class _Line:
+    """One connection, made when it is needed, for everyone who needs it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, dial: Callable[[], Callable[[], Any]]) -> None:
+        self._loop = loop
+        self._dial = dial
+        """Done on a thread; the rest, making a wire of what was dialled, on the loop."""
+        self._dialing: asyncio.Future[Any] | None = None
+        self._wire: Any = None
+        self._is_closed = False
+
+    @property
+    def wire(self) -> Any:
+        wire = self._wire
+        return wire if wire is not None and wire.is_open else None
+
+    async def open(self) -> Any:
+        """Whoever is cancelled here takes nothing from the others."""
+        if self._dialing is None:
+            self._dialing = self._loop.create_future()
+            threading.Thread(target=self._call, args=(self._dialing,), name="holdfast-dial", daemon=True).start()
+        result = await asyncio.shield(self._dialing)
+        if isinstance(result, Fault):
+            raise LinkDown(result)
+        if isinstance(result, ConfigurationError):
+            raise result
+        return result
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self.wire is not None:
+            self.wire.end(None)
+
+    def drop(self) -> None:
+        """The loop is closed."""
+        self._is_closed = True
+        if self._wire is not None:
+            self._wire.close()
+
+    def _call(self, dialing: asyncio.Future[Any]) -> None:
+        result: Callable[[], Any] | Fault
+        try:
+            result = self._dial()
+        except LinkDown as down:
+            result = down.fault
+        try:
+            self._loop.call_soon_threadsafe(self._answered, dialing, result)
+        except RuntimeError:  # the loop is closed; what was dialled is closed with the other dead
+            pass
+
+    def _answered(self, dialing: asyncio.Future[Any], result: Callable[[], Any] | Fault) -> None:
+        self._dialing = None
+        outcome: Any = result
+        if not isinstance(result, Fault):
+            outcome = ConfigurationError("this client is closed") if self._is_closed else self._made(result)
+        dialing.set_result(outcome)
+
+    def _made(self, make: Callable[[], Any]) -> Any:
+        try:
+            self._wire = make()
+        except ConfigurationError as error:
+            return error
+        return self._wire
+
+
+class _Wire:
+    """A socket on the loop. Subclasses say what becomes of a reply, and of the end."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, base: Wire, dialer: Dialer) -> None:
+        self.is_open = True
+        self.sock = base.sock
+        self._base = base
+        self._loop = loop
+        self._where = dialer.where
+        self._reader = base.reader
+        self._unsent: list[bytes] = []
+        self._is_flushing = False
+        self._is_tls = isinstance(self.sock, ssl.SSLSocket)
+        self.sock.setblocking(False)
+        try:
+            loop.add_reader(self.sock, self._readable)
+        except NotImplementedError:
+            raise ConfigurationError(
+                "Redis needs a selector event loop: asyncio.SelectorEventLoop on Windows"
+            ) from None
+
+    def take(self, reply: Any) -> None:
+        raise NotImplementedError
+
+    def ended(self, fault: Fault) -> None:
+        raise NotImplementedError
+
+    def send_soon(self, packed: bytes) -> None:
+        """With everything else of this turn of the loop."""
+        self._unsent.append(packed)
+        if not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush)
+
+    def send_now(self, packed: bytes) -> None:
+        self._unsent.append(packed)
+        self._flush()
+
+    def close(self) -> None:
+        """Without a word to the loop."""
+        self.is_open = False
+        self._base.close()
+
+    def end(self, fault: Fault | None, keep: bool = False) -> None:
+        """Nothing is read or written any more; `keep` leaves the socket open, so that what was sent still arrives."""
+        if self.is_open:
+            self.is_open = False
+            self._loop.remove_reader(self.sock)
+            self._loop.remove_writer(self.sock)
+            if not keep:
+                self._base.close()
+            self.ended(fault or cut(self._where, None))
+
+    def _flush(self) -> None:
+        self._is_flushing = False
+        if not self.is_open or not self._unsent:
+            return
+        data = self._unsent[0] if len(self._unsent) == 1 else b"".join(self._unsent)
+        try:
+            sent = self.sock.send(data)
+        except _WOULD_BLOCK:
+            sent = 0
+        except OSError as error:
+            self.end(cut(self._where, error))
+            return
+        if sent == len(data):
+            self._unsent.clear()
+            return
+        self._unsent[:] = [data[sent:]]
+        self._is_flushing = True
+        self._loop.add_writer(self.sock, self._writable)
+
+    def _writable(self) -> None:
+        self._loop.remove_writer(self.sock)
+        self._flush()
+
+    def _readable(self) -> None:
+        try:
+            data = self.sock.recv(CHUNK)
+            while self._is_tls and cast(ssl.SSLSocket, self.sock).pending():
+                data += self.sock.recv(CHUNK)
+        except _WOULD_BLOCK:
+            return
+        except OSError as error:
+            self.end(cut(self._where, error))
+            return
+        if not data:
+            self.end(cut(self._where, None))
+            return
+        self._feed(data)
+
+    def _feed(self, data: bytes) -> None:
+        try:
+            self._reader.feed(data)
+            while (reply := self._reader.gets()) is not False:
+                self.take(reply)
+        except HiredisError as error:
+            self.end(cut(self._where, error))
+
+
+class RequestWire(_Wire):
+    def __init__(self, loop: asyncio.AbstractEventLoop, base: Wire, dialer: Dialer) -> None:
+        self.has_answered = False
+        self.is_silent = False
+        self._awaited: deque[asyncio.Future[Any] | _Batch] = deque()
+        self._answers = 0
+        self._answers_before = -1
+        self._silent_looks = 0
+        self._timeout = dialer.timeout
+        self._timer: asyncio.TimerHandle | None = None
+        super().__init__(loop, base, dialer)
+
+    def ask(self, packed: bytes) -> asyncio.Future[Any]:
+        """The reply, or the Fault."""
+        future = self._loop.create_future()
+        self._expect(future, 1, packed)
+        return future
+
+    def ask_many(self, packed: bytes, count: int) -> asyncio.Future[Any]:
+        """The replies, or the Fault."""
+        batch = _Batch(self._loop.create_future(), count)
+        self._expect(batch, count, packed)
+        return batch.future
+
+    def send_last(self, packed: bytes) -> bool:
+        """The loop does not use it any more: let this follow what was sent. True if it left."""
+        if self._unsent:
+            return False
+        try:
+            return self.sock.send(packed) == len(packed)
+        except OSError:
+            return False
+
+    def take(self, reply: Any) -> None:
+        taker = self._awaited.popleft()
+        self._answers += 1
+        self.has_answered = True
+        if type(taker) is _Batch:
+            taker.take(reply)
+        elif not taker.done():  # type: ignore[union-attr]
+            taker.set_result(reply)  # type: ignore[union-attr]
+
+    def ended(self, fault: Fault) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._awaited:
+            taker = self._awaited.popleft()
+            future = taker.future if isinstance(taker, _Batch) else taker
+            if not future.done():
+                future.set_result(fault)
+
+    def _expect(self, taker: asyncio.Future[Any] | _Batch, count: int, packed: bytes) -> None:
+        if not self.is_open:
+            self._awaited.append(taker)
+            self.ended(cut(self._where, None))
+            return
+        is_idle = not self._awaited
+        if count == 1:
+            self._awaited.append(taker)
+        else:
+            self._awaited.extend([taker] * count)
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._timeout / LOOKS, self._look)
+        if is_idle and not self._unsent:
+            self.send_now(packed)
+        else:
+            self.send_soon(packed)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self._awaited:
+            return
+        self._silent_looks = self._silent_looks + 1 if self._answers == self._answers_before else 0
+        self._answers_before = self._answers
+        if self._silent_looks >= LOOKS:
+            self.is_silent = True
+            self.end(not_answered(self._where, self._timeout), keep=True)
+        else:
+            self._timer = self._loop.call_later(self._timeout / LOOKS, self._look)
+
+
+class _Batch:
+    """The replies to commands that left together."""
+
+    __slots__ = ("_count", "_replies", "future")
+
+    def __init__(self, future: asyncio.Future[Any], count: int) -> None:
+        self.future = future
+        self._count = count
+        self._replies: list[Any] = []
+
+    def take(self, reply: Any) -> None:
+        self._replies.append(reply)
+        if len(self._replies) == self._count and not self.future.done():
+            self.future.set_result(self._replies)
+
+
+class _PushWire(_Wire):
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, base: Wire, dialer: Dialer, channel: bytes, inboxes: Inboxes
+    ) -> None:
+        self.channel = channel
+        self._inboxes = inboxes
+        super().__init__(loop, base, dialer)
+
+    def take(self, reply: Any) -> None:
+        push = protocol.read_push(reply)
+        inbox = None if push is None else self._inboxes.find(push.owner)
+        if push is not None and inbox is not None:
+            cast(AioInbox, inbox).receive(push.granted)
+
+    def ended(self, fault: Fault) -> None:
+        """Everyone asks, which opens another."""
+        self._inboxes.ask_again()

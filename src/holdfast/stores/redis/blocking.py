@@ -1,0 +1,256 @@
+"""The blocking colour: a few connections that threads borrow, and one more for pushes when somebody waits.
+
+A thread that waits for a push reads the connection itself, so that its wake-up costs no other thread's. If several
+wait, one of them reads for all (it leads) and names another when it leaves.
+"""
+
+from __future__ import annotations
+
+import secrets
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
+from typing import Any
+
+from hiredis import HiredisError
+
+from holdfast.core.ports import Granted
+from holdfast.guard import Guard
+from holdfast.machine import boottime
+from holdfast.stores.inboxes import BlockingInbox, Inboxes, Nothing
+from holdfast.stores.redis import protocol
+from holdfast.stores.redis.dial import Dialer
+from holdfast.stores.redis.faults import Fault, LinkDown, cut, not_answered
+from holdfast.stores.redis.trail import Trail
+from holdfast.stores.redis.wire import Wire, close_the_dead
+
+IDLE_MOST = 8
+"""Connections kept for the next request; more are open only while more threads ask at once."""
+LOOK_AROUND = 0.5
+"""Seconds after which a waiter looks whether still somebody reads: the one who was named may have left."""
+PARKED_MOST = 16
+"""Connections kept open although their reply is not awaited: a clean-up is still on its way through them."""
+
+
+class BlockingLink:
+    def __init__(
+        self,
+        dialer: Dialer,
+        idle_most: int = IDLE_MOST,
+        chase: Callable[[str, bytes], bool | None] | None = None,
+        at_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.where = dialer.where
+        self.inboxes = Inboxes()
+        self._dialer = dialer
+        self._idle: list[Wire] = []
+        self._idle_most = idle_most
+        self._trail: Trail[Wire] = Trail()
+        self._parked: deque[Wire] = deque(maxlen=PARKED_MOST)
+        self._pushes = Pushes(dialer, self.inboxes)
+        self._chase_elsewhere = chase
+        self._at_end = at_end
+
+    @property
+    def channel(self) -> bytes | None:
+        return self._pushes.channel
+
+    def inbox(self) -> BlockingInbox:
+        return _Inbox(self._pushes)
+
+    async def ask(self, packed: bytes, owner: str | None = None) -> Any:
+        wire = self._take()
+        if owner is not None:
+            self._trail.leaves(owner, wire)
+        try:
+            reply = wire.ask(packed)
+        except (OSError, HiredisError) as error:
+            raise self._down(wire, error) from None
+        if owner is None or self._trail.is_answered(owner):
+            self._put_back(wire)
+        return reply
+
+    async def ask_many(self, commands: Sequence[bytes]) -> list[Any]:
+        wire = self._take()
+        try:
+            replies = wire.ask_many(b"".join(commands), len(commands))
+        except (OSError, HiredisError) as error:
+            raise self._down(wire, error) from None
+        self._put_back(wire)
+        return replies
+
+    async def listen(self) -> None:
+        self._pushes.open()
+
+    def stop_listening(self, channel: bytes) -> None:
+        self._pushes.end(channel)
+
+    def is_late(self, owner: str) -> bool:
+        return self._trail.is_late(owner)
+
+    def chase(self, owner: str, packed: bytes) -> bool | None:
+        if self._chase_elsewhere is not None:
+            return self._chase_elsewhere(owner, packed)
+        wires = self._trail.end(owner)
+        left = [wire.send_after(packed) for wire in wires]
+        self._parked.extend(wires)
+        return all(left) if wires else None
+
+    def shut(self) -> None:
+        self._pushes.close()
+
+    async def close(self) -> None:
+        self._idle_most = 0  # what is still under way closes its own
+        self._pushes.close()
+        self._drop(self._idle)
+        self._drop(self._parked)
+        self._trail.clear()
+        close_the_dead()
+        self._at_end()
+
+    def _drop(self, wires: list[Wire] | deque[Wire]) -> None:
+        while True:
+            try:
+                wires.pop().close()
+            except IndexError:
+                return
+
+    def _take(self) -> Wire:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            pass
+        return self._dialer.dial()
+
+    def _put_back(self, wire: Wire) -> None:
+        if len(self._idle) < self._idle_most:
+            self._idle.append(wire)
+        else:
+            wire.close()
+
+    def _down(self, wire: Wire, error: OSError | HiredisError) -> LinkDown:
+        """The idle connections are as old, so they go with it."""
+        self._drop(self._idle)
+        if is_timeout(error):
+            return LinkDown(not_answered(self.where, self._dialer.timeout))
+        wire.is_sent = False  # nothing can follow on it
+        return LinkDown(cut(self.where, error), was_idle=wire.has_answered)
+
+
+class Pushes:
+    """The connection on which grants are pushed, and who reads it."""
+
+    def __init__(self, dialer: Dialer, inboxes: Inboxes) -> None:
+        self.channel: bytes | None = None
+        """What is listened to: another one for each connection, so that nobody is blamed for its predecessor."""
+        self._wire: Wire | None = None
+        self._dialer = dialer
+        self._inboxes = inboxes
+        self._opening = Guard()
+        self._choosing = Guard()
+        self._leader: Callable[[], _Inbox | None] = _nobody
+        self._failures = 0
+        self._failure: Fault
+        self._hearing: dict[int, _Inbox] = {}
+        self._is_shut = False
+
+    def open(self) -> None:
+        self._opening.run(self._open, self._failures)
+
+    def hear(self, inbox: _Inbox, until: float) -> Granted | None:
+        try:
+            self._hearing[id(inbox)] = inbox
+            item = inbox.take(0.0)
+            while isinstance(item, Nothing):
+                left = until - boottime()
+                if left <= 0.0:
+                    return None
+                if self._choosing.run(self._leads, inbox):
+                    self._read(left)
+                    left = 0.0
+                item = inbox.take(min(left, LOOK_AROUND))
+            return item
+        finally:
+            self._step_down(inbox)
+
+    def close(self) -> None:
+        """Whoever listens hears the end, asks, and is told why."""
+        self._is_shut = True
+        self._end()
+
+    def end(self, channel: bytes) -> None:
+        """Nothing can be heard on it, though nobody has said so."""
+        if channel == self.channel:
+            self._end()
+
+    def _open(self, failures: int) -> None:
+        """One try for all who came while it was made."""
+        if self._wire is not None:
+            return
+        if self._failures != failures:
+            raise LinkDown(self._failure)
+        channel = protocol.new_channel(secrets.token_hex(16))
+        try:
+            wire = self._dialer.subscribe(channel)
+        except LinkDown as down:
+            self._failures, self._failure = self._failures + 1, down.fault
+            raise
+        if not self._is_shut:
+            self._wire, self.channel = wire, channel
+
+    def _leads(self, inbox: _Inbox) -> bool:
+        leader = self._leader()
+        if leader is None:
+            self._leader = weakref.ref(inbox)
+        return leader is None or leader is inbox
+
+    def _step_down(self, inbox: _Inbox) -> None:
+        """Name another one who listens, if nobody leads."""
+        self._hearing.pop(id(inbox), None)
+        if self._leader() is inbox:
+            self._leader = _nobody
+        if self._leader() is None:
+            for other in list(self._hearing.values())[:1]:
+                other.nudge()
+
+    def _read(self, seconds: float) -> None:
+        """One message at most. The end of the connection has everyone ask, which opens another."""
+        wire = self._wire
+        if wire is None or wire.is_busy:
+            self._end()
+            return
+        try:
+            push = protocol.read_push(wire.hear(seconds))
+        except (OSError, HiredisError):
+            self._end()
+            return
+        if push is not None:
+            self._inboxes.deliver(push.owner, push.granted)
+
+    def _end(self) -> None:
+        self.channel = None
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.hang_up()  # its reader may be in the middle of it: the last to know it closes it
+        self._inboxes.ask_again()
+
+
+class _Inbox(BlockingInbox):
+    __slots__ = ("_reading",)
+
+    def __init__(self, pushes: Pushes) -> None:
+        self._pushes = SimpleQueue()  # as in the base class, whose call would cost as much as this on the hot path
+        self._reading = pushes
+
+    async def hear(self, until: float) -> Granted | None:
+        return self._reading.hear(self, until)
+
+
+def _nobody() -> None:
+    return None
+
+
+def is_timeout(error: Exception) -> bool:
+    """How a socket says so depends on who keeps its time."""
+    return isinstance(error, TimeoutError | BlockingIOError)

@@ -1,0 +1,82 @@
+"""How a connection begins: redis-py makes it (names, TLS, passwords, database), then its socket is ours.
+
+Connections of both colours begin here, on whatever thread; the asyncio adapter has one for this alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Mapping
+from typing import Any, cast
+
+import redis
+from hiredis import ReplyError
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from holdfast.stores.redis import protocol
+from holdfast.stores.redis.faults import LinkDown, cut, not_connected, refused
+from holdfast.stores.redis.wire import Wire, close_the_dead
+
+_log = logging.getLogger("holdfast.connection")
+
+
+class Dialer:
+    def __init__(
+        self, where: str, kind: type[redis.connection.AbstractConnection], settings: Mapping[str, Any], timeout: float
+    ) -> None:
+        self.where = where
+        self.timeout = timeout
+        """Seconds that one request may take, and the making of a connection."""
+        self._kind = kind
+        self._has_looked = False
+        self._settings = {
+            **settings,
+            "protocol": 2,
+            "retry": Retry(NoBackoff(), 0),  # whoever asks has a patience of its own
+            "socket_timeout": timeout,
+            "socket_connect_timeout": min(timeout, settings.get("socket_connect_timeout") or timeout),
+        }
+
+    def dial(self) -> Wire:
+        """A connection with nothing under way on it."""
+        close_the_dead()
+        try:
+            connection = self._kind(**self._settings)
+            connection.connect()  # type: ignore[no-untyped-call]
+        except Exception as error:  # of any kind: names that can't be encoded, a credential provider's own trouble
+            raise LinkDown(not_connected(self.where, error)) from None
+        wire = Wire(cast(socket.socket, connection._sock), self.timeout)
+        connection._sock = None
+        _log.info("connected to %s", self.where)
+        if not self._has_looked:
+            self._has_looked = True
+            self._warn_of_eviction(wire)
+        return wire
+
+    def _warn_of_eviction(self, wire: Wire) -> None:
+        """Once, and only if this user may know: a server that makes room by forgetting keys forgets locks."""
+        try:
+            info = wire.ask(protocol.command(b"INFO", b"memory"))
+        except OSError as error:
+            raise LinkDown(cut(self.where, error)) from None
+        policy = protocol.read_policy(info)
+        if policy not in ("", "noeviction"):
+            _log.warning(
+                "%s may evict locks when its memory is full (maxmemory-policy %s): set it to noeviction",
+                self.where,
+                policy,
+            )
+
+    def subscribe(self, channel: bytes) -> Wire:
+        """A connection on which nothing but the messages of this channel arrives."""
+        wire = self.dial()
+        try:
+            reply = wire.ask(protocol.subscribe(channel))
+        except OSError as error:
+            raise LinkDown(cut(self.where, error)) from None
+        if isinstance(reply, ReplyError):
+            wire.close()
+            raise LinkDown(refused(self.where, reply))
+        return wire

@@ -1,0 +1,143 @@
+"""`redis://`, `rediss://`, `unix://`, or a client of redis-py whose connection settings are used again."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import SplitResult, unquote
+
+import redis
+import redis.asyncio
+from redis.connection import URL_QUERY_ARGUMENT_PARSERS, AbstractConnection
+
+from holdfast.core import rules
+from holdfast.errors import ConfigurationError
+from holdfast.stores import AioStores
+from holdfast.stores.redis.aio import AioLink
+from holdfast.stores.redis.blocking import BlockingLink
+from holdfast.stores.redis.dial import Dialer
+from holdfast.stores.redis.store import CAPABILITIES, RedisStore
+
+PREFIX = "lock:"
+
+_KINDS: Mapping[str, Any] = {
+    "redis": redis.Connection,
+    "rediss": redis.SSLConnection,
+    "unix": redis.UnixDomainSocketConnection,
+}
+_USED = {
+    "host", "port", "path", "db", "username", "password", "credential_provider", "client_name", "socket_timeout",
+    "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options", "socket_type", "redis_connect_func",
+    "driver_info", "lib_name", "lib_version",
+}  # fmt: skip
+"""Settings of a connection that matter here, beside those of TLS; the others are about commands and replies."""
+
+
+class RedisFactory:
+    capabilities = CAPABILITIES
+
+    def __init__(self, kind: type[AbstractConnection], settings: Mapping[str, Any], prefix: str) -> None:
+        self.where = _where(kind, settings)
+        self._kind = kind
+        self._settings = settings
+        self._prefix = prefix
+
+    def blocking(self, request_timeout: float) -> RedisStore:
+        return RedisStore(BlockingLink(self._dialer(request_timeout)), self._prefix)
+
+    def aio(self, request_timeout: float) -> AioStores:
+        """Clean-ups have a connection of their own, opened when needed and closed again."""
+        dialer = self._dialer(request_timeout)
+        link = AioLink(dialer)
+        aside = BlockingLink(dialer, idle_most=0, chase=link.chase, at_end=link.close_soon)
+        return AioStores(RedisStore(link, self._prefix), RedisStore(aside, self._prefix))
+
+    def _dialer(self, request_timeout: float) -> Dialer:
+        timeout = min(request_timeout, self._settings.get("socket_timeout") or request_timeout)
+        return Dialer(self.where, self._kind, self._settings, timeout)
+
+
+def factory(url: SplitResult, options: dict[str, Any]) -> RedisFactory:
+    prefix = _prefix(options)
+    kind = _KINDS[url.scheme]
+    return RedisFactory(kind, _address(url) | _driver_options(kind, options), prefix)
+
+
+def factory_of(client: Any, options: dict[str, Any]) -> RedisFactory:
+    """From a redis.Redis or a redis.asyncio.Redis: each colour can be made from either."""
+    pool = client.connection_pool
+    kind, given = pool.connection_class, pool.connection_kwargs
+    settings = {name: value for name, value in given.items() if _is_used(name) or name not in _standard()}
+    if not issubclass(kind, AbstractConnection):
+        kind = _blocking_twin(kind)
+        settings = {name: value for name, value in settings.items() if _is_used(name) and name != "redis_connect_func"}
+    return RedisFactory(kind, settings, _prefix(options))
+
+
+def _prefix(options: dict[str, Any]) -> str:
+    return rules.checked_prefix(options.pop("prefix", PREFIX))
+
+
+def _address(url: SplitResult) -> dict[str, Any]:
+    address: dict[str, Any] = {}
+    if url.username:
+        address["username"] = unquote(url.username)
+    if url.password:
+        address["password"] = unquote(url.password)
+    if url.scheme == "unix":
+        if url.hostname or not url.path.strip("/"):
+            raise ConfigurationError("a unix URL names a socket with three slashes: unix:///run/redis/redis.sock?db=0")
+        return address | {"path": unquote(url.path)}
+    database = url.path.strip("/")
+    if database and not database.isdecimal():
+        raise ConfigurationError(f"the path of a Redis URL is the number of its database, not {database!r}")
+    return address | {"host": url.hostname or "localhost", "port": url.port or 6379, "db": int(database or 0)}
+
+
+def _driver_options(kind: type[AbstractConnection], options: dict[str, Any]) -> dict[str, Any]:
+    """Those that redis-py knows, taken out of the options; what is about commands and replies is not needed here."""
+    known = _known(kind) | {"max_connections", "timeout"}
+    given = {name: options.pop(name) for name in list(options) if name in known}
+    return {name: _parsed(name, value) for name, value in given.items() if _is_used(name)}
+
+
+def _parsed(name: str, value: Any) -> Any:
+    if not isinstance(value, str) or name not in URL_QUERY_ARGUMENT_PARSERS:
+        return value
+    try:
+        return URL_QUERY_ARGUMENT_PARSERS[name](value)  # type: ignore[operator]
+    except (TypeError, ValueError):
+        raise ConfigurationError(f"{name} can't be {value!r}") from None
+
+
+def _is_used(name: str) -> bool:
+    return name in _USED or name.startswith("ssl_")
+
+
+def _known(kind: type) -> set[str]:
+    """The settings that redis-py's connections of this kind have."""
+    makers = [vars(each)["__init__"] for each in kind.__mro__[:-1] if "__init__" in vars(each)]
+    return {name for make in makers for name in inspect.signature(make).parameters} - {"self", "args", "kwargs"}
+
+
+def _standard() -> set[str]:
+    """What redis-py itself may set for a connection; the rest is of a class of the caller's own."""
+    return {name for kind in (*_KINDS.values(), redis.asyncio.Connection) for name in _known(kind)}
+
+
+def _blocking_twin(kind: type) -> type[AbstractConnection]:
+    if issubclass(kind, redis.asyncio.SSLConnection):
+        return redis.SSLConnection
+    if issubclass(kind, redis.asyncio.UnixDomainSocketConnection):
+        return redis.UnixDomainSocketConnection
+    return redis.Connection
+
+
+def _where(kind: type[AbstractConnection], settings: Mapping[str, Any]) -> str:
+    if issubclass(kind, redis.UnixDomainSocketConnection):
+        return f"unix://{settings.get('path', '')}"
+    scheme = "rediss" if issubclass(kind, redis.SSLConnection) else "redis"
+    host = str(settings.get("host", "localhost"))
+    host = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{host}:{settings.get('port', 6379)}/{settings.get('db', 0) or 0}"

@@ -1,0 +1,112 @@
+"""What can be wrong with a server, in words that name it and say what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import redis
+from hiredis import ReplyError
+
+from holdfast.errors import OutcomeUnknown, StoreUnavailable
+
+_ADVICE: Mapping[str, str] = {
+    "WRONGPASS": "refuses the user name or password: check those in the URL or of the client",
+    "NOAUTH": "wants a password: put it into the URL, redis://user:password@host, or into the client",
+    "NOPERM": "does not let this user do that: grant it the commands, keys and channels that docs/redis.md lists",
+    "WRONGTYPE": "has something that is no lock under this lock's key: choose another name or another prefix",
+    "READONLY": "is a replica and takes no writes: use the address of the primary",
+    "LOADING": "is still loading its data: it will answer when that is done",
+    "OOM": "is out of memory (maxmemory): free some or raise the limit",
+    "MISCONF": "refuses writes because it can't save to disk: see its log and its disk",
+    "BUSY": "is busy with someone's slow script: wait for it, or end it with SCRIPT KILL",
+    "MASTERDOWN": "is a replica that has lost its primary: use the address of the primary",
+    "NOREPLICAS": "refuses writes because too few replicas are connected: see its min-replicas-to-write",
+    "CLUSTERDOWN": "belongs to a cluster that is down: see CLUSTER INFO",
+    "MOVED": "is a node of a Redis Cluster, which is not supported yet: use a single server",
+}
+_PERMANENT = {"WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE", "MOVED"}
+_CODE = re.compile(rf"\b({'|'.join(_ADVICE)})\b")
+_MAX_CLIENTS = "max number of clients"
+
+
+class Fault(NamedTuple):
+    error: StoreUnavailable
+    is_permanent: bool
+    """Asking again will not help."""
+
+
+class LinkDown(Exception):
+    """The server could not be asked, or did not answer."""
+
+    def __init__(self, fault: Fault, was_idle: bool = False) -> None:
+        super().__init__()
+        error = type(fault.error)(*fault.error.args)  # one for each who is told: they may be raised at the same time
+        self.fault = fault._replace(error=error)
+        self.was_idle = was_idle
+        """The connection had worked before and may have been closed while it was idle: a new one may do better."""
+
+
+def refused(where: str, reply: ReplyError) -> Fault:
+    """The server answered with an error."""
+    return _fault(where, str(reply))
+
+
+def not_connected(where: str, error: Exception) -> Fault:
+    """The connection could not be made, or the server did not like how it began."""
+    if isinstance(error, redis.AuthenticationError):
+        return _fault(where, f"NOAUTH {error}" if "required" in str(error) else f"WRONGPASS {error}")
+    if isinstance(error, redis.exceptions.NoPermissionError):
+        return _fault(where, f"NOPERM {error}")
+    if isinstance(error, redis.BusyLoadingError):
+        return _fault(where, f"LOADING {error}")
+    if isinstance(error, redis.ReadOnlyError):
+        return _fault(where, f"READONLY {error}")
+    if isinstance(error, redis.TimeoutError | TimeoutError):
+        return _named(where, "can't be reached: the connection was not made in time; check its address and firewalls")
+    if isinstance(error, redis.ResponseError):
+        return _fault(where, str(error))
+    return _named(where, f"can't be reached: {_cause(error)}; check that it runs, and its address")
+
+
+def not_answered(where: str, seconds: float) -> Fault:
+    message = f"did not answer within {seconds:g} s: it is paused, overloaded or cut off"
+    return Fault(OutcomeUnknown(f"{where} {message}", {where: message}), False)
+
+
+def cut(where: str, error: Exception | None) -> Fault:
+    reason = f": {_cause(error)}" if error is not None and str(error) else ""
+    message = f"closed the connection before it answered{reason}"
+    return Fault(OutcomeUnknown(f"{where} {message}", {where: message}), False)
+
+
+def _fault(where: str, text: str) -> Fault:
+    if "user executing the script" in text and "NOPERM" not in text:
+        text = f"NOPERM {text}"  # Redis 7.0 says ERR if it was a command within a script
+    if "unauthenticated" in text:
+        text = f"NOAUTH {text}"  # it says ERR if the request is too large for a stranger
+    found = _CODE.search(text)
+    if found is not None:
+        return _named(where, f"{_ADVICE[found[1]]} ({_short(text)})", found[1] in _PERMANENT)
+    if _MAX_CLIENTS in text:
+        return _named(where, f"has no connection left: raise its maxclients or close some ({_short(text)})")
+    return _named(where, f"answered with an error: {_short(text)}")
+
+
+def _named(where: str, message: str, is_permanent: bool = False) -> Fault:
+    return Fault(StoreUnavailable(f"{where} {message}", {where: message}), is_permanent)
+
+
+def _short(text: str) -> str:
+    """Without the place in the script, which tells a user nothing."""
+    return text.split(" script: f_")[0].split(", on @user_script")[0].strip().rstrip(".")
+
+
+def _cause(error: Exception) -> str:
+    """redis-py and the system put numbers and addresses around it."""
+    cause = error
+    while not isinstance(cause, OSError) and isinstance(cause.__cause__ or cause.__context__, Exception):
+        cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
+    text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    return text.strip().rstrip(".") or type(cause).__name__

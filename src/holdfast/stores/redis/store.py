@@ -1,0 +1,317 @@
+"""The store, without colour: requests go out over a Link, which blocks or suspends."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from hiredis import ReplyError
+
+from holdfast import machine
+from holdfast.core.ports import (
+    Capabilities,
+    Claim,
+    Granted,
+    Hold,
+    Inbox,
+    LockInfo,
+    Page,
+    Taken,
+    Unreachable,
+    unreachable,
+)
+from holdfast.errors import ConfigurationError, Reason, StoreUnavailable
+from holdfast.stores.inboxes import Inboxes
+from holdfast.stores.redis import protocol, scripts
+from holdfast.stores.redis.faults import Fault, LinkDown, refused
+from holdfast.stores.redis.scripts import Script
+
+CAPABILITIES = Capabilities(
+    fair=True,
+    push=True,
+    session=False,
+    durable_fence=False,
+    lists=True,
+    waiters_seen=True,
+    processes=True,
+    sees_death=False,
+)
+
+CHUNK = 500
+"""Requests that leave together; others get their turn in between."""
+
+
+class Link(Protocol):
+    """The connections of one client to its server, in one colour. Who can't ask gets a LinkDown."""
+
+    where: str
+    inboxes: Inboxes
+
+    @property
+    def channel(self) -> bytes | None:
+        """Where pushes are heard; None if nobody listens."""
+        ...
+
+    def inbox(self) -> Inbox: ...
+
+    async def ask(self, packed: bytes, owner: str | None = None) -> Any:
+        """The reply. With `owner`, it is remembered which connection carried this until it is answered."""
+        ...
+
+    async def ask_many(self, commands: Sequence[bytes]) -> list[Any]:
+        """The replies to commands that leave together."""
+        ...
+
+    async def listen(self) -> None:
+        """Have a channel from now on."""
+        ...
+
+    def stop_listening(self, channel: bytes) -> None: ...
+
+    def is_late(self, owner: str) -> bool:
+        """A claim of this owner was given up for lost and may still arrive."""
+        ...
+
+    def chase(self, owner: str, packed: bytes) -> bool | None:
+        """Let a clean-up follow the claims of this owner on their connections, wherever one was not answered.
+
+        None if there is nothing to follow. False if it can't, so that a claim may come later.
+        """
+        ...
+
+    def shut(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class RedisStore:
+    capabilities = CAPABILITIES
+
+    def __init__(self, link: Link, prefix: str) -> None:
+        self._link = link
+        self.inboxes = link.inboxes
+        self._prefix = prefix
+        self._card = functools.lru_cache(maxsize=256)(_card_of_this_process)
+        self._is_shut = False
+
+    def inbox(self) -> Inbox:
+        return self._link.inbox()
+
+    async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        if self._is_shut:
+            self._check_open()
+        link = self._link
+        try:
+            channel = None if claim.inbox is None else link.channel
+            if channel is not None:
+                link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
+            packed = protocol.claim(self._prefix + claim.name, claim, self._card(claim.label), channel or b"")
+            try:
+                reply = await link.ask(packed, claim.owner)
+            except LinkDown as down:
+                reply = await self._ask_anew(down, packed, claim.owner)
+            if type(reply) is not int:
+                if isinstance(reply, ReplyError):
+                    reply = await self._ask_in_full(scripts.CLAIM, packed, reply, claim.owner)
+                if type(reply) is not int and claim.inbox is not None and not await self._hears(channel, reply):
+                    return await self.claim(claim)
+        except LinkDown as down:
+            return _unreachable_or_raise(down.fault)
+        if self._is_shut:
+            await self._undo(claim)
+        answer = protocol.read_claim(reply, claim)
+        if claim.inbox is None and type(answer) is Taken and link.is_late(claim.owner):
+            self._chase(claim.name, claim.owner)
+        return answer
+
+    async def _hears(self, channel: bytes | None, taken: Any) -> bool:
+        """Whether this waiter can be pushed to; otherwise it can when it has asked again."""
+        if channel is not None and taken[4] == channel:
+            self._link.stop_listening(channel)
+        if channel is None or self._link.channel is None:
+            await self._link.listen()
+            return False
+        return True
+
+    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+        packed = protocol.release(self._prefix + hold.name, hold)
+        was_lost = False
+        try:
+            try:
+                reply = await self._link.ask(packed)
+            except LinkDown as down:
+                was_lost = True
+                reply = await self._ask_anew(down, packed)
+            if isinstance(reply, ReplyError):
+                reply = await self._ask_in_full(scripts.RELEASE, packed, reply)
+        except LinkDown as down:
+            return unreachable(down.fault.error)
+        if self._link.is_late(hold.owner):
+            self._chase(hold.name, hold.owner)
+        # The first of two may have done it: then it is not this owner's any more.
+        return None if reply == 1 or was_lost else (await self._why([hold]))[0]
+
+    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None]:
+        replies: list[Any] = []
+        for start in range(0, len(holds), CHUNK):
+            chunk = holds[start : start + CHUNK]
+            replies += await self._ask_each(
+                scripts.RENEW, [protocol.renew(self._prefix + hold.name, hold) for hold in chunk]
+            )
+        gone = [hold for hold, reply in zip(holds, replies, strict=True) if reply == 0]
+        reasons = iter(await self._why(gone))
+        return [next(reasons) if reply == 0 else _renewal(reply) for reply in replies]
+
+    async def _why(self, gone: Sequence[Hold]) -> list[Reason]:
+        """That they are gone is known already; if nobody can tell why, they have run out."""
+        reasons: list[Reason] = []
+        for start in range(0, len(gone), CHUNK):
+            chunk = gone[start : start + CHUNK]
+            replies = await self._ask_each(
+                scripts.WHY, [protocol.why(self._prefix + hold.name, hold) for hold in chunk]
+            )
+            reasons += ["expired" if isinstance(reply, Fault) else protocol.read_why(reply) for reply in replies]
+        return reasons
+
+    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+        """Gives back twice what may still arrive: a claim whose connection broke can't be followed by a clean-up."""
+        trouble: Unreachable | None = None
+        for start in range(0, len(holds), CHUNK):
+            chunk = holds[start : start + CHUNK]
+            late = [self._chase(hold.name, hold.owner) is False for hold in chunk]
+            commands = [protocol.abandon(self._prefix + hold.name, hold.owner) for hold in chunk]
+            replies = await self._ask_each(scripts.ABANDON, commands)
+            for hold, is_late, reply in zip(chunk, late, replies, strict=True):
+                if isinstance(reply, Fault) and not _is_no_lock(reply):
+                    trouble = unreachable(reply.error)
+                elif is_late:
+                    trouble = unreachable(StoreUnavailable(f"a claim of {hold.name!r} may still be on its way"))
+        return trouble
+
+    def _chase(self, name: str, owner: str) -> bool | None:
+        """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
+        return self._link.chase(owner, protocol.abandon_in_full(self._prefix + name, owner))
+
+    async def inspect(self, name: str) -> LockInfo | Unreachable | None:
+        reply = await self._ask(scripts.INSPECT, protocol.inspect(self._prefix + name))
+        return unreachable(reply.error) if isinstance(reply, Fault) else protocol.read_info(name, reply)
+
+    async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
+        """In the order of the server's own tables; a name may come twice if they are rebuilt meanwhile."""
+        reply = await self._ask(None, protocol.scan(self._prefix + prefix, after or "0"))
+        if isinstance(reply, Fault):
+            return unreachable(reply.error)
+        cursor, names = protocol.read_scan(reply, self._prefix)
+        commands = [protocol.inspect(self._prefix + name) for name in names]
+        replies = await self._ask_each(scripts.INSPECT, commands) if commands else []
+        infos: list[LockInfo] = []
+        for name, each in zip(names, replies, strict=True):
+            if isinstance(each, Fault):
+                if not _is_no_lock(each):
+                    return unreachable(each.error)
+            elif (info := protocol.read_info(name, each)) is not None:
+                infos.append(info)
+        return Page(infos, None if cursor == "0" else cursor)
+
+    async def force_release(self, name: str) -> bool | Unreachable:
+        """Not asked twice: if the first request did it, the second would say that nobody had it."""
+        packed = protocol.force_release(self._prefix + name)
+        try:
+            reply = await self._link.ask(packed)
+            if isinstance(reply, ReplyError):
+                reply = await self._ask_in_full(scripts.FORCE_RELEASE, packed, reply)
+        except LinkDown as down:
+            return unreachable(down.fault.error)
+        return bool(reply == 1)
+
+    async def vouch(self, hold: Hold, pid: int) -> None:
+        """Redis does not look at processes."""
+
+    def shut(self) -> None:
+        self._is_shut = True
+        self._link.shut()
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    def _check_open(self) -> None:
+        if self._is_shut:
+            raise ConfigurationError("this client is closed")
+
+    async def _undo(self, claim: Claim) -> None:
+        """Closed while it was asked: nobody would renew or give back what it may have got."""
+        answer = await self.abandon([Hold(claim.name, claim.owner, claim.ttl)])
+        if answer is not None:
+            raise answer.error
+        self._check_open()
+
+    async def _ask(self, script: Script | None, packed: bytes) -> Any:
+        """The reply, or the Fault."""
+        try:
+            try:
+                reply = await self._link.ask(packed)
+            except LinkDown as down:
+                reply = await self._ask_anew(down, packed)
+            if isinstance(reply, ReplyError):
+                reply = await self._ask_in_full(script, packed, reply)
+        except LinkDown as down:
+            return down.fault
+        return reply
+
+    async def _ask_anew(self, down: LinkDown, packed: bytes, owner: str | None = None) -> Any:
+        """Every request may be repeated; it is, if the connection may just have been too old."""
+        if not down.was_idle:
+            raise down
+        return await self._link.ask(packed, owner)
+
+    async def _ask_in_full(
+        self, script: Script | None, packed: bytes, error: ReplyError, owner: str | None = None
+    ) -> Any:
+        """A server that has forgotten the script gets its text; any other error is a LinkDown."""
+        reply: Any = error
+        if script is not None and protocol.forgot_script(error):
+            reply = await self._link.ask(script.in_full(packed), owner)
+        if isinstance(reply, ReplyError):
+            raise LinkDown(refused(self._link.where, reply))
+        return reply
+
+    async def _ask_each(self, script: Script, commands: Sequence[bytes]) -> list[Any]:
+        """A reply or a Fault for each."""
+        try:
+            try:
+                replies = await self._link.ask_many(commands)
+            except LinkDown as down:
+                if not down.was_idle:
+                    raise
+                replies = await self._link.ask_many(commands)
+            forgotten = [at for at, reply in enumerate(replies) if protocol.forgot_script(reply)]
+            if forgotten:
+                again = await self._link.ask_many([script.in_full(commands[at]) for at in forgotten])
+                for at, reply in zip(forgotten, again, strict=True):
+                    replies[at] = reply
+        except LinkDown as down:
+            return [down.fault] * len(commands)
+        return [refused(self._link.where, each) if isinstance(each, ReplyError) else each for each in replies]
+
+
+def _card_of_this_process(label: str | None) -> bytes:
+    return protocol.card(label, machine.hostname(), os.getpid())
+
+
+def _unreachable_or_raise(fault: Fault) -> Unreachable:
+    if fault.is_permanent:
+        raise fault.error
+    return unreachable(fault.error)
+
+
+def _renewal(reply: Any) -> Reason | Unreachable | None:
+    if not isinstance(reply, Fault):
+        return None
+    return "taken" if _is_no_lock(reply) else unreachable(reply.error)
+
+
+def _is_no_lock(fault: Fault) -> bool:
+    """Someone has put something else under the key: there is nothing of ours any more."""
+    return "WRONGTYPE" in str(fault.error)

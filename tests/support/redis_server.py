@@ -1,0 +1,245 @@
+"""A real redis-server for tests: on loopback, on a port of its own, with its data in a temporary folder.
+
+`shared_server()` is the one that most tests use, each with a prefix of its own. A test that stops, kills or configures
+its server starts one for itself: `with RedisServer("--maxmemory", "10mb") as server:`.
+
+No server outlives the process that started it, however that ends: a watcher waits for the end of a pipe.
+"""
+
+import atexit
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from support.waiting import until
+
+HOST = "127.0.0.1"
+PORTS = range(20000, 32000)
+"""Below the ports that systems give to outgoing connections: the port is still free when a server is restarted."""
+ATTEMPTS = 50
+READY = "ready to accept connections"
+WATCH = 'read -r _; kill -9 "$1"; rm -rf "$2"'
+
+
+class RedisServer:
+    """One redis-server that answers from the moment this is made. `arguments` are its own: `--appendonly yes`.
+
+    Without them it writes nothing to disk, so that a restarted one is empty.
+    """
+
+    def __init__(self, *arguments: str, unix: bool = False, tls: bool = False) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="redis-"))
+        self.port = 0
+        self.pid = 0
+        self._arguments = arguments
+        self._socket = self.folder / "socket" if unix else None
+        self._certificate = _certificate(self.folder) if tls else None
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: subprocess.Popen[bytes] | None = None
+        try:
+            self._start_somewhere()
+        except BaseException:
+            self.close()
+            raise
+
+    # Who it is --------------------------------------------------------------------------------------------------------
+
+    @property
+    def url(self) -> str:
+        """For `holdfast.connect` and `redis.from_url` alike."""
+        return self.url_with()
+
+    def url_with(self, **options: object) -> str:
+        """The URL with these options in its query."""
+        base = f"{HOST}:{self.port}/0"
+        if self._socket:
+            base = str(self._socket)
+            options = {"db": 0, **options}
+        if self._certificate:
+            options = {"ssl_ca_certs": self._certificate, **options}
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        scheme = "unix" if self._socket else "rediss" if self._certificate else "redis"
+        return f"{scheme}://{base}" + (f"?{query}" if query else "")
+
+    def client(self, **options: Any) -> "redis.Redis":
+        """A redis-py client of it that never retries; close it, or use it in a `with`."""
+        options = {"retry": Retry(NoBackoff(), 0), "socket_timeout": 10, **options}
+        return redis.Redis.from_url(self.url, **options)
+
+    @property
+    def log(self) -> str:
+        path = self.folder / "log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    # What is done to it -----------------------------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """SIGTERM, as an operator would; gone on return."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL; gone on return."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """SIGSTOP, and stopped on return: connections stay open, nobody answers."""
+        os.kill(self.pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOWAIT)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        os.kill(self.pid, signal.SIGCONT)
+
+    def restart(self) -> None:
+        """Killed if it runs, then started at the same address; empty unless its arguments keep the data."""
+        self.kill()
+        assert self._start(), f"redis-server did not start again on port {self.port}:\n{self.log}"
+
+    def close(self) -> None:
+        """Killed, and its folder removed."""
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> "RedisServer":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    # Starting and ending ----------------------------------------------------------------------------------------------
+
+    def _start_somewhere(self) -> None:
+        """Nobody can reserve a port for another process; so one is tried after the other until the server has it."""
+        for _ in range(1 if self._socket else ATTEMPTS):
+            self.port = 0 if self._socket else random.choice(PORTS)
+            if self._start():
+                return
+            if "Address already in use" not in self.log:
+                break
+        raise AssertionError(f"redis-server could not be started:\n{self.log}")
+
+    def _start(self) -> bool:
+        """Whether it answers now; False if it ended instead."""
+        with open(self.folder / "log", "wb") as log:
+            # A session of its own: Ctrl-C in the terminal is for the tests, which then end their servers in order.
+            self._process = subprocess.Popen(
+                ["redis-server", *self._command_line()],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        self._watcher = subprocess.Popen(
+            ["sh", "-c", WATCH, "sh", str(self.pid), str(self.folder)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        until(lambda: not self.running or self._answers(), within=20)
+        if not self.running:
+            self.kill()
+            return False
+        return True
+
+    def _command_line(self) -> list[str]:
+        port = str(self.port)
+        line = ["--bind", HOST, "--dir", str(self.folder), "--save", "", "--appendonly", "no"]
+        if self._socket:
+            line += ["--port", "0", "--unixsocket", str(self._socket), "--unixsocketperm", "600"]
+        elif self._certificate:
+            key = str(self._certificate.with_suffix(".key"))
+            line += ["--port", "0", "--tls-port", port, "--tls-cert-file", str(self._certificate)]
+            line += ["--tls-key-file", key, "--tls-ca-cert-file", str(self._certificate), "--tls-auth-clients", "no"]
+        else:
+            line += ["--port", port]
+        return [*line, *self._arguments]
+
+    def _answers(self) -> bool:
+        # Its own log first: whoever answers at that port might be someone else's server.
+        if READY not in self.log.lower():
+            return False
+        with contextlib.suppress(redis.ConnectionError, redis.TimeoutError), self.client() as client:
+            with contextlib.suppress(redis.ResponseError, redis.AuthenticationError):
+                client.ping()
+            return True
+        return False
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._watcher is not None:
+            # First of all: it must never kill a process that happens to get the same id later.
+            self._watcher.kill()
+            self._watcher.wait()
+            assert self._watcher.stdin is not None
+            self._watcher.stdin.close()
+            self._watcher = None
+        if self._process is not None:
+            self._process.send_signal(how)
+            self._process.send_signal(signal.SIGCONT)
+            self._process.wait()
+            self._process = None
+
+
+def _certificate(folder: Path) -> Path:
+    """A self-signed certificate for loopback, its key beside it."""
+    certificate = folder / "server.crt"
+    command = "openssl req -x509 -nodes -days 2 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -subj /CN=localhost"
+    names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+    usage = "keyUsage=critical,digitalSignature,keyCertSign"
+    files = ["-keyout", str(certificate.with_suffix(".key")), "-out", str(certificate)]
+    line = [*command.split(), "-addext", names, "-addext", usage, *files]
+    made = subprocess.run(line, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    return certificate
+
+
+# One for all --------------------------------------------------------------------------------------------------------
+
+_shared: RedisServer | None = None
+_starting = threading.Lock()
+
+
+def shared_server() -> RedisServer:
+    """The server of this test process, started when it is first asked for. Never stop, pause or configure it."""
+    global _shared
+    with _starting:
+        if _shared is None or not _shared.running:
+            _shared = RedisServer()
+            atexit.register(_close_in, os.getpid(), _shared)
+        return _shared
+
+
+def _close_in(process: int, server: RedisServer) -> None:
+    """At exit of that process; a forked child has the same exit handlers, but not the server."""
+    if os.getpid() == process:
+        server.close()
+
+
+@contextlib.contextmanager
+def lock_space(prefix: str) -> Iterator[str]:
+    """The URL of the shared server's locks with this prefix, which must be unique; its keys are removed afterwards."""
+    server = shared_server()
+    try:
+        yield server.url_with(prefix=prefix)
+    finally:
+        with server.client() as client:
+            # Side keys have the lock's own key somewhere in their names.
+            if keys := list(client.scan_iter(match=f"*{prefix}*", count=10_000)):
+                client.unlink(*keys)
