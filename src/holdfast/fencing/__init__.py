@@ -8,13 +8,18 @@ a token smaller than the largest it has seen:
         guard(connection, "invoices", lease.token)       # StaleToken: roll back, write nothing
         connection.execute("UPDATE invoices SET …")
 
-`guard` keeps the largest token in the database that is written to, in the same transaction as the write. `Gate` keeps
-it in memory, for a service that is itself the resource. `schema` gives the table that `guard` needs.
+    write(redis_client, "invoices", lease.token, ("SET", "invoice:7", "paid"))      # or StaleToken
 
-Both are atomic with the write only if the write happens inside: before the commit, or within `Gate.writing`.
+`guard` keeps the largest token in the database that is written to, in the same transaction as the write; `schema` gives
+the table that it needs. `write` is for Redis, which has no transaction to join: check and commands are one script.
+`Gate` keeps the token in memory, for a service that is itself the resource.
+
+Each is atomic with the write only if the write happens inside: before the commit, as a command of `write`, or within
+`Gate.writing`.
 """
 
 from holdfast.fencing.dialects import guard, schema
 from holdfast.fencing.gate import Gate
+from holdfast.fencing.redis import write
 
-__all__ = ["Gate", "guard", "schema"]
+__all__ = ["Gate", "guard", "schema", "write"]

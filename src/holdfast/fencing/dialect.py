@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,5 +17,13 @@ class Dialect:
     guard: Callable[[Any, str, int], None]
 
     def speaks(self, connection: object) -> bool:
-        """Whether the connection is of one of these classes, or of a class derived from one."""
-        return any(f"{cls.__module__}.{cls.__qualname__}" in self.connections for cls in type(connection).__mro__)
+        return is_a(connection, self.connections)
+
+
+def is_a(thing: object, names: Container[str]) -> bool:
+    """Whether the thing is of one of these classes, or of a class derived from one."""
+    return any(full_name(cls) in names for cls in type(thing).__mro__)
+
+
+def full_name(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

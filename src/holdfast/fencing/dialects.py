@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from holdfast.errors import ConfigurationError
-from holdfast.fencing import sqlite
+from holdfast.fencing import redis, sqlite
 from holdfast.fencing.checks import checked_resource, checked_token
-from holdfast.fencing.dialect import Dialect
+from holdfast.fencing.dialect import Dialect, full_name
 
 DIALECTS: tuple[Dialect, ...] = (sqlite.DIALECT,)
 
@@ -31,7 +31,12 @@ def _dialect_of(connection: object) -> Dialect:
     for dialect in DIALECTS:
         if dialect.speaks(connection):
             return dialect
-    kind = f"{type(connection).__module__}.{type(connection).__qualname__}"
+    if redis.is_client(connection):
+        raise ConfigurationError(
+            "Redis has no transaction that a guard could join: "
+            "holdfast.fencing.write(client, resource, token, *commands) checks the token and writes in one step"
+        )
+    kind = full_name(type(connection))
     raise ConfigurationError(f"no fencing guard for a {kind}; there is one for: {_known_names()}")
 
 
