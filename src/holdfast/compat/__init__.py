@@ -1,1 +1,2 @@
-"""Locks in the shape the standard library has, for code that takes one: `compat.threading` and `compat.asyncio`."""
+"""Locks in the shape that other code expects: the standard library's in `compat.threading` and `compat.asyncio`,
+redis-py's in `compat.redis`."""
