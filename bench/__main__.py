@@ -3,46 +3,86 @@
 from __future__ import annotations
 
 import argparse
+import json
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import report
+from bench import charts, report
 from bench.catalogue import CATALOGUE
-from bench.scenario import Scenario, Standing, run
+from bench.runner import Outcome, run
+from bench.scenario import Scenario
 
 RESULTS = Path(__file__).parent / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 1 if a promised ratio was not kept."""
+    """Exit status 1 if a promise was not kept, or could not be measured."""
     options = _parser().parse_args(arguments)
+    if options.list:
+        print(*(f"{each.name}: {each.about}" for each in CATALOGUE), sep="\n")
+        return 0
+    if options.draw:
+        return _draw(
+            json.loads(options.draw.read_text(encoding="utf-8")), options.charts or options.draw.with_suffix("")
+        )
     scenarios = [each for each in CATALOGUE if not options.words or any(word in each.name for word in options.words)]
     if not scenarios:
         print("No such scenario. There are:", *(each.name for each in CATALOGUE), sep="\n  ", file=sys.stderr)
         return 2
-    results = {scenario: _run(scenario, options.rounds) for scenario in scenarios}
-    print(f"written to {report.write(results, options.results)}")
-    return 0 if all(each.kept for standings in results.values() for each in standings) else 1
+    results = {scenario: _run(scenario, options) for scenario in scenarios}
+    _write(results, options)
+    return 0 if all(each.kept for each in results.values()) else 1
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("words", nargs="*", metavar="WORD", help="part of a scenario's name")
-    parser.add_argument(
-        "--rounds", type=int, help="how often the contestants take turns, instead of each scenario's own"
+    add = parser.add_argument
+    add("words", nargs="*", metavar="WORD", help="part of a scenario's name")
+    add("--list", action="store_true", help="tell what there is, and run nothing")
+    add("--rounds", type=int, help="how often the contestants take turns, instead of each scenario's own")
+    add("--quick", action="store_true", help="small and short, only to see that everything works")
+    add(
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help=f"where the figures are written; a new file in {RESULTS.name}/ if not told",
     )
-    parser.add_argument("--results", type=Path, default=RESULTS, help="the folder that the JSON is written to")
+    add("--charts", type=Path, metavar="FOLDER", help="where the charts are written; beside the figures if not told")
+    add("--draw", type=Path, metavar="FILE", help="draw the charts of an earlier run's figures again, and run nothing")
     return parser
 
 
-def _run(scenario: Scenario, rounds: int | None) -> list[Standing]:
+def _run(scenario: Scenario, options: argparse.Namespace) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-        standings = run(scenario, Path(folder), rounds)
-    print(report.table(scenario, standings), end="\n\n", flush=True)
-    return standings
+        outcome = run(scenario, Path(folder), options.rounds, options.quick)
+    print(report.table(scenario, outcome), end="\n\n", flush=True)
+    return outcome
+
+
+def _write(results: report.Results, options: argparse.Namespace) -> None:
+    now = datetime.now(UTC)
+    path: Path = options.json or RESULTS / f"{now:%Y%m%dT%H%M%SZ}.json"
+    run_told = report.as_json(results, now)
+    report.write(run_told, path)
+    print(f"written to {path}")
+    _draw(run_told, options.charts or path.with_suffix(""))
+
+
+def _draw(run_told: dict[str, object], folder: Path) -> int:
+    drawn = charts.draw(run_told, folder)
+    print(f"drawn: {len(drawn)} charts in {folder}")
+    return 0
+
+
+def _stop(number: int, _: object) -> None:
+    raise SystemExit(128 + number)
 
 
 if __name__ == "__main__":
+    # Whoever ends a run with a plain kill must not leave a server behind.
+    signal.signal(signal.SIGTERM, _stop)
     sys.exit(main())

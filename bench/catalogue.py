@@ -3,6 +3,23 @@
 from bench.embedded import EMBEDDED_PAIR, EMBEDDED_PAIR_ASYNC
 from bench.hand_off import EMBEDDED_HAND_OFF
 from bench.memory import MEMORY_PAIR
+from bench.redis.hand_off import REDIS_HAND_OFF, REDIS_SECTION
+from bench.redis.leases import REDIS_LEASES, REDIS_MEMORY
+from bench.redis.pair import REDIS_PAIR, REDIS_PAIR_ASYNC, REDIS_TASKS
+from bench.redis.waiters import REDIS_WAITERS
 from bench.scenario import Scenario
 
-CATALOGUE: tuple[Scenario, ...] = (EMBEDDED_PAIR, EMBEDDED_PAIR_ASYNC, MEMORY_PAIR, EMBEDDED_HAND_OFF)
+CATALOGUE: tuple[Scenario, ...] = (
+    EMBEDDED_PAIR,
+    EMBEDDED_PAIR_ASYNC,
+    MEMORY_PAIR,
+    EMBEDDED_HAND_OFF,
+    REDIS_PAIR,
+    REDIS_PAIR_ASYNC,
+    REDIS_TASKS,
+    REDIS_HAND_OFF,
+    REDIS_SECTION,
+    REDIS_WAITERS,
+    REDIS_LEASES,
+    REDIS_MEMORY,
+)

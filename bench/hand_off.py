@@ -1,97 +1,107 @@
 """Hand-offs: several processes want one lock all the time, each gives it to the next.
 
-For `SECONDS` every process takes the lock again and again, and writes down when it asked and when it was let in, by the
-clock that all processes of a machine share. Only the time when all of them are at it counts. A hand-off is an entry by
-another process than the one before.
+`acquired/s` has every entry, by whomever; a hand-off is an entry by another process than the one before. A library that
+lets the same process in again and again has many of the first and few of the second. Waits are those of hand-offs: who
+takes again what it has just given back did not wait, and its thousands of entries would hide those who do.
+
+The first part of a round does not count: not everybody waits yet. A process that asked in time and was let in only
+after the end counts among the waits, so a starving one is seen.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
-from pathlib import Path
-from threading import Barrier
-from typing import NamedTuple
 
-import holdfast
-from bench.scenario import Contestant, Sample, Scenario
+from bench.crew import Shift, Turn, crew
+from bench.locks import Make, holdfast_locks
+from bench.scenario import Contestant, Place, Sample, Scenario
 
-SECONDS = 1.0
-PATIENCE = 30.0
-SPAWN = multiprocessing.get_context("spawn")
+PROCESSES = 8
+SECONDS = 3.0
+QUICK_SECONDS = 0.3
+UNCOUNTED = 0.1
+"""The share of a round before everybody is at it."""
 
+ACQUIRED = "acquired/s"
+HAND_OFFS = "hand-offs/s"
 
-class Entry(NamedTuple):
-    asked: float
-    entered: float
-    process: int
-
-
-def take_turns(url: str, process: int, start: Barrier) -> list[Entry]:
-    """What each process does."""
-    with holdfast.connect(url) as client:
-        lock = client.lock("bench")
-        lock.acquire(wait=PATIENCE).release()
-        start.wait(PATIENCE)
-        end = time.monotonic() + SECONDS
-        return [_turn(lock, process) for _ in iter(lambda: time.monotonic() < end, False)]
+Counters = Callable[[str], AbstractContextManager[Callable[[], Sample]]]
+"""For a URL: a function that tells what the server has counted so far. Shown per entry."""
 
 
-def _turn(lock: holdfast.Lock, process: int) -> Entry:
-    asked = time.monotonic()
-    with lock.acquire(wait=PATIENCE):
-        return Entry(asked, time.monotonic(), process)
+def processes(
+    name: str,
+    make: Make,
+    address: Callable[[Place], str],
+    count: int = PROCESSES,
+    section: float = 0.0,
+    counters: Counters | None = None,
+) -> Contestant:
+    """Processes that pass a lock of one make around."""
 
-
-def processes(count: int, address: Callable[[Path], str]) -> Contestant:
     @contextmanager
-    def opened(folder: Path) -> Iterator[Callable[[], Sample]]:
-        yield lambda: figures(_entries(count, address(folder)))
+    def opened(place: Place) -> Iterator[Callable[[], Sample]]:
+        seconds = QUICK_SECONDS if place.quick else SECONDS
+        url = address(place)
+        with crew(count, make.locks, url, f"bench {name}") as workers, (counters or _none)(url) as counted:
 
-    return Contestant(f"{count} processes", opened)
+            def measure() -> Sample:
+                before = counted()
+                shift, turns = workers.work(seconds, section)
+                spent = {what: number - before[what] for what, number in counted().items()}
+                return figures(shift, turns) | {what: spent[what] / sum(map(len, turns)) for what in spent}
 
+            yield measure
 
-def _entries(count: int, url: str) -> list[Entry]:
-    """New processes each time; one that fails breaks the barrier for all."""
-    with SPAWN.Manager() as manager, ProcessPoolExecutor(count, mp_context=SPAWN) as pool:
-        start = manager.Barrier(count)
-        turns = [pool.submit(take_turns, url, number, start) for number in range(count)]
-        return while_all_are_at_it([turn.result() for turn in turns])
-
-
-def while_all_are_at_it(turns: Sequence[Sequence[Entry]]) -> list[Entry]:
-    """The entries of all processes, in order, without those before the last one came and after the first one left."""
-    begin = max(own[0].entered for own in turns)
-    end = min(own[-1].entered for own in turns)
-    entries = (entry for own in turns for entry in own if begin <= entry.entered <= end)
-    return sorted(entries, key=lambda entry: entry.entered)
+    return Contestant(name, opened, make.needs)
 
 
-def figures(entries: Sequence[Entry]) -> Sample:
-    """Of entries in the order in which they happened."""
-    waits = [(entry.entered - entry.asked) * 1e3 for entry in entries]
-    percentiles = statistics.quantiles(waits, n=100, method="inclusive")
-    changes = sum(before.process != after.process for before, after in pairwise(entries))
+@contextmanager
+def _none(_: str) -> Iterator[Callable[[], Sample]]:
+    yield dict
+
+
+def figures(shift: Shift, turns: Sequence[Sequence[Turn]]) -> dict[str, float]:
+    """Of the turns of each process."""
+    begin = shift.begin + (shift.end - shift.begin) * UNCOUNTED
+    span = shift.end - begin
+    changes = [turn for turn in hand_offs(turns) if turn.entered >= begin]
+    # Where nobody was let in after another, everybody waited all the time.
+    waits = [(turn.entered - turn.asked) * 1e3 for turn in changes] or [span * 1e3]
+    percentiles = statistics.quantiles(waits, n=100, method="inclusive") if len(waits) > 1 else waits * 99
+    numbers = [sum(begin <= turn.entered < shift.end for turn in own) for own in turns]
+    section = statistics.mean((turn.left - turn.entered) * 1e3 for own in turns for turn in own)
     return {
-        "hand-offs/s": changes / (entries[-1].entered - entries[0].entered),
+        ACQUIRED: sum(numbers) / span,
+        HAND_OFFS: sum(turn.entered < shift.end for turn in changes) / span,
         "wait p50 ms": percentiles[49],
         "wait p99 ms": percentiles[98],
         "wait max ms": max(waits),
-    }
+        "workers apart %": (max(numbers) - min(numbers)) / max(statistics.mean(numbers), 1) * 100,
+    } | ({"section ms": section} if shift.section else {})
 
+
+def hand_offs(turns: Sequence[Sequence[Turn]]) -> list[Turn]:
+    """Those by another process than the one before."""
+    entries = sorted((turn.entered, number, turn) for number, own in enumerate(turns) for turn in own)
+    return [turn for (_, before, _), (_, number, turn) in pairwise(entries) if before != number]
+
+
+EMBEDDED = Make("holdfast", holdfast_locks)
 
 EMBEDDED_HAND_OFF = Scenario(
     name="embedded hand-off",
-    about="processes that hand one embedded lock around",
-    contestants=tuple(processes(count, lambda folder: f"sqlite:///{folder}/locks.db") for count in (2, 4, 8)),
-    figure="hand-offs/s",
-    against="2 processes",
-    at_most={},
+    about="processes that hand one embedded lock around, eight beside two and four",
+    contestants=tuple(
+        processes(f"holdfast, {count} processes", EMBEDDED, lambda place: f"sqlite:///{place.folder}/locks.db", count)
+        for count in (2, 4, 8)
+    ),
+    figure=HAND_OFFS,
+    against="holdfast, 2 processes",
+    charted=("wait p99 ms",),
     rounds=5,
     pinned=False,
 )

@@ -5,59 +5,65 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import holdfast
-from bench.scenario import Contestant, Sample
+from bench.scenario import Contestant, Place, Sample
 from bench.timing import per_awaited, per_operation
 
-Address = Callable[[Path], str]
-"""The URL to connect to, given a folder."""
+Address = Callable[[Place], str]
+"""The URL to connect to, given the place."""
+
+Times = tuple[int, int]
+"""How many pairs a full and a quick round have."""
+
+BY_CALLS = "holdfast acquire+release"
+BY_WITH = "holdfast with lock"
+BY_ASYNC_WITH = "holdfast async with lock"
 
 
-def by_calls(name: str, address: Address, times: int) -> Contestant:
+def by_calls(name: str, address: Address, times: Times, needs: tuple[str, ...] = ()) -> Contestant:
     """acquire() and release()."""
 
     @contextmanager
-    def opened(folder: Path) -> Iterator[Callable[[], Sample]]:
-        with holdfast.connect(address(folder)) as client:
+    def opened(place: Place) -> Iterator[Callable[[], Sample]]:
+        with holdfast.connect(address(place)) as client:
             lock = client.lock("bench")
-            yield lambda: per_operation(lambda: lock.acquire().release(), times)
+            yield lambda: per_operation(lambda: lock.acquire().release(), place.size(*times))
 
-    return Contestant(name, opened)
+    return Contestant(name, opened, needs)
 
 
-def by_with(name: str, address: Address, times: int) -> Contestant:
+def by_with(name: str, address: Address, times: Times, needs: tuple[str, ...] = ()) -> Contestant:
     """`with lock`."""
 
     @contextmanager
-    def opened(folder: Path) -> Iterator[Callable[[], Sample]]:
-        with holdfast.connect(address(folder)) as client:
+    def opened(place: Place) -> Iterator[Callable[[], Sample]]:
+        with holdfast.connect(address(place)) as client:
             lock = client.lock("bench")
 
             def pair() -> None:
                 with lock:
                     pass
 
-            yield lambda: per_operation(pair, times)
+            yield lambda: per_operation(pair, place.size(*times))
 
-    return Contestant(name, opened)
+    return Contestant(name, opened, needs)
 
 
-def by_async_with(name: str, address: Address, times: int) -> Contestant:
+def by_async_with(name: str, address: Address, times: Times, needs: tuple[str, ...] = ()) -> Contestant:
     """`async with lock`, on one event loop for all rounds."""
 
     @contextmanager
-    def opened(folder: Path) -> Iterator[Callable[[], Sample]]:
+    def opened(place: Place) -> Iterator[Callable[[], Sample]]:
         with asyncio.Runner() as runner:
-            client = holdfast.connect_async(address(folder))
+            client = holdfast.connect_async(address(place))
             lock = client.lock("bench")
 
             async def pair() -> None:
                 async with lock:
                     pass
 
-            yield lambda: per_awaited(runner, pair, times)
+            yield lambda: per_awaited(runner, pair, place.size(*times))
             runner.run(client.aclose())
 
-    return Contestant(name, opened)
+    return Contestant(name, opened, needs)

@@ -6,72 +6,96 @@ import json
 import os
 import platform
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 
 import holdfast
-from bench.scenario import Scenario, Spread, Standing
+from bench.promise import Verdict
+from bench.redis import server
+from bench.runner import Outcome, Standing, is_installed
+from bench.scenario import Scenario, Spread
 
-Results = Mapping[Scenario, Sequence[Standing]]
+Results = Mapping[Scenario, Outcome]
 """In the order in which they were run."""
 
-
-def table(scenario: Scenario, standings: Sequence[Standing]) -> str:
-    figures = list(standings[0].figures)
-    head = ["", *figures, f"× {scenario.against}", ""]
-    rows = [head, *([each.contestant, *_cells(each, figures), _verdict(each)] for each in standings)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
-    return "\n".join([f"{scenario.name}: {scenario.about}", *_lines(rows, widths)])
+FIGURES_IN_A_ROW = 4
 
 
-def _cells(standing: Standing, figures: Sequence[str]) -> list[str]:
-    return [*(_spread(standing.figures[figure]) for figure in figures), _spread(standing.ratio)]
+def table(scenario: Scenario, outcome: Outcome) -> str:
+    """The figures, then what was promised, then who is missing."""
+    lines = [f"{scenario.name}: {scenario.about}"]
+    figures = list({figure: None for each in outcome.standings for figure in each.figures})
+    for start in range(0, len(figures), FIGURES_IN_A_ROW):
+        with_ratio = scenario.against is not None and start == 0
+        part = figures[start : start + FIGURES_IN_A_ROW]
+        lines.extend(_lines(_rows(scenario, outcome.standings, part, with_ratio)))
+    lines.extend(f"  {_verdict(each)}" for each in outcome.verdicts)
+    lines.extend(f"  not measured: {name} ({why})" for name, why in outcome.absent.items())
+    return "\n".join(lines)
 
 
-def _spread(spread: Spread) -> str:
-    return f"{_number(spread.median)} ({_number(spread.low)}–{_number(spread.high)})"
+def _rows(
+    scenario: Scenario, standings: Sequence[Standing], figures: Sequence[str], with_ratio: bool
+) -> list[list[str]]:
+    ratio = [f"{scenario.figure} × {scenario.against}"] if with_ratio else []
+    rows = [["", *figures, *ratio]]
+    for each in standings:
+        cells = [spread_text(each.figures.get(figure)) for figure in figures]
+        rows.append([each.contestant, *cells, *([spread_text(each.ratio)] if with_ratio else [])])
+    return rows
 
 
-def _number(value: float) -> str:
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+def spread_text(spread: Spread | None) -> str:
+    if spread is None:
+        return "–"
+    median, low, high = (number_text(value) for value in (spread.median, spread.low, spread.high))
+    return median if low == high else f"{median} ({low}–{high})"
 
 
-def _verdict(standing: Standing) -> str:
-    if standing.at_most is None:
-        return ""
-    return f"{'kept' if standing.kept else 'BROKEN'}: at most {standing.at_most:g}"
+def number_text(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _lines(rows: Sequence[Sequence[str]], widths: Sequence[int]) -> Iterator[str]:
+def _verdict(verdict: Verdict) -> str:
+    word = "not measured" if verdict.value is None else "kept" if verdict.kept else "NOT KEPT"
+    measured = f" (measured {spread_text(verdict.value)})" if verdict.value else ""
+    return f"{word}: {verdict.promise}{measured}"
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     for name, *cells in rows:
         right = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
         yield "  ".join(["", name.ljust(widths[0]), *right]).rstrip()
 
 
-def write(results: Results, folder: Path) -> Path:
-    """Write the run to a file of its own."""
-    now = datetime.now(UTC)
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{now:%Y%m%dT%H%M%SZ}.json"
-    run = {"at": now.isoformat(timespec="seconds"), "machine": _machine(), "scenarios": _scenarios(results)}
+def as_json(results: Results, at: datetime) -> dict[str, object]:
+    """The run as plain values."""
+    scenarios = [_scenario(scenario, outcome) for scenario, outcome in results.items()]
+    return {"at": at.isoformat(timespec="seconds"), "machine": machine(results), "scenarios": scenarios}
+
+
+def _scenario(scenario: Scenario, outcome: Outcome) -> dict[str, object]:
+    told = {"name": scenario.name, "about": scenario.about, "figure": scenario.figure, "against": scenario.against}
+    return told | {"charted": [scenario.figure, *scenario.charted]} | asdict(outcome)
+
+
+def write(run: Mapping[str, object], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(run, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    return path
 
 
-def _scenarios(results: Results) -> list[dict[str, object]]:
-    return [
-        {"name": scenario.name, "against": scenario.against, "standings": [asdict(each) for each in standings]}
-        for scenario, standings in results.items()
-    ]
-
-
-def _machine() -> dict[str, object]:
+def machine(scenarios: Iterable[Scenario]) -> dict[str, object]:
+    packages = {need for scenario in scenarios for contestant in scenario.contestants for need in contestant.needs}
     return {
         "python": platform.python_version(),
         "holdfast": holdfast.__version__,
         "sqlite": sqlite3.sqlite_version,
+        "redis-server": server.version(),
+        "packages": {package: version(package) for package in sorted(packages) if is_installed(package)},
         "system": platform.platform(),
         "cores": os.cpu_count(),
     }

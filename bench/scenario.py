@@ -1,49 +1,78 @@
-"""What a benchmark is, and how it is run.
+"""What a benchmark is.
 
-A scenario has contestants and names the one that the ratios are against. All are opened, warmed up, and then
-take turns round by round, the order turning with each round, so that whatever disturbs the machine disturbs them alike.
-A ratio is the median of the ratios of each round.
+A scenario has contestants, which take turns round by round (`runner.py`), and promises about them (`promise.py`).
 
-To add a scenario: describe it in a module of this folder and list it in `catalogue.py`.
+To add a scenario: describe it in a module of this folder and list it in `catalogue.py`. A contestant that needs a
+package names it; without that package it is told as missing, and the others run.
 """
 
 from __future__ import annotations
 
-import os
+import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bench.promise import Promise
+
+OURS = "holdfast"
+"""How the name of a contestant begins that is Holdfast's."""
 
 Sample = Mapping[str, float]
 """One round of one contestant: figure → value."""
 
-Samples = dict[str, list[Sample]]
+Round = Mapping[str, Sample]
+"""One round of all: contestant → its sample."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a contestant works."""
+
+    folder: Path
+    """Its own."""
+    url: str = ""
+    """The server of the scenario, which all its contestants share; empty without one."""
+    quick: bool = False
+    """Only to see that it works: as small as it goes."""
+
+    def size(self, full: int, quick: int) -> int:
+        return quick if self.quick else full
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """Something that can be measured: opened in a folder of its own, it gives a function that measures one round."""
+    """Something that can be measured: opened at its place, it gives a function that measures one round."""
 
     name: str
-    open: Callable[[Path], AbstractContextManager[Callable[[], Sample]]]
+    open: Callable[[Place], AbstractContextManager[Callable[[], Sample]]]
+    needs: tuple[str, ...] = ()
+    """The packages it is made of, by the names that pip knows."""
 
 
 @dataclass(frozen=True, eq=False)
 class Scenario:
     name: str
     about: str
+    """In one line: what is measured, beside what."""
     contestants: tuple[Contestant, ...]
     figure: str
     """The figure that ratios are taken of; the other figures of a sample are shown beside it."""
-    against: str
+    against: str | None = None
     """The contestant that the others are compared with."""
-    at_most: Mapping[str, float]
-    """Contestant → the largest ratio that is promised."""
+    promises: tuple[Promise, ...] = ()
+    charted: tuple[str, ...] = ()
+    """Figures that the chart shows besides the main one."""
     rounds: int = 21
+    warm_up: bool = True
     pinned: bool = True
-    """On one core, so that the scheduler's choices do not enter the figures."""
+    """On one core, the server too: a wake-up across cores would hide everything else."""
+    server: Callable[[Path], AbstractContextManager[str]] | None = None
+    """Starts what the contestants share, in a folder, and gives its URL."""
 
 
 @dataclass(frozen=True)
@@ -52,73 +81,16 @@ class Spread:
     low: float
     high: float
     """The middle four fifths of the rounds lie between low and high."""
+    least: float
     most: float
 
     @classmethod
     def of(cls, values: list[float]) -> Spread:
         ordered = sorted(values)
         tenth = len(ordered) // 10
-        return cls(statistics.median(ordered), ordered[tenth], ordered[-1 - tenth], ordered[-1])
+        return cls(statistics.median(ordered), ordered[tenth], ordered[-1 - tenth], ordered[0], ordered[-1])
 
 
-@dataclass(frozen=True)
-class Standing:
-    """How one contestant did."""
-
-    contestant: str
-    figures: Mapping[str, Spread]
-    ratio: Spread
-    at_most: float | None
-
-    @property
-    def kept(self) -> bool:
-        """Whether it stayed within what is promised."""
-        return self.at_most is None or self.ratio.median <= self.at_most
-
-
-def run(scenario: Scenario, folder: Path, rounds: int | None = None) -> list[Standing]:
-    with _pinned(scenario.pinned), ExitStack() as stack:
-        measures = {each.name: stack.enter_context(_opened(each, folder)) for each in scenario.contestants}
-        for measure in measures.values():
-            measure()
-        samples = _take_turns(measures, rounds or scenario.rounds)
-    return [_standing(scenario, each.name, samples) for each in scenario.contestants]
-
-
-@contextmanager
-def _opened(contestant: Contestant, folder: Path) -> Iterator[Callable[[], Sample]]:
-    own = folder / contestant.name.replace(" ", "-").replace("/", "-")
-    own.mkdir(parents=True)
-    with contestant.open(own) as measure:
-        yield measure
-
-
-def _take_turns(measures: Mapping[str, Callable[[], Sample]], rounds: int) -> Samples:
-    names = list(measures)
-    samples: Samples = {name: [] for name in names}
-    for round_number in range(rounds):
-        first = round_number % len(names)
-        for name in names[first:] + names[:first]:
-            samples[name].append(measures[name]())
-    return samples
-
-
-def _standing(scenario: Scenario, name: str, samples: Samples) -> Standing:
-    figures = {figure: Spread.of([sample[figure] for sample in samples[name]]) for figure in samples[name][0]}
-    pairs = zip(samples[name], samples[scenario.against], strict=True)
-    ratio = Spread.of([mine[scenario.figure] / other[scenario.figure] for mine, other in pairs])
-    return Standing(name, figures, ratio, scenario.at_most.get(name))
-
-
-@contextmanager
-def _pinned(wanted: bool) -> Iterator[None]:
-    """Keep this process on one core, where the system can."""
-    if not wanted or not hasattr(os, "sched_setaffinity"):
-        yield
-        return
-    before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, before)
+def ratio(mine: float, other: float) -> float:
+    """A contestant that got nothing done is beaten by any factor."""
+    return mine / other if other else math.inf
