@@ -80,8 +80,8 @@ def stop_at_answers(store: Any, stop: Callable[[], None]) -> None:
     if hasattr(store, "_link"):
         ask = store._link.ask
 
-        async def ask_slowly(*args: Any) -> Any:
-            answer = await ask(*args)
+        def ask_slowly(*args: Any) -> Any:
+            answer = ask(*args)
             stop()
             return answer
 

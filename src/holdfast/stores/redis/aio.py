@@ -14,7 +14,7 @@ import secrets
 import ssl
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, cast
 
 from hiredis import HiredisError
@@ -36,6 +36,8 @@ LOOKS = 4
 
 
 class AioLink:
+    suspends = True
+
     def __init__(self, dialer: Dialer) -> None:
         self.where = dialer.where
         self.inboxes = Inboxes()
@@ -53,23 +55,23 @@ class AioLink:
     def inbox(self) -> AioInbox:
         return AioInbox()
 
-    async def ask(self, packed: bytes, owner: str | None = None) -> Any:
-        wire: RequestWire = self._requests.wire or await self._requests.open()
-        if owner is not None:
-            self._trail.leaves(owner, wire)
-        reply = await wire.ask(packed)
-        if type(reply) is Fault:
-            raise self._down(wire, reply)
-        if owner is not None:
-            self._trail.is_answered(owner)
-        return reply
+    def ask(self, packed: bytes, owner: str | None = None) -> Awaitable[Any]:
+        wire: RequestWire | None = self._requests.wire
+        return self._open_and_ask(packed, owner) if wire is None else wire.ask(packed, owner)
 
-    async def ask_many(self, commands: Sequence[bytes]) -> list[Any]:
-        wire: RequestWire = self._requests.wire or await self._requests.open()
-        replies = await wire.ask_many(b"".join(commands), len(commands))
-        if type(replies) is Fault:
-            raise self._down(wire, replies)
-        return cast(list[Any], replies)
+    async def ask_many(self, commands: Sequence[bytes]) -> Any:
+        try:
+            wire: RequestWire = self._requests.wire or await self._requests.open()
+        except LinkDown as down:
+            return down.fault
+        return await wire.ask_many(b"".join(commands), len(commands))
+
+    async def _open_and_ask(self, packed: bytes, owner: str | None) -> Any:
+        try:
+            wire: RequestWire = await self._requests.open()
+        except LinkDown as down:
+            return down.fault
+        return await wire.ask(packed, owner)
 
     async def listen(self) -> None:
         if self._pushes.wire is None:
@@ -115,7 +117,7 @@ class AioLink:
 
     def _dial(self, dialer: Dialer) -> Callable[[], RequestWire]:
         base = dialer.dial()
-        return lambda: RequestWire(self._loop, base, dialer)
+        return lambda: RequestWire(self._loop, base, dialer, self._trail, self._parked)
 
     def _subscribe(self, dialer: Dialer) -> Callable[[], _PushWire]:
         channel = protocol.new_channel(secrets.token_hex(16))
@@ -130,11 +132,6 @@ class AioLink:
                 return wire.send_last(packed)
             return True
         return wire.is_silent and wire.send_last(packed)
-
-    def _down(self, wire: RequestWire, fault: Fault) -> LinkDown:
-        if wire.is_silent and wire not in self._parked:
-            self._parked.append(wire)
-        return LinkDown(fault, was_idle=wire.has_answered and not wire.is_silent)
 
 
 class _Line:
@@ -160,7 +157,7 @@ class _Line:
             threading.Thread(target=self._call, args=(self._dialing,), name="holdfast-dial", daemon=True).start()
         result = await asyncio.shield(self._dialing)
         if isinstance(result, Fault):
-            raise LinkDown(result)
+            raise LinkDown(result.copy())
         if isinstance(result, ConfigurationError):
             raise result
         return result
@@ -236,10 +233,6 @@ class _Wire:
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
-    def send_now(self, packed: bytes) -> None:
-        self._unsent.append(packed)
-        self._flush()
-
     def close(self) -> None:
         """Without a word to the loop."""
         self.is_open = False
@@ -303,10 +296,18 @@ class _Wire:
 
 
 class RequestWire(_Wire):
-    def __init__(self, loop: asyncio.AbstractEventLoop, base: Wire, dialer: Dialer) -> None:
-        self.has_answered = False
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        base: Wire,
+        dialer: Dialer,
+        trail: Trail[RequestWire],
+        parked: deque[RequestWire],
+    ) -> None:
         self.is_silent = False
-        self._awaited: deque[asyncio.Future[Any] | _Batch] = deque()
+        self._awaited: deque[tuple[asyncio.Future[Any] | _Batch, str | None]] = deque()
+        self._trail = trail
+        self._parked = parked
         self._answers = 0
         self._answers_before = -1
         self._silent_looks = 0
@@ -314,16 +315,28 @@ class RequestWire(_Wire):
         self._timer: asyncio.TimerHandle | None = None
         super().__init__(loop, base, dialer)
 
-    def ask(self, packed: bytes) -> asyncio.Future[Any]:
+    def ask(self, packed: bytes, owner: str | None = None) -> asyncio.Future[Any]:
         """The reply, or the Fault."""
-        future = self._loop.create_future()
-        self._expect(future, 1, packed)
+        future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
+        awaited = self._awaited
+        if awaited or self._unsent:
+            self.send_soon(packed)
+        else:
+            self._unsent.append(packed)
+            self._flush()
+        awaited.append((future, owner))
+        if owner is not None:
+            self._trail.leaves(owner, self)
+        if self._timer is None:
+            self._watch()
         return future
 
     def ask_many(self, packed: bytes, count: int) -> asyncio.Future[Any]:
         """The replies, or the Fault."""
         batch = _Batch(self._loop.create_future(), count)
-        self._expect(batch, count, packed)
+        self._awaited.extend([(batch, None)] * count)
+        self.send_soon(packed)
+        self._watch()
         return batch.future
 
     def send_last(self, packed: bytes) -> bool:
@@ -336,9 +349,10 @@ class RequestWire(_Wire):
             return False
 
     def take(self, reply: Any) -> None:
-        taker = self._awaited.popleft()
+        taker, owner = self._awaited.popleft()
         self._answers += 1
-        self.has_answered = True
+        if owner is not None:
+            self._trail.is_answered(owner)
         if type(taker) is _Batch:
             taker.take(reply)
         elif not taker.done():  # type: ignore[union-attr]
@@ -347,28 +361,18 @@ class RequestWire(_Wire):
     def ended(self, fault: Fault) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        fault = fault._replace(was_idle=self._answers > 0 and not self.is_silent)
         while self._awaited:
-            taker = self._awaited.popleft()
+            taker, _ = self._awaited.popleft()
             future = taker.future if isinstance(taker, _Batch) else taker
             if not future.done():
-                future.set_result(fault)
+                future.set_result(fault.copy())
 
-    def _expect(self, taker: asyncio.Future[Any] | _Batch, count: int, packed: bytes) -> None:
+    def _watch(self) -> None:
         if not self.is_open:
-            self._awaited.append(taker)
             self.ended(cut(self._where, None))
-            return
-        is_idle = not self._awaited
-        if count == 1:
-            self._awaited.append(taker)
-        else:
-            self._awaited.extend([taker] * count)
-        if self._timer is None:
+        elif self._timer is None:
             self._timer = self._loop.call_later(self._timeout / LOOKS, self._look)
-        if is_idle and not self._unsent:
-            self.send_now(packed)
-        else:
-            self.send_soon(packed)
 
     def _look(self) -> None:
         self._timer = None
@@ -378,9 +382,10 @@ class RequestWire(_Wire):
         self._answers_before = self._answers
         if self._silent_looks >= LOOKS:
             self.is_silent = True
+            self._parked.append(self)
             self.end(not_answered(self._where, self._timeout), keep=True)
         else:
-            self._timer = self._loop.call_later(self._timeout / LOOKS, self._look)
+            self._watch()
 
 
 class _Batch:

@@ -34,6 +34,8 @@ PARKED_MOST = 16
 
 
 class BlockingLink:
+    suspends = False
+
     def __init__(
         self,
         dialer: Dialer,
@@ -59,24 +61,30 @@ class BlockingLink:
     def inbox(self) -> BlockingInbox:
         return _Inbox(self._pushes)
 
-    async def ask(self, packed: bytes, owner: str | None = None) -> Any:
-        wire = self._take()
+    def ask(self, packed: bytes, owner: str | None = None) -> Any:
+        try:
+            wire = self._take()
+        except LinkDown as down:
+            return down.fault
         if owner is not None:
             self._trail.leaves(owner, wire)
         try:
             reply = wire.ask(packed)
         except (OSError, HiredisError) as error:
-            raise self._down(wire, error) from None
+            return self._down(wire, error)
         if owner is None or self._trail.is_answered(owner):
             self._put_back(wire)
         return reply
 
-    async def ask_many(self, commands: Sequence[bytes]) -> list[Any]:
-        wire = self._take()
+    def ask_many(self, commands: Sequence[bytes]) -> Any:
+        try:
+            wire = self._take()
+        except LinkDown as down:
+            return down.fault
         try:
             replies = wire.ask_many(b"".join(commands), len(commands))
         except (OSError, HiredisError) as error:
-            raise self._down(wire, error) from None
+            return self._down(wire, error)
         self._put_back(wire)
         return replies
 
@@ -129,13 +137,13 @@ class BlockingLink:
         else:
             wire.close()
 
-    def _down(self, wire: Wire, error: OSError | HiredisError) -> LinkDown:
+    def _down(self, wire: Wire, error: OSError | HiredisError) -> Fault:
         """The idle connections are as old, so they go with it."""
         self._drop(self._idle)
         if is_timeout(error):
-            return LinkDown(not_answered(self.where, self._dialer.timeout))
+            return not_answered(self.where, self._dialer.timeout)
         wire.is_sent = False  # nothing can follow on it
-        return LinkDown(cut(self.where, error), was_idle=wire.has_answered)
+        return cut(self.where, error, wire.has_answered)
 
 
 class Pushes:
@@ -189,7 +197,7 @@ class Pushes:
         if self._wire is not None:
             return
         if self._failures != failures:
-            raise LinkDown(self._failure)
+            raise LinkDown(self._failure.copy())
         channel = protocol.new_channel(secrets.token_hex(16))
         try:
             wire = self._dialer.subscribe(channel)

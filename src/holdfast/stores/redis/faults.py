@@ -32,20 +32,25 @@ _MAX_CLIENTS = "max number of clients"
 
 
 class Fault(NamedTuple):
+    """A request was not answered, or with an error; it stands in the place of a reply."""
+
     error: StoreUnavailable
-    is_permanent: bool
+    is_permanent: bool = False
     """Asking again will not help."""
+    was_idle: bool = False
+    """The connection had worked before and may have been closed while it was idle: a new one may do better."""
+
+    def copy(self) -> Fault:
+        """For another one who is told: they may raise it at the same time."""
+        return self._replace(error=type(self.error)(*self.error.args))
 
 
 class LinkDown(Exception):
-    """The server could not be asked, or did not answer."""
+    """No connection could be made."""
 
-    def __init__(self, fault: Fault, was_idle: bool = False) -> None:
+    def __init__(self, fault: Fault) -> None:
         super().__init__()
-        error = type(fault.error)(*fault.error.args)  # one for each who is told: they may be raised at the same time
-        self.fault = fault._replace(error=error)
-        self.was_idle = was_idle
-        """The connection had worked before and may have been closed while it was idle: a new one may do better."""
+        self.fault = fault
 
 
 def refused(where: str, reply: ReplyError) -> Fault:
@@ -72,13 +77,13 @@ def not_connected(where: str, error: Exception) -> Fault:
 
 def not_answered(where: str, seconds: float) -> Fault:
     message = f"did not answer within {seconds:g} s: it is paused, overloaded or cut off"
-    return Fault(OutcomeUnknown(f"{where} {message}", {where: message}), False)
+    return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
 
 
-def cut(where: str, error: Exception | None) -> Fault:
+def cut(where: str, error: Exception | None, was_idle: bool = False) -> Fault:
     reason = f": {_cause(error)}" if error is not None and str(error) else ""
     message = f"closed the connection before it answered{reason}"
-    return Fault(OutcomeUnknown(f"{where} {message}", {where: message}), False)
+    return Fault(OutcomeUnknown(f"{where} {message}", {where: message}), was_idle=was_idle)
 
 
 def _fault(where: str, text: str) -> Fault:

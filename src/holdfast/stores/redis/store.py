@@ -44,8 +44,10 @@ CHUNK = 500
 
 
 class Link(Protocol):
-    """The connections of one client to its server, in one colour. Who can't ask gets a LinkDown."""
+    """The connections of one client to its server, in one colour."""
 
+    suspends: bool
+    """What `ask` and `ask_many` return has to be awaited."""
     where: str
     inboxes: Inboxes
 
@@ -56,16 +58,16 @@ class Link(Protocol):
 
     def inbox(self) -> Inbox: ...
 
-    async def ask(self, packed: bytes, owner: str | None = None) -> Any:
-        """The reply. With `owner`, it is remembered which connection carried this until it is answered."""
+    def ask(self, packed: bytes, owner: str | None = None) -> Any:
+        """The reply, or a Fault. With `owner`, it is remembered which connection carried this until it is answered."""
         ...
 
-    async def ask_many(self, commands: Sequence[bytes]) -> list[Any]:
-        """The replies to commands that leave together."""
+    def ask_many(self, commands: Sequence[bytes]) -> Any:
+        """The replies to commands that leave together, or a Fault."""
         ...
 
     async def listen(self) -> None:
-        """Have a channel from now on."""
+        """Have a channel from now on. Raises LinkDown."""
         ...
 
     def stop_listening(self, channel: bytes) -> None: ...
@@ -103,28 +105,37 @@ class RedisStore:
         if self._is_shut:
             self._check_open()
         link = self._link
-        try:
-            channel = None if claim.inbox is None else link.channel
-            if channel is not None:
-                link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
-            packed = protocol.claim(self._prefix + claim.name, claim, self._card(claim.label), channel or b"")
-            try:
-                reply = await link.ask(packed, claim.owner)
-            except LinkDown as down:
-                reply = await self._ask_anew(down, packed, claim.owner)
-            if type(reply) is not int:
-                if isinstance(reply, ReplyError):
-                    reply = await self._ask_in_full(scripts.CLAIM, packed, reply, claim.owner)
-                if type(reply) is not int and claim.inbox is not None and not await self._hears(channel, reply):
-                    return await self.claim(claim)
-        except LinkDown as down:
-            return _unreachable_or_raise(down.fault)
+        channel = None if claim.inbox is None else link.channel
+        if channel is not None:
+            link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
+        packed = protocol.claim(self._prefix + claim.name, claim, self._card(claim.label), channel or b"")
+        reply = link.ask(packed, claim.owner)
+        if link.suspends:
+            reply = await reply
+        if type(reply) is not int:
+            return await self._claim_slowly(claim, channel, packed, reply)
         if self._is_shut:
             await self._undo(claim)
-        answer = protocol.read_claim(reply, claim)
-        if claim.inbox is None and type(answer) is Taken and link.is_late(claim.owner):
+        return Granted(reply, claim.ttl)
+
+    async def _claim_slowly(
+        self, claim: Claim, channel: bytes | None, packed: bytes, reply: Any
+    ) -> Granted | Taken | Unreachable:
+        """The first reply was no grant."""
+        reply = await self._made_good(scripts.CLAIM, packed, reply, claim.owner)
+        if isinstance(reply, list) and claim.inbox is not None:
+            try:
+                if not await self._hears(channel, reply):
+                    return await self.claim(claim)
+            except LinkDown as down:
+                reply = down.fault
+        if self._is_shut:
+            await self._undo(claim)
+        if isinstance(reply, Fault):
+            return _unreachable_or_raise(reply)
+        if claim.inbox is None and self._link.is_late(claim.owner):
             self._chase(claim.name, claim.owner)
-        return answer
+        return protocol.read_claim(reply, claim)
 
     async def _hears(self, channel: bytes | None, taken: Any) -> bool:
         """Whether this waiter can be pushed to; otherwise it can when it has asked again."""
@@ -136,20 +147,20 @@ class RedisStore:
         return True
 
     async def release(self, hold: Hold) -> Reason | Unreachable | None:
+        link = self._link
         packed = protocol.release(self._prefix + hold.name, hold)
-        was_lost = False
-        try:
-            try:
-                reply = await self._link.ask(packed)
-            except LinkDown as down:
-                was_lost = True
-                reply = await self._ask_anew(down, packed)
-            if isinstance(reply, ReplyError):
-                reply = await self._ask_in_full(scripts.RELEASE, packed, reply)
-        except LinkDown as down:
-            return unreachable(down.fault.error)
-        if self._link.is_late(hold.owner):
+        reply = link.ask(packed)
+        if link.suspends:
+            reply = await reply
+        if link.is_late(hold.owner):
             self._chase(hold.name, hold.owner)
+        return None if reply == 1 else await self._release_slowly(hold, packed, reply)
+
+    async def _release_slowly(self, hold: Hold, packed: bytes, reply: Any) -> Reason | Unreachable | None:
+        was_lost = isinstance(reply, Fault)
+        reply = await self._made_good(scripts.RELEASE, packed, reply)
+        if isinstance(reply, Fault):
+            return unreachable(reply.error)
         # The first of two may have done it: then it is not this owner's any more.
         return None if reply == 1 or was_lost else (await self._why([hold]))[0]
 
@@ -216,15 +227,12 @@ class RedisStore:
         return Page(infos, None if cursor == "0" else cursor)
 
     async def force_release(self, name: str) -> bool | Unreachable:
-        """Not asked twice: if the first request did it, the second would say that nobody had it."""
+        """Not asked twice: if the first request did it, the second would free the next one's."""
         packed = protocol.force_release(self._prefix + name)
-        try:
-            reply = await self._link.ask(packed)
-            if isinstance(reply, ReplyError):
-                reply = await self._ask_in_full(scripts.FORCE_RELEASE, packed, reply)
-        except LinkDown as down:
-            return unreachable(down.fault.error)
-        return bool(reply == 1)
+        reply = await self._got(self._link.ask(packed))
+        if not isinstance(reply, Fault):
+            reply = await self._made_good(scripts.FORCE_RELEASE, packed, reply)
+        return unreachable(reply.error) if isinstance(reply, Fault) else bool(reply == 1)
 
     async def vouch(self, hold: Hold, pid: int) -> None:
         """Redis does not look at processes."""
@@ -247,52 +255,36 @@ class RedisStore:
             raise answer.error
         self._check_open()
 
+    async def _got(self, reply: Any) -> Any:
+        return await reply if self._link.suspends else reply
+
     async def _ask(self, script: Script | None, packed: bytes) -> Any:
-        """The reply, or the Fault."""
-        try:
-            try:
-                reply = await self._link.ask(packed)
-            except LinkDown as down:
-                reply = await self._ask_anew(down, packed)
-            if isinstance(reply, ReplyError):
-                reply = await self._ask_in_full(script, packed, reply)
-        except LinkDown as down:
-            return down.fault
-        return reply
+        """The reply, or a Fault."""
+        return await self._made_good(script, packed, await self._got(self._link.ask(packed)))
 
-    async def _ask_anew(self, down: LinkDown, packed: bytes, owner: str | None = None) -> Any:
-        """Every request may be repeated; it is, if the connection may just have been too old."""
-        if not down.was_idle:
-            raise down
-        return await self._link.ask(packed, owner)
+    async def _made_good(self, script: Script | None, packed: bytes, reply: Any, owner: str | None = None) -> Any:
+        """What can be mended is: a connection that was too old, a script that was forgotten. The reply, or a Fault.
 
-    async def _ask_in_full(
-        self, script: Script | None, packed: bytes, error: ReplyError, owner: str | None = None
-    ) -> Any:
-        """A server that has forgotten the script gets its text; any other error is a LinkDown."""
-        reply: Any = error
-        if script is not None and protocol.forgot_script(error):
-            reply = await self._link.ask(script.in_full(packed), owner)
-        if isinstance(reply, ReplyError):
-            raise LinkDown(refused(self._link.where, reply))
-        return reply
+        Every request may be repeated.
+        """
+        if isinstance(reply, Fault) and reply.was_idle:
+            reply = await self._got(self._link.ask(packed, owner))
+        if script is not None and protocol.forgot_script(reply):
+            reply = await self._got(self._link.ask(script.in_full(packed), owner))
+        return refused(self._link.where, reply) if isinstance(reply, ReplyError) else reply
 
     async def _ask_each(self, script: Script, commands: Sequence[bytes]) -> list[Any]:
         """A reply or a Fault for each."""
-        try:
-            try:
-                replies = await self._link.ask_many(commands)
-            except LinkDown as down:
-                if not down.was_idle:
-                    raise
-                replies = await self._link.ask_many(commands)
-            forgotten = [at for at, reply in enumerate(replies) if protocol.forgot_script(reply)]
-            if forgotten:
-                again = await self._link.ask_many([script.in_full(commands[at]) for at in forgotten])
-                for at, reply in zip(forgotten, again, strict=True):
-                    replies[at] = reply
-        except LinkDown as down:
-            return [down.fault] * len(commands)
+        replies = await self._got(self._link.ask_many(commands))
+        if isinstance(replies, Fault) and replies.was_idle:
+            replies = await self._got(self._link.ask_many(commands))
+        if isinstance(replies, Fault):
+            return [replies] * len(commands)
+        forgotten = [at for at, reply in enumerate(replies) if protocol.forgot_script(reply)]
+        if forgotten:
+            again = await self._got(self._link.ask_many([script.in_full(commands[at]) for at in forgotten]))
+            for place, at in enumerate(forgotten):
+                replies[at] = again if isinstance(again, Fault) else again[place]
         return [refused(self._link.where, each) if isinstance(each, ReplyError) else each for each in replies]
 
 
