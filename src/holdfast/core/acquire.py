@@ -40,6 +40,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
                 answer, sent = await _persist(env, want, claim, mark, patience, answer, sent)
             if isinstance(answer, Taken):
                 await _leave(env, state, inbox)
+                del mark  # before the state: nobody has to look after what is confirmed to be gone
                 return answer
             state.grant(answer.token, answer.ttl, sent, want.max_hold)
             if state.remaining(env.now()) > 0.0:

@@ -51,6 +51,9 @@ class Ledger:
     def confirm_gone(self, owner: str) -> None:
         self._marks.pop(owner, None)
 
+    def knows(self, mark: Mark) -> bool:
+        return self._marks.get(mark.owner) is mark
+
     def abandon(self, state: LeaseState) -> None:
         """Have it given back although the lease object may live on."""
         mark = self._marks.get(state.owner)

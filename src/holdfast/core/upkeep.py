@@ -77,7 +77,7 @@ class Reaper:
 
     async def reap(self, marks: Iterable[Mark]) -> float:
         """Seconds on the clock at which to come again; infinity when all is given back."""
-        new = list(marks)
+        new = [mark for mark in marks if mark.ledger.knows(mark)]
         for mark in new:
             _warn_if_dropped(mark)
             self._left[mark.owner] = mark

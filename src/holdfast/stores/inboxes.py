@@ -33,10 +33,14 @@ class BlockingInbox:
         self._pushes.put(NOTHING)
 
     def take(self, seconds: float) -> Granted | Nothing | None:
+        """What came first within so many seconds; without any, what is there, behind all nudges."""
         try:
-            return self._pushes.get(timeout=max(0.0, seconds))
+            push = self._pushes.get(timeout=max(0.0, seconds))
+            while seconds <= 0.0 and isinstance(push, Nothing):
+                push = self._pushes.get_nowait()
         except queue.Empty:
             return NOTHING
+        return push
 
     async def hear(self, until: float) -> Granted | None:
         push = self.take(until - boottime())

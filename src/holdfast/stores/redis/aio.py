@@ -44,8 +44,8 @@ class AioLink:
         self._loop = asyncio.get_running_loop()
         self._trail: Trail[RequestWire] = Trail()
         self._parked: deque[RequestWire] = deque(maxlen=PARKED_MOST)
-        self._requests = _Line(self._loop, lambda: self._dial(dialer))
-        self._pushes = _Line(self._loop, lambda: self._subscribe(dialer))
+        self._requests = _Line(self._loop, self.where, lambda: self._dial(dialer))
+        self._pushes = _Line(self._loop, self.where, lambda: self._subscribe(dialer))
 
     @property
     def channel(self) -> bytes | None:
@@ -137,8 +137,9 @@ class AioLink:
 class _Line:
     """One connection, made when it is needed, for everyone who needs it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, dial: Callable[[], Callable[[], Any]]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, where: str, dial: Callable[[], Callable[[], Any]]) -> None:
         self._loop = loop
+        self._where = where
         self._dial = dial
         """Done on a thread; the rest, making a wire of what was dialled, on the loop."""
         self._dialing: asyncio.Future[Any] | None = None
@@ -152,6 +153,8 @@ class _Line:
 
     async def open(self) -> Any:
         """Whoever is cancelled here takes nothing from the others."""
+        if self._is_closed:
+            raise ConfigurationError("this client is closed")
         if self._dialing is None:
             self._dialing = self._loop.create_future()
             threading.Thread(target=self._call, args=(self._dialing,), name="holdfast-dial", daemon=True).start()
@@ -179,16 +182,21 @@ class _Line:
             result = self._dial()
         except LinkDown as down:
             result = down.fault
+        except Exception as error:  # whatever it is, somebody waits
+            result = cut(self._where, error)
         try:
             self._loop.call_soon_threadsafe(self._answered, dialing, result)
-        except RuntimeError:  # the loop is closed; what was dialled is closed with the other dead
-            pass
+        except RuntimeError:  # the loop is closed
+            del result
+            close_the_dead()
 
     def _answered(self, dialing: asyncio.Future[Any], result: Callable[[], Any] | Fault) -> None:
         self._dialing = None
         outcome: Any = result
         if not isinstance(result, Fault):
             outcome = ConfigurationError("this client is closed") if self._is_closed else self._made(result)
+            del result
+            close_the_dead()
         dialing.set_result(outcome)
 
     def _made(self, make: Callable[[], Any]) -> Any:

@@ -21,7 +21,7 @@ from holdfast.machine import boottime
 from holdfast.stores.inboxes import BlockingInbox, Inboxes, Nothing
 from holdfast.stores.redis import protocol
 from holdfast.stores.redis.dial import Dialer
-from holdfast.stores.redis.faults import Fault, LinkDown, cut, not_answered
+from holdfast.stores.redis.faults import Fault, LinkDown, no_reply
 from holdfast.stores.redis.trail import Trail
 from holdfast.stores.redis.wire import Wire, close_the_dead
 
@@ -140,10 +140,9 @@ class BlockingLink:
     def _down(self, wire: Wire, error: OSError | HiredisError) -> Fault:
         """The idle connections are as old, so they go with it."""
         self._drop(self._idle)
-        if is_timeout(error):
-            return not_answered(self.where, self._dialer.timeout)
-        wire.is_sent = False  # nothing can follow on it
-        return cut(self.where, error, wire.has_answered)
+        if not isinstance(error, TimeoutError | BlockingIOError):
+            wire.is_sent = False  # nothing can follow on it
+        return no_reply(self.where, self._dialer.timeout, error, wire.has_answered)
 
 
 class Pushes:
@@ -169,15 +168,14 @@ class Pushes:
     def hear(self, inbox: _Inbox, until: float) -> Granted | None:
         try:
             self._hearing[id(inbox)] = inbox
-            item = inbox.take(0.0)
-            while isinstance(item, Nothing):
+            while isinstance(item := inbox.take(0.0), Nothing):
                 left = until - boottime()
                 if left <= 0.0:
                     return None
                 if self._choosing.run(self._leads, inbox):
                     self._read(left)
-                    left = 0.0
-                item = inbox.take(min(left, LOOK_AROUND))
+                elif not isinstance(item := inbox.take(min(left, LOOK_AROUND)), Nothing):
+                    return item
             return item
         finally:
             self._step_down(inbox)
@@ -204,7 +202,9 @@ class Pushes:
         except LinkDown as down:
             self._failures, self._failure = self._failures + 1, down.fault
             raise
-        if not self._is_shut:
+        if self._is_shut:
+            wire.close()
+        else:
             self._wire, self.channel = wire, channel
 
     def _leads(self, inbox: _Inbox) -> bool:
@@ -257,8 +257,3 @@ class _Inbox(BlockingInbox):
 
 def _nobody() -> None:
     return None
-
-
-def is_timeout(error: Exception) -> bool:
-    """How a socket says so depends on who keeps its time."""
-    return isinstance(error, TimeoutError | BlockingIOError)

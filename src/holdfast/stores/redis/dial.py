@@ -11,12 +11,12 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 import redis
-from hiredis import ReplyError
+from hiredis import HiredisError, ReplyError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from holdfast.stores.redis import protocol
-from holdfast.stores.redis.faults import LinkDown, cut, not_connected, refused
+from holdfast.stores.redis.faults import LinkDown, no_reply, not_connected, refused
 from holdfast.stores.redis.wire import Wire, close_the_dead
 
 _log = logging.getLogger("holdfast.connection")
@@ -51,32 +51,36 @@ class Dialer:
         connection._sock = None
         _log.info("connected to %s", self.where)
         if not self._has_looked:
+            self._look_at(wire)
             self._has_looked = True
-            self._warn_of_eviction(wire)
         return wire
 
-    def _warn_of_eviction(self, wire: Wire) -> None:
-        """Once, and only if this user may know: a server that makes room by forgetting keys forgets locks."""
-        try:
-            info = wire.ask(protocol.command(b"INFO", b"memory"))
-        except OSError as error:
-            raise LinkDown(cut(self.where, error)) from None
-        policy = protocol.read_policy(info)
-        if policy not in ("", "noeviction"):
+    def subscribe(self, channel: bytes) -> Wire:
+        """A connection on which nothing but the messages of this channel arrives."""
+        wire = self.dial()
+        reply = self._first_reply(wire, protocol.subscribe(channel))
+        if isinstance(reply, ReplyError):
+            wire.close()
+            raise LinkDown(refused(self.where, reply))
+        return wire
+
+    def _look_at(self, wire: Wire) -> None:
+        """A server that makes room by forgetting keys forgets locks. Only if this user may know."""
+        info = self._first_reply(wire, protocol.command(b"INFO", b"memory"))
+        if isinstance(info, ReplyError):
+            fault = refused(self.where, info)
+            if "NOAUTH" in str(fault.error):
+                raise LinkDown(fault)
+        elif (policy := protocol.read_policy(info)) not in ("", "noeviction"):
             _log.warning(
                 "%s may evict locks when its memory is full (maxmemory-policy %s): set it to noeviction",
                 self.where,
                 policy,
             )
 
-    def subscribe(self, channel: bytes) -> Wire:
-        """A connection on which nothing but the messages of this channel arrives."""
-        wire = self.dial()
+    def _first_reply(self, wire: Wire, packed: bytes) -> Any:
         try:
-            reply = wire.ask(protocol.subscribe(channel))
-        except OSError as error:
-            raise LinkDown(cut(self.where, error)) from None
-        if isinstance(reply, ReplyError):
+            return wire.ask(packed)
+        except (OSError, HiredisError) as error:
             wire.close()
-            raise LinkDown(refused(self.where, reply))
-        return wire
+            raise LinkDown(no_reply(self.where, self.timeout, error)) from None

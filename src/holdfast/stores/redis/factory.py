@@ -42,6 +42,10 @@ class RedisFactory:
         self._kind = kind
         self._settings = settings
         self._prefix = prefix
+        self._socket_timeout = settings.get("socket_timeout")
+        for name in ("socket_timeout", "socket_connect_timeout"):
+            if settings.get(name) is not None:
+                rules.checked_patience(name, settings[name])
 
     def blocking(self, request_timeout: float) -> RedisStore:
         return RedisStore(BlockingLink(self._dialer(request_timeout)), self._prefix)
@@ -54,13 +58,15 @@ class RedisFactory:
         return AioStores(RedisStore(link, self._prefix), RedisStore(aside, self._prefix))
 
     def _dialer(self, request_timeout: float) -> Dialer:
-        timeout = min(request_timeout, self._settings.get("socket_timeout") or request_timeout)
+        timeout = min(request_timeout, self._socket_timeout or request_timeout)
         return Dialer(self.where, self._kind, self._settings, timeout)
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> RedisFactory:
     prefix = _prefix(options)
     kind = _KINDS[url.scheme]
+    if "@" in url.path or any("@" in name for name in options):
+        raise ConfigurationError("the URL can't be read: write / ? # @ in a user name or password as %2F %3F %23 %40")
     return RedisFactory(kind, _address(url) | _driver_options(kind, options), prefix)
 
 
@@ -68,6 +74,10 @@ def factory_of(client: Any, options: dict[str, Any]) -> RedisFactory:
     """From a redis.Redis or a redis.asyncio.Redis: each colour can be made from either."""
     pool = client.connection_pool
     kind, given = pool.connection_class, pool.connection_kwargs
+    if "connection_pool" in given or ("host" not in given and "path" not in given):
+        raise ConfigurationError(
+            "this client has no server of its own: Sentinel is not supported yet, name the primary"
+        )
     settings = {name: value for name, value in given.items() if _is_used(name) or name not in _standard()}
     if not issubclass(kind, AbstractConnection):
         kind = _blocking_twin(kind)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -24,9 +25,10 @@ _ADVICE: Mapping[str, str] = {
     "MASTERDOWN": "is a replica that has lost its primary: use the address of the primary",
     "NOREPLICAS": "refuses writes because too few replicas are connected: see its min-replicas-to-write",
     "CLUSTERDOWN": "belongs to a cluster that is down: see CLUSTER INFO",
+    "DB index": "has no database of that number: use a smaller one, or raise its `databases`",
     "MOVED": "is a node of a Redis Cluster, which is not supported yet: use a single server",
 }
-_PERMANENT = {"WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE", "MOVED"}
+_PERMANENT = {"WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE", "MOVED", "DB index"}
 _CODE = re.compile(rf"\b({'|'.join(_ADVICE)})\b")
 _MAX_CLIENTS = "max number of clients"
 
@@ -68,8 +70,14 @@ def not_connected(where: str, error: Exception) -> Fault:
         return _fault(where, f"LOADING {error}")
     if isinstance(error, redis.ReadOnlyError):
         return _fault(where, f"READONLY {error}")
+    if _MAX_CLIENTS in str(error):
+        return _fault(where, str(error))
+    if isinstance(error.__cause__ or error, ssl.SSLError) or "SSL" in str(error):
+        return _named(where, f"can't be reached: {_cause(error)}; check that it speaks TLS, and the certificates")
     if isinstance(error, redis.TimeoutError | TimeoutError):
-        return _named(where, "can't be reached: the connection was not made in time; check its address and firewalls")
+        speaks_tls = ", and that it speaks TLS" if where.startswith("rediss:") else ""
+        advice = f"check its address and firewalls{speaks_tls}"
+        return _named(where, f"can't be reached: the connection was not made in time; {advice}")
     if isinstance(error, redis.ResponseError):
         return _fault(where, str(error))
     return _named(where, f"can't be reached: {_cause(error)}; check that it runs, and its address")
@@ -78,6 +86,13 @@ def not_connected(where: str, error: Exception) -> Fault:
 def not_answered(where: str, seconds: float) -> Fault:
     message = f"did not answer within {seconds:g} s: it is paused, overloaded or cut off"
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
+
+
+def no_reply(where: str, seconds: float, error: Exception, was_idle: bool = False) -> Fault:
+    """How a socket says that its time is over depends on who keeps it."""
+    if isinstance(error, TimeoutError | BlockingIOError):
+        return not_answered(where, seconds)
+    return cut(where, error, was_idle)
 
 
 def cut(where: str, error: Exception | None, was_idle: bool = False) -> Fault:

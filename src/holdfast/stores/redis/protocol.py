@@ -160,8 +160,11 @@ def read_push(reply: Any) -> Push | None:
     """None if it is no grant: the confirmation of a subscription, say."""
     if not isinstance(reply, list) or reply[0] != b"message":
         return None
-    owner, token, ttl = reply[2].rsplit(b" ", 2)
-    return Push(to_text(owner), Granted(int(token), int(ttl) / 1000))
+    try:
+        owner, token, ttl = reply[2].rsplit(b" ", 2)
+        return Push(to_text(owner), Granted(int(token), int(ttl) / 1000))
+    except ValueError:  # somebody else's message
+        return None
 
 
 def read_policy(info: Any) -> str:

@@ -253,10 +253,10 @@ FORCE_RELEASE = Script(
 {_SETTLE}
 local holder, left = redis.call('GET', lock), redis.call('PTTL', lock)
 if holder then
+  redis.call('DEL', lock) -- first: a server without memory left allows this, and then the rest
   if left > 0 then
     redis.call('SET', KEYS[5], holder, 'PX', left)
   end
-  redis.call('DEL', lock)
 end
 hand_over()
 return holder and 1 or 0

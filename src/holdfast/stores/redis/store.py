@@ -160,7 +160,7 @@ class RedisStore:
         was_lost = isinstance(reply, Fault)
         reply = await self._made_good(scripts.RELEASE, packed, reply)
         if isinstance(reply, Fault):
-            return unreachable(reply.error)
+            return "taken" if _is_no_lock(reply) else unreachable(reply.error)
         # The first of two may have done it: then it is not this owner's any more.
         return None if reply == 1 or was_lost else (await self._why([hold]))[0]
 
@@ -227,7 +227,11 @@ class RedisStore:
         return Page(infos, None if cursor == "0" else cursor)
 
     async def force_release(self, name: str) -> bool | Unreachable:
-        """Not asked twice: if the first request did it, the second would free the next one's."""
+        """Not asked twice: if the first request did it, the second would free the next one's. So it looks first, which
+        may be repeated and shows whether the connection still works."""
+        looked = await self.inspect(name)
+        if isinstance(looked, Unreachable):
+            return looked
         packed = protocol.force_release(self._prefix + name)
         reply = await self._got(self._link.ask(packed))
         if not isinstance(reply, Fault):

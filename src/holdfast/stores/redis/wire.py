@@ -14,7 +14,7 @@ from typing import Any
 
 from hiredis import Reader
 
-CHUNK = 65536
+CHUNK = 16384
 
 _CAN_TIME_IN_KERNEL = sys.platform != "win32"
 
