@@ -38,6 +38,23 @@ def wall_us() -> int:
     return time.time_ns() // 1000
 
 
+class _This:
+    """This process. Kept here because asking the system costs more than all else that a check for a fork does."""
+
+    pid = os.getpid()
+
+
+this = _This()
+
+
+def _after_fork() -> None:
+    this.pid = os.getpid()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """One process, as far as another process of the same machine can recognise it."""

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -24,6 +23,7 @@ from holdfast.core.lease import LeaseState
 from holdfast.core.ports import Capabilities, Hold, LockInfo, Store, Unreachable
 from holdfast.errors import ConfigurationError, Reason
 from holdfast.guard import Guard
+from holdfast.machine import this
 from holdfast.runtime.aio import AioRuntime
 from holdfast.runtime.blocking import BlockingRuntime, drive
 
@@ -128,21 +128,21 @@ class Client(_Base):
 
     def _start(self) -> BlockingRuntime:
         runtime = self._runtime
-        if runtime is None or not runtime.is_running or runtime.pid != os.getpid() or self._is_closed:
+        if runtime is None or not runtime.is_running or runtime.pid != this.pid or self._is_closed:
             runtime = self._current()
             runtime.start()
         return runtime
 
     def _current(self) -> BlockingRuntime:
         runtime = self._runtime
-        if runtime is None or runtime.pid != os.getpid():
+        if runtime is None or runtime.pid != this.pid:
             runtime = self._making.run(self._make)
         if self._is_closed:
             raise ConfigurationError("this client is closed")
         return runtime
 
     def _make(self) -> BlockingRuntime:
-        if self._runtime is None or self._runtime.pid != os.getpid():
+        if self._runtime is None or self._runtime.pid != this.pid:
             patience = self._config.patience
             self._runtime = BlockingRuntime(self._config.factory.blocking(patience.request_timeout), patience, self)
         return self._runtime
@@ -153,7 +153,7 @@ class Client(_Base):
         return self._twins.here().lock(name, **settings)
 
     def _held_here(self) -> HeldHere:
-        if self._here.pid != os.getpid():
+        if self._here.pid != this.pid:
             self._here.__init__()  # type: ignore[misc]
         return self._here.held
 
@@ -233,7 +233,7 @@ class AsyncClient(_Base):
     async def aclose(self) -> None:
         """Release what is still held and end the threads; bounded in time, and final."""
         self._is_closed = True
-        if self._runtime is not None and self._runtime.pid == os.getpid():
+        if self._runtime is not None and self._runtime.pid == this.pid:
             await self._runtime.stop()
 
     def _store(self) -> Store:
@@ -242,7 +242,7 @@ class AsyncClient(_Base):
     def _start(self) -> AioRuntime:
         if self._is_closed:
             raise ConfigurationError("this client is closed")
-        if self._runtime is None or self._runtime.pid != os.getpid():
+        if self._runtime is None or self._runtime.pid != this.pid:
             patience = self._config.patience
             store, aside = self._config.factory.aio(patience.request_timeout)
             self._runtime = AioRuntime(store, aside, patience, self)
@@ -276,7 +276,7 @@ class _Here(threading.local):
     """What this thread of this process holds."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
+        self.pid = this.pid
         self.held: HeldHere = weakref.WeakValueDictionary()
 
 

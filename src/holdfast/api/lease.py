@@ -7,7 +7,6 @@ Everything here reads the clock when asked, in both colours alike. What talks to
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import weakref
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from holdfast.core import rules
 from holdfast.core.lease import LeaseState
 from holdfast.core.release import release
 from holdfast.errors import LeaseLost, Reason
-from holdfast.machine import boottime
+from holdfast.machine import boottime, this
 from holdfast.runtime.aio import AioRuntime, start_task
 from holdfast.runtime.blocking import BlockingRuntime, drive, start_thread
 
@@ -90,7 +89,7 @@ class _Handle(Generic[R]):
 
     def _is_inherited(self) -> bool:
         """Made by a parent process, which alone owns it."""
-        return self._runtime.pid != os.getpid()
+        return self._runtime.pid != this.pid
 
     def _is_last(self) -> bool:
         """Release this handle; True if no other is left, so that the lease itself must go."""
@@ -129,7 +128,7 @@ class Lease(_Handle[BlockingRuntime]):
 
     def release(self) -> None:
         """Give it back; again does nothing. Raises LeaseLost if it was lost before."""
-        if self._runtime.pid != os.getpid():
+        if self._runtime.pid != this.pid:
             return  # inherited
         if self._is_last():
             drive(release(self._runtime.env, self._state))

@@ -41,8 +41,10 @@ class Lock:
 
     def acquire(self, wait: float | None = None) -> Lease:
         """The lease. After `wait` seconds (None: for ever) LockTimeout, which tells who has it."""
+        if wait is None:
+            return self._acquire(None)  # type: ignore[return-value] # who waits for ever is never told that it is taken
         started = boottime()
-        answer = self._acquire(None if wait is None else rules.checked_wait(wait))
+        answer = self._acquire(rules.checked_wait(wait))
         if isinstance(answer, Taken):
             raise self._settings.timed_out(boottime() - started, answer)
         return answer

@@ -46,7 +46,8 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
             if state.remaining(env.now()) > 0.0:
                 mark.granted = True
                 env.announce(state)
-                _log.debug("granted %r with token %d", want.name, state.token)
+                if _log.isEnabledFor(logging.DEBUG):
+                    _log.debug("granted %r with token %d", want.name, state.token)
                 return state
         except BaseException as error:
             if isinstance(error, ConfigurationError) and patience is None:

@@ -118,7 +118,7 @@ class LeaseState:
     def _date(self, sent: float, ttl: float) -> None:
         if ttl > self.ceiling:
             ttl = self.ceiling
-        deadline = rules.deadline(sent, ttl)
+        deadline, renew_at = rules.dates(sent, ttl)
         self.deadline = deadline if deadline < self.limit else self.limit
         if self.renews:
-            self.renew_at = rules.renew_at(sent, ttl)
+            self.renew_at = renew_at

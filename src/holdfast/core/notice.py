@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 
 from holdfast.core.lease import LeaseState
 from holdfast.core.ports import Env
@@ -11,17 +12,35 @@ from holdfast.errors import LeaseLost, Reason
 _log = logging.getLogger("holdfast.lease")
 
 
-def tell_losses(env: Env) -> float:
-    """Tell every loss that was not told yet; the moment of the next deadline."""
-    now = env.now()
-    next_deadline = float("inf")
-    for state in env.ledger.leases():
-        reason = state.lost(now)
-        if reason is not None:
-            _tell(env, state, reason)
-        elif state.ending is None:
-            next_deadline = min(next_deadline, state.deadline)
-    return next_deadline
+class Notices:
+    def __init__(self, env: Env) -> None:
+        self._env = env
+        self._next_deadline = math.inf
+
+    def announce(self, state: LeaseState) -> None:
+        """A lease was granted, or its deadline lowered, or it is over."""
+        moment = -math.inf if state.ending is not None else state.deadline
+        if moment < self._next_deadline:
+            self._next_deadline = moment
+
+    def tell(self) -> float:
+        """Tell every loss that was not told yet; the moment of the next deadline. Before that none is looked at."""
+        now = self._env.now()
+        if now < self._next_deadline:
+            return self._next_deadline
+        self._next_deadline = math.inf  # first: what is announced meanwhile must count
+        self._next_deadline = min(self._look(now), self._next_deadline)
+        return self._next_deadline
+
+    def _look(self, now: float) -> float:
+        next_deadline = math.inf
+        for state in self._env.ledger.leases():
+            if state.ending is None and state.deadline > now:
+                if state.deadline < next_deadline:
+                    next_deadline = state.deadline
+            elif (reason := state.lost(now)) is not None:
+                _tell(self._env, state, reason)
+        return next_deadline
 
 
 def _tell(env: Env, state: LeaseState, reason: Reason) -> None:

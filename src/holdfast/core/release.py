@@ -31,7 +31,8 @@ async def release(env: Env, state: LeaseState) -> None:
         env.ledger.abandon(state)
     else:
         env.ledger.confirm_gone(state.owner)
-    _log.debug("released %r", state.name)
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("released %r", state.name)
     if isinstance(answer, str):
         _log.warning("lease on %r was lost (%s): noticed by its release", state.name, answer)
         raise LeaseLost(state.name, answer)

@@ -7,6 +7,7 @@ are never under way at the same time, and no late answer to an older one can be 
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 
 from holdfast.core import rules
@@ -20,11 +21,17 @@ _log = logging.getLogger("holdfast.renewal")
 async def renew_due(env: Env) -> float:
     """Renew what is due; the moment at which the next one will be."""
     now = env.now()
-    held = [state for state in env.ledger.leases() if state.renews and state.remaining(now) > 0.0]
-    due = [state for state in held if state.renew_at <= now + rules.renew_slack(state.ttl)]
+    due: list[LeaseState] = []
+    moment = math.inf
+    for state in env.ledger.leases():
+        if state.renew_at - rules.renew_slack(state.ttl) <= now:
+            if state.remaining(now) > 0.0:
+                due.append(state)
+        elif state.renew_at < moment:
+            moment = state.renew_at
     if due:
         await renew(env, due)
-    return min((state.renew_at for state in held if state.ending is None), default=float("inf"))
+    return min([moment, *(state.renew_at for state in due if state.ending is None)])
 
 
 async def renew(env: Env, states: Sequence[LeaseState], shortens: bool = False) -> Unreachable | None:

@@ -35,7 +35,12 @@ def drift(ttl: float) -> float:
 
 def deadline(sent: float, ttl: float) -> float:
     """Validity is dated by the moment before the request left: whatever the engine does comes later."""
-    return sent + ttl - (CLOCK_RATES * ttl + CLOCK_GRAIN)  # drift(ttl), written out: this is on the hot path
+    return sent + ttl - drift(ttl)
+
+
+def dates(sent: float, ttl: float) -> tuple[float, float]:
+    """Until when a lease is valid, and when to renew it: the two rules at once, for the hot path."""
+    return sent + ttl - (CLOCK_RATES * ttl + CLOCK_GRAIN), sent + ttl / 3
 
 
 def forgotten_at(sent: float, ttl: float) -> float:

@@ -7,6 +7,7 @@ forgotten it by itself.
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -37,6 +38,8 @@ Errand = Mark | Extend | None
 
 class Upkeep:
     def __init__(self, env: Env) -> None:
+        self.renews_at = math.inf
+        """Before this moment no lease is due, so none is looked at. Whoever announces a lease lowers it."""
         self._env = env
         self._reaper = Reaper(env.store, env.now)
 
@@ -46,7 +49,10 @@ class Upkeep:
         for errand in errands:
             if isinstance(errand, Extend):
                 errand.reply(await extend(self._env, errand.state, errand.ttl))
-        return min(again, await renew_due(self._env))
+        if self._env.now() >= self.renews_at:
+            self.renews_at = math.inf  # first: what is announced meanwhile must count
+            self.renews_at = min(await renew_due(self._env), self.renews_at)
+        return min(again, self.renews_at)
 
     async def _reap(self, errands: Sequence[Errand]) -> float:
         """Whatever goes wrong with what was given up, what is held is renewed."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from holdfast.core.lease import LeaseState
 from holdfast.core.ledger import Mark
-from holdfast.core.notice import tell_losses
+from holdfast.core.notice import Notices
 from holdfast.core.ports import Store, Unreachable
 from holdfast.core.upkeep import Errand, Extend, Reaper, Upkeep
 from holdfast.errors import ConfigurationError
@@ -45,6 +45,7 @@ class AioRuntime:
         self._undertaker.work_for(client)
         self.env = make_env(store, patience, self._undertaker.queue.put, asyncio.sleep, self._announce)
         self._upkeep = Upkeep(self.env)
+        self._losses = Notices(self.env)
         self._errands: list[Errand] = []
         self._is_going_round = False
         self._renew_at = math.inf
@@ -98,6 +99,9 @@ class AioRuntime:
     # -- on the loop ---------------------------------------------------------------------------------------------
 
     def _announce(self, state: LeaseState) -> None:
+        self._losses.announce(state)
+        if state.renew_at < self._upkeep.renews_at:
+            self._upkeep.renews_at = state.renew_at
         self._renew_at = min(self._renew_at, state.renew_at)
         self._look_before(-math.inf if state.ending is not None else min(state.deadline, state.renew_at))
 
@@ -111,7 +115,7 @@ class AioRuntime:
 
     def _look(self) -> None:
         self._looks_at, self._timer = math.inf, None
-        next_deadline = tell_losses(self.env)
+        next_deadline = self._losses.tell()
         if boottime() >= self._renew_at:
             self._renew_at = math.inf
             self._start_round()

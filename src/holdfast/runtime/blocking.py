@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 from holdfast.core.lease import LeaseState
-from holdfast.core.notice import tell_losses
+from holdfast.core.notice import Notices
 from holdfast.core.ports import Store, Unreachable
 from holdfast.core.upkeep import Errand, Extend, Upkeep
 from holdfast.machine import boottime
@@ -49,6 +49,7 @@ class BlockingRuntime:
         self.notices: Ticker[None] = Ticker("holdfast-notices", self._tell)
         self.env = make_env(store, patience, self.watchdog.queue.put, _pause, self._announce)
         self._upkeep = Upkeep(self.env)
+        self._losses = Notices(self.env)
         self.is_running = False
         _runtimes.add(self)
 
@@ -89,6 +90,9 @@ class BlockingRuntime:
         drive(self.env.store.close())
 
     def _announce(self, state: LeaseState) -> None:
+        self._losses.announce(state)
+        if state.renew_at < self._upkeep.renews_at:
+            self._upkeep.renews_at = state.renew_at
         if state.deadline < self.notices.wakes_at or state.ending is not None:
             self.notices.wake()
         if state.renew_at < self.watchdog.wakes_at:
@@ -98,7 +102,7 @@ class BlockingRuntime:
         return drive(self._upkeep.round(errands))
 
     def _tell(self, _: Sequence[None]) -> float:
-        return tell_losses(self.env)
+        return self._losses.tell()
 
 
 async def _pause(seconds: float) -> None:

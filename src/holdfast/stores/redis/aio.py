@@ -43,6 +43,7 @@ class AioLink:
         self.inboxes = Inboxes()
         self._loop = asyncio.get_running_loop()
         self._trail: Trail[RequestWire] = Trail()
+        self.late = self._trail.late
         self._parked: deque[RequestWire] = deque(maxlen=PARKED_MOST)
         self._requests = _Line(self._loop, self.where, lambda: self._dial(dialer))
         self._pushes = _Line(self._loop, self.where, lambda: self._subscribe(dialer))
@@ -80,9 +81,6 @@ class AioLink:
     def stop_listening(self, channel: bytes) -> None:
         if channel == self.channel:
             self._pushes.wire.end(None)
-
-    def is_late(self, owner: str) -> bool:
-        return self._trail.is_late(owner)
 
     def chase(self, owner: str, packed: bytes) -> bool | None:
         """From any thread, and also when the loop is gone."""
@@ -334,7 +332,9 @@ class RequestWire(_Wire):
             self._flush()
         awaited.append((future, owner))
         if owner is not None:
-            self._trail.leaves(owner, self)
+            if owner in self._trail.unanswered:
+                self._trail.repeats(owner)
+            self._trail.unanswered[owner] = self
         if self._timer is None:
             self._watch()
         return future
@@ -360,7 +360,7 @@ class RequestWire(_Wire):
         taker, owner = self._awaited.popleft()
         self._answers += 1
         if owner is not None:
-            self._trail.is_answered(owner)
+            self._trail.unanswered.pop(owner, None)
         if type(taker) is _Batch:
             taker.take(reply)
         elif not taker.done():  # type: ignore[union-attr]

@@ -45,35 +45,42 @@ class BlockingLink:
     ) -> None:
         self.where = dialer.where
         self.inboxes = Inboxes()
+        self.channel: bytes | None = None
         self._dialer = dialer
         self._idle: list[Wire] = []
         self._idle_most = idle_most
         self._trail: Trail[Wire] = Trail()
+        self.late = self._trail.late
         self._parked: deque[Wire] = deque(maxlen=PARKED_MOST)
-        self._pushes = Pushes(dialer, self.inboxes)
+        self._pushes = Pushes(dialer, self.inboxes, self)
         self._chase_elsewhere = chase
         self._at_end = at_end
-
-    @property
-    def channel(self) -> bytes | None:
-        return self._pushes.channel
 
     def inbox(self) -> BlockingInbox:
         return _Inbox(self._pushes)
 
     def ask(self, packed: bytes, owner: str | None = None) -> Any:
         try:
-            wire = self._take()
+            wire = self._idle.pop() if self._idle else self._dialer.dial()
         except LinkDown as down:
             return down.fault
+        except IndexError:  # another thread was quicker
+            return self.ask(packed, owner)
         if owner is not None:
-            self._trail.leaves(owner, wire)
+            unanswered = self._trail.unanswered
+            if owner in unanswered:
+                self._trail.repeats(owner)
+            unanswered[owner] = wire
         try:
             reply = wire.ask(packed)
         except (OSError, HiredisError) as error:
             return self._down(wire, error)
-        if owner is None or self._trail.is_answered(owner):
-            self._put_back(wire)
+        if owner is not None and unanswered.pop(owner, None) is None:
+            return reply  # a clean-up has followed meanwhile, and its reply is still to come
+        if len(self._idle) < self._idle_most:
+            self._idle.append(wire)
+        else:
+            wire.close()
         return reply
 
     def ask_many(self, commands: Sequence[bytes]) -> Any:
@@ -93,9 +100,6 @@ class BlockingLink:
 
     def stop_listening(self, channel: bytes) -> None:
         self._pushes.end(channel)
-
-    def is_late(self, owner: str) -> bool:
-        return self._trail.is_late(owner)
 
     def chase(self, owner: str, packed: bytes) -> bool | None:
         if self._chase_elsewhere is not None:
@@ -148,9 +152,9 @@ class BlockingLink:
 class Pushes:
     """The connection on which grants are pushed, and who reads it."""
 
-    def __init__(self, dialer: Dialer, inboxes: Inboxes) -> None:
-        self.channel: bytes | None = None
-        """What is listened to: another one for each connection, so that nobody is blamed for its predecessor."""
+    def __init__(self, dialer: Dialer, inboxes: Inboxes, link: BlockingLink) -> None:
+        self._link = weakref.proxy(link)
+        """Its `channel` is what is listened to: another one for each connection, so that none is blamed for another."""
         self._wire: Wire | None = None
         self._dialer = dialer
         self._inboxes = inboxes
@@ -187,7 +191,7 @@ class Pushes:
 
     def end(self, channel: bytes) -> None:
         """Nothing can be heard on it, though nobody has said so."""
-        if channel == self.channel:
+        if channel == self._link.channel:
             self._end()
 
     def _open(self, failures: int) -> None:
@@ -205,7 +209,7 @@ class Pushes:
         if self._is_shut:
             wire.close()
         else:
-            self._wire, self.channel = wire, channel
+            self._wire, self._link.channel = wire, channel
 
     def _leads(self, inbox: _Inbox) -> bool:
         leader = self._leader()
@@ -237,7 +241,7 @@ class Pushes:
             self._inboxes.deliver(push.owner, push.granted)
 
     def _end(self) -> None:
-        self.channel = None
+        self._link.channel = None
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.hang_up()  # its reader may be in the middle of it: the last to know it closes it

@@ -76,7 +76,7 @@ def factory_of(client: Any, options: dict[str, Any]) -> RedisFactory:
     kind, given = pool.connection_class, pool.connection_kwargs
     if "connection_pool" in given or ("host" not in given and "path" not in given):
         raise ConfigurationError(
-            "this client has no server of its own: Sentinel is not supported yet, name the primary"
+            "this client has no server of its own (Sentinel is not supported yet): name the primary"
         )
     settings = {name: value for name, value in given.items() if _is_used(name) or name not in _standard()}
     if not issubclass(kind, AbstractConnection):

@@ -58,7 +58,7 @@ def packed_terms(ttl: float, card: bytes, owner_size: int) -> bytes:
 
 def claim(key: str, claim: Claim, card: bytes, channel: bytes) -> bytes:
     """An empty channel stays out of the line."""
-    owner = to_bytes(claim.owner)
+    owner = claim.owner.encode("utf-8", "surrogateescape")  # to_bytes, on the hot path
     size = len(owner)
     terms = packed_terms(claim.ttl, card, size)
     return b"%b$%d\r\n%b\r\n%b%b\r\n$%d\r\n%b\r\n" % (
@@ -67,7 +67,7 @@ def claim(key: str, claim: Claim, card: bytes, channel: bytes) -> bytes:
 
 
 def release(key: str, hold: Hold) -> bytes:
-    owner = to_bytes(hold.owner)
+    owner = hold.owner.encode("utf-8", "surrogateescape")
     return b"%b$%d\r\n%b\r\n" % (heads_of(key).release, len(owner), owner)
 
 

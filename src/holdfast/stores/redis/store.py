@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from hiredis import ReplyError
@@ -72,8 +72,9 @@ class Link(Protocol):
 
     def stop_listening(self, channel: bytes) -> None: ...
 
-    def is_late(self, owner: str) -> bool:
-        """A claim of this owner was given up for lost and may still arrive."""
+    @property
+    def late(self) -> Mapping[str, object]:
+        """Owners of whom a claim was given up for lost and may still arrive."""
         ...
 
     def chase(self, owner: str, packed: bytes) -> bool | None:
@@ -133,7 +134,7 @@ class RedisStore:
             await self._undo(claim)
         if isinstance(reply, Fault):
             return _unreachable_or_raise(reply)
-        if claim.inbox is None and self._link.is_late(claim.owner):
+        if claim.inbox is None and claim.owner in self._link.late:
             self._chase(claim.name, claim.owner)
         return protocol.read_claim(reply, claim)
 
@@ -152,7 +153,7 @@ class RedisStore:
         reply = link.ask(packed)
         if link.suspends:
             reply = await reply
-        if link.is_late(hold.owner):
+        if link.late and hold.owner in link.late:
             self._chase(hold.name, hold.owner)
         return None if reply == 1 else await self._release_slowly(hold, packed, reply)
 

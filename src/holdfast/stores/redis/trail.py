@@ -13,28 +13,21 @@ W = TypeVar("W")
 
 class Trail(Generic[W]):
     def __init__(self) -> None:
-        self._unanswered: dict[str, W] = {}
-        self._late: dict[str, list[W]] = {}
+        self.unanswered: dict[str, W] = {}
+        """The connection of each owner's last claim, from before it leaves until its reply is read. On the hot path,
+        so whoever sends a claim does this: `if owner in unanswered: repeats(owner)`, then sets, then pops it."""
+        self.late: dict[str, list[W]] = {}
+        """Those of earlier claims, of owners who had to ask again."""
 
-    def leaves(self, owner: str, wire: W) -> None:
-        if owner in self._unanswered:
-            self._late.setdefault(owner, []).append(self._unanswered[owner])
-        self._unanswered[owner] = wire
-
-    def is_answered(self, owner: str) -> bool:
-        """False if a clean-up has followed meanwhile, so that its reply is still to come."""
-        return self._unanswered.pop(owner, None) is not None
-
-    def is_late(self, owner: str) -> bool:
-        """A claim of this owner may still arrive although another one was answered."""
-        return bool(self._late) and owner in self._late
+    def repeats(self, owner: str) -> None:
+        self.late.setdefault(owner, []).append(self.unanswered[owner])
 
     def end(self, owner: str) -> list[W]:
         """The connections that a clean-up has to follow on; the owner is done with."""
-        wires = self._late.pop(owner, []) if self._late else []
-        wire = self._unanswered.pop(owner, None)
+        wires = self.late.pop(owner, []) if self.late else []
+        wire = self.unanswered.pop(owner, None)
         return wires if wire is None else [*wires, wire]
 
     def clear(self) -> None:
-        self._unanswered.clear()
-        self._late.clear()
+        self.unanswered.clear()
+        self.late.clear()

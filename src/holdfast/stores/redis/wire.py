@@ -20,47 +20,45 @@ _CAN_TIME_IN_KERNEL = sys.platform != "win32"
 
 
 class Wire:
-    """Whoever has it has it alone. `is_busy` is left behind by an interrupt: then no reply can be told from another."""
+    """Whoever has it has it alone, and after an interrupt nobody takes it again."""
 
     def __init__(self, sock: socket.socket, timeout: float) -> None:
         self.is_busy = False
+        """An interrupt has left `hear` in the middle: what comes next can't be told from what was lost."""
         self.is_sent = False
         """The last command left completely, so that another one may follow it."""
         self.has_answered = False
         self.sock = sock
         self._grave = _Grave.dig(self, sock)
-        self.reader = Reader()
+        self.reader: Any = Reader()  # its stubs do not know that it takes a bytearray
         self._send: Callable[[bytes], None] = sock.sendall
-        self._receive: Callable[[int], bytes] = sock.recv
+        self._buffer = bytearray(CHUNK)
+        self._receive: Callable[[bytearray], int] = sock.recv_into
         _set_timeout(sock, timeout)
 
     def ask(self, packed: bytes) -> Any:
         """Raises OSError; BlockingIOError or TimeoutError if there was no reply in time."""
-        self.is_busy = True
         self.is_sent = False
         self._send(packed)
         self.is_sent = True
-        reader = self.reader
-        reader.feed(self._receive(CHUNK) or _closed())
+        reader, buffer = self.reader, self._buffer
+        reader.feed(buffer, 0, self._receive(buffer) or _closed())
         reply = reader.gets()
         while reply is False:
-            reader.feed(self._receive(CHUNK) or _closed())
+            reader.feed(buffer, 0, self._receive(buffer) or _closed())
             reply = reader.gets()
         self.has_answered = True
-        self.is_busy = False
         return reply
 
     def ask_many(self, packed: bytes, count: int) -> list[Any]:
         """The replies to a pipeline of `count` commands."""
         replies = [self.ask(packed)]
-        self.is_busy = True
         while len(replies) < count:
             reply = self.reader.gets()
             if reply is False:
-                self.reader.feed(self._receive(CHUNK) or _closed())
+                self.reader.feed(self._buffer, 0, self._receive(self._buffer) or _closed())
             else:
                 replies.append(reply)
-        self.is_busy = False
         return replies
 
     def send_after(self, packed: bytes) -> bool:
@@ -80,7 +78,7 @@ class Wire:
             self.sock.settimeout(max(0.0, seconds))
             try:
                 self.is_busy = True
-                self.reader.feed(self._receive(CHUNK) or _closed())
+                self.reader.feed(self._buffer, 0, self._receive(self._buffer) or _closed())
             except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
                 pass
             self.is_busy = False
@@ -99,7 +97,7 @@ class Wire:
         self._grave.fill()
 
 
-def _closed() -> bytes:
+def _closed() -> int:
     raise ConnectionResetError
 
 
