@@ -10,7 +10,7 @@ READY := $(VENV)/.ready
 BENCH := $(VENV)/.bench-ready
 INTEROP := tests/interop/node_modules/.ready
 
-.PHONY: help test lint format types pytest sweep bench clean
+.PHONY: help test lint format types pytest sweep chaos bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,7 +32,10 @@ pytest: $(READY) $(INTEROP)  ## the tests alone; ARGS="-k name" picks some
 	$(BIN)/python -m pytest $(ARGS)
 
 sweep: $(READY)  ## every point of every sweep; takes its time
-	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps --timeout 3600 $(ARGS)
+	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/compat/test_redis_sweeps.py tests/chaos/test_cuts.py --timeout 3600 $(ARGS)
+
+chaos: $(READY)  ## servers and processes broken under load, for long
+	HOLDFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos --timeout 600 $(ARGS)
 
 bench: $(BENCH)  ## the benchmarks; ARGS="pair" picks some, ARGS=--list tells which there are
 	$(BIN)/python -m bench $(ARGS)

@@ -29,7 +29,11 @@ class Notices:
         if now < self._next_deadline:
             return self._next_deadline
         self._next_deadline = math.inf  # first: what is announced meanwhile must count
-        self._next_deadline = min(self._look(now), self._next_deadline)
+        moment = -math.inf
+        try:
+            moment = self._look(now)
+        finally:
+            self._next_deadline = min(moment, self._next_deadline)
         return self._next_deadline
 
     def _look(self, now: float) -> float:

@@ -49,10 +49,17 @@ class Upkeep:
         for errand in errands:
             if isinstance(errand, Extend):
                 errand.reply(await extend(self._env, errand.state, errand.ttl))
+        return min(again, await self._renew())
+
+    async def _renew(self) -> float:
         if self._env.now() >= self.renews_at:
             self.renews_at = math.inf  # first: what is announced meanwhile must count
-            self.renews_at = min(await renew_due(self._env), self.renews_at)
-        return min(again, self.renews_at)
+            moment = -math.inf
+            try:
+                moment = await renew_due(self._env)
+            finally:
+                self.renews_at = min(moment, self.renews_at)
+        return self.renews_at
 
     async def _reap(self, errands: Sequence[Errand]) -> float:
         """Whatever goes wrong with what was given up, what is held is renewed."""

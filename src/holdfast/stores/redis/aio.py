@@ -324,17 +324,17 @@ class RequestWire(_Wire):
     def ask(self, packed: bytes, owner: str | None = None) -> asyncio.Future[Any]:
         """The reply, or the Fault."""
         future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
-        awaited = self._awaited
-        if awaited or self._unsent:
-            self.send_soon(packed)
-        else:
-            self._unsent.append(packed)
-            self._flush()
-        awaited.append((future, owner))
         if owner is not None:
             if owner in self._trail.unanswered:
                 self._trail.repeats(owner)
             self._trail.unanswered[owner] = self
+        awaited, unsent = self._awaited, self._unsent
+        awaited.append((future, owner))
+        if len(awaited) > 1 or unsent:
+            self.send_soon(packed)
+        else:
+            unsent.append(packed)
+            self._flush()
         if self._timer is None:
             self._watch()
         return future
@@ -369,6 +369,7 @@ class RequestWire(_Wire):
     def ended(self, fault: Fault) -> None:
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
         fault = fault._replace(was_idle=self._answers > 0 and not self.is_silent)
         while self._awaited:
             taker, _ = self._awaited.popleft()

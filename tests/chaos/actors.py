@@ -1,0 +1,252 @@
+"""Those who use the locks: threads and tasks that ask, wait, give up, hold, extend and release, as chance has it.
+
+They note everything they do and are told (`support.history` says what), and update a register while they hold. What
+they raise that no caller should ever see is noted as a failure.
+"""
+
+import asyncio
+import random
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import holdfast
+from chaos.journal import Journal, Register, now
+from support.history import Event, Kind
+
+
+@dataclass(frozen=True)
+class Play:
+    """What the actors of one process are given."""
+
+    url: str
+    request_timeout: float
+    folder: str
+    seed: str
+    process: str
+    names: tuple[str, ...] = ("a", "b")
+    ttls: tuple[float, ...] = (0.5, 1.0)
+    waits: tuple[float, ...] = (0.0, 0.0, 0.02, 0.2, 2.0)
+    hold: tuple[float, float] = (0.0, 0.005)
+    renews: float = 0.7
+    """How likely."""
+    threads: int = 2
+    tasks: int = 3
+    keepers: int = 1
+
+
+class _Plan(NamedTuple):
+    """One attempt, as chance has it."""
+
+    name: str
+    ttl: float
+    renews: bool
+    wait: float
+    hold: float
+    extends: bool
+    gives_up: float | None
+    """Seconds after which the caller cancels; only tasks can."""
+
+
+class _Actor:
+    def __init__(self, who: str, play: Play, journal: Journal, stop: threading.Event) -> None:
+        self.play = play
+        self.stop = stop
+        self._who = f"{play.process}/{who}"
+        self._chance = random.Random(f"{play.seed} {self._who}")
+        self._journal = journal
+        self._registers: dict[str, Register] = {}
+
+    def plan(self) -> _Plan:
+        chance, play = self._chance, self.play
+        return _Plan(
+            name=chance.choice(play.names),
+            ttl=chance.choice(play.ttls),
+            renews=chance.random() < play.renews,
+            wait=chance.choice(play.waits),
+            hold=chance.uniform(*play.hold),
+            extends=chance.random() < 0.2,
+            gives_up=chance.uniform(0.0, 0.02) if chance.random() < 0.15 else None,
+        )
+
+    def note(self, kind: Kind, name: str, **what: Any) -> None:
+        self._journal.note(Event(**{"at": now(), "who": self._who, "name": name, "kind": kind, **what}))
+
+    def note_asked(self, plan: _Plan) -> None:
+        at = now()
+        patience = at + max(plan.wait, self.play.request_timeout)
+        self.note("asked", plan.name, at=at, until=at + plan.wait, ttl=plan.ttl, patience=patience, renews=plan.renews)
+
+    def note_error(self, name: str, error: BaseException) -> None:
+        """How an attempt ended without a lease, or a lease otherwise than by its release."""
+        if isinstance(error, holdfast.LockTimeout):
+            self.note("refused", name)
+        elif isinstance(error, holdfast.StoreUnavailable):
+            self.note("unreachable", name, note=str(error))
+        elif isinstance(error, holdfast.LeaseLost):
+            self.note("lost", name, note=error.reason)
+        elif isinstance(error, TimeoutError):
+            self.note("cancelled", name)
+        else:
+            self.note("failed", name, note=repr(error))
+
+    def note_granted(self, lease: Any) -> None:
+        at = now()
+        self.note("granted", lease.name, at=at, token=lease.token, until=at + lease.remaining())
+
+    def note_held(self, lease: Any) -> bool:
+        """What the lease says of itself now; dated before it is asked."""
+        at = now()
+        left = lease.remaining()
+        if left > 0.0:
+            self.note("held", lease.name, at=at, token=lease.token, until=at + left, ttl=lease.ttl)
+        return bool(left > 0.0)
+
+    def register(self, name: str) -> Register:
+        if name not in self._registers:
+            self._registers[name] = Register(Path(self.play.folder) / f"register-{name}")
+        return self._registers[name]
+
+    def before_update(self, lease: Any) -> tuple[int, int | None]:
+        register = self.register(lease.name)
+        return register.read_plain(), register.read_fenced(lease.token)
+
+    def update(self, lease: Any, plain: int, fenced: int | None) -> None:
+        register = self.register(lease.name)
+        if fenced is not None:
+            register.write_fenced(lease.token, fenced + 1)
+        if lease.held:
+            register.write_plain(plain + 1)
+            register.wrote_plain(in_time=lease.held)
+
+    def close(self) -> None:
+        for register in self._registers.values():
+            register.close()
+
+
+class Thread(_Actor):
+    """Asks again and again."""
+
+    def __init__(self, client: holdfast.Client, who: str, play: Play, journal: Journal, stop: threading.Event) -> None:
+        super().__init__(who, play, journal, stop)
+        self._client = client
+
+    def act(self) -> None:
+        while not self.stop.is_set():
+            self.attempt(self.plan())
+        self.close()
+
+    def attempt(self, plan: _Plan) -> None:
+        lock = self._client.lock(plan.name, ttl=plan.ttl, renew=plan.renews)
+        self.note_asked(plan)
+        try:
+            lease = lock.acquire(wait=plan.wait) if plan.wait else lock.try_acquire()
+        except BaseException as error:
+            self.note_error(plan.name, error)
+            return
+        if lease is None:
+            self.note("refused", plan.name)
+            return
+        self.note_granted(lease)
+        try:
+            self.body(plan, lease)
+            self.note_held(lease)
+            self.note("releasing", plan.name)
+            lease.release()
+            self.note("released", plan.name)
+        except BaseException as error:
+            self.note_error(plan.name, error)
+
+    def body(self, plan: _Plan, lease: holdfast.Lease) -> None:
+        read = self.before_update(lease)
+        lease.lost.wait(plan.hold)
+        if plan.extends:
+            extend(lease)
+        self.update(lease, *read)
+
+
+def extend(lease: holdfast.Lease) -> None:
+    try:
+        lease.extend()
+    except holdfast.StoreUnavailable:
+        pass  # an answer, too; the lease goes on as it was
+
+
+class Keeper(Thread):
+    """Holds for longer than a ttl, and looks at its lease all the time."""
+
+    def plan(self) -> _Plan:
+        chosen = super().plan()
+        hold = self._chance.uniform(0.5, 1.5) * chosen.ttl
+        return chosen._replace(name="kept", hold=hold, wait=2.0)
+
+    def body(self, plan: _Plan, lease: holdfast.Lease) -> None:
+        ends = now() + plan.hold
+        read = self.before_update(lease)
+        while now() < ends and not self.stop.is_set():
+            if not self.note_held(lease):
+                lease.ensure_held()
+            lease.lost.wait(0.02)
+        self.update(lease, *read)
+
+
+class Task(_Actor):
+    """The same on an event loop; gives up by cancelling."""
+
+    def __init__(
+        self, client: holdfast.AsyncClient, who: str, play: Play, journal: Journal, stop: threading.Event
+    ) -> None:
+        super().__init__(who, play, journal, stop)
+        self._client = client
+
+    async def act(self) -> None:
+        while not self.stop.is_set():
+            await self.attempt(self.plan())
+            await asyncio.sleep(0)
+        self.close()
+
+    async def attempt(self, plan: _Plan) -> None:
+        self.note_asked(plan)
+        try:
+            async with asyncio.timeout(plan.gives_up):
+                lease = await self._acquired(plan)
+        except BaseException as error:
+            self.note_error(plan.name, error)
+            return
+        if lease is None:
+            self.note("refused", plan.name)
+            return
+        self.note_granted(lease)
+        try:
+            read = self.before_update(lease)
+            await lease.lost.wait(plan.hold)
+            if plan.extends:
+                await aextend(lease)
+            self.update(lease, *read)
+            self.note_held(lease)
+            self.note("releasing", plan.name)
+            async with asyncio.timeout(plan.gives_up):
+                await lease.release()
+            self.note("released", plan.name)
+        except BaseException as error:
+            self.note_error(plan.name, error)
+
+    async def _acquired(self, plan: _Plan) -> holdfast.AsyncLease | None:
+        lock = self._client.lock(plan.name, ttl=plan.ttl, renew=plan.renews)
+        return await lock.acquire(wait=plan.wait) if plan.wait else await lock.try_acquire()
+
+
+async def aextend(lease: holdfast.AsyncLease) -> None:
+    try:
+        await lease.extend()
+    except holdfast.StoreUnavailable:
+        pass
+
+
+async def act_together(play: Play, journal: Journal, stop: threading.Event) -> None:
+    """The tasks of a process: all of one client."""
+    async with holdfast.connect_async(play.url, request_timeout=play.request_timeout) as client:
+        async with asyncio.TaskGroup() as group:
+            for number in range(play.tasks):
+                group.create_task(Task(client, f"task {number}", play, journal, stop).act())

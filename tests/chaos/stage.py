@@ -1,0 +1,189 @@
+"""A server, those who use it, and the judgement at the end.
+
+A test starts a crew, lets faults happen while it works, declares the faults over, and has the history judged:
+
+    crew = stage.crew()
+    stage.go_on(grants=20)
+    ...                         # the fault
+    stage.healed()
+    stage.judge(crew)
+
+HOLDFAST_CHAOS=long makes everything LONGER times as long, with another seed each time; HOLDFAST_SEED sets the seed.
+"""
+
+import dataclasses
+import json
+import os
+import random
+import signal
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from chaos.actors import Play
+from chaos.journal import Journal, Reader, Register, now
+from support.history import WORLD, Event, violations
+from support.processes import Worker
+from support.redis_server import RedisServer
+from support.waiting import until
+
+LONG = os.environ.get("HOLDFAST_CHAOS") == "long"
+LONGER = 20 if LONG else 1
+SHOWN = 12
+"""Violations that are shown: the first ones tell the story."""
+NURSERY = Path(__file__).with_name("nursery.py")
+WINDOW_MS = 10_000
+"""How long the place of a waiter that has vanished may be remembered."""
+MEMORY_MS = 26 * 3600 * 1000
+"""How long a token may: a day, past the later of now and the token itself, which one test puts an hour ahead."""
+
+
+class Crew:
+    """Some processes full of actors."""
+
+    def __init__(self, nursery: Worker, plays: list[Play], journal: Journal) -> None:
+        self._nursery = nursery
+        self._journal = journal
+        self.pids: dict[str, int] = {}
+        for play in plays:  # one after the other, so that it is known who is who
+            nursery.say(json.dumps(dataclasses.asdict(play)))
+            self.pids[play.process] = int(nursery.expect("born")[0])
+
+    def kill(self, process: str) -> None:
+        """SIGKILL, and gone on return."""
+        pid = self.pids.pop(process)
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: _state(pid) in ("", "Z", "X"))
+        self._journal.note(Event(now(), f"{process}/", "*", "died"))
+
+    def stop(self, process: str) -> None:
+        """SIGSTOP, and stopped on return."""
+        os.kill(self.pids[process], signal.SIGSTOP)
+        until(lambda: _state(self.pids[process]) == "T")
+
+    def go_on(self, process: str) -> None:
+        os.kill(self.pids[process], signal.SIGCONT)
+
+    def end(self) -> None:
+        """Everyone finishes what it is at."""
+        for pid in self.pids.values():
+            os.kill(pid, signal.SIGTERM)
+        left = set(self.pids.values())
+        while left:
+            left.discard(int(self._nursery.expect("over")[0]))
+        self.pids.clear()
+
+    def vanish(self) -> None:
+        """Whatever is left, after a failed test."""
+        for pid in self.pids.values():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _state(pid: int) -> str:
+    """As the system calls it: T is stopped, Z a zombie; nothing if it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return stat.rpartition(")")[2].split()[0]
+
+
+class Stage:
+    def __init__(self, nursery: Worker, server: RedisServer, folder: Path, seed: str) -> None:
+        self.server = server
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.crews: list[Crew] = []
+        self._healed = 0.0
+        self._nursery = nursery
+        self._folder = folder
+        self._journal = Journal(folder / "journal")
+        self._reader = Reader(folder / "journal")
+
+    # The play ---------------------------------------------------------------------------------------------------------
+
+    def crew(self, processes: int = 2, first: int = 0, port: int | None = None, **settings: Any) -> Crew:
+        """`port`: of a proxy; `settings`: of their play."""
+        given = {
+            "url": f"redis://127.0.0.1:{port or self.server.port}/0",
+            "request_timeout": 1.0,
+            "folder": str(self._folder),
+            "seed": self.seed,
+            **settings,
+        }
+        plays = [Play(process=f"process {first + number}", **given) for number in range(processes)]
+        self.crews.append(Crew(self._nursery, plays, self._journal))
+        return self.crews[-1]
+
+    def go_on(self, grants: int, within: float = 10.0) -> None:
+        """Until there are this many more grants."""
+        wanted = self._reader.grants() + grants
+        until(lambda: self._reader.grants() >= wanted, within=within)
+
+    def rounds(self, usual: int) -> range:
+        return range(usual * LONGER)
+
+    def wait_out(self, seconds: float) -> None:
+        """What is waited for is the time itself: that a ttl is over while nobody can do anything about it."""
+        ends = now() + seconds
+        until(lambda: now() >= ends, within=seconds + 5.0)
+
+    # What the world did -----------------------------------------------------------------------------------------------
+
+    def broke(self) -> None:
+        """A fault begins."""
+        self._journal.note(Event(now(), WORLD, "*", "broke"))
+
+    def healed(self) -> None:
+        self._healed = now()
+        self._journal.note(Event(self._healed, WORLD, "*", "healed"))
+
+    def forgot(self, since: float) -> None:
+        self._journal.note(Event(since, WORLD, "*", "forgot", until=now()))
+
+    # The judgement ----------------------------------------------------------------------------------------------------
+
+    def events(self) -> list[Event]:
+        return self._reader.events()
+
+    def judge(
+        self, crew: Crew, *, ttl: float = 1.0, may_be_unreachable: bool = False, recover_within: float | None = None
+    ) -> None:
+        """End the play; the history, the registers and the server must all be as they should. `ttl`: the largest."""
+        if recover_within is not None:
+            with suppress(AssertionError):  # what that means is for the history to say
+                until(lambda: self._reader.all_held_since(self._healed), within=recover_within + 1.0)
+        crew.end()
+        found = violations(self.events(), may_be_unreachable=may_be_unreachable, recover_within=recover_within)
+        assert not found, self._report([*map(str, found[:SHOWN]), f"{len(found)} in all"])
+        self._judge_registers()
+        self._judge_keys(ttl)
+
+    def _judge_registers(self) -> None:
+        for path in self._folder.glob("register-*"):
+            register = Register(path)
+            tally = register.tally()
+            register.close()
+            if not any(event.kind == "forgot" for event in self.events()):  # then only the fence protects anything
+                assert not tally.lost, self._report([f"{path.name} has lost updates: {tally}"])
+            assert not tally.lost_behind_the_fence, self._report([f"{path.name} has lost fenced updates: {tally}"])
+            assert tally.fenced, self._report([f"{path.name} was never used: {tally}"])
+
+    def _judge_keys(self, ttl: float) -> None:
+        """Nothing stays for good: locks are gone when their ttl is over, everything else has an end."""
+        with self.server.client() as client:
+            until(lambda: not [key for key in client.scan_iter() if b"\0" not in key], within=ttl + 0.5)
+            for key in client.scan_iter():
+                left = client.pttl(key)
+                is_fence = b"\0holdfast:token" in key
+                assert left == -2 or 0 <= left <= (MEMORY_MS if is_fence else WINDOW_MS), (key, left)
+
+    def _report(self, lines: list[str]) -> str:
+        return "\n  ".join([f"HOLDFAST_SEED={self.seed!r}", *lines])
+
+    def close(self) -> None:
+        for crew in self.crews:
+            crew.vanish()
+        self._journal.close()
+        self._reader.close()
