@@ -240,6 +240,9 @@ class AsyncClient(_Base):
         return self._start().env.store
 
     def _start(self) -> AioRuntime:
+        runtime = self._runtime
+        if runtime is not None and runtime.runs_here() and not self._is_closed:
+            return runtime
         if self._is_closed:
             raise ConfigurationError("this client is closed")
         if self._runtime is None or self._runtime.pid != this.pid:

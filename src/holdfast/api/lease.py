@@ -159,7 +159,7 @@ class AsyncLease(_Handle[AioRuntime]):
         self, client: object, runtime: AioRuntime, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
     ) -> None:
         super().__init__(client, runtime, state, on_lost)
-        self._body = _Body(state)
+        self._body: _Body | None = None
 
     @property
     def lost(self) -> AsyncLost:
@@ -194,13 +194,15 @@ class AsyncLease(_Handle[AioRuntime]):
 
     async def __aenter__(self) -> AsyncLease:
         self.ensure_held()
+        if self._body is None:
+            self._body = _Body(self._state)
         self._body.begin()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        was_cancelled_by_loss = self._body.end(kind)
+        was_cancelled_by_loss = self._body is not None and self._body.end(kind)
         try:
             await self.release()
         except LeaseLost as lost:

@@ -24,7 +24,7 @@ from holdfast.core.notice import Notices
 from holdfast.core.ports import Store, Unreachable
 from holdfast.core.upkeep import Errand, Extend, Reaper, Upkeep
 from holdfast.errors import ConfigurationError
-from holdfast.machine import boottime
+from holdfast.machine import boottime, this
 from holdfast.runtime.blocking import drive
 from holdfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
 from holdfast.runtime.ticker import Ticker
@@ -60,6 +60,10 @@ class AioRuntime:
         if not self._running:
             self._undertaker.start()
             self._running = True
+
+    def runs_here(self) -> bool:
+        """Started, and by this process on this loop."""
+        return self._running and self.pid == this.pid and asyncio.get_running_loop() is self._loop
 
     def _check_loop(self) -> None:
         if asyncio.get_running_loop() is not self._loop:

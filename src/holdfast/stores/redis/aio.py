@@ -57,8 +57,10 @@ class AioLink:
         return AioInbox()
 
     def ask(self, packed: bytes, owner: str | None = None) -> Awaitable[Any]:
-        wire: RequestWire | None = self._requests.wire
-        return self._open_and_ask(packed, owner) if wire is None else wire.ask(packed, owner)
+        wire: RequestWire | None = self._requests.latest
+        if wire is None or not wire.is_open:
+            return self._open_and_ask(packed, owner)
+        return wire.ask(packed, owner)
 
     async def ask_many(self, commands: Sequence[bytes]) -> Any:
         try:
@@ -141,12 +143,13 @@ class _Line:
         self._dial = dial
         """Done on a thread; the rest, making a wire of what was dialled, on the loop."""
         self._dialing: asyncio.Future[Any] | None = None
-        self._wire: Any = None
+        self.latest: Any = None
+        """Open, or closed since."""
         self._is_closed = False
 
     @property
     def wire(self) -> Any:
-        wire = self._wire
+        wire = self.latest
         return wire if wire is not None and wire.is_open else None
 
     async def open(self) -> Any:
@@ -171,8 +174,8 @@ class _Line:
     def drop(self) -> None:
         """The loop is closed."""
         self._is_closed = True
-        if self._wire is not None:
-            self._wire.close()
+        if self.latest is not None:
+            self.latest.close()
 
     def _call(self, dialing: asyncio.Future[Any]) -> None:
         result: Callable[[], Any] | Fault
@@ -199,10 +202,10 @@ class _Line:
 
     def _made(self, make: Callable[[], Any]) -> Any:
         try:
-            self._wire = make()
+            self.latest = make()
         except ConfigurationError as error:
             return error
-        return self._wire
+        return self.latest
 
 
 class _Wire:

@@ -134,9 +134,10 @@ class RedisStore:
             await self._undo(claim)
         if isinstance(reply, Fault):
             return _unreachable_or_raise(reply)
-        if claim.inbox is None and claim.owner in self._link.late:
-            self._chase(claim.name, claim.owner)
-        return protocol.read_claim(reply, claim)
+        answer = protocol.read_claim(reply, claim)
+        if isinstance(answer, Taken) and claim.inbox is None and claim.owner in self._link.late:
+            self._chase(claim.name, claim.owner)  # nobody asks for it any more
+        return answer
 
     async def _hears(self, channel: bytes | None, taken: Any) -> bool:
         """Whether this waiter can be pushed to; otherwise it can when it has asked again."""
