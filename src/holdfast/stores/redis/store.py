@@ -154,9 +154,10 @@ class RedisStore:
         reply = link.ask(packed)
         if link.suspends:
             reply = await reply
+        answer = None if reply == 1 else await self._release_slowly(hold, packed, reply)
         if link.late and hold.owner in link.late:
-            self._chase(hold.name, hold.owner)
-        return None if reply == 1 else await self._release_slowly(hold, packed, reply)
+            self._chase(hold.name, hold.owner)  # not earlier: it would do the work of the release
+        return answer
 
     async def _release_slowly(self, hold: Hold, packed: bytes, reply: Any) -> Reason | Unreachable | None:
         was_lost = isinstance(reply, Fault)
