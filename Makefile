@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+# Most tests wait for something, so there are more of them at a time than cores.
+WORKERS ?= 4
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
@@ -29,7 +31,7 @@ types: $(READY)  ## mypy, strict
 	$(BIN)/mypy
 
 pytest: $(READY) $(INTEROP)  ## the tests alone; ARGS="-k name" picks some
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
 
 sweep: $(READY)  ## every point of every sweep; takes its time
 	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/compat/test_redis_sweeps.py tests/chaos/test_cuts.py --timeout 3600 $(ARGS)

@@ -34,7 +34,7 @@ REDIS_HAND_OFF = Scenario(
     figure=ACQUIRED,
     against=REDIS_PY.name,
     promises=(
-        *(at_least_best(HOLDFAST.name, 1.5, rate, of=[make.name for make in PEERS]) for rate in (ACQUIRED, HAND_OFFS)),
+        at_least_best(HOLDFAST.name, 1.5, HAND_OFFS, of=[make.name for make in PEERS]),
         at_most(HOLDFAST.name, 0.1, "wait p99 ms", against=REDIS_PY.name),
         at_most(HOLDFAST.name, 3, "workers apart %"),
     ),

@@ -163,7 +163,8 @@ class Pushes:
         self._leader: Callable[[], _Inbox | None] = _nobody
         self._failures = 0
         self._failure: Fault
-        self._hearing: dict[int, _Inbox] = {}
+        self._hearing: dict[int, weakref.ref[_Inbox]] = {}
+        """Who is in `hear`; weak, because an interrupt may leave its entry behind, and the dead must not lead."""
         self._is_shut = False
 
     def open(self) -> None:
@@ -171,7 +172,7 @@ class Pushes:
 
     def hear(self, inbox: _Inbox, until: float) -> Granted | None:
         try:
-            self._hearing[id(inbox)] = inbox
+            self._hearing[id(inbox)] = weakref.ref(inbox)
             while isinstance(item := inbox.take(0.0), Nothing):
                 left = until - boottime()
                 if left <= 0.0:
@@ -223,8 +224,10 @@ class Pushes:
         if self._leader() is inbox:
             self._leader = _nobody
         if self._leader() is None:
-            for other in list(self._hearing.values())[:1]:
-                other.nudge()
+            for other in [ref() for ref in list(self._hearing.values())]:
+                if other is not None:
+                    other.nudge()
+                    return
 
     def _read(self, seconds: float) -> None:
         """One message at most. The end of the connection has everyone ask, which opens another."""
