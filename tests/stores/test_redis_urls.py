@@ -341,6 +341,12 @@ def test_what_is_no_client_of_one_server_is_refused(connect: Callable[..., Any],
         connect(make())
 
 
+@pytest.mark.parametrize("connect", [holdfast.connect, holdfast.connect_async])
+def test_a_pool_that_leaves_out_its_host_means_this_machine(connect: Callable[..., Any]) -> None:
+    with redis.Redis(connection_pool=redis.ConnectionPool(port=1234)) as theirs:
+        assert connect(theirs).where == "redis://localhost:1234/0"
+
+
 class Moody(redis.CredentialProvider):
     def get_credentials(self) -> tuple[str, str]:
         raise LookupError("the vault is closed")

@@ -74,10 +74,8 @@ def factory_of(client: Any, options: dict[str, Any]) -> RedisFactory:
     """From a redis.Redis or a redis.asyncio.Redis: each colour can be made from either."""
     pool = client.connection_pool
     kind, given = pool.connection_class, pool.connection_kwargs
-    if "connection_pool" in given or ("host" not in given and "path" not in given):
-        raise ConfigurationError(
-            "this client has no server of its own (Sentinel is not supported yet): name the primary"
-        )
+    if "connection_pool" in given:  # Sentinel's find their server through their pool
+        raise ConfigurationError("a client made by Sentinel is not supported yet: give one of the primary itself")
     settings = {name: value for name, value in given.items() if _is_used(name) or name not in _standard()}
     if not issubclass(kind, AbstractConnection):
         kind = _blocking_twin(kind)
