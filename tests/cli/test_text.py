@@ -1,8 +1,26 @@
 """What people and programs read."""
 
+import json
+import math
+
 import pytest
 
-from holdfast.cli.text import aligned, cells, clipped, duration, visible
+from holdfast import LockInfo
+from holdfast.cli.text import (
+    aligned,
+    as_json,
+    cells,
+    clipped,
+    duration,
+    holder,
+    human_table,
+    info_as_dict,
+    plain_table,
+    portrait,
+    visible,
+)
+
+FOREIGN = LockInfo("job", "their id", 0, None, "", 0, None, math.inf, 0)
 
 
 @pytest.mark.parametrize(
@@ -39,3 +57,18 @@ def test_columns_are_aligned_by_what_a_terminal_shows() -> None:
 @pytest.mark.parametrize(("width", "text"), [(20, "one two"), (7, "one two"), (6, "one t…"), (1, "…"), (0, "")])
 def test_what_does_not_fit_is_cut(width: int, text: str) -> None:
     assert clipped("one two", width) == text
+
+
+def test_a_lock_of_other_software_is_shown_as_what_it_is() -> None:
+    shown = portrait(FOREIGN)
+    assert "someone else's lock" in shown
+    assert "unknown\n" in shown
+    assert "never\n" in shown
+    assert "their id" in holder(FOREIGN)
+    assert "never" in human_table([FOREIGN])
+    assert len(plain_table([FOREIGN]).split()) == 8
+
+
+def test_what_is_not_known_of_it_is_null_in_json() -> None:
+    told = json.loads(as_json(info_as_dict(FOREIGN)))
+    assert (told["since"], told["expires_in"]) == (None, None)

@@ -58,8 +58,8 @@ def portrait(info: LockInfo) -> str:
     lines = {
         "label": visible(info.label) if info.label else "-",
         "holder": FOREIGN if info.since is None else f"pid {info.pid} on {visible(info.host)}",
-        "held since": f"{_moment(info)} ({held_for(info)})",
-        "expires in": f"{expires_in(info)} unless renewed",
+        "held since": "unknown" if info.since is None else f"{_moment(info)} ({held_for(info)})",
+        "expires in": "never" if math.isinf(info.expires_in) else f"{expires_in(info)} unless renewed",
         "waiting": str(info.waiters),
         "token": str(info.token),
         "owner": visible(info.owner),
