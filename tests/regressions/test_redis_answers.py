@@ -27,25 +27,6 @@ HANG = 10.0
 """Seconds after which a call counts as one that never ends."""
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture
-def admin(server: RedisServer) -> Iterator["redis.Redis"]:
-    with server.client() as client:
-        client.flushall()
-        yield client
-
-
-@pytest.fixture
-def lanes(server: RedisServer, admin: "redis.Redis") -> Iterator[Lanes]:
-    with Lanes(server.port) as lanes:
-        yield lanes
-
-
 @pytest.fixture
 def proxy(server: RedisServer, admin: "redis.Redis") -> Iterator[Proxy]:
     with Proxy((HOST, server.port)) as proxy:

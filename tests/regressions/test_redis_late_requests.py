@@ -1,7 +1,5 @@
 """Requests that are held up in the network, given up for lost, asked again elsewhere, and then arrive after all."""
 
-from collections.abc import Iterator
-
 import pytest
 import redis
 
@@ -10,31 +8,10 @@ from holdfast.stores.redis import keys, scripts
 from regressions.redis_stage import arrive, hold_up, played
 from support.colours import COLOURS, World
 from support.lanes import Lanes
-from support.redis_server import RedisServer
 from support.waiting import auntil
 
 TIMEOUT = 0.3
 LINE = keys.side_key(b"lock:job", b"line")
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture
-def admin(server: RedisServer) -> Iterator["redis.Redis"]:
-    with server.client() as client:
-        client.flushall()
-        client.script_flush()
-        yield client
-
-
-@pytest.fixture
-def lanes(server: RedisServer) -> Iterator[Lanes]:
-    with Lanes(server.port) as lanes:
-        yield lanes
 
 
 @pytest.fixture(params=COLOURS)

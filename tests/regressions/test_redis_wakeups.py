@@ -22,25 +22,6 @@ from support.waiting import auntil, until
 SUBSCRIBE = b"SUBSCRIBE"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with RedisServer() as server:
-        yield server
-
-
-@pytest.fixture
-def admin(server: RedisServer) -> Iterator["redis.Redis"]:
-    with server.client() as client:
-        client.flushall()
-        yield client
-
-
-@pytest.fixture
-def lanes(server: RedisServer) -> Iterator[Lanes]:
-    with Lanes(server.port) as lanes:
-        yield lanes
-
-
 @pytest.fixture
 def holder(server: RedisServer, admin: "redis.Redis") -> Iterator[holdfast.Client]:
     """Has no proxy in front of it."""

@@ -38,10 +38,15 @@ Errand = Mark | Extend | None
 
 class Upkeep:
     def __init__(self, env: Env) -> None:
-        self.renews_at = math.inf
-        """Before this moment no lease is due, so none is looked at. Whoever announces a lease lowers it."""
+        self._renews_at = math.inf
+        """Before this moment no lease is due, so none is looked at."""
         self._env = env
         self._reaper = Reaper(env.store, env.now)
+
+    def announce(self, state: LeaseState) -> None:
+        """A lease was granted, or is due at another moment."""
+        if state.renew_at < self._renews_at:
+            self._renews_at = state.renew_at
 
     async def round(self, errands: Sequence[Errand]) -> float:
         """One round; the moment of the next."""
@@ -52,14 +57,14 @@ class Upkeep:
         return min(again, await self._renew())
 
     async def _renew(self) -> float:
-        if self._env.now() >= self.renews_at:
-            self.renews_at = math.inf  # first: what is announced meanwhile must count
+        if self._env.now() >= self._renews_at:
+            self._renews_at = math.inf  # first: what is announced meanwhile must count
             moment = -math.inf
             try:
                 moment = await renew_due(self._env)
             finally:
-                self.renews_at = min(moment, self.renews_at)
-        return self.renews_at
+                self._renews_at = min(moment, self._renews_at)
+        return self._renews_at
 
     async def _reap(self, errands: Sequence[Errand]) -> float:
         """Whatever goes wrong with what was given up, what is held is renewed."""

@@ -104,8 +104,7 @@ class AioRuntime:
 
     def _announce(self, state: LeaseState) -> None:
         self._losses.announce(state)
-        if state.renew_at < self._upkeep.renews_at:
-            self._upkeep.renews_at = state.renew_at
+        self._upkeep.announce(state)
         self._renew_at = min(self._renew_at, state.renew_at)
         self._look_before(-math.inf if state.ending is not None else min(state.deadline, state.renew_at))
 

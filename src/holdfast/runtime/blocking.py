@@ -91,8 +91,7 @@ class BlockingRuntime:
 
     def _announce(self, state: LeaseState) -> None:
         self._losses.announce(state)
-        if state.renew_at < self._upkeep.renews_at:
-            self._upkeep.renews_at = state.renew_at
+        self._upkeep.announce(state)
         if state.deadline < self.notices.wakes_at or state.ending is not None:
             self.notices.wake()
         if state.renew_at < self.watchdog.wakes_at:

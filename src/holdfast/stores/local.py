@@ -25,10 +25,11 @@ from holdfast.core.ports import (
     Unreachable,
     unreachable,
 )
-from holdfast.errors import ConfigurationError, HoldfastError, Reason, StoreUnavailable
+from holdfast.errors import HoldfastError, Reason, StoreUnavailable
 from holdfast.guard import Guard
 from holdfast.machine import boottime
 from holdfast.stores.inboxes import AioInbox, BlockingInbox, Inboxes
+from holdfast.stores.shutting import Shutting
 
 T = TypeVar("T")
 
@@ -53,7 +54,7 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-class LocalStore:
+class LocalStore(Shutting):
     def __init__(
         self,
         engine: Engine,
@@ -66,7 +67,6 @@ class LocalStore:
         self._new_inbox = new_inbox
         self._call = call
         self._at_end = at_end
-        self._is_shut = False
 
     @property
     def inboxes(self) -> Inboxes:
@@ -106,17 +106,6 @@ class LocalStore:
     def shut(self) -> None:
         self._is_shut = True
         self._engine.inboxes.ask_again()
-
-    def _check_open(self) -> None:
-        if self._is_shut:
-            raise ConfigurationError("this client is closed")
-
-    async def _undo(self, claim: Claim) -> None:
-        """Closed while it was asked: nobody would renew or give back what it may have got."""
-        answer = await self.abandon([Hold(claim.name, claim.owner, claim.ttl)])
-        if answer is not None:
-            raise answer.error
-        self._check_open()
 
     async def close(self) -> None:
         await self._call(self._engine.close)

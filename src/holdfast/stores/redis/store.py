@@ -22,11 +22,12 @@ from holdfast.core.ports import (
     Unreachable,
     unreachable,
 )
-from holdfast.errors import ConfigurationError, Reason, StoreUnavailable
+from holdfast.errors import Reason, StoreUnavailable
 from holdfast.stores.inboxes import Inboxes
 from holdfast.stores.redis import protocol, scripts
 from holdfast.stores.redis.faults import Fault, LinkDown, refused
 from holdfast.stores.redis.scripts import Script
+from holdfast.stores.shutting import Shutting
 
 CAPABILITIES = Capabilities(
     fair=True,
@@ -89,7 +90,7 @@ class Link(Protocol):
     async def close(self) -> None: ...
 
 
-class RedisStore:
+class RedisStore(Shutting):
     capabilities = CAPABILITIES
 
     def __init__(self, link: Link, prefix: str) -> None:
@@ -97,7 +98,6 @@ class RedisStore:
         self.inboxes = link.inboxes
         self._prefix = prefix
         self._card = functools.lru_cache(maxsize=256)(_card_of_this_process)
-        self._is_shut = False
 
     def inbox(self) -> Inbox:
         return self._link.inbox()
@@ -250,17 +250,6 @@ class RedisStore:
 
     async def close(self) -> None:
         await self._link.close()
-
-    def _check_open(self) -> None:
-        if self._is_shut:
-            raise ConfigurationError("this client is closed")
-
-    async def _undo(self, claim: Claim) -> None:
-        """Closed while it was asked: nobody would renew or give back what it may have got."""
-        answer = await self.abandon([Hold(claim.name, claim.owner, claim.ttl)])
-        if answer is not None:
-            raise answer.error
-        self._check_open()
 
     async def _got(self, reply: Any) -> Any:
         return await reply if self._link.suspends else reply

@@ -1,0 +1,26 @@
+"""What every store does when its client is closed: no claim gets in, and one that was under way gets nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from holdfast.core.ports import Claim, Hold, Unreachable
+from holdfast.errors import ConfigurationError
+
+
+class Shutting:
+    _is_shut = False
+
+    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+        raise NotImplementedError
+
+    def _check_open(self) -> None:
+        if self._is_shut:
+            raise ConfigurationError("this client is closed")
+
+    async def _undo(self, claim: Claim) -> None:
+        """Closed while it was asked: nobody would renew or give back what it may have got."""
+        answer = await self.abandon([Hold(claim.name, claim.owner, claim.ttl)])
+        if answer is not None:
+            raise answer.error
+        self._check_open()
