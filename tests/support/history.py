@@ -99,7 +99,7 @@ def violations(
     found = [violation for attempt in attempts for violation in _alone(attempt, forgot, may_be_unreachable)]
     for name, group in _by_name(attempts).items():
         found += _overlaps(name, group, forgot)
-        found += _tokens(name, group)
+        found += _tokens(name, group, forgot)
         if recover_within is not None:
             found += _recovery(name, group, events, recover_within)
     return found
@@ -210,15 +210,21 @@ def _overlaps(name: str, attempts: Sequence[Attempt], forgot: Sequence[Event]) -
         active.append(attempt)
 
 
-def _tokens(name: str, attempts: Sequence[Attempt]) -> Iterator[Violation]:
+def _tokens(name: str, attempts: Sequence[Attempt], forgot: Sequence[Event]) -> Iterator[Violation]:
     granted = sorted((each for each in attempts if each.granted), key=lambda each: each.starts)
     owners: dict[int, Attempt] = {}
     for attempt in granted:
         if (other := owners.setdefault(attempt.token, attempt)) is not attempt:
             yield Violation("token", name, f"the same for {other} and {attempt}")
     yield from _not_growing(name, granted, lambda each: each.asked.at)
-    # Of those that were valid when they were returned, each was granted after the one before it was over.
-    yield from _not_growing(name, [each for each in granted if each.is_valid], lambda each: each.starts)
+    # Of those that were valid when they were returned, each was granted after the one before it was over. Who heard of
+    # its grant only after the server had lost its memory may be the older of two that overlap.
+    alone = [each for each in granted if each.is_valid and not _is_heard_late(each, forgot)]
+    yield from _not_growing(name, alone, lambda each: each.starts)
+
+
+def _is_heard_late(attempt: Attempt, forgot: Sequence[Event]) -> bool:
+    return any(attempt.asked.at <= each.until and attempt.starts >= each.at for each in forgot)
 
 
 def _not_growing(name: str, granted: Sequence[Attempt], since: Callable[[Attempt], float]) -> Iterator[Violation]:
