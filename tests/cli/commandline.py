@@ -37,7 +37,10 @@ class Started:
     """A `holdfast` process that is running, its stderr collected."""
 
     def __init__(self, args: Sequence[str]) -> None:
-        self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        # In a group of its own: in one whose leader's parent is gone (a detached test run) the system stops nobody.
+        self.process = subprocess.Popen(
+            args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0
+        )
         self.pid = self.process.pid
 
     def send(self, signum: int) -> None:
