@@ -12,7 +12,7 @@ READY := $(VENV)/.ready
 BENCH := $(VENV)/.bench-ready
 INTEROP := tests/interop/node_modules/.ready
 
-.PHONY: help test lint format types pytest sweep chaos bench clean
+.PHONY: help test lint format types pytest sweep chaos sim bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -38,6 +38,9 @@ sweep: $(READY)  ## every point of every sweep; takes its time
 
 chaos: $(READY)  ## servers and processes broken under load, for long
 	HOLDFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos --timeout 600 $(ARGS)
+
+sim: $(READY)  ## a million seeds of the simulation; ARGS="--seeds 10000" for fewer
+	$(BIN)/python -m holdfast.sim --seeds 1000000 --jobs $(shell nproc 2>/dev/null || echo 2) $(ARGS)
 
 bench: $(BENCH)  ## the benchmarks; ARGS="pair" picks some, ARGS=--list tells which there are
 	$(BIN)/python -m bench $(ARGS)

@@ -1,7 +1,7 @@
 """Those who use the locks: threads and tasks that ask, wait, give up, hold, extend and release, as chance has it.
 
-They note everything they do and are told (`support.history` says what), and update a register while they hold. What
-they raise that no caller should ever see is noted as a failure.
+They note everything they do and are told, and update registers while they hold. What they raise that no caller should
+ever see is noted as a failure.
 """
 
 import asyncio
@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import holdfast
-from chaos.journal import Journal, Register, now
-from support.history import Event, Kind
+from chaos.journal import Fenced, Journal, Plain, now
+from chaos.notes import Notes
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ class _Actor:
         self.stop = stop
         self._who = f"{play.process}/{who}"
         self._chance = random.Random(f"{play.seed} {self._who}")
-        self._journal = journal
-        self._registers: dict[str, Register] = {}
+        self.notes = Notes(self._who, journal.note)
+        self._registers: dict[str, tuple[Plain, Fenced]] = {}
 
     def plan(self) -> _Plan:
         chance, play = self._chance, self.play
@@ -70,59 +70,31 @@ class _Actor:
             gives_up=chance.uniform(0.0, 0.02) if chance.random() < 0.15 else None,
         )
 
-    def note(self, kind: Kind, name: str, **what: Any) -> None:
-        self._journal.note(Event(**{"at": now(), "who": self._who, "name": name, "kind": kind, **what}))
-
     def note_asked(self, plan: _Plan) -> None:
-        at = now()
-        patience = at + max(plan.wait, self.play.request_timeout)
-        self.note("asked", plan.name, at=at, until=at + plan.wait, ttl=plan.ttl, patience=patience, renews=plan.renews)
+        self.notes.asked(plan.name, plan.wait, self.play.request_timeout, ttl=plan.ttl, renews=plan.renews)
 
-    def note_error(self, name: str, error: BaseException) -> None:
-        """How an attempt ended without a lease, or a lease otherwise than by its release."""
-        if isinstance(error, holdfast.LockTimeout):
-            self.note("refused", name)
-        elif isinstance(error, holdfast.StoreUnavailable):
-            self.note("unreachable", name, note=str(error))
-        elif isinstance(error, holdfast.LeaseLost):
-            self.note("lost", name, note=error.reason)
-        elif isinstance(error, TimeoutError):
-            self.note("cancelled", name)
-        else:
-            self.note("failed", name, note=repr(error))
-
-    def note_granted(self, lease: Any) -> None:
-        at = now()
-        self.note("granted", lease.name, at=at, token=lease.token, until=at + lease.remaining())
-
-    def note_held(self, lease: Any) -> bool:
-        """What the lease says of itself now; dated before it is asked."""
-        at = now()
-        left = lease.remaining()
-        if left > 0.0:
-            self.note("held", lease.name, at=at, token=lease.token, until=at + left, ttl=lease.ttl)
-        return bool(left > 0.0)
-
-    def register(self, name: str) -> Register:
+    def registers(self, name: str) -> tuple[Plain, Fenced]:
         if name not in self._registers:
-            self._registers[name] = Register(Path(self.play.folder) / f"register-{name}")
+            folder = Path(self.play.folder)
+            self._registers[name] = Plain.of(folder, name), Fenced.of(folder, name)
         return self._registers[name]
 
     def before_update(self, lease: Any) -> tuple[int, int | None]:
-        register = self.register(lease.name)
-        return register.read_plain(), register.read_fenced(lease.token)
+        plain, fenced = self.registers(lease.name)
+        return plain.read(), fenced.read(self._who, lease.token)
 
-    def update(self, lease: Any, plain: int, fenced: int | None) -> None:
-        register = self.register(lease.name)
-        if fenced is not None:
-            register.write_fenced(lease.token, fenced + 1)
+    def update(self, lease: Any, plain_value: int, fenced_value: int | None) -> None:
+        plain, fenced = self.registers(lease.name)
+        if fenced_value is not None:
+            fenced.write(self._who, lease.token, fenced_value, fenced_value + 1)
         if lease.held:
-            register.write_plain(plain + 1)
-            register.wrote_plain(in_time=lease.held)
+            plain.write(plain_value + 1)
+            plain.wrote(in_time=lease.held)
 
     def close(self) -> None:
-        for register in self._registers.values():
-            register.close()
+        for plain, fenced in self._registers.values():
+            plain.close()
+            fenced.close()
 
 
 class Thread(_Actor):
@@ -143,20 +115,19 @@ class Thread(_Actor):
         try:
             lease = lock.acquire(wait=plan.wait) if plan.wait else lock.try_acquire()
         except BaseException as error:
-            self.note_error(plan.name, error)
+            self.notes.error(plan.name, error)
             return
+        self.notes.answered(plan.name, lease)
         if lease is None:
-            self.note("refused", plan.name)
             return
-        self.note_granted(lease)
         try:
             self.body(plan, lease)
-            self.note_held(lease)
-            self.note("releasing", plan.name)
+            self.notes.held(lease)
+            self.notes.note("releasing", plan.name)
             lease.release()
-            self.note("released", plan.name)
+            self.notes.note("released", plan.name)
         except BaseException as error:
-            self.note_error(plan.name, error)
+            self.notes.error(plan.name, error)
 
     def body(self, plan: _Plan, lease: holdfast.Lease) -> None:
         read = self.before_update(lease)
@@ -185,7 +156,7 @@ class Keeper(Thread):
         ends = now() + plan.hold
         read = self.before_update(lease)
         while now() < ends and not self.stop.is_set():
-            if not self.note_held(lease):
+            if not self.notes.held(lease):
                 lease.ensure_held()
             lease.lost.wait(0.02)
         self.update(lease, *read)
@@ -212,25 +183,24 @@ class Task(_Actor):
             async with asyncio.timeout(plan.gives_up):
                 lease = await self._acquired(plan)
         except BaseException as error:
-            self.note_error(plan.name, error)
+            self.notes.error(plan.name, error)
             return
+        self.notes.answered(plan.name, lease)
         if lease is None:
-            self.note("refused", plan.name)
             return
-        self.note_granted(lease)
         try:
             read = self.before_update(lease)
             await lease.lost.wait(plan.hold)
             if plan.extends:
                 await aextend(lease)
             self.update(lease, *read)
-            self.note_held(lease)
-            self.note("releasing", plan.name)
+            self.notes.held(lease)
+            self.notes.note("releasing", plan.name)
             async with asyncio.timeout(plan.gives_up):
                 await lease.release()
-            self.note("released", plan.name)
+            self.notes.note("released", plan.name)
         except BaseException as error:
-            self.note_error(plan.name, error)
+            self.notes.error(plan.name, error)
 
     async def _acquired(self, plan: _Plan) -> holdfast.AsyncLease | None:
         lock = self._client.lock(plan.name, ttl=plan.ttl, renew=plan.renews)

@@ -2,18 +2,22 @@
 
 The first client is the one whose connections are cut. The second has a way of its own to the server; it holds the lock
 where a scenario needs that, and afterwards asks for it with a second of patience. Leases live for 30 s here: only a
-real clean-up frees them in time. Every run has a name of its own.
+real clean-up frees them in time. Every run has a name of its own, and a history, which is judged with the rest.
 """
 
 import asyncio
 import gc
 import itertools
+import math
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
 import holdfast
+from chaos.notes import Notes
+from holdfast.sim.checks import violations
+from holdfast.sim.history import Event
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.waiting import until
@@ -23,23 +27,42 @@ PATIENCE = 1.0
 TTL = 30.0
 
 
-class Blocking:
-    """The first client, in the blocking colour."""
+class Colour:
+    """A client that asks, and notes what it is told. Also what it drops instead of releasing it."""
 
-    def __init__(self, url: str) -> None:
-        self._client = holdfast.connect(url, ttl=TTL)
+    _client: Any
+
+    def __init__(self, notes: Notes, request_timeout: float) -> None:
+        self._notes = notes
+        self._request_timeout = request_timeout
+        self._holding: str | None = None
 
     def acquire(self, name: str, wait: float | None, ttl: float = TTL) -> Any:
-        return self._client.lock(name, ttl=ttl).acquire(wait=wait)
+        return self._noted(name, math.inf if wait is None else wait, ttl, lambda: self._acquire(name, wait, ttl))
 
     def try_acquire(self, name: str) -> Any:
-        return self._client.lock(name).try_acquire()
+        return self._noted(name, 0.0, TTL, lambda: self._acquire(name, 0.0, TTL))
 
     def extend(self, lease: Any) -> None:
-        lease.extend()
+        self._extend(lease)
+        self._notes.held(lease)
 
     def release(self, lease: Any) -> None:
-        lease.release()
+        self._holding = None
+        self._notes.note("releasing", lease.name)
+        try:
+            self._release(lease)
+        except BaseException as error:
+            self._notes.error(lease.name, error)
+            raise
+        self._notes.note("released", lease.name)
+
+    def dropped(self) -> None:
+        """Nobody refers to a lease any more."""
+        if self._holding is not None:
+            self._notes.note("releasing", self._holding)
+            self._notes.note("released", self._holding)
+            self._holding = None
 
     def owners(self) -> int:
         """Those who, as far as the client knows, may still have something at the server."""
@@ -47,16 +70,56 @@ class Blocking:
 
     @property
     def is_closed(self) -> bool:
-        return self._client._is_closed
+        return bool(self._client._is_closed)
+
+    def _noted(self, name: str, wait: float, ttl: float, ask: Callable[[], Any]) -> Any:
+        self._notes.asked(name, wait, self._request_timeout, ttl=ttl, renews=True)
+        try:
+            lease = ask()
+        except holdfast.ConfigurationError:
+            self._notes.note("cancelled" if self.is_closed else "failed", name)
+            raise
+        except BaseException as error:
+            self._notes.error(name, error)
+            raise
+        self._notes.answered(name, lease)
+        self._holding = name if lease is not None else None
+        return lease
+
+    def _acquire(self, name: str, wait: float | None, ttl: float) -> Any:
+        raise NotImplementedError
+
+    def _extend(self, lease: Any) -> None:
+        raise NotImplementedError
+
+    def _release(self, lease: Any) -> None:
+        raise NotImplementedError
+
+
+class Blocking(Colour):
+    def __init__(self, url: str, notes: Notes, request_timeout: float) -> None:
+        super().__init__(notes, request_timeout)
+        self._client = holdfast.connect(url, ttl=TTL)
+
+    def _acquire(self, name: str, wait: float | None, ttl: float) -> Any:
+        lock = self._client.lock(name, ttl=ttl)
+        return lock.try_acquire() if wait == 0.0 else lock.acquire(wait=wait)
+
+    def _extend(self, lease: Any) -> None:
+        lease.extend()
+
+    def _release(self, lease: Any) -> None:
+        lease.release()
 
     def close(self) -> None:
         self._client.close()
 
 
-class Asyncio:
-    """The same on an event loop, which has a thread of its own."""
+class Asyncio(Colour):
+    """On an event loop, which has a thread of its own."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, notes: Notes, request_timeout: float) -> None:
+        super().__init__(notes, request_timeout)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)
         self._thread.start()
@@ -68,37 +131,28 @@ class Asyncio:
     def _do(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
-    def acquire(self, name: str, wait: float | None, ttl: float = TTL) -> Any:
+    def _acquire(self, name: str, wait: float | None, ttl: float) -> Any:
         async def acquire() -> Any:
-            return await self._client.lock(name, ttl=ttl).acquire(wait=wait)
+            lock = self._client.lock(name, ttl=ttl)
+            return await (lock.try_acquire() if wait == 0.0 else lock.acquire(wait=wait))
 
         return self._do(acquire())
 
-    def try_acquire(self, name: str) -> Any:
-        return self._do(self._client.lock(name).try_acquire())
-
-    def extend(self, lease: Any) -> None:
+    def _extend(self, lease: Any) -> None:
         self._do(lease.extend())
 
-    def release(self, lease: Any) -> None:
+    def _release(self, lease: Any) -> None:
         self._do(lease.release())
-
-    def owners(self) -> int:
-        return len(self._client._runtime.env.ledger) if self._client._runtime else 0
 
     def cancel(self, name: str) -> None:
         """Ask, and cancel before there is an answer."""
 
-        async def give_up() -> None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(0.02):
-                    await self._client.lock(name).try_acquire()
+        async def give_up() -> Any:
+            async with asyncio.timeout(0.02):
+                return await self._client.lock(name).try_acquire()
 
-        self._do(give_up())
-
-    @property
-    def is_closed(self) -> bool:
-        return self._client._is_closed
+        with suppress(TimeoutError):
+            self._noted(name, 0.0, TTL, lambda: self._do(give_up()))
 
     def close(self) -> None:
         if self._loop.is_closed():
@@ -109,8 +163,9 @@ class Asyncio:
         self._loop.close()
 
 
-COLOURS = {"blocking": Blocking, "asyncio": Asyncio}
+COLOURS: dict[str, Any] = {"blocking": Blocking, "asyncio": Asyncio}
 _names = itertools.count(1)
+"""Of runs, and of those who take part in them."""
 
 
 class World:
@@ -118,14 +173,20 @@ class World:
         self.proxy = proxy
         self._colour = colour
         self._url = f"redis://{proxy.host}:{proxy.port}/0?request_timeout={request_timeout}"
+        self._request_timeout = request_timeout
+        self._history: list[Event] = []
         self.second = holdfast.connect(server.url, ttl=TTL)
-        self.first = COLOURS[colour](self._url)
+        self.first = self._new_first()
         self.name = ""
         self._over = threading.Event()
         self._helpers: list[threading.Thread] = []
 
+    def _new_first(self) -> Colour:
+        return COLOURS[self._colour](self._url, Notes("first", self._history.append), self._request_timeout)
+
     def new_run(self) -> None:
         self.name = f"run-{next(_names)}"
+        self._history.clear()
         self._over = threading.Event()
 
     def warm_up(self) -> None:
@@ -147,24 +208,42 @@ class World:
     def start_afresh(self) -> None:
         """What one run broke must not be found again by the next; also for runs that begin with connecting."""
         self.first.close()
-        self.first = COLOURS[self._colour](self._url)
+        self.first = self._new_first()
 
     # Parts of scenarios -----------------------------------------------------------------------------------------------
 
     def taken(self) -> None:
         """The second client has the lock until the run is over."""
-        lease = self.second.lock(self.name).acquire(wait=PATIENCE)
-        self._help(lambda: self._over.wait() and lease.release())
+        let_go = self._second_takes()
+        self._help(lambda: self._over.wait() and let_go())
 
     def taken_until_awaited(self) -> None:
         """The second client has the lock until someone stands in line for it, or the run is over."""
-        lease = self.second.lock(self.name).acquire(wait=PATIENCE)
+        let_go = self._second_takes()
+
+        def let_go_when_awaited() -> None:
+            until(lambda: self._over.is_set() or self.waiters() > 0, within=10.0)
+            let_go()
+
+        self._help(let_go_when_awaited)
+
+    def _second_takes(self) -> Callable[[], None]:
+        """Returns how it lets go. It may still be at that when it is asked to take the lock once more."""
+        notes, name = Notes(f"second {next(_names)}", self._history.append), self.name
+        notes.asked(name, PATIENCE, PATIENCE, ttl=TTL, renews=True)
+        try:
+            lease = self.second.lock(name).acquire(wait=PATIENCE)
+        except BaseException as error:
+            notes.error(name, error)
+            raise
+        notes.answered(name, lease)
 
         def let_go() -> None:
-            until(lambda: self._over.is_set() or self.waiters() > 0, within=10.0)
+            notes.note("releasing", name)
             lease.release()
+            notes.note("released", name)
 
-        self._help(let_go)
+        return let_go
 
     def waiters(self) -> int:
         info = self.second.inspect(self.name)
@@ -192,12 +271,17 @@ class World:
 
     def problem(self) -> str | None:
         """Once nobody has a lease any more."""
+        self.first.dropped()
         gc.collect(0)
-        return self._not_free() or self._not_drained()
+        return self._not_free() or self._not_drained() or self._not_right()
+
+    def _not_right(self) -> str | None:
+        found = violations(self._history, may_be_unreachable=True)
+        return "; ".join(map(str, found)) or None
 
     def _not_free(self) -> str | None:
         try:
-            self.second.lock(self.name).acquire(wait=PATIENCE).release()
+            self._second_takes()()
         except holdfast.LockTimeout as error:
             self.second.force_release(self.name)
             return f"not free within {PATIENCE:g} s: {error}"

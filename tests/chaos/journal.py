@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from holdfast.machine import boottime
-from support.history import Event
+from holdfast.sim.history import Event
 
 
 class Journal:
@@ -60,71 +60,11 @@ class Reader:
         self._file.close()
 
 
-class Tally(NamedTuple):
-    """What a register says in the end."""
-
-    plain: int = 0
-    plain_writes: int = 0
-    fence: int = 0
-    fenced: int = 0
-    fenced_writes: int = 0
-    overran: int = 0
-    """Plain writes by someone whose lease ended meanwhile: they may have undone another's."""
-
-    @property
-    def lost(self) -> int:
-        """Updates that someone made while it held the lock, and that are not there."""
-        return 0 if self.overran else max(0, self.plain_writes - self.plain)
-
-    @property
-    def lost_behind_the_fence(self) -> int:
-        return max(0, self.fenced_writes - self.fenced)
-
-
-class Register:
-    """Two numbers that are read, and written one larger a while later.
-
-    The plain one believes everyone: only exclusion keeps its updates. The fenced one refuses tokens smaller than one
-    that it has seen, when reading as well as when writing: it keeps its updates although exclusion be broken, as long
-    as tokens are right. Each thread and task opens a register of its own, so that `flock` tells them apart.
-    """
-
-    _FORMAT = struct.Struct("6q")
+class _File:
+    """Each thread and task opens one of its own, so that `flock` tells them apart."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT)
-
-    def read_plain(self) -> int:
-        return self.tally().plain
-
-    def write_plain(self, value: int) -> None:
-        os.pwrite(self._file, struct.pack("q", value), 0)
-
-    def wrote_plain(self, in_time: bool) -> None:
-        with self._alone():
-            tally = self.tally()
-            at = Tally._fields.index("plain_writes" if in_time else "overran")
-            os.pwrite(self._file, struct.pack("q", tally[at] + 1), 8 * at)
-
-    def read_fenced(self, token: int) -> int | None:
-        """None if the token is stale."""
-        with self._alone():
-            tally = self.tally()
-            if token < tally.fence:
-                return None
-            os.pwrite(self._file, struct.pack("q", token), 8 * Tally._fields.index("fence"))
-            return tally.fenced
-
-    def write_fenced(self, token: int, value: int) -> None:
-        with self._alone():
-            tally = self.tally()
-            if token >= tally.fence:
-                record = struct.pack("3q", token, value, tally.fenced_writes + 1)
-                os.pwrite(self._file, record, 8 * Tally._fields.index("fence"))
-
-    def tally(self) -> Tally:
-        data = os.pread(self._file, self._FORMAT.size, 0)
-        return Tally(*self._FORMAT.unpack(data.ljust(self._FORMAT.size, b"\0")))
 
     def close(self) -> None:
         os.close(self._file)
@@ -136,6 +76,102 @@ class Register:
             yield
         finally:
             fcntl.flock(self._file, fcntl.LOCK_UN)
+
+
+class Tally(NamedTuple):
+    """What a plain register says in the end."""
+
+    value: int = 0
+    writes: int = 0
+    overran: int = 0
+    """Writes by someone whose lease ended meanwhile: they may have undone another's."""
+
+    @property
+    def lost(self) -> int:
+        """Updates that someone made while it held the lock, and that are not there."""
+        return 0 if self.overran else max(0, self.writes - self.value)
+
+
+class Plain(_File):
+    """A number that is read, and written one larger a while later. It believes everyone: only exclusion keeps it."""
+
+    _FORMAT = struct.Struct("3q")
+
+    @classmethod
+    def of(cls, folder: Path, name: str) -> "Plain":
+        return cls(folder / f"plain-{name}")
+
+    def read(self) -> int:
+        return self.tally().value
+
+    def write(self, value: int) -> None:
+        os.pwrite(self._file, struct.pack("q", value), 0)
+
+    def wrote(self, in_time: bool) -> None:
+        with self._alone():
+            tally = self.tally()
+            at = Tally._fields.index("writes" if in_time else "overran")
+            os.pwrite(self._file, struct.pack("q", tally[at] + 1), 8 * at)
+
+    def tally(self) -> Tally:
+        data = os.pread(self._file, self._FORMAT.size, 0)
+        return Tally(*self._FORMAT.unpack(data.ljust(self._FORMAT.size, b"\0")))
+
+
+class Fenced(_File):
+    """The same behind a fence, which refuses tokens smaller than one that it has seen, in reading as in writing.
+
+    It keeps its updates although exclusion be broken, as long as tokens are right. The file is the list of all that was
+    accepted: what is written, and what the history says of it, are one and the same, whenever the writer is killed.
+    """
+
+    _RECORD = struct.Struct("d3q96s")
+    """When, token, value read, value written, who. Never across two pages, so never in halves."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        super().__init__(path)
+        self._name = name
+
+    @classmethod
+    def of(cls, folder: Path, name: str) -> "Fenced":
+        return cls(folder / f"fenced-{name}", name)
+
+    def read(self, who: str, token: int) -> int | None:
+        """None if the token is stale."""
+        with self._alone():
+            fence, value = self._latest()
+            if token < fence:
+                return None
+            if token > fence:
+                self._append(who, token, value, value)
+            return value
+
+    def write(self, who: str, token: int, read: int, value: int) -> None:
+        with self._alone():
+            if token >= self._latest()[0]:
+                self._append(who, token, read, value)
+
+    def writes(self) -> list[Event]:
+        """All that were accepted."""
+        data = os.pread(self._file, os.fstat(self._file).st_size, 0)
+        records = self._RECORD.iter_unpack(data)
+        return [
+            Event(at, who.rstrip(b"\0").decode(), self._name, "wrote", token=token, note=f"{read} {value}")
+            for at, token, read, value, who in records
+            if value != read
+        ]
+
+    def _latest(self) -> tuple[int, int]:
+        """The fence, and the value."""
+        end = os.fstat(self._file).st_size
+        if not end:
+            return 0, 0
+        _, token, _, value, _ = self._RECORD.unpack(os.pread(self._file, self._RECORD.size, end - self._RECORD.size))
+        return token, value
+
+    def _append(self, who: str, token: int, read: int, value: int) -> None:
+        record = self._RECORD.pack(now(), token, read, value, who.encode())
+        os.pwrite(self._file, record, os.fstat(self._file).st_size)
 
 
 def now() -> float:

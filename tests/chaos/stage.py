@@ -16,13 +16,15 @@ import json
 import os
 import random
 import signal
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 from chaos.actors import Play
-from chaos.journal import Journal, Reader, Register, now
-from support.history import WORLD, Event, violations
+from chaos.journal import Fenced, Journal, Plain, Reader, now
+from holdfast.sim.checks import violations
+from holdfast.sim.history import ANY, WORLD, Event
 from support.processes import Worker
 from support.redis_server import RedisServer
 from support.waiting import until
@@ -54,7 +56,7 @@ class Crew:
         pid = self.pids.pop(process)
         os.kill(pid, signal.SIGKILL)
         until(lambda: _state(pid) in ("", "Z", "X"))
-        self._journal.note(Event(now(), f"{process}/", "*", "died"))
+        self._journal.note(Event(now(), f"{process}/", ANY, "died"))
 
     def stop(self, process: str) -> None:
         """SIGSTOP, and stopped on return."""
@@ -133,14 +135,14 @@ class Stage:
 
     def broke(self) -> None:
         """A fault begins."""
-        self._journal.note(Event(now(), WORLD, "*", "broke"))
+        self._journal.note(Event(now(), WORLD, ANY, "broke"))
 
     def healed(self) -> None:
         self._healed = now()
-        self._journal.note(Event(self._healed, WORLD, "*", "healed"))
+        self._journal.note(Event(self._healed, WORLD, ANY, "healed"))
 
     def forgot(self, since: float) -> None:
-        self._journal.note(Event(since, WORLD, "*", "forgot", until=now()))
+        self._journal.note(Event(since, WORLD, ANY, "forgot", until=now()))
 
     # The judgement ----------------------------------------------------------------------------------------------------
 
@@ -155,29 +157,40 @@ class Stage:
             with suppress(AssertionError):  # what that means is for the history to say
                 until(lambda: self._reader.all_held_since(self._healed), within=recover_within + 1.0)
         crew.end()
-        found = violations(self.events(), may_be_unreachable=may_be_unreachable, recover_within=recover_within)
+        history = [*self.events(), *self._writes(), *self._left(ttl)]
+        found = violations(history, may_be_unreachable=may_be_unreachable, recover_within=recover_within)
         assert not found, self._report([*map(str, found[:SHOWN]), f"{len(found)} in all"])
-        self._judge_registers()
-        self._judge_keys(ttl)
+        self._judge_plain_registers()
 
-    def _judge_registers(self) -> None:
-        for path in self._folder.glob("register-*"):
-            register = Register(path)
-            tally = register.tally()
-            register.close()
-            if not any(event.kind == "forgot" for event in self.events()):  # then only the fence protects anything
-                assert not tally.lost, self._report([f"{path.name} has lost updates: {tally}"])
-            assert not tally.lost_behind_the_fence, self._report([f"{path.name} has lost fenced updates: {tally}"])
-            assert tally.fenced, self._report([f"{path.name} was never used: {tally}"])
+    def _names(self) -> list[str]:
+        return sorted({event.name for event in self.events() if event.kind == "granted"})
 
-    def _judge_keys(self, ttl: float) -> None:
+    def _writes(self) -> Iterator[Event]:
+        for name in self._names():
+            with closing(Fenced.of(self._folder, name)) as register:
+                writes = register.writes()
+            assert writes, self._report([f"the register of {name!r} was never used"])
+            yield from writes
+
+    def _left(self, ttl: float) -> Iterator[Event]:
         """Nothing stays for good: locks are gone when their ttl is over, everything else has an end."""
+        at = max(event.at for event in self.events())
         with self.server.client() as client:
-            until(lambda: not [key for key in client.scan_iter() if b"\0" not in key], within=ttl + 0.5)
+            with suppress(AssertionError):
+                until(lambda: all(b"\0" in key for key in client.scan_iter()), within=ttl + 0.5)
             for key in client.scan_iter():
                 left = client.pttl(key)
-                is_fence = b"\0holdfast:token" in key
-                assert left == -2 or 0 <= left <= (MEMORY_MS if is_fence else WINDOW_MS), (key, left)
+                limit = (MEMORY_MS if b"\0holdfast:token" in key else WINDOW_MS) if b"\0" in key else -1
+                if left != -2 and not 0 <= left <= limit:
+                    yield Event(at, "server", repr(key), "left", note=f"for {left} ms more")
+
+    def _judge_plain_registers(self) -> None:
+        if any(event.kind == "forgot" for event in self.events()):
+            return  # then only the fence protects anything
+        for name in self._names():
+            with closing(Plain.of(self._folder, name)) as register:
+                tally = register.tally()
+            assert not tally.lost, self._report([f"the register of {name!r} has lost updates: {tally}"])
 
     def _report(self, lines: list[str]) -> str:
         return "\n  ".join([f"HOLDFAST_SEED={self.seed!r}", *lines])

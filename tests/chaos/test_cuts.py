@@ -3,6 +3,7 @@
 `make test` strides through the bytes; HOLDFAST_SWEEP=full takes every one.
 """
 
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import pytest
 import holdfast
 from chaos.cutting import World
 from support.proxy import DIRECTIONS, Direction
+from support.redis_server import RedisServer
 from support.sweeping import ENOUGH_FINDINGS, FULL, Finding, Swept, stride_for
 
 pytestmark = [
@@ -162,6 +164,17 @@ def sweep(
         if len(swept.findings) >= ENOUGH_FINDINGS:
             break
     return swept
+
+
+def test_two_who_have_the_lock_at_the_same_time_are_noticed(world: World, server: RedisServer) -> None:
+    world.new_run()
+    lease = world.first.acquire(world.name, 5.0)
+    with server.client() as client:
+        assert client.delete(f"lock:{world.name}")
+    world.taken()
+    world.end_run()
+    del lease
+    assert re.match("overlap: .*first token .* and second .* token", world.problem() or "")
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

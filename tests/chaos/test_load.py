@@ -1,12 +1,14 @@
 """No faults yet: the load alone, and whether its checks notice what they are for."""
 
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from chaos.journal import Register
+from chaos.journal import Fenced, Plain
 from chaos.stage import Stage
+from holdfast.sim.checks import violations
 from support.waiting import until
 
 
@@ -30,35 +32,45 @@ def test_a_lock_that_someone_takes_away_is_noticed(stage: Stage) -> None:
         stage.judge(crew)
 
 
-def write_until(path: Path, over: threading.Event, token: int | None) -> None:
+def test_a_key_that_someone_leaves_behind_is_noticed(stage: Stage) -> None:
+    crew = stage.crew(processes=1)
+    stage.go_on(grants=20)
+    with stage.server.client() as client:
+        client.set("lock:for good", "someone")
+    with pytest.raises(AssertionError, match=r"(?s)HOLDFAST_SEED=.*left behind.*lock:for good.*1 in all"):
+        stage.judge(crew, ttl=0.0)
+
+
+def write_until(folder: Path, over: threading.Event, token: int) -> None:
     """As those do who hold the lock, but without it."""
-    register = Register(path)
+    plain, fenced = Plain.of(folder, "a"), Fenced.of(folder, "a")
     while not over.is_set():
-        plain = register.read_plain()
-        fenced = None if token is None else register.read_fenced(token)
+        value, guarded = plain.read(), fenced.read("writer", token)
         over.wait(0.001)
-        register.write_plain(plain + 1)
-        register.wrote_plain(in_time=True)
-        if token is not None and fenced is not None:
-            register.write_fenced(token, fenced + 1)
-    register.close()
+        plain.write(value + 1)
+        plain.wrote(in_time=True)
+        if guarded is not None:
+            fenced.write("writer", token, guarded, guarded + 1)
+    plain.close()
+    fenced.close()
 
 
 @pytest.mark.parametrize("tokens", [(1, 1), (1, 2)], ids=["the same token", "tokens that differ"])
 def test_without_the_lock_updates_are_lost_but_not_behind_a_fence(tmp_path: Path, tokens: tuple[int, int]) -> None:
     """The fence keeps them if the tokens differ, and only then."""
-    register, over = Register(tmp_path / "register"), threading.Event()
-    writers = [threading.Thread(target=write_until, args=(tmp_path / "register", over, token)) for token in tokens]
-    for writer in writers:
-        writer.start()
-    try:
-        until(lambda: register.tally().lost > 10)
-        if tokens == (1, 1):
-            until(lambda: register.tally().lost_behind_the_fence > 0)
-    finally:
-        over.set()
+    over = threading.Event()
+    writers = [threading.Thread(target=write_until, args=(tmp_path, over, token)) for token in tokens]
+    with closing(Plain.of(tmp_path, "a")) as plain, closing(Fenced.of(tmp_path, "a")) as fenced:
         for writer in writers:
-            writer.join()
-    assert register.tally().fenced_writes > 0
-    assert (register.tally().lost_behind_the_fence > 0) == (tokens == (1, 1))
-    register.close()
+            writer.start()
+        try:
+            until(lambda: plain.tally().lost > 10)
+            if tokens == (1, 1):
+                until(lambda: violations(fenced.writes()) != [])
+        finally:
+            over.set()
+            for writer in writers:
+                writer.join()
+        writes = fenced.writes()
+    assert writes
+    assert {found.rule for found in violations(writes)} == ({"lost update"} if tokens == (1, 1) else set())

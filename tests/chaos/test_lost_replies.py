@@ -7,8 +7,12 @@ from typing import Any
 import pytest
 
 import holdfast
-from chaos.cutting import Asyncio, World
+from chaos.cutting import Asyncio, Blocking, World
+from chaos.journal import now
+from chaos.notes import Notes
 from chaos.stage import Stage
+from holdfast.sim.checks import violations
+from holdfast.sim.history import WORLD, Event
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.waiting import until
@@ -85,23 +89,30 @@ def test_a_release_whose_reply_was_lost_has_released(world: World) -> None:
 
 
 def test_a_force_release_whose_reply_was_lost_breaks_nobody_else(server: RedisServer, proxy: Proxy) -> None:
-    with holdfast.connect(server.url) as direct, holdfast.connect(f"redis://127.0.0.1:{proxy.port}") as operator:
+    history: list[Event] = []
+    holder, waiter = (Blocking(server.url, Notes(who, history.append), 5.0) for who in ("holder", "waiter"))
+    with holdfast.connect(f"redis://127.0.0.1:{proxy.port}") as operator:
         operator.force_release("warm-up")
-        holder = direct.lock("job").acquire()
+        lease = holder.acquire("job", 5.0)
         waiting: list[holdfast.Lease] = []
-        waiter = threading.Thread(target=lambda: waiting.append(direct.lock("job").acquire(wait=10.0)))
-        waiter.start()
-        until(lambda: waiters(direct) == 1)
+        thread = threading.Thread(target=lambda: waiting.append(waiter.acquire("job", 10.0)))
+        thread.start()
+        until(lambda: waiters(operator) == 1)
         proxy.drop_reply()
+        since = now()
         try:
             operator.force_release("job")
         except holdfast.OutcomeUnknown:
             pass  # the truth, and enough
-        waiter.join()
+        history.append(Event(since, WORLD, "job", "forgot", until=now()))
+        thread.join()
         with pytest.raises(holdfast.LeaseLost):
-            holder.release()
-        waiting[0].extend()  # asks the server
-        waiting[0].release()
+            holder.release(lease)
+        waiter.extend(waiting[0])  # asks the server
+        waiter.release(waiting[0])
+    holder.close()
+    waiter.close()
+    assert violations(history) == []
 
 
 def waiters(client: holdfast.Client) -> int:

@@ -6,6 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 import holdfast
+from chaos.cutting import TTL, Blocking
+from chaos.notes import Notes
+from holdfast.sim.checks import violations
+from holdfast.sim.history import Event
 from support.redis_server import RedisServer
 
 IN_TIME = 5.0
@@ -23,27 +27,41 @@ def kill_connections(server: RedisServer) -> None:
 
 
 def test_a_thread_goes_on_although_its_connection_was_killed(server: RedisServer) -> None:
-    with holdfast.connect(server.url) as client:
-        lease = client.lock("job").acquire(wait=IN_TIME)
-        kill_connections(server)
-        lease.extend()
-        kill_connections(server)
-        lease.release()
-        kill_connections(server)
-        client.lock("job").acquire(wait=IN_TIME).release()
+    history: list[Event] = []
+    client = Blocking(server.url, Notes("thread", history.append), IN_TIME)
+    lease = client.acquire("job", IN_TIME)
+    kill_connections(server)
+    client.extend(lease)
+    kill_connections(server)
+    client.release(lease)
+    kill_connections(server)
+    client.release(client.acquire("job", IN_TIME))
+    client.close()
+    assert violations(history) == []
 
 
 def test_a_task_goes_on_although_its_connection_was_killed(server: RedisServer) -> None:
     """The loop does not run meanwhile, so that the next request is the first to find out."""
+    history: list[Event] = []
+    notes = Notes("task", history.append)
+
+    async def live(client: holdfast.AsyncClient) -> None:
+        notes.asked("job", IN_TIME, IN_TIME, ttl=TTL, renews=True)
+        lease = await client.lock("job", ttl=TTL).acquire(wait=IN_TIME)
+        notes.answered("job", lease)
+        kill_connections(server)
+        await lease.extend()
+        assert notes.held(lease)
+        kill_connections(server)
+        notes.note("releasing", "job")
+        await lease.release()
+        notes.note("released", "job")
 
     async def go_on() -> None:
-        async with holdfast.connect_async(server.url) as client, asyncio.timeout(IN_TIME):
-            lease = await client.lock("job").acquire()
+        async with holdfast.connect_async(server.url) as client:
+            await live(client)
             kill_connections(server)
-            await lease.extend()
-            kill_connections(server)
-            await lease.release()
-            kill_connections(server)
-            await (await client.lock("job").acquire()).release()
+            await live(client)
 
     asyncio.run(go_on())
+    assert violations(history) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 
 from holdfast.core import rules
@@ -80,3 +81,10 @@ def test_of_many_threads_that_end_it_one_wins() -> None:
         for thread in threads:
             thread.join()
         assert wins.count(True) == 1
+
+
+def test_what_is_not_renewed_is_not_tried_again_either() -> None:
+    state = LeaseState(Want("job", 10.0, False, None, None), "me")
+    state.grant(7, 10.0, 100.0, None)
+    state.renew_later(101.0)
+    assert state.renew_at == math.inf

@@ -19,6 +19,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"core"} | LEAVES,
     "stores": {"core"} | LEAVES,
     "fencing": {"errors"},
+    "sim": {"core", "stores"} | LEAVES,
     "api": {"runtime", "core", "stores"} | LEAVES,
     "cli": {"holdfast", "api"} | LEAVES,
     "compat": {"holdfast", "api"} | LEAVES,
@@ -112,10 +113,14 @@ def place(path: Path) -> tuple[str, str]:
 
 
 SOURCES = python_files("src/holdfast")
+RUNS_SIMULATIONS = {PACKAGE / "sim" / name for name in ("__main__.py", "report.py", "runner.py")}
 PURE = [
     path
     for path in SOURCES
-    if path.is_relative_to(PACKAGE / "core") or path.name == "protocol.py" or path == PACKAGE / "stores" / "settle.py"
+    if path.is_relative_to(PACKAGE / "core")
+    or path.name == "protocol.py"
+    or path == PACKAGE / "stores" / "settle.py"
+    or (path.is_relative_to(PACKAGE / "sim") and path not in RUNS_SIMULATIONS)
 ]
 IN_STORES = [path for path in SOURCES if path.parent.parent == PACKAGE / "stores"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sqlite3
@@ -16,7 +17,8 @@ import pytest
 
 import holdfast
 from holdfast import machine
-from holdfast.core.ports import Claim, Granted
+from holdfast.core.ports import Claim, Granted, Unreachable
+from holdfast.runtime.blocking import BlockingRuntime
 from holdfast.stores.inboxes import BlockingInbox
 from holdfast.stores.memory import engine as memory_engine
 from holdfast.stores.memory.engine import MemoryEngine
@@ -28,6 +30,25 @@ from support.waiting import auntil, until
 
 A_MOMENT = 0.1
 """Seconds given to something that must not happen."""
+
+
+# -- cycles ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_lease_whose_extension_failed_is_given_back_as_soon_as_it_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error kept the frames that it came through, and these the lease, until the collector found them."""
+    monkeypatch.setattr(BlockingRuntime, "extend", lambda *_: Unreachable(holdfast.StoreUnavailable("down")))
+    gc.disable()
+    try:
+        with holdfast.connect("memory://") as client:
+            lease = client.lock("job").acquire()
+            try:
+                lease.extend()
+            except holdfast.StoreUnavailable:
+                del lease
+            until(lambda: client.inspect("job") is None)
+    finally:
+        gc.enable()
 
 
 # -- re-entry ----------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from holdfast.api.loops import ClientPerLoop
 from holdfast.api.settings import LockSettings
 from holdfast.core import rules
 from holdfast.core.lease import LeaseState
-from holdfast.core.ports import Capabilities, Hold, LockInfo, Store, Unreachable
+from holdfast.core.ports import Capabilities, Hold, LockInfo, Store, Unreachable, to_raise
 from holdfast.errors import ConfigurationError, Reason
 from holdfast.guard import Guard
 from holdfast.machine import this
@@ -285,5 +285,5 @@ class _Here(threading.local):
 
 def _reached(answer: T | Unreachable) -> T:
     if isinstance(answer, Unreachable):
-        raise answer.error
+        raise to_raise(answer.error)
     return answer

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from holdfast.core import rules
 from holdfast.core.lease import LeaseState
+from holdfast.core.ports import to_raise
 from holdfast.core.release import release
 from holdfast.errors import LeaseLost, Reason
 from holdfast.machine import boottime, this
@@ -123,7 +124,7 @@ class Lease(_Handle[BlockingRuntime]):
         self.ensure_held()
         answer = self._runtime.extend(self._state, ttl)
         if answer is not None:
-            raise answer.error
+            raise to_raise(answer.error)
         self.ensure_held()
 
     def release(self) -> None:
@@ -171,7 +172,7 @@ class AsyncLease(_Handle[AioRuntime]):
         self.ensure_held()
         answer = await self._runtime.extend(self._state, ttl)
         if answer is not None:
-            raise answer.error
+            raise to_raise(answer.error)
         self.ensure_held()
 
     async def release(self) -> None:

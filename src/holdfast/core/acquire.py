@@ -17,7 +17,7 @@ import math
 from holdfast.core import rules
 from holdfast.core.lease import LeaseState, Want
 from holdfast.core.ledger import Mark
-from holdfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable
+from holdfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable, to_raise
 from holdfast.errors import ConfigurationError, StoreUnavailable
 
 _log = logging.getLogger("holdfast.lease")
@@ -76,7 +76,7 @@ class _Patience:
 
     def check(self, error: StoreUnavailable) -> None:
         if self._env.now() >= self._silence_ends:
-            raise error
+            raise to_raise(error)
 
     async def unreachable(self, error: StoreUnavailable) -> None:
         """Pause before the next try, or raise if there is none."""

@@ -113,7 +113,9 @@ class LeaseState:
             self._date(sent, ttl)
 
     def renew_later(self, now: float) -> None:
-        self.renew_at = now + rules.renew_retry(self.ttl)
+        """A lease that is not kept by renewals was only to be extended once: whoever asked for it is told."""
+        if self.renews:
+            self.renew_at = now + rules.renew_retry(self.ttl)
 
     def _date(self, sent: float, ttl: float) -> None:
         if ttl > self.ceiling:

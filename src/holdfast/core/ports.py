@@ -104,6 +104,13 @@ def unreachable(error: StoreUnavailable) -> Unreachable:
     return Unreachable(error)
 
 
+def to_raise(error: StoreUnavailable) -> StoreUnavailable:
+    """A copy: the frames that it is raised through have the answer it came in, and it would keep them, in a cycle."""
+    copy = type(error)(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy
+
+
 class Page(NamedTuple):
     infos: Sequence[LockInfo]
     after: str | None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.core.ports import Claim, Hold, Unreachable
+from holdfast.core.ports import Claim, Hold, Unreachable, to_raise
 from holdfast.errors import ConfigurationError
 
 
@@ -22,5 +22,5 @@ class Shutting:
         """Closed while it was asked: nobody would renew or give back what it may have got."""
         answer = await self.abandon([Hold(claim.name, claim.owner, claim.ttl)])
         if answer is not None:
-            raise answer.error
+            raise to_raise(answer.error)
         self._check_open()

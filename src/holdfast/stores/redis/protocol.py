@@ -119,7 +119,7 @@ def command(*arguments: bytes) -> bytes:
 def read_claim(reply: Any, claim: Claim) -> Granted | Taken:
     if type(reply) is int:
         return Granted(reply, claim.ttl)
-    return Taken(read_info(claim.name, reply), _last_token(reply[2]))
+    return Taken(read_info(claim.name, reply), last_token(reply[2]))
 
 
 def read_why(reply: bytes) -> Reason:
@@ -186,5 +186,5 @@ def to_text(owner: bytes) -> str:
     return owner.decode(errors="surrogateescape")
 
 
-def _last_token(fence: bytes | None) -> int:
+def last_token(fence: bytes | None) -> int:
     return int(fence.partition(b" ")[0].partition(b"@")[0]) if fence else 0

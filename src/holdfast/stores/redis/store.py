@@ -20,6 +20,7 @@ from holdfast.core.ports import (
     Page,
     Taken,
     Unreachable,
+    to_raise,
     unreachable,
 )
 from holdfast.errors import Reason, StoreUnavailable
@@ -290,7 +291,7 @@ def _card_of_this_process(label: str | None) -> bytes:
 
 def _unreachable_or_raise(fault: Fault) -> Unreachable:
     if fault.is_permanent:
-        raise fault.error
+        raise to_raise(fault.error)
     return unreachable(fault.error)
 
 

@@ -1,0 +1,123 @@
+"""What must not have happened: pure, over the events of a history, real or simulated.
+
+Theory of operation. The history is sorted out once (`attempts`); then each attempt is judged for itself, here, all
+attempts for one name against each other (`rivals`), and what engines and resources saw by itself. Every rule has its
+sentence in `RULES`. Declared faults excuse what they must (`excuses`).
+"""
+
+from collections.abc import Iterable, Mapping
+
+from . import rivals
+from .attempts import Attempt, Sorted, sort_out
+from .excuses import Excuses
+from .history import Event
+from .violation import Violation
+
+__all__ = ["RULES", "Violation", "violations"]
+
+RULES: Mapping[str, str] = {
+    "overlap": "Validity intervals of one name never overlap, by the true clock.",
+    "token": "Tokens are unique, grow strictly in real time, and stay the same while a lease lives.",
+    "lost update": "A fenced register loses no update, and its tokens never go down, even when exclusion was broken.",
+    "late": "Nobody is told held after the deadline.",
+    "revived": "Nobody is told held after a release or a loss.",
+    "boasted": "Nobody is promised more time than the ttl.",
+    "robbed": "No lease is lost before its deadline.",
+    "stolen": "A request never takes away another's lock.",
+    "passed": "A waiter that is alive and first in line is never passed.",
+    "impatient": "No attempt ends without a lease before its patience is over.",
+    "unreachable": "Where nothing is in the way, the server is reached.",
+    "unanswered": "Every attempt is answered, and every lease ends.",
+    "failed": "Nothing is raised that no caller should see.",
+    "stuck": "After the faults are over, someone gets each lock in time.",
+    "left behind": "No thread, task, connection, key or ledger entry is left behind.",
+}
+
+
+def violations(
+    history: Iterable[Event], *, may_be_unreachable: bool = False, recover_within: float | None = None
+) -> list[Violation]:
+    """All there are. `recover_within`: seconds from `healed` until every lock has a holder."""
+    known = sort_out(history)
+    excuses = Excuses(known.others.get("forgot", ()), known.others.get("jumped", ()))
+    found: list[Violation] = []
+    for attempt in known.attempts:
+        _judge_end(attempt, may_be_unreachable, excuses, found)
+        if attempt.granted is not None:
+            _judge_words(attempt, attempt.granted, excuses, found)
+    for name, about in known.names.items():
+        found += rivals.overlaps(name, about.granted, excuses)
+        found += rivals.tokens(name, about, excuses)
+        if about.writes:
+            found += rivals.lost_updates(name, about, excuses)
+        if recover_within is not None:
+            found += rivals.recovery(name, about.granted, known, recover_within)
+    _judge_sights(known, found)
+    return found
+
+
+def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, found: list[Violation]) -> None:
+    closed = attempt.closed_by
+    if closed is None:
+        found.append(_violation("unanswered", attempt, "never heard of it again"))
+    elif closed.kind == "failed":
+        found.append(_violation("failed", attempt, closed.note))
+    elif closed.kind == "unreachable" and not may_be_unreachable:
+        found.append(_violation("unreachable", attempt, closed.note))
+    elif closed.kind == "refused" or closed.kind == "unreachable":
+        patience = attempt.asked.until if closed.kind == "refused" else attempt.asked.patience
+        if closed.at < patience and not excuses.of_time(attempt, closed.at):
+            what = f"{closed.kind} {patience - closed.at:.6f} s before its patience was over"
+            found.append(_violation("impatient", attempt, what))
+
+
+def _judge_words(attempt: Attempt, granted: Event, excuses: Excuses, found: list[Violation]) -> None:
+    """Whether the lease said nothing but the truth about itself."""
+    ttl, deadline, is_over = attempt.asked.ttl, granted.until, ""
+    if deadline > granted.at + ttl and not excuses.of_time(attempt, granted.at):
+        what = f"granted for {deadline - granted.at:.6f} s with a ttl of {ttl:g} s"
+        found.append(_violation("boasted", attempt, what))
+    for event in attempt.told:
+        kind = event.kind
+        if kind == "held":
+            if is_over:
+                found.append(_violation("revived", attempt, f"told held at {event.at:.6f} after it was {is_over}"))
+            if event.token != granted.token:
+                found.append(_violation("token", attempt, f"its token changed from {granted.token} to {event.token}"))
+            _judge_times(attempt, event, ttl, deadline, excuses, found)
+            ttl, deadline = max(ttl, event.ttl), event.until
+        elif kind == "lost" and event.at < deadline and not excuses.of_exclusion(attempt, event.at):
+            what = f"lost ({event.note}) {deadline - event.at:.6f} s before its deadline"
+            found.append(_violation("robbed", attempt, what))
+        if kind == "lost" or kind == "releasing":
+            is_over = kind
+
+
+def _judge_times(
+    attempt: Attempt, held: Event, ttl: float, deadline: float, excuses: Excuses, found: list[Violation]
+) -> None:
+    """`ttl`, `deadline`: what it was told before. A lease that renews itself may have got another deadline since."""
+    at, until = held.at, held.until
+    if (at > until or (at > deadline and not attempt.asked.renews)) and not excuses.of_time(attempt, at):
+        past = until if at > until else deadline
+        found.append(_violation("late", attempt, f"told held {at - past:.6f} s after its deadline"))
+    if until > at + max(ttl, held.ttl) and not excuses.of_time(attempt, at):
+        found.append(_violation("boasted", attempt, f"told held for {until - at:.6f} s with a ttl of {ttl:g} s"))
+
+
+def _violation(rule: str, attempt: Attempt, what: str) -> Violation:
+    return Violation(rule, attempt.asked.name, f"{attempt}: {what}")
+
+
+def _judge_sights(known: Sorted, found: list[Violation]) -> None:
+    """What engines saw, and what whoever tidied up found. Nothing excuses these."""
+    for event in known.others.get("handed", ()):
+        if event.note and not f"{event.note} ".startswith(f"{event.who} "):
+            what = f"handed to {event.who} at {event.at:.6f} while there waited: {event.note}"
+            found.append(Violation("passed", event.name, what))
+    for event in known.others.get("removed", ()):
+        if event.who != event.note:
+            what = f"{event.who} took it away from {event.note} at {event.at:.6f}"
+            found.append(Violation("stolen", event.name, what))
+    left = known.others.get("left", ())
+    found += [Violation("left behind", event.name, f"{event.who}: {event.note}") for event in left]

@@ -1,0 +1,85 @@
+"""What will happen in one run, all of it decided beforehand: who asks for what, and which faults come when.
+
+A plan is data. Everything in `items` can be left out on its own, which is how a failing run is made smaller; what is
+not in the plan (how long each message takes) is drawn from streams that do not depend on the items.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+
+class Errand(NamedTuple):
+    """Something an actor does: ask for a lock, work, give it back. An actor does its errands one after the other."""
+
+    actor: str
+    """`process/actor`"""
+    name: str
+    after: float
+    """Seconds since its last errand."""
+    ttl: float
+    wait: float | None
+    renews: bool
+    max_hold: float | None
+    works: float
+    """Seconds of work under the lock, if it stays its own for so long."""
+    looks: int
+    """How often it looks meanwhile whether it still holds."""
+    writes: bool
+    """It reads the guarded register first, and writes it at the end."""
+    extends: float | None
+    """A ttl to extend to on the way."""
+    ending: Literal["release", "drop"]
+
+
+class Fault(NamedTuple):
+    kind: str
+    at: float
+    lasts: float
+    target: str
+    """The process, actor or lock that it happens to; empty for the node."""
+    size: float
+    """How much, for those that have a size; from 0 to 1."""
+
+
+Item = Errand | Fault
+
+
+class Host(NamedTuple):
+    """A process and the clock of its machine."""
+
+    name: str
+    offset: float
+    rate: float
+    shares: bool
+    """One connection for all requests, as asyncio clients do; otherwise one is lent to each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    seed: int
+    items: tuple[Item, ...]
+    hosts: tuple[Host, ...]
+    node: Host
+    names: tuple[str, ...]
+    request_timeout: float
+    connect_patience: float
+    heals_at: float
+    """No fault is left after this."""
+    closes_at_once: bool
+    """Clients are closed as soon as everyone is done; otherwise when they had the time to tidy up by themselves."""
+    is_warm: bool
+    """The server knows the scripts already."""
+
+    @property
+    def errands(self) -> list[Errand]:
+        return [item for item in self.items if isinstance(item, Errand)]
+
+    @property
+    def faults(self) -> list[Fault]:
+        return [item for item in self.items if isinstance(item, Fault)]
+
+    @property
+    def longest_ttl(self) -> float:
+        return max([0.0, *(max(errand.ttl, errand.extends or 0.0) for errand in self.errands)])

@@ -1,0 +1,129 @@
+"""The attempts for one name against each other: overlaps, tokens, the fenced register, who gets the lock after faults.
+
+Theory of operation. The tokens of two grants may be compared wherever it is known which came first: one was returned
+before the other was asked for, or both were valid when they were returned, and then each was granted after the one
+before it was over. The latter follows from exclusion, so it is not asked of grants for which exclusion is excused.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from .attempts import About, Attempt, Sorted
+from .excuses import Excuses
+from .history import Event
+from .violation import Violation
+
+
+def overlaps(name: str, granted: Sequence[Attempt], excuses: Excuses) -> Iterator[Violation]:
+    active: list[Attempt] = []
+    for attempt in granted:
+        starts = attempt.starts
+        if starts < attempt.ends:
+            if active:
+                active = [each for each in active if each.ends > starts]
+                for other in active:
+                    if not _may_overlap(other, attempt, excuses):
+                        yield Violation("overlap", name, f"{other} and {attempt}")
+            active.append(attempt)
+
+
+def _may_overlap(first: Attempt, second: Attempt, excuses: Excuses) -> bool:
+    """What counts is the older of the two. That may be the second, if it heard of its grant late: the token tells."""
+    if excuses.of_exclusion(first, second.starts):
+        return True
+    return second.token < first.token and excuses.of_exclusion(second, second.starts)
+
+
+# Tokens -------------------------------------------------------------------------------------------------------------
+
+
+def tokens(name: str, about: About, excuses: Excuses) -> Iterator[Violation]:
+    if not excuses.have_epochs(name):
+        yield from _tokens_of_an_epoch(name, about.attempts, about.granted, excuses)
+        return
+    epochs: dict[int, list[Attempt]] = {}
+    for attempt in about.granted:
+        if (epoch := excuses.epoch(attempt)) is not None:
+            epochs.setdefault(epoch, []).append(attempt)
+    for granted in epochs.values():
+        attempts = sorted(granted, key=lambda attempt: attempt.asked.at)
+        yield from _tokens_of_an_epoch(name, attempts, granted, excuses)
+
+
+def _tokens_of_an_epoch(
+    name: str, attempts: Sequence[Attempt], granted: Sequence[Attempt], excuses: Excuses
+) -> Iterator[Violation]:
+    owners: dict[int, Attempt] = {}
+    for attempt in granted:
+        if (other := owners.setdefault(attempt.token, attempt)) is not attempt:
+            yield Violation("token", name, f"the same for {other} and {attempt}")
+    asked = [each for each in attempts if each.granted is not None]
+    yield from _not_growing(name, granted, asked, lambda each: each.asked.at)
+    alone = [each for each in granted if each.starts < each.ends and not excuses.of_exclusion(each, each.starts)]
+    yield from _not_growing(name, alone, alone, lambda each: each.starts)
+
+
+def _not_growing(
+    name: str, granted: Sequence[Attempt], judged: Iterable[Attempt], since: Callable[[Attempt], float]
+) -> Iterator[Violation]:
+    """Whoever was granted before another's `since` must have the smaller token. Both are in the order of time."""
+    before = 0
+    highest: Attempt | None = None
+    for attempt in judged:
+        moment = since(attempt)
+        while before < len(granted) and (other := granted[before]).starts < moment:
+            if highest is None or other.token > highest.token:
+                highest = other
+            before += 1
+        if highest is not None and highest.token > attempt.token:
+            yield Violation("token", name, f"not grown from {highest} to {attempt}")
+
+
+# The register -------------------------------------------------------------------------------------------------------
+
+
+def lost_updates(name: str, about: About, excuses: Excuses) -> Iterator[Violation]:
+    """Each write must have read what the one before it wrote; the first one, 0."""
+    epochs = _epochs_of_writers(about.granted, excuses) if excuses.have_epochs(name) else None
+    value, last = "0", None
+    for write in about.writes:
+        read, written = write.note.split()
+        if last is None or epochs is None or _same_epoch(epochs, last, write):
+            if read != value:
+                yield Violation("lost update", name, f"{_text(write)} read {read}, but {_text(last)} wrote {value}")
+            elif last is not None and write.token < last.token:
+                yield Violation("lost update", name, f"{_text(write)} was accepted after {_text(last)}")
+        value, last = written, write
+
+
+Epochs = dict[tuple[str, int], int | None]
+"""By who wrote, and with which token."""
+
+
+def _epochs_of_writers(granted: Sequence[Attempt], excuses: Excuses) -> Epochs:
+    return {(each.asked.who, each.token): excuses.epoch(each) for each in granted}
+
+
+def _same_epoch(epochs: Epochs, first: Event, second: Event) -> bool:
+    one, other = epochs.get((first.who, first.token)), epochs.get((second.who, second.token))
+    return one is not None and one == other
+
+
+def _text(write: Event | None) -> str:
+    return f"{write.who} with token {write.token} at {write.at:.6f}" if write else "the beginning"
+
+
+# Recovery -----------------------------------------------------------------------------------------------------------
+
+
+def recovery(name: str, granted: Sequence[Attempt], known: Sorted, within: float) -> Iterator[Violation]:
+    """Where the history tells: it must go on for so long, and without another fault."""
+    for healed in known.others.get("healed", ()):
+        limit = healed.at + within
+        broke = known.others.get("broke", ())
+        if known.ends < limit or any(healed.at < each.at < limit for each in broke):
+            continue
+        valid = (each.starts for each in granted if each.starts < each.ends and each.ends > healed.at)
+        first = min(valid, default=math.inf)
+        if first > limit:
+            yield Violation("stuck", name, f"nobody had it until {first - healed.at:.6f} s after the faults were over")

@@ -1,0 +1,164 @@
+"""The third runtime: the recipes of `core` on virtual time.
+
+It has what the other two have: an Env with the process's own clock, a watchdog that goes round whenever something is
+due, and notices that look at the clock alone. In the blocking colour the watchdog also gives back what nobody will
+release; in the asyncio colour an undertaker does, over a store of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from holdfast.core.acquire import acquire
+from holdfast.core.lease import LeaseState, Want
+from holdfast.core.ledger import Ledger, Mark
+from holdfast.core.notice import Notices
+from holdfast.core.ports import Env, Store, Taken, Unreachable
+from holdfast.core.release import release
+from holdfast.core.upkeep import Errand, Extend, Reaper, Upkeep
+from holdfast.sim.processes import Process, Timer
+from holdfast.sim.world import Promise, running
+
+
+class Runtime:
+    """One client of a process: what production has in `api.Client` and its runtime."""
+
+    def __init__(
+        self, process: Process, store: Store, aside: Store | None, request_timeout: float, connect_patience: float
+    ) -> None:
+        self.process = process
+        self.store = store
+        self._aside = aside
+        self._owners = 0
+        self._watchdog = _Ticker(process, "watchdog", self._look_after)
+        self._undertaker = None if aside is None else _Ticker(process, "undertaker", self._give_back)
+        self.env = Env(
+            store=store,
+            ledger=Ledger(self._drop),
+            now=process.now,
+            pause=process.sleep,
+            new_owner=self._new_owner,
+            announce=self._announce,
+            request_timeout=request_timeout,
+            connect_patience=connect_patience,
+        )
+        self._upkeep = Upkeep(self.env)
+        self._losses = Notices(self.env)
+        self._reaper = None if aside is None else Reaper(aside, process.now)
+        self._notice: Timer | None = None
+        self._notice_at = math.inf
+
+    async def acquire(self, want: Want, wait: float | None) -> LeaseState | Taken:
+        return await acquire(self.env, want, wait)
+
+    async def release(self, state: LeaseState) -> None:
+        await release(self.env, state)
+
+    async def extend(self, state: LeaseState, ttl: float) -> Unreachable | None:
+        reply: Promise[Unreachable | None] = Promise()
+        self._watchdog.put(Extend(state, ttl, reply.keep))
+        self.process.at(state.deadline, reply.keep, None)
+        return await reply
+
+    async def close(self) -> None:
+        self.store.shut()
+        await self._watchdog.stop()
+        if self._undertaker is not None:
+            await self._undertaker.stop()
+        for state in self.env.ledger.states():
+            state.finish("released")
+            state.tell()
+        if self._reaper is None:
+            await self._upkeep.give_all_back()
+        else:
+            await self._reaper.reap_all(self.env.ledger)
+        if self._notice is not None:
+            self._notice.cancel()
+        await self.store.close()
+        if self._aside is not None:
+            await self._aside.close()
+
+    def _new_owner(self) -> str:
+        """Not random, so that a history can be read: who asks, and the how manieth time."""
+        self._owners += 1
+        return f"{running()}#{self._owners}"
+
+    def _drop(self, mark: Mark) -> None:
+        (self._undertaker or self._watchdog).put(mark)
+
+    def _announce(self, state: LeaseState) -> None:
+        self._losses.announce(state)
+        self._upkeep.announce(state)
+        self._look_before(-math.inf if state.ending is not None else state.deadline)
+        self._watchdog.look_before(state.renew_at)
+
+    def _look_before(self, moment: float) -> None:
+        if moment < self._notice_at:
+            if self._notice is not None:
+                self._notice.cancel()
+            self._notice_at = moment
+            self._notice = self.process.at(max(moment, self.process.now()), self._tell)
+
+    def _tell(self) -> None:
+        self._notice, self._notice_at = None, math.inf
+        self._look_before(self._losses.tell())
+
+    async def _look_after(self, errands: Sequence[Errand]) -> float:
+        return await self._upkeep.round(errands)
+
+    async def _give_back(self, errands: Sequence[Errand]) -> float:
+        assert self._reaper is not None
+        return await self._reaper.reap(errand for errand in errands if isinstance(errand, Mark))
+
+
+class _Ticker:
+    """Works whenever its moment has come, or when something is put on its queue."""
+
+    def __init__(
+        self, process: Process, name: str, work: Callable[[Sequence[Errand]], Coroutine[Any, Any, float]]
+    ) -> None:
+        self._process = process
+        self._name = f"{process.name}/{name}"
+        self._work = work
+        self._queue: list[Errand] = []
+        self._wakes_at = math.inf
+        self._timer: Timer | None = None
+        self._round_over: Promise[None] | None = None
+        self._is_stopped = False
+
+    def put(self, errand: Errand) -> None:
+        self._queue.append(errand)
+        self.look_before(-math.inf)
+
+    def look_before(self, moment: float) -> None:
+        if moment >= self._wakes_at or self._is_stopped:
+            return
+        self._wakes_at = moment
+        if self._round_over is None:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._process.at(max(moment, self._process.now()), self._start)
+
+    async def stop(self) -> None:
+        """The round that is under way is still made."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._round_over is not None:
+            await self._round_over
+
+    def _start(self) -> None:
+        self._timer = None
+        self._round_over = Promise()
+        self._process.start(self._name, self._round(self._round_over))
+
+    async def _round(self, over: Promise[None]) -> None:
+        self._wakes_at = math.inf  # first: what is announced meanwhile must count
+        errands, self._queue = self._queue, []
+        moment = await self._work(errands)
+        self._round_over = None
+        moment, self._wakes_at = min(moment, self._wakes_at), math.inf
+        self.look_before(-math.inf if self._queue else moment)
+        over.keep(None)

@@ -1,0 +1,187 @@
+"""Which worlds there are, and how a seed becomes one of their plans."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from holdfast.core import rules
+from holdfast.sim import faults
+from holdfast.sim.chance import Chance
+from holdfast.sim.checks import Violation, violations
+from holdfast.sim.clocks import RATE_PROMISED
+from holdfast.sim.history import ANY, WORLD, Event
+from holdfast.sim.plan import Errand, Fault, Host, Item, Plan
+from holdfast.sim.stage import Stage
+
+NOW = 1_700_000_000.0
+"""What the wall clocks of nodes show, more or less."""
+WITNESS = "witness"
+"""A process that no fault happens to: it asks for each lock when the faults are over."""
+WITH_DECLARED = 0.25
+"""How many runs have declared faults, too. In the others nothing is excused."""
+
+TTLS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 12.0)
+TIMEOUTS = (0.05, 0.1, 0.3, 1.0)
+OUT_OF_REACH_MOST = 3.0
+"""Seconds that a server is not reached at a time: while it is not, everyone just asks again and again."""
+
+
+class Outcome(NamedTuple):
+    plan: Plan
+    history: list[Event]
+    violations: list[Violation]
+    faults: dict[str, int]
+    grants: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    name: str
+    text: str
+    faults: tuple[str, ...]
+
+    def plan(self, seed: int) -> Plan:
+        return _Drawing(self, seed).plan()
+
+    def run(self, plan: Plan) -> Outcome:
+        stage = Stage(plan)
+        for fault in plan.faults:
+            faults.happen(stage, fault)
+        stage.world.at(plan.heals_at, _heal, stage)
+        with _quietly(), _without_collector():
+            stage.run()
+        found = violations(stage.history, may_be_unreachable=True, recover_within=_recovery(stage))
+        return Outcome(plan, stage.history, found, stage.fired, stage.grants)
+
+
+SCENARIOS = {
+    each.name: each
+    for each in [Scenario("redis", "one Redis server, a few processes that want the same locks", tuple(faults.KINDS))]
+}
+
+
+class _Drawing:
+    """A plan being drawn."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self._seed = seed
+        self._chance = chance = Chance(seed).fork("plan")
+        self._ttls = [(ttl := chance.pick(TTLS)), ttl * chance.pick((0.4, 1.0, 2.5))]
+        self._spans = chance.between(2.0, 8.0) * max(self._ttls)
+        """Seconds in which everything happens."""
+        self._timeout = chance.pick(TIMEOUTS)
+        with_declared = chance.happens(WITH_DECLARED)
+        self._kinds = [each for each in scenario.faults if with_declared or not faults.KINDS[each].is_declared]
+        self._hosts = [self._host(f"p{number}", chance.between(1e3, 1e6)) for number in range(2 + chance.below(2))]
+        self._names = ("job", "other")[: 1 + chance.happens(0.3)]
+        self._actors = [f"{host.name}/{letter}" for host in self._hosts for letter in "ab"[: 1 + chance.happens(0.5)]]
+
+    def plan(self) -> Plan:
+        items: list[Item] = [errand for actor in self._actors for errand in self._errands(actor)]
+        items += [self._fault() for _ in range(2 + self._chance.below(5))]
+        items += [self._last_errand(name) for name in self._names]
+        return Plan(
+            seed=self._seed,
+            items=tuple(items),
+            hosts=(*self._hosts, self._host(WITNESS, 0.0)),
+            node=self._host("node", NOW),
+            names=self._names,
+            request_timeout=self._timeout,
+            connect_patience=self._chance.between(1.0, 6.0),
+            heals_at=self._spans * 1.5,
+            closes_at_once=self._chance.happens(0.5),
+            is_warm=self._chance.happens(0.7),
+        )
+
+    def _host(self, name: str, offset: float) -> Host:
+        chance = self._chance
+        rate = chance.between(1.0 - RATE_PROMISED, 1.0 + RATE_PROMISED)
+        return Host(name, offset, rate, shares=chance.happens(0.5))
+
+    def _errands(self, actor: str) -> Iterator[Errand]:
+        for _ in range(2 + self._chance.below(4)):
+            yield self._errand(actor)
+
+    def _errand(self, actor: str) -> Errand:
+        chance = self._chance
+        ttl = chance.pick(self._ttls)
+        return Errand(
+            actor=actor,
+            name=chance.pick(self._names),
+            after=self._spans * 0.25 * chance.random() * chance.random(),
+            ttl=ttl,
+            wait=chance.pick((None, None, 0.0, ttl * chance.random(), 4.0 * ttl * chance.random())),
+            renews=chance.happens(0.7),
+            max_hold=ttl * 4.0 * chance.random() + rules.TTL_MIN if chance.happens(0.1) else None,
+            works=ttl * chance.pick((0.01, 0.2, 0.6, 1.6)) * chance.random(),
+            looks=1 + chance.below(3),
+            writes=chance.happens(0.5),
+            extends=chance.pick(self._ttls) if chance.happens(0.15) else None,
+            ending="drop" if chance.happens(0.08) else "release",
+        )
+
+    def _last_errand(self, name: str) -> Errand:
+        return self._errand(f"{WITNESS}/{name}")._replace(
+            name=name, after=self._spans * 1.5, wait=None, renews=True, max_hold=None, ending="release"
+        )
+
+    def _fault(self) -> Fault:
+        chance = self._chance
+        kind = chance.pick(self._kinds)
+        at = self._spans * chance.random()
+        lasts = chance.pick((self._timeout, *self._ttls)) * 2.0 * chance.random()
+        target = {
+            "process": chance.pick(self._hosts).name,
+            "actor": chance.pick(self._actors),
+            "lock": chance.pick(self._names),
+            "node": "",
+        }[faults.KINDS[kind].target]
+        if faults.KINDS[kind].is_out_of_reach:
+            lasts = min(lasts, OUT_OF_REACH_MOST)
+        return Fault(kind, at, min(lasts, self._spans * 1.5 - at), target, chance.random())
+
+
+def _heal(stage: Stage) -> None:
+    stage.network.disarm()
+    if stage.fired:
+        stage.note(WORLD, ANY, "healed")
+
+
+def _recovery(stage: Stage) -> float:
+    """A lease runs out, then the places of those who are gone; each of these may be handed the lock once more."""
+    plan = stage.plan
+    lost = rules.WAITER_WINDOW + plan.longest_ttl * (1 + rules.CLOCK_RATES)
+    gone = len(stage.actors) * min(plan.longest_ttl, rules.WAITER_WINDOW)
+    return lost + gone + stage.put_back + 10.0 * plan.request_timeout + 2.0
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """What is in a cycle dies when the collector finds it, and that is no moment that the seed decides."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """What the production code logs and warns about is what is meant to happen here."""
+    logger = logging.getLogger("holdfast")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,56 @@
+"""What a caller of a lock notes: what it does and is told, as `holdfast.sim.history` has it.
+
+Dated so that it believes rather too little than too much: a grant after it was returned, what a lease says of itself
+before it is asked.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import holdfast
+from chaos.journal import now
+from holdfast.sim.history import Event, Kind
+
+
+class Notes:
+    """Of one thread or task."""
+
+    def __init__(self, who: str, keep: Callable[[Event], object]) -> None:
+        self._who = who
+        self._keep = keep
+
+    def note(self, kind: Kind, name: str, **what: Any) -> None:
+        self._keep(Event(**{"at": now(), "who": self._who, "name": name, "kind": kind, **what}))
+
+    def asked(self, name: str, wait: float, request_timeout: float, **what: Any) -> None:
+        """Before it asks."""
+        at = now()
+        self.note("asked", name, at=at, until=at + wait, patience=at + max(wait, request_timeout), **what)
+
+    def answered(self, name: str, lease: Any) -> None:
+        """None is a refusal."""
+        at = now()
+        if lease is None:
+            self.note("refused", name)
+        else:
+            self.note("granted", name, at=at, token=lease.token, until=at + lease.remaining())
+
+    def held(self, lease: Any) -> bool:
+        at = now()
+        left = lease.remaining()
+        if left > 0.0:
+            self.note("held", lease.name, at=at, token=lease.token, until=at + left, ttl=lease.ttl)
+        return bool(left > 0.0)
+
+    def error(self, name: str, error: BaseException) -> None:
+        """How an attempt ended without a lease, or a lease otherwise than by its release."""
+        if isinstance(error, holdfast.LockTimeout):
+            self.note("refused", name)
+        elif isinstance(error, holdfast.StoreUnavailable):
+            self.note("unreachable", name, note=str(error))
+        elif isinstance(error, holdfast.LeaseLost):
+            self.note("lost", name, note=error.reason)
+        elif isinstance(error, TimeoutError):
+            self.note("cancelled", name)
+        else:
+            self.note("failed", name, note=repr(error))

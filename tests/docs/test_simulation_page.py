@@ -1,0 +1,42 @@
+"""What docs/simulation.md says is what the simulation has: every fault, every rule, every command."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from holdfast.sim.__main__ import main
+from holdfast.sim.checks import RULES
+from holdfast.sim.faults import KINDS
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")
+
+
+def faults(row: str) -> list[str]:
+    found = re.search(rf"^\| {re.escape(row)} \| (.*) \|$", PAGE, re.MULTILINE)
+    assert found is not None
+    return found[1].split(", ")
+
+
+def test_every_fault_is_told_and_no_other() -> None:
+    told = [kind for row in ("network", "server", "client") for kind in faults(row)]
+    assert sorted(told) == sorted(kind for kind in KINDS if not KINDS[kind].is_declared)
+
+
+def test_every_declared_fault_is_told_as_one() -> None:
+    assert sorted(faults("*declared*")) == sorted(kind for kind in KINDS if KINDS[kind].is_declared)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_is_told_in_its_own_words(rule: str) -> None:
+    assert f"| {rule} | {RULES[rule]} |" in PAGE
+
+
+@pytest.mark.parametrize("line", re.findall(r"^python -m holdfast\.sim (.*?)(?: {2,}#.*)?$", PAGE, re.MULTILINE))
+def test_the_command_line_knows_what_the_page_shows(line: str) -> None:
+    options = set(re.findall(r"--[a-z-]+", line))
+    assert options
+    assert options <= set(re.findall(r"--[a-z-]+", CliRunner().invoke(main, ["--help"]).output))

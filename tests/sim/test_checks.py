@@ -1,0 +1,168 @@
+"""The checkers themselves: what is right passes, and each planted violation is reported under its rule, and alone."""
+
+import subprocess
+import sys
+
+import pytest
+
+from holdfast.sim.checks import RULES, violations
+from holdfast.sim.history import Event
+from sim.events import asked, event, granted, held, life, lost, over, rules, world, wrote
+
+GOOD: dict[str, list[Event]] = {
+    "nothing": [],
+    "one after the other": life(0, "a", 1, 3) + life(2.5, "b", 2, 5) + life(6, "a", 3, 7),
+    "a release that is still under way": life(0, "a", 1, 3) + life(2.04, "b", 2, 5),
+    "granted at the moment of the release": life(0, "a", 1, 3) + life(2, "b", 2, 5),
+    "another name at the same time": life(0, "a", 1, 3) + [each._replace(name="other") for each in life(0, "b", 1, 3)],
+    "expired, and granted to the next": [asked(0, "a"), granted(1, "a", 1), lost(12, "a"), *life(9.5, "b", 2, 12)],
+    "died, and granted to the next": [
+        *[asked(0, "p/a"), granted(1, "p/a", 1), world(2, "died", who="p/")],
+        *life(2.5, "b", 2, 5),
+    ],
+    "renewed": [asked(0, "a", renews=True), granted(1, "a", 1), held(9, "a", 1), held(20, "a", 1), *over(21, "a")],
+    "told held until the last moment": [
+        *[asked(0, "a"), granted(1, "a", 1, until=5), held(5, "a", 1, until=5), lost(6, "a")],
+    ],
+    "extended by a larger ttl": [
+        *[asked(0, "a"), granted(1, "a", 1), held(2, "a", 1, until=22, ttl=20.0), *over(21, "a")],
+    ],
+    "refused when patience was over": [asked(0, "a", until=2), event(2, "a", "refused")],
+    "not reached until patience was over": [asked(0, "a", patience=2), event(2, "a", "unreachable")],
+    "given up": [asked(0, "a", until=2), event(1, "a", "cancelled")],
+    "a lease that was over when it was returned": [
+        *life(0, "a", 2, 5),
+        *[asked(0, "b"), granted(3, "b", 1, until=2.5), lost(3.1, "b")],
+    ],
+    "handed to the first in line": [event(1, "a", "handed", token=1, note="a b c")],
+    "handed to someone whose name begins like another's": [event(1, "a 1", "handed", token=1, note="a 1 a 2")],
+    "handed to the one who asks, and nobody waits": [event(1, "a", "handed", token=1)],
+    "removed by its owner": [event(1, "a", "removed", note="a")],
+    "updates in order": [wrote(1, "a", 1, 0, 1), wrote(2, "a", 1, 1, 2), wrote(3, "b", 2, 2, 7)],
+    "a register for each name": [wrote(1, "a", 2, 0, 1), wrote(2, "b", 1, 0, 1)._replace(name="other")],
+    "faults of which nothing came": [
+        *[world(0, "fault", note="cut"), world(0, "broke"), world(1, "healed")],
+        *[world(1, "forgot", until=2), world(2, "jumped", until=3)],
+    ],
+}
+
+
+@pytest.mark.parametrize("history", GOOD.values(), ids=GOOD)
+def test_what_is_right_passes(history: list[Event]) -> None:
+    assert violations(history, may_be_unreachable=True) == []
+
+
+def test_the_order_of_the_list_does_not_matter() -> None:
+    assert violations(list(reversed(GOOD["one after the other"]))) == []
+
+
+def test_at_the_same_moment_the_order_of_the_list_matters() -> None:
+    first, second = wrote(1, "a", 1, 0, 1), wrote(1, "b", 2, 1, 2)
+    assert rules([first, second]) == []
+    assert rules([second, first]) == ["lost update", "lost update"]
+
+
+PLANTED: dict[str, tuple[str, list[Event]]] = {
+    "two at the same time": ("overlap", life(0, "a", 1, 3) + life(1, "b", 2, 5)),
+    "a third behind two that follow each other": (
+        "overlap",
+        [*life(0, "a", 1, 9), asked(0, "b"), granted(2, "b", 2, until=3), lost(3.5, "b")],
+    ),
+    "one more while the first, which was renewed, still believes": (
+        "overlap",
+        [asked(0, "a", renews=True), granted(1, "a", 1), held(8, "a", 1), *over(13, "a"), *life(11, "b", 2, 20)],
+    ),
+    "the same token twice": ("token", life(0, "a", 1, 3) + life(4, "b", 1, 6)),
+    "a token that shrinks": ("token", life(0, "a", 2, 3) + life(4, "b", 1, 6)),
+    "a token that shrinks although the second asked before": ("token", life(0, "a", 2, 3) + life(2.5, "b", 1, 6)),
+    "a token that changes while it is held": ("token", [*life(0, "a", 1, 3), held(2, "a", 2, until=9)]),
+    "held after the deadline": (
+        "late",
+        [asked(0, "a"), granted(1, "a", 1, until=5), held(6, "a", 1, until=7), lost(8, "a")],
+    ),
+    "held after the deadline that it tells of": (
+        "late",
+        [asked(0, "a"), granted(1, "a", 1), held(5, "a", 1, until=4.5), lost(6, "a")],
+    ),
+    "renewed, and held after the deadline that it tells of": (
+        "late",
+        [asked(0, "a", renews=True), granted(1, "a", 1), held(12, "a", 1, until=11), lost(13, "a")],
+    ),
+    "held after a loss": (
+        "revived",
+        [asked(0, "a", renews=True), granted(1, "a", 1), lost(11, "a"), held(12, "a", 1)],
+    ),
+    "held after its own release": ("revived", [*life(0, "a", 1, 3), held(4, "a", 1)]),
+    "granted for longer than its ttl": ("boasted", [asked(0, "a"), granted(1, "a", 1, until=12), *over(2, "a")]),
+    "held for longer than its ttl": ("boasted", [*life(0, "a", 1, 3), held(2, "a", 1, until=13)]),
+    "lost before its time": ("robbed", [asked(0, "a"), granted(1, "a", 1), lost(2, "a")]),
+    "refused before patience was over": ("impatient", [asked(0, "a", until=2), event(1.9, "a", "refused")]),
+    "not reached, and not tried again": ("impatient", [asked(0, "a", patience=2), event(1.9, "a", "unreachable")]),
+    "no answer": ("unanswered", [asked(0, "a")]),
+    "no answer before the next question": ("unanswered", [asked(0, "a"), *life(2, "a", 1, 5)]),
+    "a lease that nobody ends": ("unanswered", [asked(0, "a"), granted(1, "a", 1)]),
+    "an exception that no caller should see": ("failed", [asked(0, "a"), event(1, "a", "failed", note="KeyError()")]),
+    "handed to the second in line": ("passed", [event(1, "b", "handed", token=1, note="a b")]),
+    "handed to one who does not stand in line": ("passed", [event(1, "c", "handed", token=1, note="a b")]),
+    "handed to one whose name is the beginning of another's": ("passed", [event(1, "a", "handed", note="ab a")]),
+    "removed by another": ("stolen", [event(1, "b", "removed", note="a")]),
+    "an update that read too early": ("lost update", [wrote(1, "a", 1, 0, 1), wrote(2, "b", 2, 0, 1)]),
+    "an update that starts from nowhere": ("lost update", [wrote(1, "a", 1, 3, 4)]),
+    "an update behind a larger token": ("lost update", [wrote(1, "a", 2, 0, 1), wrote(2, "b", 1, 1, 2)]),
+    "a key that stays": ("left behind", [event(9, "node", "left", note="lock:job")]),
+}
+
+
+@pytest.mark.parametrize(("rule", "history"), PLANTED.values(), ids=PLANTED)
+def test_a_planted_violation_is_reported(rule: str, history: list[Event]) -> None:
+    assert set(rules(history, may_be_unreachable=True)) == {rule}
+
+
+def test_every_rule_has_a_planted_violation() -> None:
+    elsewhere = {"unreachable", "stuck"}  # these take options; below
+    assert {rule for rule, _ in PLANTED.values()} | elsewhere == set(RULES)
+
+
+def test_a_server_that_can_not_be_reached_is_a_violation_where_nothing_is_in_the_way() -> None:
+    assert rules([asked(0, "a"), event(1, "a", "unreachable")]) == ["unreachable"]
+
+
+def test_a_violation_says_who_and_when() -> None:
+    (found,) = violations(PLANTED["two at the same time"][1])
+    assert str(found) == ("overlap: 'job', a token 1 from 1.000000 to 3.000000 and b token 2 from 2.000000 to 5.000000")
+
+
+def test_a_lost_update_says_whose() -> None:
+    (found,) = violations(PLANTED["an update that read too early"][1])
+    assert found.what == "b with token 2 at 2.000000 read 0, but a with token 1 at 1.000000 wrote 1"
+
+
+HEALED = world(3, "healed")
+MUCH_LATER = life(20, "c", 9, 22)
+
+
+@pytest.mark.parametrize(
+    "after", [life(4, "b", 2, 6), life(1, "b", 2, 5)], ids=["someone gets it", "someone has it all along"]
+)
+def test_recovery_in_time(after: list[Event]) -> None:
+    assert rules([*life(0, "a", 1, 1.5), HEALED, *after, *MUCH_LATER], recover_within=2.0) == []
+
+
+@pytest.mark.parametrize("after", [MUCH_LATER, life(5, "b", 2, 7)], ids=["nobody", "too late"])
+def test_a_lock_that_nobody_gets_after_the_faults_is_reported(after: list[Event]) -> None:
+    assert rules([*life(0, "a", 1, 1.5), HEALED, *after], recover_within=2.0) == ["stuck"]
+
+
+@pytest.mark.parametrize(
+    "after",
+    [[], [world(4, "broke"), *MUCH_LATER]],
+    ids=["the history ends before", "another fault comes before"],
+)
+def test_where_the_history_does_not_tell_nothing_is_reported(after: list[Event]) -> None:
+    assert rules([*life(0, "a", 1, 1.5), HEALED, *after], recover_within=2.0) == []
+
+
+def test_the_checkers_can_be_had_without_any_engine() -> None:
+    code = "import sys, holdfast.sim.checks; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {"lupa", "redis", "hiredis"}.isdisjoint(loaded)

@@ -1,0 +1,39 @@
+"""The production code on 3,000 seeds, every time. A failing one is told with how to replay it.
+
+`make sim` runs a million.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.sim.report import minimised
+from holdfast.sim.runner import Chunk, Stop, Tally, Task, Worker, collector_off, ran_seed
+from holdfast.sim.scenarios import SCENARIOS
+from holdfast.sim.shrink import shrunk
+
+CHUNK = 250
+SEEDS = 3000
+REDIS = SCENARIOS["redis"]
+
+
+def run(seeds: range) -> Tally:
+    with collector_off():
+        return Worker(Stop()).run(Chunk(Task(REDIS.name), seeds))
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_nothing_that_must_not_happen_does(first: int) -> None:
+    tally = run(range(first, first + CHUNK))
+    if tally.failures:
+        seed = tally.failures[0].seed
+        smallest = shrunk(REDIS, ran_seed(REDIS, seed), Stop())
+        pytest.fail(minimised(Task(REDIS.name), seed, smallest))
+    assert tally.seeds == CHUNK
+    assert tally.grants >= 10 * CHUNK
+    assert sum(tally.faults.values()) >= 3 * CHUNK
+
+
+def test_every_kind_of_fault_happens() -> None:
+    tally = run(range(SEEDS, SEEDS + 2 * CHUNK))
+    assert set(tally.faults) == set(REDIS.faults)
