@@ -338,3 +338,35 @@ def test_requests_to_a_locked_database_lose_their_patience_together(sqlite_url: 
         assert took < 3 * 0.3
 
     asyncio.run(main())
+
+
+# -- a lease that has run out when its client is closed ----------------------------------------------------------------
+
+
+def _run_out_unseen(lease: Any) -> None:
+    """As if the whole process had been stopped until now."""
+    lease._state.deadline = 0.0
+    lease._runtime._losses.announce(lease._state)
+
+
+def test_a_loss_that_was_not_told_yet_is_told_when_the_client_is_closed() -> None:
+    """Who wakes up too late and closes its client at once was never told, and its lease counted as released."""
+    told: list[str] = []
+    client = holdfast.connect("memory://")
+    lease = client.lock("job", renew=False, on_lost=lambda _, reason: told.append(reason)).acquire()
+    _run_out_unseen(lease)
+    client.close()
+    until(lambda: told == ["expired"])
+
+
+def test_a_loss_that_was_not_told_yet_is_told_when_the_async_client_is_closed() -> None:
+    told: list[str] = []
+
+    async def main() -> None:
+        client = holdfast.connect_async("memory://")
+        lease = await client.lock("job", renew=False, on_lost=lambda _, reason: told.append(reason)).acquire()
+        _run_out_unseen(lease)
+        await client.aclose()
+        await auntil(lambda: told == ["expired"])
+
+    asyncio.run(main())

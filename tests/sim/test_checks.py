@@ -62,6 +62,8 @@ def test_at_the_same_moment_the_order_of_the_list_matters() -> None:
     assert rules([second, first]) == ["lost update", "lost update"]
 
 
+HEALED = world(3, "healed")
+
 PLANTED: dict[str, tuple[str, list[Event]]] = {
     "two at the same time": ("overlap", life(0, "a", 1, 3) + life(1, "b", 2, 5)),
     "a third behind two that follow each other": (
@@ -109,6 +111,17 @@ PLANTED: dict[str, tuple[str, list[Event]]] = {
     "an update that read too early": ("lost update", [wrote(1, "a", 1, 0, 1), wrote(2, "b", 2, 0, 1)]),
     "an update that starts from nowhere": ("lost update", [wrote(1, "a", 1, 3, 4)]),
     "an update behind a larger token": ("lost update", [wrote(1, "a", 2, 0, 1), wrote(2, "b", 1, 1, 2)]),
+    "a grant that no engine made": ("token", [*life(0, "a", 1, 3), event(0.5, "a#1", "handed", token=2)]),
+    "held for longer than the engine keeps it": (
+        "outlived",
+        [asked(0, "a"), granted(1, "a", 1), event(1, "a", "outlived", until=5), *over(3, "a")],
+    ),
+    "a loss that nobody told": (
+        "misled",
+        [asked(0, "a"), granted(1, "a", 1), event(11, "a", "misled", note="not told"), lost(11, "a")],
+    ),
+    "a renewal of what is not its own": ("confirmed", [event(1, "a", "confirmed", note="b")]),
+    "a free lock that someone waits for": ("idle", [event(1, "a", "idle", note="b c")]),
     "a key that stays": ("left behind", [event(9, "node", "left", note="lock:job")]),
 }
 
@@ -119,12 +132,58 @@ def test_a_planted_violation_is_reported(rule: str, history: list[Event]) -> Non
 
 
 def test_every_rule_has_a_planted_violation() -> None:
-    elsewhere = {"unreachable", "stuck"}  # these take options; below
+    elsewhere = {"unreachable", "stuck", "neglected", "overdue"}  # these take options; below
     assert {rule for rule, _ in PLANTED.values()} | elsewhere == set(RULES)
 
 
 def test_a_server_that_can_not_be_reached_is_a_violation_where_nothing_is_in_the_way() -> None:
     assert rules([asked(0, "a"), event(1, "a", "unreachable")]) == ["unreachable"]
+
+
+def test_once_the_faults_are_over_it_must_be_reached_even_where_they_were_allowed() -> None:
+    before, after = asked(0, "a"), asked(4, "b", patience=6)
+    history = [before, event(1, "a", "unreachable"), HEALED, after, event(6, "b", "unreachable")]
+    assert rules(history, may_be_unreachable=True) == ["unreachable"]
+    assert rules(history[:3], may_be_unreachable=True) == []
+    assert rules(history, may_be_unreachable=True, reacts_within=3.0) == [], "too little patience to be sure"
+
+
+RAN_OUT = [asked(0, "a", renews=True), granted(1, "a", 1), held(20, "a", 1), lost(29, "a")]
+
+
+@pytest.mark.parametrize(
+    "fault", [[], [world(5, "fault", until=6)]], ids=["nothing happened", "a fault was over long before"]
+)
+def test_a_lease_that_renews_itself_and_runs_out_is_reported(fault: list[Event]) -> None:
+    assert rules([*RAN_OUT, *fault], reacts_within=3.0) == ["neglected"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        [world(26, "fault", until=27)],
+        [world(5, "fault", until=60)],
+        [world(5, "jumped", until=6)],
+        [world(5, "forgot", until=6)],
+    ],
+    ids=["a fault shortly before", "a fault that lasts", "a clock", "a loss of memory"],
+)
+def test_something_in_the_way_of_a_renewal_excuses_it(more: list[Event]) -> None:
+    assert rules([*RAN_OUT, *more], reacts_within=3.0) == []
+
+
+def test_a_lease_that_does_not_renew_itself_runs_out() -> None:
+    history = [RAN_OUT[0]._replace(renews=False), granted(1, "a", 1), lost(10, "a")]
+    assert rules(history, reacts_within=3.0) == []
+
+
+REFUSED_LATE = [asked(0, "a", until=2), event(9, "a", "refused")]
+
+
+def test_a_refusal_long_after_patience_was_over_is_reported() -> None:
+    assert rules(REFUSED_LATE, reacts_within=3.0) == ["overdue"]
+    assert rules(REFUSED_LATE, reacts_within=8.0) == []
+    assert rules([*REFUSED_LATE, world(4, "fault", until=8)], reacts_within=3.0) == []
 
 
 def test_a_violation_says_who_and_when() -> None:
@@ -137,7 +196,6 @@ def test_a_lost_update_says_whose() -> None:
     assert found.what == "b with token 2 at 2.000000 read 0, but a with token 1 at 1.000000 wrote 1"
 
 
-HEALED = world(3, "healed")
 MUCH_LATER = life(20, "c", 9, 22)
 
 

@@ -25,6 +25,7 @@ ERRAND = Errand(
     renews=True,
     max_hold=None,
     works=0.1,
+    heeds=True,
     looks=1,
     writes=True,
     extends=None,
@@ -32,9 +33,9 @@ ERRAND = Errand(
 )
 
 
-def plan(*items: Item) -> Plan:
+def plan(*items: Item, seed: int = 1) -> Plan:
     return Plan(
-        seed=1,
+        seed=seed,
         items=items,
         hosts=tuple(Host(f"p{number}", 1000.0, 1.0, shares=number == 1) for number in range(2)),
         node=Host("node", 1.7e9, 1.0, False),
@@ -47,8 +48,8 @@ def plan(*items: Item) -> Plan:
     )
 
 
-def run(*items: Item) -> Outcome:
-    outcome = SCENARIOS["redis"].run(plan(*items))
+def run(*items: Item, seed: int = 1) -> Outcome:
+    outcome = SCENARIOS["redis"].run(plan(*items, seed=seed))
     assert outcome.violations == []
     return outcome
 
@@ -88,3 +89,62 @@ def test_an_attempt_that_could_not_reach_the_engine_leaves_no_cycle_behind() -> 
         assert [state() for state in states] == [None]
     finally:
         gc.enable()
+
+
+def test_a_release_under_way_while_its_client_is_closed_does_not_fail() -> None:
+    """Seed 3347: asked again on a connection that was closed, it raised that the client is closed."""
+    outcome = run(
+        ERRAND._replace(actor="p1/a", wait=0.0, works=0.05),
+        Fault("connections half open", at=0.02, lasts=0.0, target="p1", size=0.0),
+        Fault("client closed", at=0.15, lasts=0.0, target="p1", size=0.0),
+    )
+    assert [event.kind for event in outcome.history if event.who == "p1/a"][-2:] == ["releasing", "released"]
+
+
+@pytest.mark.parametrize("process", ["p0", "p1"])
+def test_a_claim_under_way_while_its_client_is_closed_leaves_no_place_in_line(process: str) -> None:
+    """Seed 59: it had to subscribe anew, and then found its client closed, with its place already taken."""
+    for seed in range(20):
+        run(
+            ERRAND._replace(actor="p0/holder" if process == "p1" else "p1/holder", ttl=9.0, works=20.0),
+            ERRAND._replace(actor=f"{process}/a", after=0.2, ttl=9.0),
+            ERRAND._replace(actor=f"{process}/b", after=0.3, ttl=9.0),
+            Fault("process paused", at=1.5, lasts=8.0, target=process, size=0.0),
+            Fault("client closed", at=4.5, lasts=0.0, target=process, size=0.0),
+            Fault("reset at one end", at=5.5, lasts=0.0, target=process, size=0.0),
+            seed=seed,
+        )
+
+
+@pytest.mark.parametrize("process", ["p0", "p1"])
+def test_closing_a_client_under_a_release_does_not_make_it_a_loss(process: str) -> None:
+    """Seed 3549: the close had given the lock back before the release came, which took that for a loss."""
+    for seed in range(100):
+        outcome = run(
+            ERRAND._replace(actor=f"{process}/a", works=0.05, writes=False),
+            Fault("slow network", at=0.04, lasts=0.2, target=process, size=0.05),
+            Fault("client closed", at=0.055, lasts=0.0, target=process, size=0.0),
+            seed=seed,
+        )
+        assert not [event for event in outcome.history if event.kind == "lost"]
+
+
+def test_a_lease_that_has_run_out_when_its_client_is_closed_is_told_as_lost() -> None:
+    """Seed 2011788: a process wakes up too late and closes its client first, and on_lost was never called."""
+    outcome = run(
+        ERRAND._replace(actor="p0/a", ttl=1.0, works=3.0, looks=3),
+        Fault("process paused", at=0.5, lasts=2.0, target="p0", size=0.0),
+        Fault("client closed", at=0.6, lasts=0.0, target="p0", size=0.0),
+    )
+    assert [event.note for event in outcome.history if event.kind == "lost"][:1] == ["expired"]
+
+
+@pytest.mark.parametrize("process", ["p0", "p1"])
+def test_a_short_max_hold_counts_from_the_grant_and_not_from_the_last_time_the_waiter_asked(process: str) -> None:
+    """Seed 2042164: it was over when the lock was handed over, so the waiter gave it back and lost its place."""
+    outcome = run(
+        ERRAND._replace(actor="p1/holder" if process == "p0" else "p0/holder", ttl=12.0, works=2.8),
+        ERRAND._replace(actor=f"{process}/a", after=0.1, ttl=12.0, max_hold=0.5, works=0.1),
+    )
+    assert [event.who for event in outcome.history if event.kind == "granted"][1:] == [f"{process}/a"]
+    assert len([event for event in outcome.history if event.kind == "handed"]) == 2

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.sim.chance import Chance
 from holdfast.sim.clocks import Clock
-from holdfast.sim.network import Connection, Duplicate, Network
+from holdfast.sim.network import Connection, Duplicate, Network, Trouble
 from holdfast.sim.processes import Process
 from holdfast.sim.world import World
 
@@ -57,7 +57,7 @@ class Bench:
         self.ends += 1
 
     def arm(self, on: str, trouble: str) -> None:
-        self.network.arm(self.process, on, trouble, lambda: None)
+        self.network.arm(self.process, on, Trouble(trouble, 5.0, lambda: None))
 
     def pass_time(self, seconds: float = 1.0) -> None:
         self.world.run(self.world.now + seconds)
@@ -121,6 +121,27 @@ def test_a_lost_reply_was_done_all_the_same(bench: Bench) -> None:
     connection.send("x")
     bench.pass_time()
     assert (bench.echo.heard, bench.heard) == (["x"], [])
+
+
+@pytest.mark.parametrize("on", ["request", "reply"])
+def test_what_is_late_holds_up_what_is_behind_it(bench: Bench, on: str) -> None:
+    connection = bench.connect()
+    bench.arm(on, f"late {on}")
+    connection.send("late")
+    connection.send("behind")
+    bench.pass_time(4.9)
+    assert bench.heard == []
+    bench.pass_time(0.2)
+    assert bench.heard == ["late", "behind"]
+
+
+def test_a_reset_at_one_end_loses_nothing_that_was_sent(bench: Bench) -> None:
+    connection = bench.connect()
+    connection.send("x")
+    connection.reset_here()
+    bench.pass_time()
+    assert (bench.echo.heard, bench.heard, bench.ends) == (["x"], [], 1)
+    assert bench.echo.left == [connection]
 
 
 def test_a_reset_in_a_reply_is_told_to_both_ends(bench: Bench) -> None:

@@ -42,8 +42,10 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
                 await _leave(env, state, inbox)
                 del mark  # before the state: nobody has to look after what is confirmed to be gone
                 return answer
-            state.grant(answer.token, answer.ttl, sent, want.max_hold)
-            if state.remaining(env.now()) > 0.0:
+            now = env.now()
+            # By the moment of the grant, not of the request: one that waits in line is older than a short max_hold.
+            state.grant(answer.token, answer.ttl, sent, math.inf if want.max_hold is None else now + want.max_hold)
+            if state.remaining(now) > 0.0:
                 mark.granted = True
                 env.announce(state)
                 if _log.isEnabledFor(logging.DEBUG):

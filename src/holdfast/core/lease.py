@@ -70,9 +70,9 @@ class LeaseState:
     def ending(self) -> Reason | None:
         return self._endings[0][0] if self._endings else None
 
-    def grant(self, token: int, ttl: float, sent: float, max_hold: float | None) -> None:
-        if max_hold is not None:
-            self.limit = sent + max_hold
+    def grant(self, token: int, ttl: float, sent: float, limit: float) -> None:
+        """`limit`: the moment at which max_hold is over."""
+        self.limit = limit
         self._date(sent, ttl)
         self.token = token
 

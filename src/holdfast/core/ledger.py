@@ -54,6 +54,11 @@ class Ledger:
     def knows(self, mark: Mark) -> bool:
         return self._marks.get(mark.owner) is mark
 
+    def is_given_back(self, owner: str) -> bool:
+        """Or about to be, by somebody else than whoever releases it: the client is being closed."""
+        mark = self._marks.get(owner)
+        return mark is None or not mark.granted
+
     def abandon(self, state: LeaseState) -> None:
         """Have it given back although the lease object may live on."""
         mark = self._marks.get(state.owner)

@@ -7,7 +7,7 @@ import logging
 
 from holdfast.core.lease import LeaseState
 from holdfast.core.ports import Env, Hold, Unreachable
-from holdfast.errors import LeaseLost
+from holdfast.errors import ConfigurationError, LeaseLost
 
 _log = logging.getLogger("holdfast.lease")
 
@@ -23,9 +23,16 @@ async def release(env: Env, state: LeaseState) -> None:
         state.tell()
     try:
         answer = await env.store.release(Hold(state.name, state.owner, state.ttl))
+    except ConfigurationError as error:
+        # The client is being closed meanwhile, which gives everything back.
+        _log.warning("release of %r is left to its client: %s", state.name, error)
+        env.ledger.abandon(state)
+        return
     except BaseException:
         env.ledger.abandon(state)
         raise
+    if isinstance(answer, str) and env.ledger.is_given_back(state.owner):
+        answer = None  # by the client, which is being closed
     if isinstance(answer, Unreachable):
         _log.warning("release of %r is retried in the background: %s", state.name, answer.error)
         env.ledger.abandon(state)

@@ -83,6 +83,7 @@ class AioRuntime:
     async def stop(self) -> None:
         """Give everything back, end timer and thread; never longer than EXIT_PATIENCE."""
         self._check_loop()
+        self._losses.tell()  # what is lost by now is told as a loss
         self.stop_soon()
         if not self._running:
             return

@@ -82,11 +82,12 @@ class BlockingRuntime:
 
     def _end(self) -> None:
         """The last thing the watchdog does, whether the client was closed or just dropped."""
+        self.notices.stop()
+        self.notices.join(LOOK_AT_LEAST)  # what is lost by now is told as a loss
         for state in self.env.ledger.states():
             state.finish("released")
             state.tell()
         drive(self._upkeep.give_all_back())
-        self.notices.stop()
         drive(self.env.store.close())
 
     def _announce(self, state: LeaseState) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from contextlib import closing
-from importlib import import_module
 from typing import TypeVar
 
 import click
@@ -26,6 +25,7 @@ from holdfast.sim.runner import (
     Tally,
     Task,
     collector_off,
+    explorations,
     mutants,
     ran_seed,
     run_chunks,
@@ -51,7 +51,7 @@ T = TypeVar("T")
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first failing seed.")
 @click.option("--mutant", metavar="NAME", help="Plant this bug first.")
 @click.option("--seed", type=click.IntRange(0), help="Replay this one: its history on stdout.")
-@click.option("--list", "lists", is_flag=True, help="Scenarios with their faults, and the rules.")
+@click.option("--list", "lists", is_flag=True, help="Scenarios with their faults, the rules, small worlds.")
 @click.option("--mutants", "all_mutants", is_flag=True, help="Plant every bug in turn: each must be caught.")
 @click.option("--explore", metavar="NAME", help="Try every interleaving of a small world.")
 def main(
@@ -104,7 +104,7 @@ def _known(what: str, name: str, among: Mapping[str, T]) -> T:
 
 
 def _list() -> int:
-    click.echo(report.listing(scenarios().values()))
+    click.echo(report.listing(scenarios().values(), explorations()))
     return FINE
 
 
@@ -210,7 +210,7 @@ def _judge(mutant: Mutant, unharmed: Task, tally: Tally, table: report.MutantTab
 
 def _explore(name: str) -> int:
     """A report tells itself as text, and has the `violations` that were found."""
-    explored = _known("exploration", name, import_module("holdfast.sim.explore").EXPLORATIONS)()
+    explored = _known("exploration", name, explorations())()
     click.echo(str(explored))
     return WRONG if explored.violations else FINE
 

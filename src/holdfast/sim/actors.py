@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from holdfast.core import rules
 from holdfast.core.lease import LeaseState, Want
 from holdfast.core.ports import Taken
-from holdfast.errors import HoldfastError, LeaseLost, Reason, StoreUnavailable
+from holdfast.errors import ConfigurationError, LeaseLost, Reason, StoreUnavailable
 from holdfast.sim.history import Kind
 from holdfast.sim.plan import Errand
 from holdfast.sim.register import Register
@@ -36,6 +36,7 @@ class Actor:
         self.is_over = False
         self.is_busy = False
         self._runtime = runtime
+        runtime.listeners.append(self._announced)
         self.process = runtime.process
         self._errands = errands
         self._registers = registers
@@ -44,6 +45,9 @@ class Actor:
         self._holds: weakref.ref[LeaseState] | None = None
         self._lock = ""
         self._told: Promise[None] = Promise()
+        self._was_told = False
+        self._heeds = True
+        self._limit = math.inf
 
     def start(self) -> None:
         self._task = self.process.start(self.name, self._live())
@@ -72,8 +76,15 @@ class Actor:
             return None
         return state
 
-    def tell_held(self, state: LeaseState, deadline: float = math.inf) -> None:
-        self._note("held", token=state.token, until=self._true(min(deadline, state.deadline)), ttl=state.ttl)
+    def owner(self) -> str:
+        """Of the lease that it believes in."""
+        state = None if self._holds is None else self._holds()
+        return "" if state is None else state.owner
+
+    def tell_held(self, state: LeaseState) -> None:
+        self._note("held", token=state.token, until=self._true(state.deadline), ttl=state.ttl)
+        if state.deadline > self._limit + _ROUNDING:
+            self._note("misled", note="held beyond max_hold")
 
     async def _do(self, errand: Errand) -> None:
         now, env = self.process.now(), self._runtime.env
@@ -89,10 +100,9 @@ class Actor:
         want = Want(errand.name, errand.ttl, errand.renews, errand.max_hold, None)
         try:
             answer = await self._runtime.acquire(want, wait)
-        except StoreUnavailable as error:
-            self._note("unreachable", note=type(error).__name__)
-        except HoldfastError as error:
-            self._note("failed", note=f"{type(error).__name__}: {error}")
+        except (StoreUnavailable, ConfigurationError) as error:
+            kind: Kind = "unreachable" if isinstance(error, StoreUnavailable) else "failed"
+            self._note("cancelled" if self._runtime.is_closed else kind, note=type(error).__name__)
         else:
             if isinstance(answer, Taken):
                 self._note("refused")
@@ -101,9 +111,15 @@ class Actor:
 
     async def _hold(self, errand: Errand, state: LeaseState) -> None:
         self._told = Promise()
+        self._was_told = False
+        self._heeds = errand.heeds
         state.on_lost = self._lost
+        state.listeners.append(self._closed)
         self._holds = weakref.ref(state)
+        self._limit = math.inf if errand.max_hold is None else self.process.now() + errand.max_hold
         self._note("granted", token=state.token, until=self._true(state.deadline), ttl=errand.ttl)
+        if state.deadline <= self.process.now():
+            self.tell_held(state)  # nobody else would say so: it is late
         try:
             await self._work(errand, state)
         except Cancelled:
@@ -128,10 +144,16 @@ class Actor:
             await register.write(self.process, self.name, state.token, value)
 
     async def _extend(self, state: LeaseState, ttl: float) -> None:
-        """Who asks for a shorter time has it from then on."""
-        self.tell_held(state, rules.deadline(self.process.now(), ttl))
-        await self._runtime.extend(state, ttl)
+        least = min(rules.deadline(self.process.now(), ttl), state.limit)
+        answer = await self._runtime.extend(state, ttl)
         if state.remaining(self.process.now()) > 0.0:
+            self.tell_held(state)
+            if answer is None and state.deadline < least - _ROUNDING:
+                self._note("misled", note="an extension had no effect")
+
+    def _announced(self, state: LeaseState) -> None:
+        """Its moments have moved: a shorter ttl counts from before it is sent."""
+        if self._holds is not None and self._holds() is state and state.remaining(self.process.now()) > 0.0:
             self.tell_held(state)
 
     async def _goes_on(self, seconds: float, state: LeaseState) -> bool:
@@ -139,24 +161,40 @@ class Actor:
         self.process.at(self.process.now() + seconds, self._told.keep, None)
         await self._told
         self._told = Promise()
-        if state.remaining(self.process.now()) <= 0.0:
-            return False
-        self.tell_held(state)
-        return True
+        if state.remaining(self.process.now()) > 0.0:
+            self.tell_held(state)
+            return True
+        await self.process.sleep(0.0)  # after a pause, what it has missed comes first
+        if self._holds is not None and not self._was_told:
+            self._note("misled", note="a loss was not told")
+        return False
 
     async def _release(self, state: LeaseState) -> None:
-        self._holds = None
-        self._note("releasing")
+        if self._holds is not None:
+            self._holds = None
+            self._note("releasing")
         try:
             await self._runtime.release(state)
         except LeaseLost as lost:
             self._note("lost", note=lost.reason)
         else:
+            if state.ending != "released":
+                self._note("misled", note="a release hid a loss")
             self._note("released")
 
     def _lost(self, state: LeaseState, reason: Reason) -> None:
         if self._holds is not None and self._holds() is state:  # and was not dropped since
+            self._was_told = True
             self._note("lost", note=reason)
+            if self._heeds:
+                self._told.keep(None)
+
+    def _closed(self) -> None:
+        """Whoever waits for the end of a lease is told of any; here it counts if the client was closed under it."""
+        state = None if self._holds is None else self._holds()
+        if state is not None and state.ending == "released":
+            self._holds = None
+            self._note("releasing", note="the client is closed")
             self._told.keep(None)
 
     def _note(self, kind: Kind, **more: object) -> None:

@@ -14,7 +14,7 @@ from operator import itemgetter
 from .history import Event
 
 ENDS = frozenset(("refused", "unreachable", "cancelled", "released", "lost", "failed", "died"))
-TOLD = ENDS - {"died"} | {"granted", "held", "releasing"}
+TOLD = ENDS - {"died"} | {"granted", "held", "releasing", "misled", "outlived"}
 """To one caller: these belong to its attempt."""
 CUTS_SHORT = frozenset(("releasing", "lost", "died"))
 
@@ -32,11 +32,6 @@ class Attempt:
     closed_by: Event | None = None
     told: list[Event] = field(default_factory=list)
     """Everything after the grant, in order."""
-
-    @property
-    def is_valid(self) -> bool:
-        """It was, for a while; a caller that was not scheduled in time may get a lease that is over."""
-        return self.starts < self.ends
 
     def __str__(self) -> str:
         return f"{self.asked.who} token {self.token} from {self.starts:.6f} to {self.ends:.6f}"

@@ -5,7 +5,10 @@ attempts for one name against each other (`rivals`), and what engines and resour
 sentence in `RULES`. Declared faults excuse what they must (`excuses`).
 """
 
+import math
 from collections.abc import Iterable, Mapping
+
+from holdfast.core import rules
 
 from . import rivals
 from .attempts import Attempt, Sorted, sort_out
@@ -23,10 +26,16 @@ RULES: Mapping[str, str] = {
     "revived": "Nobody is told held after a release or a loss.",
     "boasted": "Nobody is promised more time than the ttl.",
     "robbed": "No lease is lost before its deadline.",
+    "outlived": "Nobody is told held for longer than the engine keeps the lock.",
+    "misled": "A loss is told at once, no release hides one, and max_hold is kept.",
+    "neglected": "No lease that renews itself runs out while nothing is in the way.",
+    "confirmed": "A renewal is granted to nobody but the holder.",
     "stolen": "A request never takes away another's lock.",
     "passed": "A waiter that is alive and first in line is never passed.",
+    "idle": "A lock that is free is handed to whoever waits for it.",
+    "overdue": "Nobody is kept waiting beyond its patience while nothing is in the way.",
     "impatient": "No attempt ends without a lease before its patience is over.",
-    "unreachable": "Where nothing is in the way, the server is reached.",
+    "unreachable": "Where nothing is in the way, or no longer, the server is reached.",
     "unanswered": "Every attempt is answered, and every lease ends.",
     "failed": "Nothing is raised that no caller should see.",
     "stuck": "After the faults are over, someone gets each lock in time.",
@@ -35,19 +44,35 @@ RULES: Mapping[str, str] = {
 
 
 def violations(
-    history: Iterable[Event], *, may_be_unreachable: bool = False, recover_within: float | None = None
+    history: Iterable[Event],
+    *,
+    may_be_unreachable: bool = False,
+    recover_within: float | None = None,
+    reacts_within: float | None = None,
 ) -> list[Violation]:
-    """All there are. `recover_within`: seconds from `healed` until every lock has a holder."""
+    """All there are. `recover_within`: seconds from `healed` until every lock has a holder. `reacts_within`: seconds
+    that a request may take although no fault is in the way; all faults must be in the history, with their ends."""
     known = sort_out(history)
     excuses = Excuses(known.others.get("forgot", ()), known.others.get("jumped", ()))
     found: list[Violation] = []
+    healed_at = max([event.at for event in known.others.get("healed", ())], default=math.inf)
     for attempt in known.attempts:
-        _judge_end(attempt, may_be_unreachable, excuses, found)
+        # Once the faults are over it must be reached, by whoever has the patience to find that a connection is dead.
+        asked = attempt.asked
+        is_healed = asked.at >= healed_at and asked.patience - asked.at >= (reacts_within or 0.0)
+        _judge_end(attempt, may_be_unreachable and not is_healed, excuses, found)
+        if reacts_within is not None and attempt.granted is None:
+            _judge_patience(attempt, known, reacts_within, excuses, found)
         if attempt.granted is not None:
             _judge_words(attempt, attempt.granted, excuses, found)
+            if reacts_within is not None:
+                _judge_renewal(attempt, known, reacts_within, found)
+    handed = known.others.get("handed")
     for name, about in known.names.items():
         found += rivals.overlaps(name, about.granted, excuses)
         found += rivals.tokens(name, about, excuses)
+        if handed:
+            found += rivals.unknown_tokens(name, about, handed)
         if about.writes:
             found += rivals.lost_updates(name, about, excuses)
         if recover_within is not None:
@@ -89,6 +114,11 @@ def _judge_words(attempt: Attempt, granted: Event, excuses: Excuses, found: list
         elif kind == "lost" and event.at < deadline and not excuses.of_exclusion(attempt, event.at):
             what = f"lost ({event.note}) {deadline - event.at:.6f} s before its deadline"
             found.append(_violation("robbed", attempt, what))
+        elif kind == "outlived" and not excuses.of_exclusion(attempt, event.at):
+            what = f"told held at {event.at:.6f}, and the engine keeps it until {event.until:.6f}"
+            found.append(_violation("outlived", attempt, what))
+        elif kind == "misled" and not excuses.of_time(attempt, event.at):
+            found.append(_violation("misled", attempt, event.note))
         if kind == "lost" or kind == "releasing":
             is_over = kind
 
@@ -105,6 +135,36 @@ def _judge_times(
         found.append(_violation("boasted", attempt, f"told held for {until - at:.6f} s with a ttl of {ttl:g} s"))
 
 
+def _judge_renewal(attempt: Attempt, known: Sorted, within: float, found: list[Violation]) -> None:
+    """Whatever is in the way, on the side of anybody, excuses it: faults have effects on others."""
+    others = known.others
+    if not attempt.asked.renews or others.get("forgot") or others.get("jumped"):
+        return
+    ttl = attempt.asked.ttl
+    for event in attempt.told:
+        if event.kind == "held":
+            ttl = max(ttl, event.ttl)
+        elif event.kind == "lost":
+            since = event.at - rules.renew_retry(ttl) - within  # there was time for another try after that
+            if since < attempt.starts:
+                since = event.at - ttl - within
+            if event.note == "expired" and not _in_the_way(known, since, event.at):
+                found.append(_violation("neglected", attempt, f"ran out at {event.at:.6f}"))
+            return
+
+
+def _judge_patience(attempt: Attempt, known: Sorted, within: float, excuses: Excuses, found: list[Violation]) -> None:
+    closed, until = attempt.closed_by, attempt.asked.until
+    if closed is None or closed.kind != "refused" or closed.at <= until + within:
+        return
+    if not _in_the_way(known, until - within, closed.at) and not excuses.of_time(attempt, closed.at):
+        found.append(_violation("overdue", attempt, f"refused {closed.at - until:.6f} s after its patience was over"))
+
+
+def _in_the_way(known: Sorted, since: float, until: float) -> bool:
+    return any(fault.at <= until and fault.until >= since for fault in known.others.get("fault", ()))
+
+
 def _violation(rule: str, attempt: Attempt, what: str) -> Violation:
     return Violation(rule, attempt.asked.name, f"{attempt}: {what}")
 
@@ -119,5 +179,11 @@ def _judge_sights(known: Sorted, found: list[Violation]) -> None:
         if event.who != event.note:
             what = f"{event.who} took it away from {event.note} at {event.at:.6f}"
             found.append(Violation("stolen", event.name, what))
+    for event in known.others.get("idle", ()):
+        what = f"left free by {event.who} at {event.at:.6f} while there waited: {event.note}"
+        found.append(Violation("idle", event.name, what))
+    for event in known.others.get("confirmed", ()):
+        what = f"of {event.who} at {event.at:.6f} while {event.note} had it"
+        found.append(Violation("confirmed", event.name, what))
     left = known.others.get("left", ())
     found += [Violation("left behind", event.name, f"{event.who}: {event.note}") for event in left]

@@ -7,10 +7,12 @@ note `forgot` or `jumped`, which tells the checkers so. None of the others may b
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple
 
 from holdfast.sim.history import ANY, TOKENS, WORLD
-from holdfast.sim.plan import Fault
+from holdfast.sim.network import RESEND, Connection, Trouble
+from holdfast.sim.plan import WITNESS, Fault
 from holdfast.sim.processes import Process
 from holdfast.sim.redis.node import LOADING
 from holdfast.sim.stage import Stage
@@ -27,8 +29,17 @@ class Kind(NamedTuple):
 
 
 def happen(stage: Stage, fault: Fault) -> None:
-    """Have it happen when its moment has come."""
-    stage.world.at(fault.at, KINDS[fault.kind].happen, stage, fault)
+    """Have it happen when its moment has come, if then there is still somebody to meet it."""
+    stage.world.at(fault.at, _happen, stage, fault)
+
+
+def _happen(stage: Stage, fault: Fault) -> None:
+    kind = KINDS[fault.kind]
+    busy = [actor for actor in stage.actors.values() if not actor.is_over and not actor.process.is_dead]
+    if kind.target == "process":
+        busy = [actor for actor in busy if actor.process.name == fault.target]
+    if any(not actor.name.startswith(WITNESS) for actor in busy):
+        kind.happen(stage, fault)
 
 
 # The network --------------------------------------------------------------------------------------------------------
@@ -56,15 +67,41 @@ def _cut(there: bool, back: bool) -> Happen:
         for path, is_cut in zip(stage.network.paths(stage.processes[fault.target]), (there, back), strict=True):
             if is_cut:
                 path.cut_until = max(path.cut_until, stage.world.now + fault.lasts)
-        stage.fault(fault.kind, fault.target, f"for {fault.lasts:.6f} s")
+        stage.fault(fault.kind, fault.target, lasts=fault.lasts + RESEND)
 
     return cut
 
 
-def _reset(stage: Stage, fault: Fault) -> None:
-    for connection in stage.network.of(stage.processes[fault.target]):
-        connection.reset()
-    stage.fault(fault.kind, fault.target)
+def _to_connections(do: Callable[[Stage, Connection], None]) -> Happen:
+    """To all that a process has, if it has any."""
+
+    def happen(stage: Stage, fault: Fault) -> None:
+        connections = stage.network.of(stage.processes[fault.target])
+        for connection in connections:
+            do(stage, connection)
+        if connections:
+            stage.fault(fault.kind, fault.target)
+
+    return happen
+
+
+def _reset(_: Stage, connection: Connection) -> None:
+    connection.reset()
+
+
+def _reset_here(_: Stage, connection: Connection) -> None:
+    connection.reset_here()
+
+
+def _kill(stage: Stage, connection: Connection) -> None:
+    stage.node.hung_up(connection)
+    connection.hang_up_there()
+
+
+def _half_open(stage: Stage, connection: Connection) -> None:
+    """The node has let go of it, and nobody hears of it."""
+    stage.node.hung_up(connection)
+    connection.back.is_lost = True
 
 
 def _armed(on: str) -> Happen:
@@ -72,7 +109,8 @@ def _armed(on: str) -> Happen:
 
     def arm(stage: Stage, fault: Fault) -> None:
         process = stage.processes[fault.target]
-        stage.network.arm(process, on, fault.kind, lambda: stage.fault(fault.kind, fault.target))
+        fired = partial(stage.fault, fault.kind, fault.target, lasts=fault.lasts)
+        stage.network.arm(process, on, Trouble(fault.kind, fault.lasts, fired))
 
     return arm
 
@@ -88,13 +126,6 @@ def _node_pause(stage: Stage, fault: Fault) -> None:
 def _node_crash(stage: Stage, fault: Fault) -> None:
     stage.node.crash()
     _begin(stage, fault, stage.node.restart)
-
-
-def _clients_killed(stage: Stage, fault: Fault) -> None:
-    for connection in stage.network.of(stage.processes[fault.target]):
-        stage.node.hung_up(connection)
-        connection.hang_up_there()
-    stage.fault(fault.kind, fault.target)
 
 
 def _scripts_forgotten(stage: Stage, fault: Fault) -> None:
@@ -184,12 +215,18 @@ def _jumped(stage: Stage, fault: Fault, process: Process) -> None:
 
 def _death(with_machine: bool) -> Happen:
     def die(stage: Stage, fault: Fault) -> None:
-        process = stage.processes[fault.target]
-        if not process.is_dead:
-            stage.fault(fault.kind, fault.target)
-            stage.kill(process, with_machine)
+        stage.fault(fault.kind, fault.target)
+        stage.kill(stage.processes[fault.target], with_machine)
 
     return die
+
+
+def _close(stage: Stage, fault: Fault) -> None:
+    """In the middle of everything."""
+    runtime = stage.runtimes[fault.target]
+    if not runtime.is_closed:
+        stage.fault(fault.kind, fault.target)
+        runtime.process.do(stage.close, runtime)
 
 
 def _cancel(stage: Stage, fault: Fault) -> None:
@@ -201,23 +238,22 @@ def _cancel(stage: Stage, fault: Fault) -> None:
 
 def _force_release(stage: Stage, fault: Fault) -> None:
     """An operator does what an operator may."""
-    process = next((each for each in stage.processes.values() if not each.is_dead), None)
-    if process is None:
-        return
-    store = stage.runtimes[process.name].store
+    runtimes = (each for each in stage.runtimes.values() if not each.process.is_dead and not each.is_closed)
+    runtime = next(runtimes)  # there is always the witness
+    process, store = runtime.process, runtime.store
     stage.fault(fault.kind, process.name, fault.target)
 
     async def force() -> None:
         await store.force_release(fault.target)
 
-    process.do(process.start, f"{process.name}/operator", force())
+    process.do(lambda: process.start(f"{process.name}/operator", force()))
 
 
 # --------------------------------------------------------------------------------------------------------------------
 
 
 def _begin(stage: Stage, fault: Fault, over: Callable[[], object]) -> None:
-    stage.fault(fault.kind, fault.target, f"for {fault.lasts:.6f} s")
+    stage.fault(fault.kind, fault.target, lasts=fault.lasts)
     stage.world.at(stage.world.now + fault.lasts, over)
 
 
@@ -226,16 +262,22 @@ KINDS: dict[str, Kind] = {
     "cut": Kind(_cut(True, True), "process", is_out_of_reach=True),
     "cut there": Kind(_cut(True, False), "process", is_out_of_reach=True),
     "cut back": Kind(_cut(False, True), "process", is_out_of_reach=True),
-    "reset": Kind(_reset, "process"),
+    "reset": Kind(_to_connections(_reset), "process"),
+    "reset at one end": Kind(_to_connections(_reset_here), "process"),
     "lost request": Kind(_armed("request"), "process"),
     "duplicated request": Kind(_armed("request"), "process"),
     "lost reply": Kind(_armed("reply"), "process"),
     "reset in a reply": Kind(_armed("reply"), "process"),
     "lost push": Kind(_armed("push"), "process"),
-    "connections killed": Kind(_clients_killed, "process"),
+    "late request": Kind(_armed("request"), "process", is_out_of_reach=True),
+    "late reply": Kind(_armed("reply"), "process", is_out_of_reach=True),
+    "late push": Kind(_armed("push"), "process", is_out_of_reach=True),
+    "connections killed": Kind(_to_connections(_kill), "process"),
+    "connections half open": Kind(_to_connections(_half_open), "process"),
     "process paused": Kind(_process_pause, "process"),
     "process killed": Kind(_death(False), "process"),
     "machine gone": Kind(_death(True), "process"),
+    "client closed": Kind(_close, "process"),
     "task cancelled": Kind(_cancel, "actor"),
     "node paused": Kind(_node_pause, "node", is_out_of_reach=True),
     "node crashed": Kind(_node_crash, "node", is_out_of_reach=True),

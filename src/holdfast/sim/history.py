@@ -24,15 +24,19 @@ Kind = Literal[
     "lost",  # LeaseLost; `note`: the reason
     "failed",  # anything else was raised; `note`: what
     "died",  # all whose name begins with `who`
+    "misled",  # what its lease said, or did not say, was no truth that the other kinds could tell; `note`: how
+    "outlived",  # told held for longer than the engine keeps it, which is until `until`
     # What an engine, a guarded resource and whoever tidies up at the end can see.
     "handed",  # the engine gave `who` the lock; `token`; `note`: all who waited and could be reached, first come first
     "removed",  # a request of `who`, no force release, took the lock away from `note`, whose time was not over
+    "idle",  # a request of `who` has left the lock free, while `note` waited and could be reached
+    "confirmed",  # the engine said yes to a renewal of `who`, while `note` had the lock, or nobody
     "wrote",  # the fenced register of `name` accepted a write of `who`; `token`; `note`: value read, value written
     "left",  # something is left behind at the end; `who`: where; `note`: what
     # What the world does. Declared faults say for whom: `name` or ANY, and who it is (as in `died`) or WORLD.
     "forgot",  # declared: the server lost its memory between `at` and `until`; `note`: "tokens" if its clock is behind
     "jumped",  # declared: from `at` to `until` a clock was further off than is promised
-    "fault",  # another one, which excuses nothing; for the reader
+    "fault",  # another one, which excuses nothing but what is said of it; over at `until`
     "broke",  # faults begin
     "healed",  # no fault any more
 ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from holdfast.sim.chance import Chance
 from holdfast.sim.processes import Process
@@ -71,6 +71,11 @@ class Pipe:
         self._busy_until = moment
         self._world.at(moment, self._deliver, message)
 
+    def send_late(self, message: Any, seconds: float) -> None:
+        """And whatever comes behind it."""
+        self._busy_until = max(self._busy_until, self._world.now + seconds)
+        self.send(message)
+
     def _deliver(self, message: Any) -> None:
         if not self.is_broken:
             self._arrive(message)
@@ -106,19 +111,24 @@ class Connection:
         if not self.is_open:
             return
         trouble = self._network.trouble(self.process, "request")
-        if trouble == "lost request":
+        if trouble is None:
+            self.there.send(message)
+        elif trouble.kind == "lost request":
             self.there.is_lost = True
-            return
-        self.there.send(message)
-        if trouble == "duplicated request":
+        elif trouble.kind == "late request":
+            self.there.send_late(message, trouble.lasts)
+        else:
+            self.there.send(message)
             self.there.send(Duplicate(message))
 
     def answer(self, message: Any, is_push: bool = False) -> None:
         trouble = self._network.trouble(self.process, "push" if is_push else "reply")
         if trouble is None:
             self.back.send(message)
-        elif trouble == "reset in a reply":
+        elif trouble.kind == "reset in a reply":
             self.reset()
+        elif trouble.kind in ("late reply", "late push"):
+            self.back.send_late(message, trouble.lasts)
         else:
             self.back.is_lost = True
 
@@ -137,6 +147,12 @@ class Connection:
         self.there.is_broken = self.there.is_lost = True
         self.back.is_broken = self.back.is_lost = True
         self.peer.hung_up(self)
+        self.process.do(self._end)
+
+    def reset_here(self) -> None:
+        """Only its process is told; what was sent before still arrives."""
+        self.back.is_broken = self.back.is_lost = True
+        self.there.send(_Signal.HANG_UP)
         self.process.do(self._end)
 
     def vanish(self) -> None:
@@ -181,6 +197,14 @@ class Duplicate:
         self.message = message
 
 
+class Trouble(NamedTuple):
+    """What one message meets with."""
+
+    kind: str
+    lasts: float
+    fired: Callable[[], None]
+
+
 class Network:
     def __init__(self, world: World, chance: Chance) -> None:
         self.world = world
@@ -188,7 +212,7 @@ class Network:
         self.connections: dict[Connection, None] = {}
         """The open ones, by what their processes know."""
         self._paths: dict[Process, tuple[Path, Path]] = {}
-        self._armed: dict[tuple[Process, str], list[tuple[str, Callable[[], None]]]] = {}
+        self._armed: dict[tuple[Process, str], list[Trouble]] = {}
         self._made = 0
 
     def paths(self, process: Process) -> tuple[Path, Path]:
@@ -196,18 +220,18 @@ class Network:
             self._paths[process] = Path(), Path()
         return self._paths[process]
 
-    def arm(self, process: Process, on: str, trouble: str, fired: Callable[[], None]) -> None:
+    def arm(self, process: Process, on: str, trouble: Trouble) -> None:
         """The next request, reply or push of this process meets with this trouble."""
-        self._armed.setdefault((process, on), []).append((trouble, fired))
+        self._armed.setdefault((process, on), []).append(trouble)
 
     def disarm(self) -> None:
         self._armed.clear()
 
-    def trouble(self, process: Process, on: str) -> str | None:
+    def trouble(self, process: Process, on: str) -> Trouble | None:
         if not self._armed or not (waiting := self._armed.get((process, on))):
             return None
-        trouble, fired = waiting.pop(0)
-        fired()
+        trouble = waiting.pop(0)
+        trouble.fired()
         return trouble
 
     def connect(self, process: Process, peer: Peer) -> tuple[Connection, Promise[bool]]:

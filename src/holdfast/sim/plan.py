@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+WITNESS = "witness"
+"""A process that no fault happens to: it asks for each lock when the faults are over."""
+
 
 class Errand(NamedTuple):
     """Something an actor does: ask for a lock, work, give it back. An actor does its errands one after the other."""
@@ -24,6 +27,8 @@ class Errand(NamedTuple):
     max_hold: float | None
     works: float
     """Seconds of work under the lock, if it stays its own for so long."""
+    heeds: bool
+    """It stops working as soon as it is told of a loss; otherwise when it looks next."""
     looks: int
     """How often it looks meanwhile whether it still holds."""
     writes: bool
@@ -79,6 +84,12 @@ class Plan:
     @property
     def faults(self) -> list[Fault]:
         return [item for item in self.items if isinstance(item, Fault)]
+
+    @property
+    def reaction(self) -> float:
+        """Seconds in which everything is done that needs to be, where no fault is in the way: who waits for a reply
+        that is lost learns it when its time is over, and may have to ask some more times."""
+        return 4.0 * self.request_timeout + 0.3
 
     @property
     def longest_ttl(self) -> float:

@@ -102,10 +102,11 @@ def replay(task: Task, seed: int) -> str:
 # Lists --------------------------------------------------------------------------------------------------------------
 
 
-def listing(scenarios: Iterable[Scenario]) -> str:
+def listing(scenarios: Iterable[Scenario], explorations: Iterable[str]) -> str:
     known = [f"  {each.name}: {each.text}\n    faults: {', '.join(each.faults) or 'none'}" for each in scenarios]
     rules = aligned([(f"  {rule}", sentence) for rule, sentence in RULES.items()], numbers=False)
-    return "\n".join(["scenarios", *known, "", "rules", rules])
+    worlds = [f"  {each}" for each in explorations]
+    return "\n".join(["scenarios", *known, "", "rules", rules, "", "small worlds, to explore", *worlds])
 
 
 class MutantTable:

@@ -37,6 +37,14 @@ def _may_overlap(first: Attempt, second: Attempt, excuses: Excuses) -> bool:
 # Tokens -------------------------------------------------------------------------------------------------------------
 
 
+def unknown_tokens(name: str, about: About, handed: Iterable[Event]) -> Iterator[Violation]:
+    """Where engines tell what they did: a grant has a token that one of them gave."""
+    given = {event.token for event in handed if event.name == name}
+    for attempt in about.granted:
+        if attempt.token not in given:
+            yield Violation("token", name, f"{attempt}: no engine gave this one")
+
+
 def tokens(name: str, about: About, excuses: Excuses) -> Iterator[Violation]:
     if not excuses.have_epochs(name):
         yield from _tokens_of_an_epoch(name, about.attempts, about.granted, excuses)

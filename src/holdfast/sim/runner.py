@@ -22,7 +22,7 @@ import signal
 import threading
 import traceback
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, wait
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -83,6 +83,13 @@ class Mutant(Protocol):
     def planted(self) -> AbstractContextManager[object]: ...
 
 
+class Explored(Protocol):
+    """Tells itself as text."""
+
+    @property
+    def violations(self) -> Sequence[object]: ...
+
+
 def scenarios() -> Mapping[str, Scenario]:
     from holdfast.sim.scenarios import SCENARIOS
 
@@ -91,6 +98,11 @@ def scenarios() -> Mapping[str, Scenario]:
 
 def mutants() -> Mapping[str, Mutant]:
     return {mutant.name: mutant for mutant in import_module("holdfast.sim.mutants").MUTANTS}
+
+
+def explorations() -> Mapping[str, Callable[[], Explored]]:
+    found: Mapping[str, Callable[[], Explored]] = import_module("holdfast.sim.explore").EXPLORATIONS
+    return found
 
 
 class Crash(NamedTuple):

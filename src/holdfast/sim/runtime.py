@@ -26,17 +26,26 @@ class Runtime:
     """One client of a process: what production has in `api.Client` and its runtime."""
 
     def __init__(
-        self, process: Process, store: Store, aside: Store | None, request_timeout: float, connect_patience: float
+        self,
+        process: Process,
+        store: Store,
+        aside: Store | None,
+        request_timeout: float,
+        connect_patience: float,
+        ledger: Callable[[Callable[[Mark], None]], Ledger] = Ledger,
     ) -> None:
         self.process = process
         self.store = store
+        self.is_closed = False
+        self.listeners: list[Callable[[LeaseState], None]] = []
+        """Told when the moments of a lease have moved."""
         self._aside = aside
         self._owners = 0
         self._watchdog = _Ticker(process, "watchdog", self._look_after)
         self._undertaker = None if aside is None else _Ticker(process, "undertaker", self._give_back)
         self.env = Env(
             store=store,
-            ledger=Ledger(self._drop),
+            ledger=ledger(self._drop),
             now=process.now,
             pause=process.sleep,
             new_owner=self._new_owner,
@@ -57,16 +66,26 @@ class Runtime:
         await release(self.env, state)
 
     async def extend(self, state: LeaseState, ttl: float) -> Unreachable | None:
-        reply: Promise[Unreachable | None] = Promise()
-        self._watchdog.put(Extend(state, ttl, reply.keep))
-        self.process.at(state.deadline, reply.keep, None)
-        return await reply
+        """The reply, or None with the lease over."""
+        replies: list[Unreachable | None] = []
+        bell: Promise[None] = Promise()
+
+        def replied(answer: Unreachable | None) -> None:
+            replies.append(answer)
+            bell.keep(None)
+
+        self._watchdog.put(Extend(state, ttl, replied))
+        while not replies and state.remaining(self.process.now()) > 0.0:
+            bell = self.process.wake_at(state.deadline)
+            await bell
+        return replies[0] if replies else None
 
     async def close(self) -> None:
         self.store.shut()
         await self._watchdog.stop()
         if self._undertaker is not None:
             await self._undertaker.stop()
+        self._losses.tell()  # what is lost by now is told as a loss
         for state in self.env.ledger.states():
             state.finish("released")
             state.tell()
@@ -93,6 +112,8 @@ class Runtime:
         self._upkeep.announce(state)
         self._look_before(-math.inf if state.ending is not None else state.deadline)
         self._watchdog.look_before(state.renew_at)
+        for listener in self.listeners:
+            listener(state)
 
     def _look_before(self, moment: float) -> None:
         if moment < self._notice_at:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,13 +14,12 @@ from holdfast.sim.chance import Chance
 from holdfast.sim.checks import Violation, violations
 from holdfast.sim.clocks import RATE_PROMISED
 from holdfast.sim.history import ANY, WORLD, Event
-from holdfast.sim.plan import Errand, Fault, Host, Item, Plan
+from holdfast.sim.plan import WITNESS, Errand, Fault, Host, Item, Plan
+from holdfast.sim.quiet import quietly
 from holdfast.sim.stage import Stage
 
 NOW = 1_700_000_000.0
 """What the wall clocks of nodes show, more or less."""
-WITNESS = "witness"
-"""A process that no fault happens to: it asks for each lock when the faults are over."""
 WITH_DECLARED = 0.25
 """How many runs have declared faults, too. In the others nothing is excused."""
 
@@ -54,9 +51,11 @@ class Scenario:
         for fault in plan.faults:
             faults.happen(stage, fault)
         stage.world.at(plan.heals_at, _heal, stage)
-        with _quietly(), _without_collector():
+        with quietly(), _without_collector():
             stage.run()
-        found = violations(stage.history, may_be_unreachable=True, recover_within=_recovery(stage))
+        found = violations(
+            stage.history, may_be_unreachable=True, recover_within=_recovery(stage), reacts_within=plan.reaction
+        )
         return Outcome(plan, stage.history, found, stage.fired, stage.grants)
 
 
@@ -84,7 +83,7 @@ class _Drawing:
 
     def plan(self) -> Plan:
         items: list[Item] = [errand for actor in self._actors for errand in self._errands(actor)]
-        items += [self._fault() for _ in range(2 + self._chance.below(5))]
+        items += [self._fault() for _ in range(3 + self._chance.below(5))]
         items += [self._last_errand(name) for name in self._names]
         return Plan(
             seed=self._seed,
@@ -119,22 +118,28 @@ class _Drawing:
             wait=chance.pick((None, None, 0.0, ttl * chance.random(), 4.0 * ttl * chance.random())),
             renews=chance.happens(0.7),
             max_hold=ttl * 4.0 * chance.random() + rules.TTL_MIN if chance.happens(0.1) else None,
-            works=ttl * chance.pick((0.01, 0.2, 0.6, 1.6)) * chance.random(),
+            works=ttl * chance.pick((0.01, 0.2, 0.8, 4.0)) * chance.random(),
+            heeds=chance.happens(0.7),
             looks=1 + chance.below(3),
             writes=chance.happens(0.5),
-            extends=chance.pick(self._ttls) if chance.happens(0.15) else None,
+            extends=chance.pick(self._ttls) if chance.happens(0.25) else None,
             ending="drop" if chance.happens(0.08) else "release",
         )
 
     def _last_errand(self, name: str) -> Errand:
         return self._errand(f"{WITNESS}/{name}")._replace(
-            name=name, after=self._spans * 1.5, wait=None, renews=True, max_hold=None, ending="release"
+            name=name,
+            after=self._spans * 1.5 * (1.0 + rules.CLOCK_RATES),
+            wait=None,
+            renews=True,
+            max_hold=None,
+            ending="release",
         )
 
     def _fault(self) -> Fault:
         chance = self._chance
         kind = chance.pick(self._kinds)
-        at = self._spans * chance.random()
+        at = self._spans * 0.6 * chance.random()
         lasts = chance.pick((self._timeout, *self._ttls)) * 2.0 * chance.random()
         target = {
             "process": chance.pick(self._hosts).name,
@@ -171,17 +176,3 @@ def _without_collector() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """What the production code logs and warns about is what is meant to happen here."""
-    logger = logging.getLogger("holdfast")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ResourceWarning)
-            yield
-    finally:
-        logger.setLevel(level)

@@ -15,6 +15,7 @@ from typing import Any
 from hiredis import ReplyError
 
 from holdfast.core.ports import Granted
+from holdfast.errors import ConfigurationError
 from holdfast.sim.network import Connection, Network, Peer
 from holdfast.sim.processes import Process
 from holdfast.sim.world import Cancelled, Promise
@@ -90,12 +91,16 @@ class Wire:
         """Let this follow what was sent; its reply is dropped. True if it left."""
         if not self.connection.is_open:
             return False
+        if not self.awaited:
+            self._silent_since = self.connection.process.now()
         self.awaited.append((Promise(), None))
         self.connection.send(packed)
         return True
 
     def close(self) -> None:
+        """Whoever waits for a reply hears that there will be none."""
         self.connection.hang_up()
+        self._end()
 
     def _receive(self, replies: list[Any]) -> None:
         if self.is_silent:
@@ -154,6 +159,9 @@ class SimLink:
         self._subscribing: Promise[Fault | None] | None = None
         self._channels = 0
         self._is_shut = False
+        self._is_closed = False
+        self.chased: dict[str, None] = {}
+        """Owners of whom a claim was followed by a clean-up, whose reply nobody waits for."""
 
     def inbox(self) -> SimInbox:
         return SimInbox(self._process)
@@ -225,6 +233,8 @@ class SimLink:
 
     def chase(self, owner: str, packed: bytes) -> bool | None:
         wires = self._trail.end(owner)
+        if wires:
+            self.chased[owner] = None
         left = [wire.send_after(packed) for wire in wires]
         for wire in wires:
             if not self._is_in_use(wire):
@@ -236,7 +246,9 @@ class SimLink:
 
     def _park(self, wire: Wire) -> None:
         """The oldest goes when there are too many."""
-        if wire in self._parked:
+        if self._is_closed:
+            wire.close()
+        if self._is_closed or wire in self._parked:
             return
         self._parked.append(wire)
         if len(self._parked) > PARKED_MOST:
@@ -248,6 +260,7 @@ class SimLink:
 
     async def close(self) -> None:
         self.shut()
+        self._is_closed = True
         if self._pushes is not None:
             self._pushes.close()
         for wire in self._parked:
@@ -315,7 +328,7 @@ class LendingLink(SimLink):
         return replies
 
     def _drop_unless_followed(self, wire: Wire, owner: str | None) -> None:
-        if owner is None:
+        if owner is None or self._is_closed:
             wire.close()
 
     def chase(self, owner: str, packed: bytes) -> bool | None:
@@ -347,6 +360,8 @@ class SharedLink(SimLink):
             dialled = await self._open()
             if isinstance(dialled, Fault):
                 return dialled.copy()
+            if self._is_closed:
+                raise ConfigurationError("this client is closed")
             wire = dialled
         if owner is not None:
             self._sent(wire, owner)
@@ -359,6 +374,8 @@ class SharedLink(SimLink):
         return wire is self._wire and wire.is_open
 
     def _open(self) -> Promise[Wire | Fault]:
+        if self._is_closed:
+            raise ConfigurationError("this client is closed")
         done = self._dialing
         if done is None:
             done = self._dialing = Promise()
@@ -371,10 +388,14 @@ class SharedLink(SimLink):
             self._wire = result = await self.dial()
         except LinkDown as down:
             result = down.fault
+        else:
+            if self._is_closed:
+                result.close()
         self._dialing = None
         done.keep(result)
 
     async def close(self) -> None:
+        self._is_closed = True
         if self._wire is not None:
             self._wire.close()
         await super().close()

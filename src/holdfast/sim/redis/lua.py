@@ -185,4 +185,3 @@ def _truncated(number: float) -> int:
 
 
 ENGINE = Lua()
-run = ENGINE.run

@@ -6,6 +6,7 @@ what it was a while ago. Scripts, connections and subscriptions never survive it
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from holdfast.sim.clocks import Clock
@@ -14,6 +15,7 @@ from holdfast.sim.redis.observer import Observer
 from holdfast.sim.redis.server import Server
 from holdfast.sim.world import World
 from holdfast.stores.redis import scripts
+from holdfast.stores.redis.keys import side_key
 
 SCRIPTS = (
     scripts.CLAIM, scripts.RELEASE, scripts.RENEW, scripts.WHY, scripts.ABANDON, scripts.FORCE_RELEASE, scripts.INSPECT,
@@ -101,9 +103,6 @@ class Node:
         """With whatever memory it has."""
         self.is_up = True
 
-    def forget(self) -> None:
-        self.recall(None)
-
     def memory(self) -> object:
         return self.server.database.snapshot(), self._observer.snapshot()
 
@@ -121,6 +120,26 @@ class Node:
         self.clock.jump(self._world.now, seconds)
         self._read_at = -1.0
         self._observer.lose_sight()
+
+    def keeps_until(self, lock: str, owner: str) -> float:
+        """The true moment until which the lock is this owner's, unless something happens; the past if it is not."""
+        key, database = lock.encode(), self.server.database
+        if database.text(key) != owner.encode():
+            return -math.inf
+        expiry_ms = database.expiry_ms(key)
+        return math.inf if expiry_ms is None else self.clock.true_at((expiry_ms + 1) / 1000)
+
+    def holder(self, lock: str) -> str:
+        """Nobody if empty."""
+        return (self.server.database.text(lock.encode()) or b"").decode()
+
+    def has(self, lock: str, owner: str) -> bool:
+        """The lock, or a place in line."""
+        key, who, database = lock.encode(), owner.encode(), self.server.database
+        if database.text(key) == who:
+            return True
+        line, places = (side_key(key, kind) for kind in (b"line", b"places"))
+        return None not in (database.call([b"ZSCORE", line, who]), database.call([b"HGET", places, who]))
 
     def refuse(self, error: bytes | None) -> None:
         self.server.refusal = error

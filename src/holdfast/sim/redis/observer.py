@@ -73,6 +73,10 @@ class Observer:
         key, values = args[3], args[3 + int(args[2]) :]
         owner = values[0] if values else b""
         before, holder = self._holder, self._server.database.text(key)
+        if what is scripts.RENEW:
+            if reply == 1 and before != owner:
+                self._tell("confirmed", key, owner, note=(before or b"nobody").decode())
+            return
         line = self._lines.setdefault(key, {})
         asker = owner if what is scripts.CLAIM else None
         if what is scripts.ABANDON:
@@ -87,6 +91,8 @@ class Observer:
                 line.pop(holder, None)
         if asker is not None and values[4] and holder != owner:
             self._waits(line, owner, values[4])
+        if holder is None and line and (waiting := self._live(line, None)):
+            self._tell("idle", key, owner, note=b" ".join(waiting).decode())
 
     def _broken(self, key: bytes) -> None:
         """As the operator wanted: whoever had it may still believe in it."""

@@ -128,6 +128,8 @@ class RedisStore(Shutting):
         if isinstance(reply, list) and claim.inbox is not None:
             try:
                 if not await self._hears(channel, reply):
+                    if self._is_shut:
+                        await self._undo(claim)  # it has its place in line by now
                     return await self.claim(claim)
             except LinkDown as down:
                 reply = down.fault

@@ -1,0 +1,46 @@
+"""Whether a planted bug is caught by a rule, and nothing of it stays behind."""
+
+from functools import cache
+
+from holdfast.sim.checks import RULES
+from holdfast.sim.history import line
+from holdfast.sim.mutants import MUTANTS, Mutant
+from holdfast.sim.redis.lua import ENGINE
+from holdfast.sim.runner import Chunk, Stop, Task, Worker, collector_off, ran_seed
+
+SCENARIO = "redis"
+SEEDS = range(3000)
+"""Within which a bug must be caught, from the first one on."""
+
+
+def mutants_in(*areas: str) -> list[Mutant]:
+    return [mutant for mutant in MUTANTS if mutant.area in areas]
+
+
+def check_that_it_is_caught(mutant: Mutant) -> None:
+    with collector_off():
+        tally = Worker(Stop()).run(Chunk(Task(SCENARIO, mutant.name), SEEDS))
+    assert tally.failures, f"not caught within {len(SEEDS)} seeds"
+    caught = tally.failures[0]
+    assert set(caught.rules) <= set(RULES), "the world itself has failed: this proves nothing"
+    assert told(caught.seed)[1] == [], "and only with the bug"
+
+
+def check_that_nothing_stays(mutant: Mutant) -> None:
+    before = unharmed(0)
+    with mutant.planted():
+        told(0)
+    assert told(0) == before
+    assert ENGINE.rewrite is None
+
+
+@cache
+def unharmed(seed: int) -> tuple[list[str], list[str]]:
+    return told(seed)
+
+
+def told(seed: int) -> tuple[list[str], list[str]]:
+    """The history and the violations."""
+    with collector_off(), Task(SCENARIO).staged() as scenario:
+        outcome = ran_seed(scenario, seed)
+    return [line(event) for event in outcome.history], [str(each) for each in outcome.violations]
