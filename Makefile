@@ -4,20 +4,22 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-# Most tests wait for something, so there are more of them at a time than cores.
+# Most tests wait for something, so there are more of them at a time than cores. Those of the simulation compute: they
+# come afterwards, because they would keep the others from waking up in time.
 WORKERS ?= 4
+CORES ?= $(shell nproc 2>/dev/null || echo 2)
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := $(VENV)/.bench-ready
 INTEROP := tests/interop/node_modules/.ready
 
-.PHONY: help test lint format types pytest sweep chaos sim bench clean
+.PHONY: help test lint format types pytest simtest sweep chaos sim bench clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-test: lint types pytest  ## everything: lint, types, all tests (sweeps strided)
+test: lint types pytest simtest  ## everything: lint, types, all tests (sweeps strided)
 
 lint: $(READY)  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -30,8 +32,11 @@ format: $(READY)  ## let ruff fix and format
 types: $(READY)  ## mypy, strict
 	$(BIN)/mypy
 
-pytest: $(READY) $(INTEROP)  ## the tests alone; ARGS="-k name" picks some
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile $(ARGS)
+pytest: $(READY) $(INTEROP)  ## the tests alone, but those of the simulation; ARGS="-k name" picks some
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim $(ARGS)
+
+simtest: $(READY)  ## the tests of the simulation: seeds, mutants, small worlds
+	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile tests/sim
 
 sweep: $(READY)  ## every point of every sweep; takes its time
 	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/compat/test_redis_sweeps.py tests/chaos/test_cuts.py --timeout 3600 $(ARGS)
@@ -40,7 +45,7 @@ chaos: $(READY)  ## servers and processes broken under load, for long
 	HOLDFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos --timeout 600 $(ARGS)
 
 sim: $(READY)  ## a million seeds of the simulation; ARGS="--seeds 10000" for fewer
-	$(BIN)/python -m holdfast.sim --seeds 1000000 --jobs $(shell nproc 2>/dev/null || echo 2) $(ARGS)
+	$(BIN)/python -m holdfast.sim --seeds 1000000 --jobs $(CORES) $(ARGS)
 
 bench: $(BENCH)  ## the benchmarks; ARGS="pair" picks some, ARGS=--list tells which there are
 	$(BIN)/python -m bench $(ARGS)

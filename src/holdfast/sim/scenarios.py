@@ -75,8 +75,9 @@ class _Drawing:
         self._spans = chance.between(2.0, 8.0) * max(self._ttls)
         """Seconds in which everything happens."""
         self._timeout = chance.pick(TIMEOUTS)
-        with_declared = chance.happens(WITH_DECLARED)
-        self._kinds = [each for each in scenario.faults if with_declared or not faults.KINDS[each].is_declared]
+        self._with_declared = chance.happens(WITH_DECLARED)
+        self._declared = [each for each in scenario.faults if faults.KINDS[each].is_declared]
+        self._others = [each for each in scenario.faults if not faults.KINDS[each].is_declared]
         self._hosts = [self._host(f"p{number}", chance.between(1e3, 1e6)) for number in range(2 + chance.below(2))]
         self._names = ("job", "other")[: 1 + chance.happens(0.3)]
         self._actors = [f"{host.name}/{letter}" for host in self._hosts for letter in "ab"[: 1 + chance.happens(0.5)]]
@@ -104,7 +105,7 @@ class _Drawing:
         return Host(name, offset, rate, shares=chance.happens(0.5))
 
     def _errands(self, actor: str) -> Iterator[Errand]:
-        for _ in range(2 + self._chance.below(4)):
+        for _ in range(3 + self._chance.below(3)):
             yield self._errand(actor)
 
     def _errand(self, actor: str) -> Errand:
@@ -138,7 +139,8 @@ class _Drawing:
 
     def _fault(self) -> Fault:
         chance = self._chance
-        kind = chance.pick(self._kinds)
+        is_declared = self._with_declared and chance.happens(0.4)
+        kind = chance.pick(self._declared if is_declared else self._others)
         at = self._spans * 0.6 * chance.random()
         lasts = chance.pick((self._timeout, *self._ttls)) * 2.0 * chance.random()
         target = {

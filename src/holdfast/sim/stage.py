@@ -42,6 +42,8 @@ class Stage:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self._chased: dict[str, None] = {}
+        """Owners whose claims a clean-up had to follow."""
         self.world = World()
         self.history: list[Event] = []
         self.fired: dict[str, int] = {}
@@ -49,8 +51,6 @@ class Stage:
         self.put_back = 0.0
         """Seconds by which the node's clock was put back in all: its leases live longer by that."""
         chance = Chance(plan.seed)
-        self._chased: dict[str, None] = {}
-        """Owners whose claims a clean-up had to follow."""
         self.network = Network(self.world, chance.fork("network"))
         self.node = Node(self.world, "node", _clock(plan.node), Observer(lambda: self.world.now, self.note, PREFIX))
         if plan.is_warm:

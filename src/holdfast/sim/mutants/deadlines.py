@@ -11,7 +11,7 @@ DEADLINES = (
         "dated by the reply",
         "deadlines",
         "A grant is dated by the moment when its reply came, not by the moment before its request left.",
-        (Edit(acquire.acquire, "answer.ttl, sent, want", "answer.ttl, env.now(), want"),),
+        (Edit(acquire.acquire, "answer.ttl, sent, math.inf", "answer.ttl, env.now(), math.inf"),),
     ),
     Mutant(
         "no drift",
@@ -47,7 +47,7 @@ DEADLINES = (
         "expired grant returned",
         "deadlines",
         "A grant whose deadline has passed by the time of its reply is returned as held.",
-        (Edit(acquire.acquire, "if state.remaining(env.now()) > 0.0:", "if state is not None:"),),
+        (Edit(acquire.acquire, "if state.remaining(now) > 0.0:", "if state is not None:"),),
     ),
     Mutant(
         "max_hold not looked at",

@@ -127,6 +127,7 @@ class Alone(Stage):
     def __init__(self, plan: Plan, place: int, messages: Messages) -> None:
         host = plan.hosts[place]
         self.plan = plan
+        self._chased = {}
         self.world = self._time = _Time()
         self.history: list[Event] = []
         self.network = self._lines = _Lines(self.world, Chance(0))
