@@ -138,3 +138,10 @@ def test_the_register_is_excused_where_tokens_are() -> None:
 )
 def test_within_an_epoch_the_register_is_judged_as_ever(write: Event) -> None:
     assert set(rules([*FORKED, write, TOKENS])) == {"lost update"}
+
+
+def test_where_tokens_began_anew_they_do_not_tell_which_grant_is_older() -> None:
+    """The second heard of an old grant only now; its token is of the time before, and larger."""
+    young, old = life(3, "q/b", 2, 9), [asked(0, "p/a"), granted(5, "p/a", 7, until=8), *over(7, "p/a")]
+    assert rules([*young, *old, TOKENS]) == []
+    assert "overlap" in rules([*young, *old, FORGOT])

@@ -28,10 +28,12 @@ def overlaps(name: str, granted: Sequence[Attempt], excuses: Excuses) -> Iterato
 
 
 def _may_overlap(first: Attempt, second: Attempt, excuses: Excuses) -> bool:
-    """What counts is the older of the two. That may be the second, if it heard of its grant late: the token tells."""
+    """What counts is the older of the two. That may be the second, if it heard of its grant late: the token tells,
+    unless tokens have begun anew."""
     if excuses.of_exclusion(first, second.starts):
         return True
-    return second.token < first.token and excuses.of_exclusion(second, second.starts)
+    may_be_older = second.token < first.token or excuses.have_epochs(first.asked.name)
+    return may_be_older and excuses.of_exclusion(second, second.starts)
 
 
 # Tokens -------------------------------------------------------------------------------------------------------------
