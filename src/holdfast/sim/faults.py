@@ -7,9 +7,11 @@ note `forgot` or `jumped`, which tells the checkers so. None of the others may b
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
+from holdfast.errors import ConfigurationError
 from holdfast.sim.history import ANY, TOKENS, WORLD
 from holdfast.sim.network import RESEND, Connection, Trouble
 from holdfast.sim.plan import WITNESS, Fault
@@ -244,7 +246,8 @@ def _force_release(stage: Stage, fault: Fault) -> None:
     stage.fault(fault.kind, process.name, fault.target)
 
     async def force() -> None:
-        await store.force_release(fault.target)
+        with suppress(ConfigurationError):  # closed meanwhile
+            await store.force_release(fault.target)
 
     process.do(lambda: process.start(f"{process.name}/operator", force()))
 
