@@ -137,8 +137,9 @@ class Stage:
 
     def _look_for(self, process: Process, name: str, owner: str) -> None:
         """Not if a clean-up had to follow a claim that was not answered: nobody waits for its reply, and if it is lost,
-        what the claim got is kept until its time is over."""
-        if process.is_dead or self.has_declared or owner in self._chased:
+        what the claim got is kept until its time is over. Nor if a claim may have come twice, the second time after
+        its release."""
+        if process.is_dead or self.has_declared or owner in self._chased or "duplicated request" in self.fired:
             return
         if self.node.has(PREFIX + name, owner):
             self.note(self.node.name, name, "left", note=f"something of {owner}, of which nobody knows any more")
@@ -180,7 +181,8 @@ class Stage:
             self.note(process.name, ANY, "left", note="connection")
         for name in self.plan.names:
             owner = self.node.holder(PREFIX + name)
-            if owner.startswith(f"{process.name}/") and owner not in self._chased and not self.has_declared:
+            is_its = owner.startswith(f"{process.name}/") and owner not in self._chased
+            if is_its and not self.has_declared and "duplicated request" not in self.fired:
                 self.note(process.name, name, "left", note=f"lock of {owner}")
 
     def _look_for_keys(self, but: bytes | None = None) -> None:
