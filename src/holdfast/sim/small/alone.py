@@ -128,6 +128,7 @@ class Alone(Stage):
         host = plan.hosts[place]
         self.plan = plan
         self._chased = {}
+        self.fired = {}
         self.world = self._time = _Time()
         self.history: list[Event] = []
         self.network = self._lines = _Lines(self.world, Chance(0))
