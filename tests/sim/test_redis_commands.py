@@ -1,24 +1,10 @@
 """The simulated server answers commands as a real one does, whatever the order, the types and the mistakes."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from holdfast.stores.redis import protocol
-from sim.redis_pair import Pair, hold_alike, pair_of_servers, shape
+from sim.redis_pair import Pair, hold_alike, shape
 from sim.redis_words import commands_are_alike, sequences
-
-
-@pytest.fixture(scope="module")
-def pair_of_module() -> Iterator[Pair]:
-    with pair_of_servers() as pair:
-        yield pair
-
-
-@pytest.fixture
-def pair(pair_of_module: Pair) -> Pair:
-    pair_of_module.reset()
-    return pair_of_module
 
 
 @pytest.mark.timeout(400)  # making a failure smaller takes a while

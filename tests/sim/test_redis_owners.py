@@ -1,23 +1,9 @@
 """Holdfast's own scripts on the simulated server do and answer what they do on a real one, in any order."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from sim.redis_owners import owners_are_alike, sequences
-from sim.redis_pair import Pair, hold_alike, pair_of_servers
-
-
-@pytest.fixture(scope="module")
-def pair_of_module() -> Iterator[Pair]:
-    with pair_of_servers() as pair:
-        yield pair
-
-
-@pytest.fixture
-def pair(pair_of_module: Pair) -> Pair:
-    pair_of_module.reset()
-    return pair_of_module
+from sim.redis_pair import Pair, hold_alike
 
 
 @pytest.mark.timeout(400)  # making a failure smaller takes a while

@@ -11,7 +11,7 @@ production code has cached is forgotten, before and after.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from textwrap import dedent
@@ -19,12 +19,11 @@ from types import CodeType, FunctionType
 from typing import Any, Literal, NamedTuple
 
 from holdfast.sim.redis.lua import ENGINE
-from holdfast.stores.redis import protocol, scripts
-from holdfast.stores.redis.scripts import Script
+from holdfast.sim.redis.node import SCRIPTS
+from holdfast.stores.redis import protocol
 
 Area = Literal["deadlines", "queue", "renewal", "clean-up", "tokens", "truth"]
 
-SCRIPTS: Mapping[str, Script] = {name: each for name, each in vars(scripts).items() if isinstance(each, Script)}
 CACHES = (protocol.heads_of, protocol.packed_times, protocol.packed_terms)
 
 
@@ -107,7 +106,7 @@ def _rewritten(bugs: Sequence[Rewrite]) -> Iterator[None]:
 def _texts_with(bugs: Sequence[Rewrite]) -> dict[str, str]:
     changed: dict[str, str] = {}
     for bug in bugs:
-        having = [each.text for each in SCRIPTS.values() if bug.old in each.text]
+        having = [each.text for each in SCRIPTS if bug.old in each.text]
         if not having:
             raise NotThere(f"no script has: {bug.old}")
         for text in having:

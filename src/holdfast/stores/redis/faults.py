@@ -10,6 +10,7 @@ from typing import NamedTuple
 import redis
 from hiredis import ReplyError
 
+from holdfast.core.ports import to_raise
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 
 _ADVICE: Mapping[str, str] = {
@@ -44,7 +45,7 @@ class Fault(NamedTuple):
 
     def copy(self) -> Fault:
         """For another one who is told: they may raise it at the same time."""
-        return self._replace(error=type(self.error)(*self.error.args))
+        return self._replace(error=to_raise(self.error))
 
 
 class LinkDown(Exception):
