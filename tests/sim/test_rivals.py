@@ -51,8 +51,10 @@ def stands_between(fault: Event, attempt: Attempt, at: float) -> bool:
 
 def overlapping(attempts: list[Attempt], faults: list[Event]) -> Iterator[tuple[Attempt, Attempt]]:
     """Every pair in which the first starts before the second, or with it and the first was noted first."""
+    new_epochs = [fault for fault in faults if fault.note == "tokens"]
     for first, second in permutations((each for each in attempts if each.starts < each.ends), 2):
-        older = [first, second] if second.token < first.token else [first]
+        is_of_either = any(stands_between(fault, second, second.starts) for fault in new_epochs)
+        older = [first, second] if second.token < first.token or is_of_either else [first]
         is_excused = any(stands_between(fault, each, second.starts) for fault in faults for each in older)
         if order(first) < order(second) and first.ends > second.starts and not is_excused:
             yield first, second

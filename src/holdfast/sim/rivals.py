@@ -29,10 +29,10 @@ def overlaps(name: str, granted: Sequence[Attempt], excuses: Excuses) -> Iterato
 
 def _may_overlap(first: Attempt, second: Attempt, excuses: Excuses) -> bool:
     """What counts is the older of the two. That may be the second, if it heard of its grant late: the token tells,
-    unless tokens have begun anew."""
+    unless it may be of the time before tokens began anew."""
     if excuses.of_exclusion(first, second.starts):
         return True
-    may_be_older = second.token < first.token or excuses.have_epochs(first.asked.name)
+    may_be_older = second.token < first.token or excuses.epoch(second) is None
     return may_be_older and excuses.of_exclusion(second, second.starts)
 
 
