@@ -7,6 +7,10 @@ from bench.redis.hand_off import REDIS_HAND_OFF, REDIS_SECTION
 from bench.redis.leases import REDIS_LEASES, REDIS_MEMORY
 from bench.redis.pair import REDIS_PAIR, REDIS_PAIR_ASYNC, REDIS_TASKS
 from bench.redis.waiters import REDIS_WAITERS
+from bench.redlock.hand_off import REDLOCK_HAND_OFF
+from bench.redlock.pair import REDLOCK_DISK, REDLOCK_PAIR
+from bench.redlock.rounds import REDLOCK_ROUNDS
+from bench.redlock.stopped import REDLOCK_STOPPED
 from bench.scenario import Scenario
 
 CATALOGUE: tuple[Scenario, ...] = (
@@ -22,4 +26,9 @@ CATALOGUE: tuple[Scenario, ...] = (
     REDIS_WAITERS,
     REDIS_LEASES,
     REDIS_MEMORY,
+    REDLOCK_PAIR,
+    REDLOCK_STOPPED,
+    REDLOCK_HAND_OFF,
+    REDLOCK_ROUNDS,
+    REDLOCK_DISK,
 )

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager
 
-from bench.holdfast_pair import BY_CALLS, BY_WITH, by_calls, by_with
+from bench.holdfast_pair import BY_CALLS, BY_WITH, Times, by_calls, by_with
 from bench.locks import Make
 from bench.promise import at_least, at_most, faster
 from bench.redis import aio
@@ -36,7 +36,7 @@ def bare(place: Place) -> Iterator[Callable[[], Sample]]:
         yield lambda: per_operation(pair, place.size(*PAIRS))
 
 
-def peer(make: Make) -> Contestant:
+def peer(make: Make, times: Times = PAIRS) -> Contestant:
     @contextmanager
     def opened(place: Place) -> Iterator[Callable[[], Sample]]:
         with make.locks(place.url) as lock_of:
@@ -46,16 +46,16 @@ def peer(make: Make) -> Contestant:
                 with lock:
                     pass
 
-            yield lambda: per_operation(pair, place.size(*PAIRS))
+            yield lambda: per_operation(pair, place.size(*times))
 
     return Contestant(make.name, opened, make.needs)
 
 
-def one_task(name: str, pairs: Pairs, needs: tuple[str, ...]) -> Contestant:
+def one_task(name: str, pairs: Pairs, needs: tuple[str, ...], times: Times = PAIRS) -> Contestant:
     @contextmanager
     def opened(place: Place) -> Iterator[Callable[[], Sample]]:
         with on_a_loop(place, pairs, 1) as (runner, (pair,)):
-            yield lambda: per_awaited(runner, pair, place.size(*PAIRS))
+            yield lambda: per_awaited(runner, pair, place.size(*times))
 
     return Contestant(name, opened, needs)
 

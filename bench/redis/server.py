@@ -6,7 +6,7 @@ import re
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -18,9 +18,9 @@ ATTEMPTS = 5
 
 
 @contextmanager
-def redis_server(folder: Path) -> Iterator[str]:
-    """Its URL. It runs on the cores that the caller may use."""
-    process, url = _start(folder)
+def redis_server(folder: Path, settings: Sequence[str] = ()) -> Iterator[str]:
+    """Its URL. It runs on the cores that the caller may use. Settings are written as its command line has them."""
+    process, url = _start(folder, settings)
     try:
         yield url
     finally:
@@ -32,11 +32,11 @@ def redis_server(folder: Path) -> Iterator[str]:
             process.wait()
 
 
-def _start(folder: Path) -> tuple[subprocess.Popen[bytes], str]:
+def _start(folder: Path, settings: Sequence[str]) -> tuple[subprocess.Popen[bytes], str]:
     """A port that was free a moment ago may be taken by now: then another one is tried."""
     for _ in range(ATTEMPTS):
         port = _free_port()
-        process = subprocess.Popen(_command(port, folder), stdin=subprocess.DEVNULL)
+        process = subprocess.Popen([*_command(port, folder), *settings], stdin=subprocess.DEVNULL)
         if _is_up(process, port):
             return process, f"redis://127.0.0.1:{port}/0"
     raise RuntimeError(f"redis-server did not start; its log is in {folder / 'redis.log'}")

@@ -1,4 +1,4 @@
-"""One nursery for all chaos tests; a server and a stage for each."""
+"""One nursery for all chaos tests; a server, or several, and a stage for each."""
 
 import os
 import time
@@ -53,8 +53,20 @@ def seed(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def stage(nursery: Worker, server: RedisServer, tmp_path: Path, seed: str) -> Iterator[Stage]:
-    stage = Stage(nursery, server, tmp_path, seed)
+def servers(server: RedisServer) -> list[RedisServer]:
+    """All there are; a module with several overrides this, and the next one."""
+    return [server]
+
+
+@pytest.fixture
+def url(server: RedisServer) -> str:
+    """Of the locks."""
+    return server.url
+
+
+@pytest.fixture
+def stage(nursery: Worker, servers: list[RedisServer], url: str, tmp_path: Path, seed: str) -> Iterator[Stage]:
+    stage = Stage(nursery, servers, url, tmp_path, seed)
     yield stage
     stage.close()
 

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import struct
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,14 +35,16 @@ class Reader:
         self._file = path.open("rb")
         self._events: list[Event] = []
         self._rest = b""
-        self._grants = 0
+        self._grants: Counter[str] = Counter()
+        """By process."""
         self._held: dict[str, float] = {}
 
     def events(self) -> list[Event]:
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
         for event in (Event(*json.loads(line)) for line in lines):
             self._events.append(event)
-            self._grants += event.kind == "granted"
+            if event.kind == "granted":
+                self._grants[event.who.partition("/")[0]] += 1
             if event.kind in ("asked", "granted", "held"):
                 self._held.setdefault(event.name, 0.0)
                 self._held[event.name] = max(self._held[event.name], event.at if event.kind != "asked" else 0.0)
@@ -52,9 +55,10 @@ class Reader:
         self.events()
         return all(at > moment for at in self._held.values())
 
-    def grants(self) -> int:
+    def grants(self, process: str | None = None) -> int:
+        """Of all, or of one."""
         self.events()
-        return self._grants
+        return self._grants.total() if process is None else self._grants[process]
 
     def close(self) -> None:
         self._file.close()

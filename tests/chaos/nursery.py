@@ -18,6 +18,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import holdfast
+import holdfast.stores.redlock.factory  # here, so that no child has to; it brings all of Redis
 from chaos.actors import Keeper, Play, Thread, act_together
 from chaos.journal import Journal
 

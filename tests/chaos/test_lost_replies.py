@@ -222,7 +222,7 @@ def test_what_comes_after_the_lease_has_expired_does_nothing_to_the_next_one(
 
 def test_replies_and_requests_come_late(stage: Stage, proxy: Proxy) -> None:
     """Also later than anyone waits for them, and than their ttl."""
-    crew = stage.crew(port=proxy.port, request_timeout=0.1)
+    crew = stage.crew(url=f"redis://127.0.0.1:{proxy.port}/0", request_timeout=0.1)
     stage.go_on(grants=20)
     for _ in stage.rounds(6):
         late = stage.chance.choice([0.01, 0.05, 0.3, 0.7])
@@ -236,7 +236,7 @@ def test_replies_and_requests_come_late(stage: Stage, proxy: Proxy) -> None:
 
 
 def test_connections_are_cut_and_replies_lost_under_load(stage: Stage, proxy: Proxy) -> None:
-    crew = stage.crew(port=proxy.port)
+    crew = stage.crew(url=f"redis://127.0.0.1:{proxy.port}/0")
     stage.go_on(grants=20)
     for _ in stage.rounds(30):
         stage.chance.choice(

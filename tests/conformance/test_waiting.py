@@ -120,7 +120,7 @@ async def test_trying_leaves_nobody_in_the_queue(world: World) -> None:
 async def test_the_next_in_line_is_served_when_the_first_gave_up(world: World) -> None:
     alice, bob, carol = world.actors(3)
     lease = await alice.acquire("job")
-    gives_up = bob.acquire("job", wait=0.1)
+    gives_up = bob.acquire("job", wait=0.5)
     await world.queued("job", 1)
     waiting = carol.acquire("job")
     with pytest.raises(LockTimeout):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from support.redis_server import shared_server
+from support.redlock_nodes import shared_nodes
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
@@ -24,7 +25,8 @@ def promised(path: Path) -> list[str]:
 def run(path: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """With warnings as errors, in an empty folder, in the home of this test."""
     command = [sys.executable, "-W", "error", str(path)]
-    env = {**os.environ, "REDIS_URL": shared_server().url}
+    nodes = ",".join(f"127.0.0.1:{server.port}" for server in shared_nodes()[:3])
+    env = {**os.environ, "REDIS_URL": shared_server().url, "REDLOCK_NODES": nodes}
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=30, check=False)
 
 

@@ -7,8 +7,8 @@ import redis
 import holdfast
 
 
-def main(url: str, counter: str, ttl: str, times: str) -> None:
-    with holdfast.connect(url) as client, redis.Redis.from_url(url.partition("?")[0]) as store:
+def main(url: str, store_url: str, counter: str, ttl: str, times: str) -> None:
+    with holdfast.connect(url) as client, redis.Redis.from_url(store_url) as store:
         for _ in range(int(times)):
             with client.lock("job", ttl=float(ttl)).acquire(wait=50):
                 number = int(store.get(counter) or 0)

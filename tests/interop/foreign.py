@@ -170,16 +170,16 @@ async def _still_owned(step: Any) -> bool:
 
 
 class Redlock(Foreign):
-    """node-redlock, in one of its two lines."""
+    """node-redlock, in one of its two lines: on one server, or on several."""
 
-    def __init__(self, server: RedisServer, node: Node) -> None:
+    def __init__(self, server: RedisServer, node: Node, *more: RedisServer) -> None:
         self._node = node
-        self._port = server.port
+        self._ports = [each.port for each in (server, *more)]
 
     def acquire(self, key: str, ttl: float | None) -> Any:
         assert ttl is not None
         try:
-            return self._node.ask("acquire", library=self.name, port=self._port, key=key, ms=int(ttl * 1000))
+            return self._node.ask("acquire", library=self.name, ports=self._ports, key=key, ms=int(ttl * 1000))
         except Refused:
             return None
 
@@ -191,7 +191,7 @@ class Redlock(Foreign):
 
     def count(self, key: str, ttl: float, counter: str, times: int) -> None:
         details = {"key": key, "ms": int(ttl * 1000), "counter": counter, "times": times}
-        self._node.ask("count", library=self.name, port=self._port, **details)
+        self._node.ask("count", library=self.name, ports=self._ports, **details)
 
     def close(self) -> None:
         """The process goes on: it is the test module's."""

@@ -9,19 +9,19 @@ const Redlock4 = require("redlock4");
 const { default: Redlock5, ResourceLockedError } = require("redlock5");
 
 const ONCE = { retryCount: 0 };
-const PATIENTLY = { retryCount: -1, retryDelay: 5, retryJitter: 4 };
+const PAUSE = 10; // ms at most between two tries of one that counts
 
 // Both libraries call a node that can't be asked "not locked": a test must not take that for a refusal.
 const troubles = [];
 const trouble = (error) => error instanceof ResourceLockedError || troubles.push(error);
 
 const libraries = {
-  redlock4: (redis, settings) => {
-    const redlock = new Redlock4([redis], settings).on("clientError", trouble);
+  redlock4: (nodes, settings) => {
+    const redlock = new Redlock4(nodes, settings).on("clientError", trouble);
     return { take: (key, ms) => redlock.lock(key, ms), give: (lock) => lock.unlock() };
   },
-  redlock5: (redis, settings) => {
-    const redlock = new Redlock5([redis], settings).on("error", trouble);
+  redlock5: (nodes, settings) => {
+    const redlock = new Redlock5(nodes, settings).on("error", trouble);
     return { take: (key, ms) => redlock.acquire([key], ms), give: (lock) => lock.release() };
   },
 };
@@ -36,8 +36,8 @@ function connection(port) {
 }
 
 const orders = {
-  async acquire({ library, port, key, ms }) {
-    const locker = libraries[library](connection(port), ONCE);
+  async acquire({ library, ports, key, ms }) {
+    const locker = libraries[library](ports.map(connection), ONCE);
     const lock = await locker.take(key, ms);
     held.set(++last, { locker, lock });
     return last;
@@ -53,12 +53,12 @@ const orders = {
     entry.lock = await entry.lock.extend(ms);
   },
 
-  // Under the lock: read a number, let a round trip pass, write the next one; so many times.
-  async count({ library, port, key, ms, counter, times }) {
-    const redis = connection(port);
-    const locker = libraries[library](redis, PATIENTLY);
+  // Under the lock: read a number of the first server, let a round trip pass, write the next one; so many times.
+  async count({ library, ports, key, ms, counter, times }) {
+    const redis = connection(ports[0]);
+    const locker = libraries[library](ports.map(connection), ONCE);
     for (let done = 0; done < times; done++) {
-      const lock = await locker.take(key, ms);
+      const lock = await patiently(() => locker.take(key, ms));
       const number = Number(await redis.get(counter));
       await redis.ping();
       await redis.set(counter, number + 1);
@@ -67,9 +67,24 @@ const orders = {
   },
 };
 
+// Version 5 gives back what a split vote gave it only when it gives up, so each of its own retries would meet the key
+// of the one before. Here each try is one that gives up.
+async function patiently(take) {
+  for (;;) {
+    try {
+      return await take();
+    } catch (error) {
+      if (troubles.length > 0 || !isRefusal(error)) throw error;
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * PAUSE));
+    }
+  }
+}
+
+const isRefusal = (error) => ["LockError", "ExecutionError"].includes(error.name);
+
 function verdict(error) {
   if (troubles.length > 0) return { failed: troubles.splice(0).join("; ") };
-  return ["LockError", "ExecutionError"].includes(error.name) ? { refused: true } : { failed: error.stack };
+  return isRefusal(error) ? { refused: true } : { failed: error.stack };
 }
 
 async function obey(line) {

@@ -67,7 +67,7 @@ def waits_as_tasks(url: str, counter: str) -> None:
 def waits_elsewhere(url: str, counter: str) -> None:
     """Another process that waits in line."""
     script = Path(__file__).with_name("counting.py")
-    arguments = [url, counter, str(TTL), str(TIMES)]
+    arguments = [url, shared_server().url, counter, str(TTL), str(TIMES)]
     ended = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, timeout=55)
     assert ended.returncode == 0, ended.stderr
 

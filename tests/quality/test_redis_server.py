@@ -65,6 +65,15 @@ def test_arguments_reach_the_server() -> None:
             assert client.get("key") == b"value"
 
 
+def test_a_server_that_keeps_its_data_can_be_made_to_forget() -> None:
+    with RedisServer("--appendonly", "yes") as server:
+        with server.client() as client:
+            client.set("key", "value")
+        server.restart_empty()
+        with server.client() as client:
+            assert client.get("key") is None
+
+
 def test_a_stopped_server_can_be_started_again(server: RedisServer) -> None:
     server.stop()
     assert not server.running

@@ -54,7 +54,13 @@ def test_anyone_else_is_told_what_is_missing(tools: Path) -> None:
 
 @pytest.mark.parametrize(
     ("command", "packages"),
-    [("redis-server", "redis-server"), ("openssl", "openssl"), ("node", "nodejs npm"), ("npm", "npm")],
+    [
+        ("redis-server", "redis-server"),
+        ("openssl", "openssl"),
+        ("node", "nodejs npm"),
+        ("npm", "npm"),
+        ("cc", "gcc libc6-dev"),
+    ],
 )
 def test_a_package_is_asked_for_only_where_its_command_does_not_work(tools: Path, command: str, packages: str) -> None:
     put(tools / command, "exit 1")

@@ -12,7 +12,7 @@ import redis
 import holdfast
 from holdfast.core.ports import Granted
 from holdfast.stores.inboxes import BlockingInbox, Inboxes
-from holdfast.stores.redis import blocking
+from holdfast.stores.redis import hearing
 from regressions.redis_stage import connect_at_once, played
 from support.colours import COLOURS, World
 from support.lanes import Lane, Lanes
@@ -46,7 +46,7 @@ def waiters(client: holdfast.Client, name: str) -> int:
 @pytest.fixture
 def only_pushes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks around after a while: who is not named never reads."""
-    monkeypatch.setattr(blocking, "LOOK_AROUND", 60.0)
+    monkeypatch.setattr(hearing, "LOOK_AROUND", 60.0)
 
 
 def hold_all_requests(lanes: Lanes) -> None:

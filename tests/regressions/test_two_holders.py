@@ -57,7 +57,8 @@ def test_the_push_of_an_earlier_hand_off_is_no_grant(world: World) -> None:
         lease = await holder.acquire("job")
         waiting = waiter.acquire("job")
         await world.queued("job", 1)
-        inboxes = waiter.client._store().inboxes
+        store = waiter.client._store()
+        inboxes = store._nodes._inboxes if hasattr(store, "_nodes") else store.inboxes
         (owner,) = inboxes._by_owner
         assert inboxes.deliver(owner, Granted(earlier.token, 30.0))
         await world.queued("job", 1)
@@ -86,6 +87,14 @@ def stop_at_answers(store: Any, stop: Callable[[], None]) -> None:
             return answer
 
         store._link.ask = ask_slowly
+    elif hasattr(store, "_nodes"):
+        poll = store._nodes.poll
+
+        async def poll_slowly(*args: Any) -> None:
+            await poll(*args)
+            stop()
+
+        store._nodes.poll = poll_slowly
     else:
         claim = store._engine.claim
 
@@ -116,11 +125,19 @@ def test_a_claim_under_way_while_its_client_is_closed_gives_no_lease(url: str) -
     assert_free(url)
 
 
+def whom_it_asks(store: Any) -> tuple[Any, str]:
+    """Of an asyncio store: who asks the engine, and by which method."""
+    for part, method in (("_link", "ask"), ("_nodes", "poll")):
+        if hasattr(store, part):
+            return getattr(store, part), method
+    return store, "_call"
+
+
 def test_a_claim_under_way_while_its_async_client_is_closed_gives_no_lease(url: str) -> None:
     async def main() -> None:
         client = holdfast.connect_async(url)
         store: Any = client._store()
-        asked, name = (store._link, "ask") if hasattr(store, "_link") else (store, "_call")
+        asked, name = whom_it_asks(store)
         claimed, closed, asks = asyncio.Event(), asyncio.Event(), getattr(asked, name)
 
         async def ask_slowly(*args: Any) -> Any:

@@ -128,6 +128,7 @@ class Mutant:
     name: str
     area: str = "tokens"
     text: str = "breaks nothing"
+    scenario: str = "mutated"
 
     @contextmanager
     def planted(self) -> Iterator[None]:

@@ -90,6 +90,7 @@ plain = st.one_of(
     command(b"EXPIRE", keys, spans),
     command(b"PERSIST", keys),
     with_many(command(b"ZADD", keys, scores, members), st.tuples(scores, members)),
+    command(b"ZADD", keys, st.just(b"NX"), scores, members),
     command(b"ZSCORE", keys, members),
     with_many(command(b"ZRANGE", keys, indices, indices), st.sampled_from([b"WITHSCORES", b"withscores", b"nope"])),
     with_many(command(b"ZREM", keys, members), members),

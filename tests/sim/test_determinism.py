@@ -13,52 +13,58 @@ import pytest
 from holdfast.sim.history import line
 from holdfast.sim.scenarios import SCENARIOS
 
-SEEDS = range(40)
+SEEDS = {"redis": 40, "redlock3": 10, "redlock5": 10}
 PROGRAM = """
+import sys
 from holdfast.sim.history import line
 from holdfast.sim.scenarios import SCENARIOS
-for seed in range(40):
-    redis = SCENARIOS["redis"]
-    for event in redis.run(redis.plan(seed)).history:
+scenario = SCENARIOS[sys.argv[1]]
+for seed in range(int(sys.argv[2])):
+    for event in scenario.run(scenario.plan(seed)).history:
         print(line(event))
 """
+each_scenario = pytest.mark.parametrize("name", SEEDS)
 
 
-def history(seed: int) -> list[str]:
-    redis = SCENARIOS["redis"]
-    return [line(event) for event in redis.run(redis.plan(seed)).history]
+def history(name: str, seed: int) -> list[str]:
+    scenario = SCENARIOS[name]
+    return [line(event) for event in scenario.run(scenario.plan(seed)).history]
 
 
-def in_another_process(hash_seed: str) -> str:
+def in_another_process(name: str, hash_seed: str) -> str:
     environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, check=True)
+    command = [sys.executable, "-c", PROGRAM, name, str(SEEDS[name])]
+    done = subprocess.run(command, env=environment, capture_output=True, check=True)
     return hashlib.sha256(done.stdout).hexdigest()
 
 
-def test_the_same_seed_gives_the_same_history_whatever_the_hash_seed() -> None:
-    here = "".join(f"{each}\n" for seed in SEEDS for each in history(seed))
+@each_scenario
+def test_the_same_seed_gives_the_same_history_whatever_the_hash_seed(name: str) -> None:
+    here = "".join(f"{each}\n" for seed in range(SEEDS[name]) for each in history(name, seed))
     digest = hashlib.sha256(here.encode()).hexdigest()
-    assert {in_another_process("1"), in_another_process("2")} == {digest}
+    assert {in_another_process(name, "1"), in_another_process(name, "2")} == {digest}
 
 
-def test_the_collector_changes_nothing() -> None:
+@each_scenario
+def test_the_collector_changes_nothing(name: str) -> None:
     before = gc.get_threshold()
     gc.set_threshold(1)
     try:
-        busy = [history(seed) for seed in range(3)]
+        busy = [history(name, seed) for seed in range(3)]
     finally:
         gc.set_threshold(*before)
-    assert busy == [history(seed) for seed in range(3)]
+    assert busy == [history(name, seed) for seed in range(3)]
 
 
-def test_what_ran_before_changes_nothing() -> None:
-    alone = history(7)
-    history(8)
-    assert history(7) == alone
+@each_scenario
+def test_what_ran_before_changes_nothing(name: str) -> None:
+    alone = history(name, 7)
+    history(name, 8)
+    assert history(name, 7) == alone
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_replaying_on_the_command_line_prints_the_history_and_nothing_else(seed: int) -> None:
     command = [sys.executable, "-m", "holdfast.sim", "--seed", str(seed)]
     done = subprocess.run(command, capture_output=True, check=True, text=True)
-    assert done.stdout.splitlines() == [*history(seed), "violations: none"]
+    assert done.stdout.splitlines() == [*history("redis", seed), "violations: none"]

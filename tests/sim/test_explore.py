@@ -7,6 +7,7 @@ from click.testing import CliRunner
 
 from holdfast.sim.__main__ import main
 from holdfast.sim.explore import EXPLORATIONS, explore
+from holdfast.sim.fence import MODELS
 from holdfast.sim.small.worlds import WORLDS
 
 Counters = tuple[int, ...]
@@ -77,7 +78,7 @@ def test_hundreds_of_thousands_of_states_are_no_trouble() -> None:
 
 
 def test_each_small_world_can_be_explored_by_name() -> None:
-    assert list(EXPLORATIONS) == list(WORLDS)
+    assert list(EXPLORATIONS) == [*WORLDS, *MODELS]
     done = CliRunner().invoke(main, ["--explore", "line"])
     assert done.exit_code == 0
     assert done.stdout.startswith("line (a process dies while three want the lock; ")

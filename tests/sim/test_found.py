@@ -38,7 +38,7 @@ def plan(*items: Item, seed: int = 1) -> Plan:
         seed=seed,
         items=items,
         hosts=tuple(Host(f"p{number}", 1000.0, 1.0, shares=number == 1) for number in range(2)),
-        node=Host("node", 1.7e9, 1.0, False),
+        nodes=(Host("node", 1.7e9, 1.0, False),),
         names=("job",),
         request_timeout=0.3,
         connect_patience=2.0,
@@ -76,7 +76,7 @@ def test_an_attempt_that_could_not_reach_the_engine_leaves_no_cycle_behind() -> 
         return enter(state)
 
     runtime.env.ledger.enter = watched  # type: ignore[method-assign, assignment]
-    stage.node.crash()
+    stage.nodes[0].crash()
 
     async def ask() -> None:
         with pytest.raises(StoreUnavailable):

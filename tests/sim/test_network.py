@@ -57,7 +57,7 @@ class Bench:
         self.ends += 1
 
     def arm(self, on: str, trouble: str) -> None:
-        self.network.arm(self.process, on, Trouble(trouble, 5.0, lambda: None))
+        self.network.arm(self.process, self.echo, on, Trouble(trouble, 5.0, lambda: None))
 
     def pass_time(self, seconds: float = 1.0) -> None:
         self.world.run(self.world.now + seconds)
@@ -97,7 +97,7 @@ def test_a_node_that_is_down_refuses(bench: Bench) -> None:
 @pytest.mark.parametrize("direction", [0, 1])
 def test_what_is_sent_into_a_cut_arrives_after_it(bench: Bench, direction: int) -> None:
     connection = bench.connect()
-    bench.network.paths(bench.process)[direction].cut_until = bench.world.now + 5.0
+    bench.network.paths(bench.process, bench.echo)[direction].cut_until = bench.world.now + 5.0
     connection.send("x")
     bench.pass_time(4.9)
     assert bench.heard == []

@@ -202,7 +202,7 @@ def test_scripts_of_two_servers_see_their_own_data(clock: Clock) -> None:
     assert [ask(each, b"EVAL", script, b"1", b"n") for each in (first, second, first)] == [1, 1, 2]
 
 
-@pytest.mark.parametrize("line", ["ZADD z NX 1 m", "ZRANGE z 0 1 REV", "PEXPIRE z 1 GT"])
+@pytest.mark.parametrize("line", ["ZADD z XX 1 m", "ZRANGE z 0 1 REV", "PEXPIRE z 1 GT"])
 @pytest.mark.parametrize("how", ["at once", "call", "pcall"])
 def test_what_is_not_simulated_ends_the_simulation(server: Server, line: str, how: str) -> None:
     words = line.encode().split()

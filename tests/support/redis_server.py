@@ -15,7 +15,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -40,11 +40,15 @@ class RedisServer:
     Without them it writes nothing to disk, so that a restarted one is empty.
     """
 
-    def __init__(self, *arguments: str, unix: bool = False, tls: bool = False) -> None:
+    def __init__(
+        self, *arguments: str, unix: bool = False, tls: bool = False, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment`: what stands there beside the usual."""
         self.folder = Path(tempfile.mkdtemp(prefix="redis-"))
         self.port = 0
         self.pid = 0
         self._arguments = arguments
+        self._environment = {**os.environ, **(environment or {})}
         self._socket = self.folder / "socket" if unix else None
         self._certificate = _certificate(self.folder) if tls else None
         self._process: subprocess.Popen[bytes] | None = None
@@ -112,6 +116,13 @@ class RedisServer:
         self.kill()
         assert self._start(), f"redis-server did not start again on port {self.port}:\n{self.log}"
 
+    def restart_empty(self) -> None:
+        """The same after the loss of its disk, whatever its arguments."""
+        self.kill()
+        shutil.rmtree(self.folder / "appendonlydir", ignore_errors=True)
+        (self.folder / "dump.rdb").unlink(missing_ok=True)
+        self.restart()
+
     def close(self) -> None:
         """Killed, and its folder removed."""
         self.kill()
@@ -141,6 +152,7 @@ class RedisServer:
             # A session of its own: Ctrl-C in the terminal is for the tests, which then end their servers in order.
             self._process = subprocess.Popen(
                 ["redis-server", *self._command_line()],
+                env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

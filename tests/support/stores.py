@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.redis_server import lock_space
+from support import redis_server, redlock_nodes
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,19 @@ def _sqlite(scratch: Path) -> Iterator[str]:
 
 @contextmanager
 def _redis(scratch: Path) -> Iterator[str]:
-    with lock_space(f"{uuid.uuid4().hex}:") as url:
+    with redis_server.lock_space(f"{uuid.uuid4().hex}:") as url:
         yield url
+
+
+@contextmanager
+def _redlock(scratch: Path) -> Iterator[str]:
+    with redlock_nodes.lock_space(f"{uuid.uuid4().hex}:") as url:
+        yield f"{url}&max_ttl=86400"  # any ttl that a lock may have
 
 
 STORES = [
     StoreUnderTest("memory", _memory),
     StoreUnderTest("sqlite", _sqlite),
     StoreUnderTest("redis", _redis),
+    StoreUnderTest("redlock", _redlock),
 ]

@@ -13,7 +13,7 @@ from sweeps.worlds import STORES, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 
-BUDGET = {"memory": 250, "sqlite": 120, "redis": 120}
+BUDGET = {"memory": 250, "sqlite": 120, "redis": 120, "redlock": 120}
 
 Scenario = Callable[[World], Action]
 

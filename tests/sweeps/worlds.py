@@ -16,10 +16,11 @@ from pathlib import Path
 
 import holdfast
 from support.redis_server import shared_server
+from support.redlock_nodes import NODE_TIMEOUT, redlock_url, shared_nodes
 from support.waiting import until
 
 TARGET = os.path.dirname(os.path.abspath(holdfast.__file__)) + os.sep
-STORES = ("memory", "sqlite", "redis")
+STORES = ("memory", "sqlite", "redis", "redlock")
 PATIENCE = 1.0
 """Seconds after which the lock must be free again."""
 
@@ -32,6 +33,7 @@ def url_of(store: str, folder: Path) -> str:
         "memory": lambda: f"memory://sweep-{unique}",
         "sqlite": lambda: f"sqlite:///{folder / 'sweep.db'}",
         "redis": lambda: shared_server().url_with(prefix=f"sweep-{unique}:"),
+        "redlock": lambda: redlock_url(shared_nodes(), prefix=f"sweep-{unique}:", request_timeout=NODE_TIMEOUT),
     }
     return urls[store]()
 

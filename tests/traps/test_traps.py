@@ -1,8 +1,8 @@
 """What went wrong in other lock libraries, and the test that it does not go wrong here.
 
-TRAPS maps each trap that one node, two colours and the embedded store can fall into to the tests that hold it shut,
-most of them in the conformance suite, so that every store is held to them. What no other test shows is tested below.
-Traps of engines that need a server belong to their stores.
+TRAPS maps each trap that one node or several, two colours and the embedded store can fall into to the tests that hold
+it shut, most of them in the conformance suite, so that every store is held to them. What no other test shows is tested
+below, or on several nodes beside this. Traps of engines that need a server belong to their stores.
 """
 
 import ast
@@ -25,6 +25,8 @@ Occupation = Callable[[], AbstractContextManager[None]]
 
 TESTS = Path(__file__).parent.parent
 HERE = "traps/test_traps.py"
+REDLOCK = "traps/test_redlock_traps.py"
+PARTITIONS = "traps/test_redlock_partitions.py"
 
 TRAPS: dict[str, list[str]] = {
     # Getting in without the lock
@@ -111,6 +113,32 @@ TRAPS: dict[str, list[str]] = {
     "validity is not counted anew when a lease is extended": [
         "conformance/test_renewal.py::test_extending_to_a_longer_ttl_gives_more_time",
         "conformance/test_renewal.py::test_extending_to_a_shorter_ttl_leaves_less_time",
+    ],
+    # Redlock
+    "one node is down, and the majority stays locked": [
+        f"{REDLOCK}::test_a_majority_is_enough_though_nodes_are_down",
+        f"{REDLOCK}::test_an_attempt_without_a_majority_leaves_nothing_locked",
+    ],
+    "one slow node stalls everyone": [f"{REDLOCK}::test_a_slow_node_does_not_stall_anyone"],
+    "a claim in flight lands after the release": [
+        f"{REDLOCK}::test_a_claim_in_flight_does_not_land_after_the_release",
+        f"{REDLOCK}::test_what_a_stopped_node_does_when_it_goes_on_leaves_nothing_locked",
+    ],
+    "own left-over keys vote against the retry": [f"{REDLOCK}::test_own_left_over_keys_do_not_vote_against_the_retry"],
+    "quorum erodes, node by node": [
+        f"{REDLOCK}::test_quorum_does_not_erode_when_nodes_are_restarted_one_by_one",
+        f"{REDLOCK}::test_a_restarted_node_is_taken_back_by_a_lease_whose_token_is_old",
+    ],
+    "validity of several nodes is not counted anew by an extension": [
+        f"{REDLOCK}::test_validity_is_counted_anew_when_a_lease_is_extended"
+    ],
+    "the wall clock decides": [f"{REDLOCK}::test_jumps_of_the_wall_clock_change_nothing"],
+    "a quorum error hides what is wrong": [
+        f"{PARTITIONS}::test_taken_and_down_and_slow_are_told_apart",
+        f"{PARTITIONS}::test_who_can_not_reach_a_majority_is_told_so",
+    ],
+    "a lock of several nodes that has run out is returned": [
+        f"{REDLOCK}::test_an_expired_lock_is_never_returned_as_held"
     ],
     # Waiting and fairness
     "waiters poll": ["conformance/test_waiting.py::test_a_release_wakes_the_waiter_at_once"],

@@ -35,7 +35,7 @@ HeldHere = weakref.WeakValueDictionary[str, LeaseState]
 """The leases of one thread or task, by name, for re-entry."""
 
 
-class _Base:
+class AnyClient:
     def __init__(self, config: Config) -> None:
         self._config = config
         self._making = Guard()
@@ -51,13 +51,17 @@ class _Base:
         return self._config.factory.capabilities
 
     def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
-        return LockSettings(name, ttl=self._config.ttl if ttl is None else ttl, **others)
+        ttl = self._config.ttl if ttl is None else ttl
+        return LockSettings(name, ttl=ttl, max_ttl=self._config.factory.max_ttl, **others)
+
+    def _checked_ttl(self, ttl: float) -> float:
+        return rules.checked_ttl(ttl, self._config.factory.max_ttl)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self.where}>"
 
 
-class Client(_Base):
+class Client(AnyClient):
     """Locks for threads. Thread-safe; a context manager that closes itself."""
 
     def __init__(self, config: Config) -> None:
@@ -167,7 +171,7 @@ class Client(_Base):
 
     def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
         """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
-        hold = Hold(name, owner, rules.checked_ttl(ttl), shortens=True)
+        hold = Hold(name, owner, self._checked_ttl(ttl), shortens=True)
         return _reached(_reached(drive(self._store().renew([hold])))[0])
 
     def __enter__(self) -> Client:
@@ -179,7 +183,7 @@ class Client(_Base):
         self.close()
 
 
-class AsyncClient(_Base):
+class AsyncClient(AnyClient):
     """Locks for tasks of one event loop, the one in which it is first used. `async with` closes it."""
 
     def __init__(self, config: Config) -> None:
@@ -263,7 +267,7 @@ class AsyncClient(_Base):
 
     async def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
         """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
-        hold = Hold(name, owner, rules.checked_ttl(ttl), shortens=True)
+        hold = Hold(name, owner, self._checked_ttl(ttl), shortens=True)
         return _reached(_reached(await self._store().renew([hold]))[0])
 
     async def __aenter__(self) -> AsyncClient:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -11,10 +12,11 @@ from holdfast.api.fallback import default_url
 from holdfast.core import rules
 from holdfast.errors import ConfigurationError
 from holdfast.runtime.parts import Patience
-from holdfast.stores import StoreFactory, factory_for, factory_of
+from holdfast.stores import SEVERAL_HOSTS, Address, StoreFactory, factory_for, factory_of, factory_of_several
 
 _PATIENCE = ("request_timeout", "connect_patience")
-_SECONDS = {"ttl", *_PATIENCE}
+_SECONDS = {"ttl", "max_ttl", "restart_grace", *_PATIENCE}
+_END_OF_HOSTS = re.compile(r"(?=[/?#])|$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +30,37 @@ def configure(target: object, options: dict[str, Any]) -> Config:
     """Holdfast's own options first, then the store's; what nobody knows is an error."""
     if target is None:
         target = os.environ.get("HOLDFAST_URL") or default_url()
-    url = _split(target) if isinstance(target, str) else None
-    rest = options if url is None else _query(url) | options
-    ttl = rules.checked_ttl(rest.pop("ttl", rules.TTL_DEFAULT))
-    patience = Patience(**{name: rules.checked_patience(name, rest.pop(name)) for name in _PATIENCE if name in rest})
-    factory = factory_of(target, rest) if url is None else factory_for(url, rest)
+    address = _address(target) if isinstance(target, str) else None
+    rest = options if address is None else address.options | options
+    own = {name: rest.pop(name) for name in ("ttl", *_PATIENCE) if name in rest}
+    patience = {name: rules.checked_patience(name, own[name]) for name in _PATIENCE if name in own}
+    factory = _factory(target, rest) if address is None else factory_for(address.url, rest)
     if rest:
         raise ConfigurationError(f"unknown option for {factory.where}: {', '.join(sorted(rest))}")
-    return Config(factory, ttl, patience)
+    ttl = rules.checked_ttl(own.get("ttl", min(rules.TTL_DEFAULT, factory.max_ttl)), factory.max_ttl)
+    return Config(factory, ttl, Patience(**{"request_timeout": factory.request_timeout} | patience))
+
+
+def _factory(target: object, options: dict[str, Any]) -> StoreFactory:
+    if not isinstance(target, list | tuple):
+        return factory_of(target, options)
+    return factory_of_several([_address(each) if isinstance(each, str) else each for each in target], options)
+
+
+def _address(target: str) -> Address:
+    url = _split(target)
+    return Address(url, _query(url))
 
 
 def _split(target: str) -> SplitResult:
     try:
-        url = urlsplit(target)
-        url.port  # noqa: B018 - reading it is what checks it
+        scheme, _, rest = target.partition("://")
+        if scheme.lower() in SEVERAL_HOSTS:
+            hosts, rest = _END_OF_HOSTS.split(rest, 1)
+            url = urlsplit(f"{scheme}://{rest}")._replace(netloc=hosts)
+        else:
+            url = urlsplit(target)
+            url.port  # noqa: B018 - reading it is what checks it
     except ValueError:
         raise ConfigurationError("the URL can't be read: check its brackets and its port") from None
     if url.fragment or target.endswith("#"):

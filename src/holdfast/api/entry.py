@@ -13,7 +13,7 @@ from holdfast.guard import Guard
 
 def connect(target: object = None, **options: Any) -> Client:
     """A client for threads. `target` is a URL, or a client of the engine that you have already, such as a redis.Redis;
-    without one $HOLDFAST_URL, else the embedded store. Does no I/O."""
+    a list of them is Redlock on those servers; without any $HOLDFAST_URL, else the embedded store. Does no I/O."""
     return Client(configure(target, options))
 
 

@@ -11,9 +11,8 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from holdfast.core import rules
 from holdfast.core.lease import LeaseState
 from holdfast.core.ports import to_raise
 from holdfast.core.release import release
@@ -21,6 +20,9 @@ from holdfast.errors import LeaseLost, Reason
 from holdfast.machine import boottime, this
 from holdfast.runtime.aio import AioRuntime, start_task
 from holdfast.runtime.blocking import BlockingRuntime, drive, start_thread
+
+if TYPE_CHECKING:
+    from holdfast.api.client import AnyClient
 
 R = TypeVar("R", BlockingRuntime, AioRuntime)
 
@@ -34,7 +36,7 @@ class _Handle(Generic[R]):
     """Starts on_lost: on a thread of its own, or as a task."""
 
     def __init__(
-        self, client: object, runtime: R, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
+        self, client: AnyClient, runtime: R, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
     ) -> None:
         self._client = client  # a lease keeps its client alive, not the other way round
         self._runtime: R = runtime
@@ -120,7 +122,7 @@ class Lease(_Handle[BlockingRuntime]):
 
     def extend(self, ttl: float | None = None) -> None:
         """Renew now; with `ttl`, for that long from now on."""
-        ttl = self.ttl if ttl is None else rules.checked_ttl(ttl)
+        ttl = self.ttl if ttl is None else self._client._checked_ttl(ttl)
         self.ensure_held()
         answer = self._runtime.extend(self._state, ttl)
         if answer is not None:
@@ -157,7 +159,7 @@ class AsyncLease(_Handle[AioRuntime]):
     _start = staticmethod(start_task)
 
     def __init__(
-        self, client: object, runtime: AioRuntime, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
+        self, client: AnyClient, runtime: AioRuntime, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
     ) -> None:
         super().__init__(client, runtime, state, on_lost)
         self._body: _Body | None = None
@@ -168,7 +170,7 @@ class AsyncLease(_Handle[AioRuntime]):
 
     async def extend(self, ttl: float | None = None) -> None:
         """Renew now; with `ttl`, for that long from now on."""
-        ttl = self.ttl if ttl is None else rules.checked_ttl(ttl)
+        ttl = self.ttl if ttl is None else self._client._checked_ttl(ttl)
         self.ensure_held()
         answer = await self._runtime.extend(self._state, ttl)
         if answer is not None:

@@ -17,6 +17,7 @@ class LockSettings:
         name: str,
         *,
         ttl: float,
+        max_ttl: float,
         renew: bool,
         max_hold: float | None,
         reentrant: bool,
@@ -27,7 +28,7 @@ class LockSettings:
             raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
         self.want = Want(
             rules.checked_name(name),
-            rules.checked_ttl(ttl),
+            rules.checked_ttl(ttl, max_ttl),
             bool(renew),
             rules.checked_max_hold(max_hold),
             rules.checked_label(label),

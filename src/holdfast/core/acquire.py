@@ -76,8 +76,12 @@ class _Patience:
         if self._wait is None:
             self._silence_ends = self._env.now() + self._env.connect_patience
 
+    def is_left(self) -> bool:
+        """For an engine that gives no answer, or no clear one."""
+        return self._env.now() < self._silence_ends
+
     def check(self, error: StoreUnavailable) -> None:
-        if self._env.now() >= self._silence_ends:
+        if not self.is_left():
             raise to_raise(error)
 
     async def unreachable(self, error: StoreUnavailable) -> None:
@@ -98,9 +102,13 @@ async def _persist(
         else:
             patience.answered()
             _log.debug("%r is taken; asked as %s", claim.name, claim.owner)
-            if claim.inbox is None or env.now() >= patience.ends:
+            if claim.inbox is None and answer.is_split and patience.is_left():
+                await env.pause(answer.again_in or 0.0)
+                pushed = None
+            elif claim.inbox is None or env.now() >= patience.ends:
                 return answer, sent
-            pushed = await _listen(env, claim.ttl, claim.inbox, answer, patience)
+            else:
+                pushed = await _listen(env, claim.ttl, claim.inbox, answer, patience)
             if pushed is not None and _is_good(pushed, want, answer, rules.deadline(sent, pushed.ttl) - env.now()):
                 return pushed, sent
         sent = env.now()
@@ -112,8 +120,10 @@ async def _persist(
 
 
 async def _listen(env: Env, ttl: float, inbox: Inbox, taken: Taken, patience: _Patience) -> Granted | None:
+    now = env.now()
     expires_in = None if taken.holder is None else taken.holder.expires_in
-    return await inbox.hear(min(patience.ends, rules.ask_again_at(env.now(), ttl, expires_in)))
+    again_at = rules.ask_again_at(now, ttl, expires_in) if taken.again_in is None else now + taken.again_in
+    return await inbox.hear(min(patience.ends, again_at))
 
 
 def _is_good(pushed: Granted, want: Want, taken: Taken, remaining: float) -> bool:

@@ -89,6 +89,10 @@ class Taken(NamedTuple):
     holder: LockInfo | None
     token: int
     """The last one granted: a push counts only with a larger one, otherwise it is of an earlier time."""
+    again_in: float | None = None
+    """When to ask again, if the store knows better than the rules."""
+    is_split: bool = False
+    """Nobody has it: of those who asked at the same time, none got enough."""
 
 
 class Unreachable(NamedTuple):

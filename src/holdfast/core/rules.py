@@ -105,8 +105,18 @@ def checked_name(name: object) -> str:
     return name
 
 
-def checked_ttl(ttl: object) -> float:
-    return _checked_seconds("ttl", ttl, TTL_MIN, TTL_MAX)
+def checked_ttl(ttl: object, max_ttl: float = TTL_MAX) -> float:
+    seconds = _checked_seconds("ttl", ttl, TTL_MIN, TTL_MAX)
+    if seconds > max_ttl:
+        raise ConfigurationError(
+            f"ttl must not be larger than max_ttl, {max_ttl:g} seconds, and {seconds:g} is: give a shorter one "
+            "(leases are renewed while they are held), or a larger max_ttl to every client of these nodes"
+        )
+    return seconds
+
+
+def checked_max_ttl(max_ttl: object) -> float:
+    return _checked_seconds("max_ttl", max_ttl, TTL_MIN, TTL_MAX)
 
 
 def checked_max_hold(max_hold: object) -> float | None:

@@ -34,6 +34,7 @@ from holdfast.sim.runner import (
 )
 from holdfast.sim.shrink import shrunk
 
+SCENARIO = "redis"
 SEEDS = 1000
 SEEDS_PER_MUTANT = 3000
 FINE = 0
@@ -44,7 +45,7 @@ T = TypeVar("T")
 
 
 @click.command()
-@click.option("--scenario", default="redis", show_default=True, metavar="NAME", help="What to run; see --list.")
+@click.option("--scenario", metavar="NAME", help=f"What to run; see --list.  [default: {SCENARIO}; a mutant's own]")
 @click.option("--seeds", type=click.IntRange(1), help=f"How many  [default: {SEEDS}; {SEEDS_PER_MUTANT} a mutant]")
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="The first seed.")
 @click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes; the result is the same.")
@@ -55,7 +56,7 @@ T = TypeVar("T")
 @click.option("--mutants", "all_mutants", is_flag=True, help="Plant every bug in turn: each must be caught.")
 @click.option("--explore", metavar="NAME", help="Try every interleaving of a small world.")
 def main(
-    scenario: str,
+    scenario: str | None,
     seeds: int | None,
     first: int,
     jobs: int,
@@ -90,11 +91,10 @@ def main(
     sys.exit(code)
 
 
-def _task(scenario: str, mutant: str | None) -> Task:
-    _known("scenario", scenario, scenarios())
-    if mutant is not None:
-        _known("mutant", mutant, mutants())
-    return Task(scenario, mutant)
+def _task(scenario: str | None, mutant: str | None) -> Task:
+    own = SCENARIO if mutant is None else _known("mutant", mutant, mutants()).scenario
+    _known("scenario", scenario or own, scenarios())
+    return Task(scenario or own, mutant)
 
 
 def _known(what: str, name: str, among: Mapping[str, T]) -> T:
@@ -171,18 +171,20 @@ def _minimise(task: Task, failure: Failure) -> None:
 # Mutants ------------------------------------------------------------------------------------------------------------
 
 
-def _run_mutants(scenario: str, seeds: range, jobs: int) -> int:
-    _known("scenario", scenario, scenarios())
-    planted = list(mutants().values())
+def _run_mutants(scenario: str | None, seeds: range, jobs: int) -> int:
+    """Those of this scenario, or each in its own."""
+    if scenario is not None:
+        _known("scenario", scenario, scenarios())
+    planted = [mutant for mutant in mutants().values() if scenario in (None, mutant.scenario)]
     table = report.MutantTable(planted)
     click.echo(table.heading())
     stop, survivors = Stop(), 0
-    chunks = [Chunk(Task(scenario, mutant.name), seeds) for mutant in planted]
+    chunks = [Chunk(Task(mutant.scenario, mutant.name), seeds) for mutant in planted]
     with stop.on_ctrl_c(), closing(run_chunks(chunks, jobs, stop)) as tallies:
         for mutant, tally in zip(planted, tallies, strict=False):
             if stop.interrupted and not tally.failures:
                 break
-            survivors += _judge(mutant, Task(scenario), tally, table)
+            survivors += _judge(mutant, Task(mutant.scenario), tally, table)
     if stop.interrupted:
         click.echo("stopped by Ctrl-C: this is what was done so far")
         return INTERRUPTED

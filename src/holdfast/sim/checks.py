@@ -14,9 +14,13 @@ from . import rivals
 from .attempts import Attempt, Sorted, sort_out
 from .excuses import Excuses
 from .history import Event
+from .reach import Reach
 from .violation import Violation
 
 __all__ = ["RULES", "Violation", "violations"]
+
+WAKES_WITHIN = 0.3
+"""Seconds from a release until one who waits has the lock, with several nodes."""
 
 RULES: Mapping[str, str] = {
     "overlap": "Validity intervals of one name never overlap, by the true clock.",
@@ -49,10 +53,13 @@ def violations(
     may_be_unreachable: bool = False,
     recover_within: float | None = None,
     reacts_within: float | None = None,
+    reach: Reach | None = None,
 ) -> list[Violation]:
     """All there are. `recover_within`: seconds from `healed` until every lock has a holder. `reacts_within`: seconds
-    that a request may take although no fault is in the way; all faults must be in the history, with their ends."""
+    that a request may take although no fault is in the way; all faults must be in the history, with their ends.
+    `reach`: what was in the way of each node, where there are several."""
     known = sort_out(history)
+    way = _Way(known, reach)
     excuses = Excuses(known.others.get("forgot", ()), known.others.get("jumped", ()))
     found: list[Violation] = []
     healed_at = max([event.at for event in known.others.get("healed", ())], default=math.inf)
@@ -60,25 +67,57 @@ def violations(
         # Once the faults are over it must be reached, by whoever has the patience to find that a connection is dead.
         asked = attempt.asked
         is_healed = asked.at >= healed_at and asked.patience - asked.at >= (reacts_within or 0.0)
-        _judge_end(attempt, may_be_unreachable and not is_healed, excuses, found)
+        may_be = may_be_unreachable and way.may_be_unreachable(attempt, is_healed, reacts_within or 0.0)
+        _judge_end(attempt, may_be, excuses, found)
         if reacts_within is not None and attempt.granted is None:
-            _judge_patience(attempt, known, reacts_within, excuses, found)
+            _judge_patience(attempt, way, reacts_within, excuses, found)
         if attempt.granted is not None:
             _judge_words(attempt, attempt.granted, excuses, found)
             if reacts_within is not None:
-                _judge_renewal(attempt, known, reacts_within, found)
+                _judge_renewal(attempt, known, way, reacts_within, found)
     handed = known.others.get("handed")
+    broke_at = min([event.at for event in known.others.get("fault", ())], default=math.inf)
     for name, about in known.names.items():
         found += rivals.overlaps(name, about.granted, excuses)
         found += rivals.tokens(name, about, excuses)
         if handed:
             found += rivals.unknown_tokens(name, about, handed)
+        if reach is not None:
+            found += rivals.idle(name, about, broke_at, WAKES_WITHIN)
+            found += rivals.unaccepted_tokens(name, about, known.others.get("accepted", ()), reach.needed)
         if about.writes:
             found += rivals.lost_updates(name, about, excuses)
         if recover_within is not None:
             found += rivals.recovery(name, about.granted, known, recover_within)
     _judge_sights(known, found)
     return found
+
+
+class _Way:
+    """What was in somebody's way: on one server, whatever happened to anyone; with several nodes, what `reach` says."""
+
+    def __init__(self, known: Sorted, reach: Reach | None) -> None:
+        self._faults = known.others.get("fault", ())
+        self._reach = reach
+
+    def is_blocked(self, attempt: Attempt, since: float, until: float) -> bool:
+        if self._reach is not None:
+            return self._reach.is_in_the_way(_process(attempt), since, until)
+        return any(fault.at <= until and fault.until >= since for fault in self._faults)
+
+    def may_be_unreachable(self, attempt: Attempt, is_healed: bool, within: float) -> bool:
+        """A fault at so few nodes that the others are a majority excuses nothing, once it is known."""
+        reach, closed = self._reach, attempt.closed_by
+        if reach is None or closed is None:
+            return not is_healed
+        since = attempt.asked.at - within
+        if not reach.is_quorate(since, closed.at):
+            return True
+        return not is_healed and not reach.has_majority(_process(attempt), since, closed.at)
+
+
+def _process(attempt: Attempt) -> str:
+    return attempt.asked.who.partition("/")[0]
 
 
 def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, found: list[Violation]) -> None:
@@ -111,7 +150,7 @@ def _judge_words(attempt: Attempt, granted: Event, excuses: Excuses, found: list
                 found.append(_violation("token", attempt, f"its token changed from {granted.token} to {event.token}"))
             _judge_times(attempt, event, ttl, deadline, excuses, found)
             ttl, deadline = max(ttl, event.ttl), event.until
-        elif kind == "lost" and event.at < deadline and not excuses.of_exclusion(attempt, event.at):
+        elif kind == "lost" and event.at < deadline and not excuses.of_loss(attempt, event.at):
             what = f"lost ({event.note}) {deadline - event.at:.6f} s before its deadline"
             found.append(_violation("robbed", attempt, what))
         elif kind == "outlived" and not excuses.of_exclusion(attempt, event.at):
@@ -135,7 +174,7 @@ def _judge_times(
         found.append(_violation("boasted", attempt, f"told held for {until - at:.6f} s with a ttl of {ttl:g} s"))
 
 
-def _judge_renewal(attempt: Attempt, known: Sorted, within: float, found: list[Violation]) -> None:
+def _judge_renewal(attempt: Attempt, known: Sorted, way: _Way, within: float, found: list[Violation]) -> None:
     """Whatever is in the way, on the side of anybody, excuses it: faults have effects on others."""
     others = known.others
     if not attempt.asked.renews or others.get("forgot") or others.get("jumped"):
@@ -148,21 +187,17 @@ def _judge_renewal(attempt: Attempt, known: Sorted, within: float, found: list[V
             since = event.at - rules.renew_retry(ttl) - within  # there was time for another try after that
             if since < attempt.starts:
                 since = event.at - ttl - within
-            if event.note == "expired" and not _in_the_way(known, since, event.at):
+            if event.note == "expired" and not way.is_blocked(attempt, since, event.at):
                 found.append(_violation("neglected", attempt, f"ran out at {event.at:.6f}"))
             return
 
 
-def _judge_patience(attempt: Attempt, known: Sorted, within: float, excuses: Excuses, found: list[Violation]) -> None:
+def _judge_patience(attempt: Attempt, way: _Way, within: float, excuses: Excuses, found: list[Violation]) -> None:
     closed, until = attempt.closed_by, attempt.asked.until
     if closed is None or closed.kind != "refused" or closed.at <= until + within:
         return
-    if not _in_the_way(known, until - within, closed.at) and not excuses.of_time(attempt, closed.at):
+    if not way.is_blocked(attempt, until - within, closed.at) and not excuses.of_time(attempt, closed.at):
         found.append(_violation("overdue", attempt, f"refused {closed.at - until:.6f} s after its patience was over"))
-
-
-def _in_the_way(known: Sorted, since: float, until: float) -> bool:
-    return any(fault.at <= until and fault.until >= since for fault in known.others.get("fault", ()))
 
 
 def _violation(rule: str, attempt: Attempt, what: str) -> Violation:
@@ -179,6 +214,9 @@ def _judge_sights(known: Sorted, found: list[Violation]) -> None:
         if event.who != event.note:
             what = f"{event.who} took it away from {event.note} at {event.at:.6f}"
             found.append(Violation("stolen", event.name, what))
+    for event in known.others.get("lowered", ()):
+        what = f"a node has accepted {event.token} from {event.who} at {event.at:.6f}, and {event.note}"
+        found.append(Violation("token", event.name, what))
     for event in known.others.get("idle", ()):
         what = f"left free by {event.who} at {event.at:.6f} while there waited: {event.note}"
         found.append(Violation("idle", event.name, what))

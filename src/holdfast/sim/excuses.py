@@ -10,25 +10,34 @@ force release is a `forgot` of one name, a wrong clock of a client a `jumped` of
 Tokens hold although clocks jump and memory is lost. Only a node that came back without its memory *and* with a clock
 behind the old one (`forgot`, noted `tokens`) starts a new *epoch* of them: what was granted after it is not compared
 with what was granted before, and what may be either is not compared at all.
+
+One of several nodes that came back empty (`forgot`, noted `only tokens`) has forgotten which tokens it had accepted,
+and starts such an epoch. It does not vote before every lease that it may have forgotten is over: so a lease may be lost
+early, because too few nodes are left that know it, but overlap another it may not.
 """
 
 from collections.abc import Sequence
 
 from .attempts import Attempt
-from .history import ANY, TOKENS, WORLD, Event
+from .history import ANY, ONLY_TOKENS, TOKENS, WORLD, Event
 
 
 class Excuses:
-    __slots__ = ("_epochs", "_forgot", "_jumped")
+    __slots__ = ("_epochs", "_forgot", "_jumped", "_lost")
 
     def __init__(self, forgot: Sequence[Event] = (), jumped: Sequence[Event] = ()) -> None:
-        self._forgot = forgot
+        self._lost = forgot
+        self._forgot = [fault for fault in forgot if fault.note != ONLY_TOKENS]
         self._jumped = jumped
-        self._epochs = [fault for fault in forgot if fault.note == TOKENS]
+        self._epochs = [fault for fault in forgot if fault.note in (TOKENS, ONLY_TOKENS)]
 
     def of_exclusion(self, attempt: Attempt, at: float) -> bool:
-        """Whether at that moment the attempt may be robbed, or overlapped by a younger one."""
+        """Whether at that moment the attempt may be overlapped by a younger one."""
         return _between(self._forgot, attempt, at) or _between(self._jumped, attempt, at)
+
+    def of_loss(self, attempt: Attempt, at: float) -> bool:
+        """Whether at that moment the attempt may be robbed."""
+        return _between(self._lost, attempt, at) or _between(self._jumped, attempt, at)
 
     def of_time(self, attempt: Attempt, at: float) -> bool:
         """Whether at that moment its client may be wrong about the time."""

@@ -158,9 +158,14 @@ def _explored(module: str, name: str) -> Report:
     return report
 
 
-_SMALL_WORLDS = ("claims", "faults", "hand-off", "cancelled", "expiry", "paused", "line")
-_LARGER = tuple(f"{name}-large" for name in _SMALL_WORLDS)
+def _in_two_sizes(module: str, *names: str) -> dict[str, Callable[[], Report]]:
+    larger = (f"{name}-large" for name in names)
+    return {name: partial(_explored, module, name) for name in (*names, *larger)}
 
-EXPLORATIONS: dict[str, Callable[[], Report]] = {
-    name: partial(_explored, "holdfast.sim.small.worlds", name) for name in (*_SMALL_WORLDS, *_LARGER)
+
+EXPLORATIONS = {
+    **_in_two_sizes(
+        "holdfast.sim.small.worlds", "claims", "faults", "hand-off", "cancelled", "expiry", "paused", "line"
+    ),
+    **_in_two_sizes("holdfast.sim.fence", "fence", "fence-order", "fence-time"),
 }

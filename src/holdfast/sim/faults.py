@@ -1,25 +1,32 @@
 """What goes wrong, by name: when it begins, what it does, and how it is over.
 
 Declared faults are those under which exclusion may break (and for a forgetful node with a clock behind, tokens): they
-note `forgot` or `jumped`, which tells the checkers so. None of the others may break anything.
+note `forgot` or `jumped`, which tells the checkers so. None of the others may break anything. Where there are several
+nodes, a fault happens to some of them, and it is kept in mind of whom and what it was in the way.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
 from holdfast.errors import ConfigurationError
-from holdfast.sim.history import ANY, TOKENS, WORLD
-from holdfast.sim.network import RESEND, Connection, Trouble
+from holdfast.sim.history import ANY, ONLY_TOKENS, TOKENS, WORLD
+from holdfast.sim.network import RESEND, Connection, Path, Trouble
 from holdfast.sim.plan import WITNESS, Fault
 from holdfast.sim.processes import Process
-from holdfast.sim.redis.node import LOADING
+from holdfast.sim.reach import EVERYBODY
+from holdfast.sim.redis.node import Node
+from holdfast.sim.redis.voter import Voter
 from holdfast.sim.stage import Stage
 
 Happen = Callable[[Stage, Fault], None]
+
+HOURS_MOST = 22 * 3600.0
+DAY = 24 * 3600.0
 
 
 class Kind(NamedTuple):
@@ -27,7 +34,11 @@ class Kind(NamedTuple):
     target: Literal["process", "actor", "node", "lock"]
     is_declared: bool = False
     is_out_of_reach: bool = False
-    """While it lasts, somebody can't reach the server."""
+    """While it lasts, somebody can't reach a node."""
+    at_nodes: bool = False
+    """It happens to some of the nodes, or between them and a process."""
+    obstructs: float | None = 0.0
+    """For how many seconds longer than it lasts something may be in the way; None: nothing is."""
 
 
 def happen(stage: Stage, fault: Fault) -> None:
@@ -44,6 +55,18 @@ def _happen(stage: Stage, fault: Fault) -> None:
         kind.happen(stage, fault)
 
 
+def _nodes(stage: Stage, fault: Fault) -> list[Node]:
+    return [stage.nodes[node] for node in fault.nodes] or list(stage.nodes)
+
+
+def _fired(stage: Stage, fault: Fault, target: str = "", note: str = "", lasts: float = 0.0) -> None:
+    kind = KINDS[fault.kind]
+    stage.fault(fault.kind, target, note, lasts, fault.nodes)
+    if kind.obstructs is not None:
+        process = fault.target.partition("/")[0] if kind.target in ("process", "actor") else EVERYBODY
+        stage.reach.obstruct(stage.world.now, stage.world.now + lasts + kind.obstructs, process, fault.nodes)
+
+
 # The network --------------------------------------------------------------------------------------------------------
 
 SLOWEST = 3.0
@@ -51,133 +74,190 @@ SLOWEST = 3.0
 
 
 def _slow(stage: Stage, fault: Fault) -> None:
-    process = stage.processes[fault.target]
-    paths = stage.network.paths(process)
+    paths = _paths(stage, fault)
     by = SLOWEST * stage.plan.request_timeout * fault.size
-    for path in paths:
-        path.slow_by += by
+    for there, back in paths:
+        there.slow_by += by
+        back.slow_by += by
 
     def over() -> None:
-        for path in paths:
-            path.slow_by -= by
+        for there, back in paths:
+            there.slow_by -= by
+            back.slow_by -= by
 
     _begin(stage, fault, over)
 
 
+def _paths(stage: Stage, fault: Fault) -> list[tuple[Path, Path]]:
+    return [stage.network.paths(stage.processes[fault.target], node) for node in _nodes(stage, fault)]
+
+
 def _cut(there: bool, back: bool) -> Happen:
     def cut(stage: Stage, fault: Fault) -> None:
-        for path, is_cut in zip(stage.network.paths(stage.processes[fault.target]), (there, back), strict=True):
-            if is_cut:
-                path.cut_until = max(path.cut_until, stage.world.now + fault.lasts)
-        stage.fault(fault.kind, fault.target, lasts=fault.lasts + RESEND)
+        for paths in _paths(stage, fault):
+            for path, is_cut in zip(paths, (there, back), strict=True):
+                if is_cut:
+                    path.cut_until = max(path.cut_until, stage.world.now + fault.lasts)
+        _fired(stage, fault, fault.target, lasts=fault.lasts + RESEND)
 
     return cut
 
 
-def _to_connections(do: Callable[[Stage, Connection], None]) -> Happen:
+def _to_connections(do: Callable[[Connection], None]) -> Happen:
     """To all that a process has, if it has any."""
 
     def happen(stage: Stage, fault: Fault) -> None:
-        connections = stage.network.of(stage.processes[fault.target])
+        nodes = _nodes(stage, fault)
+        connections = [each for each in stage.network.of(stage.processes[fault.target]) if each.peer in nodes]
         for connection in connections:
-            do(stage, connection)
+            do(connection)
         if connections:
-            stage.fault(fault.kind, fault.target)
+            _fired(stage, fault, fault.target)
 
     return happen
 
 
-def _reset(_: Stage, connection: Connection) -> None:
+def _reset(connection: Connection) -> None:
     connection.reset()
 
 
-def _reset_here(_: Stage, connection: Connection) -> None:
+def _reset_here(connection: Connection) -> None:
     connection.reset_here()
 
 
-def _kill(stage: Stage, connection: Connection) -> None:
-    stage.node.hung_up(connection)
+def _kill(connection: Connection) -> None:
+    connection.peer.hung_up(connection)
     connection.hang_up_there()
 
 
-def _half_open(stage: Stage, connection: Connection) -> None:
+def _half_open(connection: Connection) -> None:
     """The node has let go of it, and nobody hears of it."""
-    stage.node.hung_up(connection)
+    connection.peer.hung_up(connection)
     connection.back.is_lost = True
 
 
 def _armed(on: str) -> Happen:
-    """Meets the next message of its kind."""
+    """Meets the next message of its kind, at each of the nodes."""
 
     def arm(stage: Stage, fault: Fault) -> None:
-        process = stage.processes[fault.target]
-        fired = partial(stage.fault, fault.kind, fault.target, lasts=fault.lasts)
-        stage.network.arm(process, on, Trouble(fault.kind, fault.lasts, fired))
+        for place in fault.nodes or range(len(stage.nodes)):
+            at_one = fault._replace(nodes=(place,)) if fault.nodes else fault
+            fired = partial(_fired, stage, at_one, fault.target, lasts=fault.lasts)
+            trouble = Trouble(fault.kind, fault.lasts, fired)
+            stage.network.arm(stage.processes[fault.target], stage.nodes[place], on, trouble)
 
     return arm
 
 
-# The node -----------------------------------------------------------------------------------------------------------
+# Nodes --------------------------------------------------------------------------------------------------------------
 
 
-def _node_pause(stage: Stage, fault: Fault) -> None:
-    stage.node.pause()
-    _begin(stage, fault, stage.node.go_on)
+def _to_nodes(do: Callable[[Node], None], undo: Callable[[Node], None]) -> Happen:
+    def happen(stage: Stage, fault: Fault) -> None:
+        nodes = _nodes(stage, fault)
+        for node in nodes:
+            do(node)
 
+        def over() -> None:
+            for node in nodes:
+                undo(node)
 
-def _node_crash(stage: Stage, fault: Fault) -> None:
-    stage.node.crash()
-    _begin(stage, fault, stage.node.restart)
+        _begin(stage, fault, over)
+
+    return happen
 
 
 def _scripts_forgotten(stage: Stage, fault: Fault) -> None:
-    stage.node.server.forget_scripts()
-    stage.fault(fault.kind)
-
-
-def _loading(stage: Stage, fault: Fault) -> None:
-    stage.node.refuse(LOADING)
-    _begin(stage, fault, lambda: stage.node.refuse(None))
+    for node in _nodes(stage, fault):
+        node.server.forget_scripts()
+    _fired(stage, fault)
 
 
 def _memory_lost(stage: Stage, fault: Fault) -> None:
     """It comes back empty."""
-    stage.node.crash()
-    stage.node.recall(None)
-    _forgot(stage)
-    _begin(stage, fault, stage.node.restart)
+    nodes = _nodes(stage, fault)
+    for node in nodes:
+        node.crash()
+        node.recall(None)
+    for node in nodes:
+        _forgot(stage, node, is_empty=True)
+
+    def restart() -> None:
+        for node in nodes:
+            node.restart()
+
+    _begin(stage, fault, restart)
 
 
 def _stale_replica(stage: Stage, fault: Fault) -> None:
     """A replica takes over that does not know the last moments, with a clock of its own."""
-    memory = stage.node.memory()
+    memories = [(node, node.memory()) for node in _nodes(stage, fault)]
     behind = 2.0 * fault.size - 1.0
 
     def take_over() -> None:
-        stage.node.crash()
-        stage.node.recall(memory)
-        stage.node.jump(-behind)
-        stage.put_back += max(0.0, behind)
-        _forgot(stage)
-        stage.node.restart()
+        for node, memory in memories:
+            node.crash()
+            node.recall(memory)
+            node.jump(-behind)
+            stage.put_back[stage.nodes.index(node)] += max(0.0, behind)
+            _forgot(stage, node, is_empty=False)
+            node.restart()
 
     _begin(stage, fault, take_over)
 
 
-def _forgot(stage: Stage) -> None:
-    """A clock that is behind does not make up for what was forgotten, whichever of the two came first."""
+def _forgot(stage: Stage, node: Node, is_empty: bool) -> None:
+    """On one server, a clock that is behind does not make up for what was forgotten, whichever of the two came first.
+
+    One of several that comes back empty does not vote before every lease that it may have forgotten is over: only F is
+    gone. Unless that is turned off, or none of them is left that knows better.
+    """
+    quorum = stage.plan.quorum
     stage.has_forgotten = True
-    stage.note(WORLD, ANY, "forgot", until=stage.world.now, note=TOKENS if stage.put_back > 0.0 else "")
+    if quorum is None:
+        note = TOKENS if stage.longest_put_back > 0.0 else ""
+    elif is_empty and quorum.grace and any(isinstance(each, Voter) and each.is_marked for each in stage.nodes):
+        note = ONLY_TOKENS
+    else:
+        note = TOKENS
+    stage.note(WORLD, ANY, "forgot", until=stage.world.now, note=note)
+    if quorum is not None and is_empty:
+        stage.reach.abstains(stage.world.now, math.inf, stage.nodes.index(node))
 
 
 def _node_clock(stage: Stage, fault: Fault) -> None:
     by = (2.0 * fault.size - 1.0) * 2.0 * stage.plan.longest_ttl
-    stage.node.jump(by)
-    stage.put_back += max(0.0, -by)
+    for node in _nodes(stage, fault):
+        _jump(stage, node, by)
+    if stage.has_forgotten and stage.plan.quorum is None:
+        _forgot(stage, stage.nodes[0], is_empty=False)
+    _fired(stage, fault, note=f"by {by:.6f} s")
+
+
+def _node_clock_far_off(stage: Stage, fault: Fault) -> None:
+    """By hours, but no more than a day in all. Only some go back, since what they keep, they keep for so long."""
+    fault = fault._replace(nodes=fault.nodes[:1])
+    place = fault.nodes[0]
+    by = (2.0 * fault.size - 1.0) * HOURS_MOST
+    may_go_back = sum(1 for each in stage.put_back if each > 0.0) < len(stage.nodes) - stage.needed
+    if stage.has_gone_far.setdefault(place, False) or (by < 0.0 and not may_go_back):
+        return
+    stage.has_gone_far[place] = True
+    _jump(stage, stage.nodes[place], by)
+    _fired(stage, fault, note=f"by {by:.6f} s")
+
+
+def _jump(stage: Stage, node: Node, by: float) -> None:
+    node.jump(by)
+    stage.put_back[stage.nodes.index(node)] += max(0.0, -by)
     stage.note(WORLD, ANY, "jumped", until=stage.world.now)
-    if stage.has_forgotten:
-        _forgot(stage)
-    stage.fault(fault.kind, note=f"by {by:.6f} s")
+
+
+def _wall_clock(stage: Stage, fault: Fault) -> None:
+    """That of a client's machine, on which nothing may depend."""
+    by = (2.0 * fault.size - 1.0) * 2.0 * DAY
+    stage.walls[fault.target].jump(stage.world.now, by)
+    _fired(stage, fault, fault.target, f"by {by:.6f} s")
 
 
 # Processes ----------------------------------------------------------------------------------------------------------
@@ -217,7 +297,7 @@ def _jumped(stage: Stage, fault: Fault, process: Process) -> None:
 
 def _death(with_machine: bool) -> Happen:
     def die(stage: Stage, fault: Fault) -> None:
-        stage.fault(fault.kind, fault.target)
+        _fired(stage, fault, fault.target)
         stage.kill(stage.processes[fault.target], with_machine)
 
     return die
@@ -227,14 +307,14 @@ def _close(stage: Stage, fault: Fault) -> None:
     """In the middle of everything."""
     runtime = stage.runtimes[fault.target]
     if not runtime.is_closed:
-        stage.fault(fault.kind, fault.target)
+        _fired(stage, fault, fault.target)
         runtime.process.do(stage.close, runtime)
 
 
 def _cancel(stage: Stage, fault: Fault) -> None:
     actor = stage.actors.get(fault.target)
     if actor is not None and actor.is_busy:
-        stage.fault(fault.kind, fault.target)
+        _fired(stage, fault, fault.target)
         actor.process.do(actor.cancel)
 
 
@@ -243,7 +323,7 @@ def _force_release(stage: Stage, fault: Fault) -> None:
     runtimes = (each for each in stage.runtimes.values() if not each.process.is_dead and not each.is_closed)
     runtime = next(runtimes)  # there is always the witness
     process, store = runtime.process, runtime.store
-    stage.fault(fault.kind, process.name, fault.target)
+    _fired(stage, fault, process.name, fault.target)
 
     async def force() -> None:
         with suppress(ConfigurationError):  # closed meanwhile
@@ -256,40 +336,47 @@ def _force_release(stage: Stage, fault: Fault) -> None:
 
 
 def _begin(stage: Stage, fault: Fault, over: Callable[[], object]) -> None:
-    stage.fault(fault.kind, fault.target, lasts=fault.lasts)
+    _fired(stage, fault, fault.target, lasts=fault.lasts)
     stage.world.at(stage.world.now + fault.lasts, over)
 
 
+_NETWORK = partial(Kind, target="process", at_nodes=True)
+_NODES = partial(Kind, target="node", at_nodes=True)
+
 KINDS: dict[str, Kind] = {
-    "slow network": Kind(_slow, "process", is_out_of_reach=True),
-    "cut": Kind(_cut(True, True), "process", is_out_of_reach=True),
-    "cut there": Kind(_cut(True, False), "process", is_out_of_reach=True),
-    "cut back": Kind(_cut(False, True), "process", is_out_of_reach=True),
-    "reset": Kind(_to_connections(_reset), "process"),
-    "reset at one end": Kind(_to_connections(_reset_here), "process"),
-    "lost request": Kind(_armed("request"), "process"),
-    "duplicated request": Kind(_armed("request"), "process"),
-    "lost reply": Kind(_armed("reply"), "process"),
-    "reset in a reply": Kind(_armed("reply"), "process"),
-    "lost push": Kind(_armed("push"), "process"),
-    "late request": Kind(_armed("request"), "process", is_out_of_reach=True),
-    "late reply": Kind(_armed("reply"), "process", is_out_of_reach=True),
-    "late push": Kind(_armed("push"), "process", is_out_of_reach=True),
-    "connections killed": Kind(_to_connections(_kill), "process"),
-    "connections half open": Kind(_to_connections(_half_open), "process"),
+    "slow network": _NETWORK(_slow, is_out_of_reach=True),
+    "cut": _NETWORK(_cut(True, True), is_out_of_reach=True),
+    "cut there": _NETWORK(_cut(True, False), is_out_of_reach=True),
+    "cut back": _NETWORK(_cut(False, True), is_out_of_reach=True),
+    "reset": _NETWORK(_to_connections(_reset)),
+    "reset at one end": _NETWORK(_to_connections(_reset_here)),
+    "lost request": _NETWORK(_armed("request"), obstructs=math.inf),
+    "duplicated request": _NETWORK(_armed("request"), obstructs=None),
+    "lost reply": _NETWORK(_armed("reply"), obstructs=math.inf),
+    "reset in a reply": _NETWORK(_armed("reply")),
+    "lost push": _NETWORK(_armed("push"), obstructs=None),
+    "late request": _NETWORK(_armed("request"), is_out_of_reach=True),
+    "late reply": _NETWORK(_armed("reply"), is_out_of_reach=True),
+    "late push": _NETWORK(_armed("push"), is_out_of_reach=True, obstructs=None),
+    "connections killed": _NETWORK(_to_connections(_kill)),
+    "connections half open": _NETWORK(_to_connections(_half_open), obstructs=math.inf),
     "process paused": Kind(_process_pause, "process"),
     "process killed": Kind(_death(False), "process"),
     "machine gone": Kind(_death(True), "process"),
     "client closed": Kind(_close, "process"),
-    "task cancelled": Kind(_cancel, "actor"),
-    "node paused": Kind(_node_pause, "node", is_out_of_reach=True),
-    "node crashed": Kind(_node_crash, "node", is_out_of_reach=True),
-    "node loading": Kind(_loading, "node", is_out_of_reach=True),
-    "scripts forgotten": Kind(_scripts_forgotten, "node"),
-    "memory lost": Kind(_memory_lost, "node", is_declared=True, is_out_of_reach=True),
-    "stale replica": Kind(_stale_replica, "node", is_declared=True),
-    "node clock jumped": Kind(_node_clock, "node", is_declared=True),
+    "task cancelled": Kind(_cancel, "actor", obstructs=None),
+    "node paused": _NODES(_to_nodes(Node.pause, Node.go_on), is_out_of_reach=True),
+    "node crashed": _NODES(_to_nodes(Node.crash, Node.restart), is_out_of_reach=True),
+    "node loading": _NODES(_to_nodes(Node.load, Node.end_loading), is_out_of_reach=True),
+    "scripts forgotten": _NODES(_scripts_forgotten, obstructs=None),
+    "memory lost": _NODES(_memory_lost, is_declared=True, is_out_of_reach=True),
+    "stale replica": _NODES(_stale_replica, is_declared=True),
+    "node clock jumped": _NODES(_node_clock, is_declared=True, obstructs=None),
     "machine suspended unseen": Kind(_suspension, "process", is_declared=True),
     "clock rate off": Kind(_wrong_rate, "process", is_declared=True),
-    "force release": Kind(_force_release, "lock", is_declared=True),
+    "force release": Kind(_force_release, "lock", is_declared=True, obstructs=None),
+    "node clock far off": _NODES(_node_clock_far_off, is_declared=True, obstructs=None),
+    "wall clock jumped": Kind(_wall_clock, "process", obstructs=None),
 }
+OF_SEVERAL = ("node clock far off", "wall clock jumped")
+"""These make sense only where there are several nodes."""

@@ -31,10 +31,13 @@ Kind = Literal[
     "removed",  # a request of `who`, no force release, took the lock away from `note`, whose time was not over
     "idle",  # a request of `who` has left the lock free, while `note` waited and could be reached
     "confirmed",  # the engine said yes to a renewal of `who`, while `note` had the lock, or nobody
+    "accepted",  # one of several nodes, `note`, has accepted `token`, which `who` proposed
+    "lowered",  # the largest token that a node has accepted is only `token` now, by a request of `who`; `note`: it was
     "wrote",  # the fenced register of `name` accepted a write of `who`; `token`; `note`: value read, value written
     "left",  # something is left behind at the end; `who`: where; `note`: what
     # What the world does. Declared faults say for whom: `name` or ANY, and who it is (as in `died`) or WORLD.
-    "forgot",  # declared: the server lost its memory between `at` and `until`; `note`: "tokens" if its clock is behind
+    "forgot",  # declared: a server lost its memory between `at` and `until`; `note`: "tokens" if these may start anew,
+    # because its clock is behind, or because it is one of several; "only tokens" if it excuses nothing else
     "jumped",  # declared: from `at` to `until` a clock was further off than is promised
     "fault",  # another one, which excuses nothing but what is said of it; over at `until`
     "broke",  # faults begin
@@ -43,6 +46,7 @@ Kind = Literal[
 WORLD = "world"
 ANY = "*"
 TOKENS = "tokens"
+ONLY_TOKENS = "only tokens"
 
 
 class Event(NamedTuple):

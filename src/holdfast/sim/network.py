@@ -103,14 +103,14 @@ class Connection:
         self.ended: Callable[[], None] = _nothing
         self._network = network
         chance = network.chance.fork(label)
-        there, back = network.paths(process)
+        there, back = network.paths(process, peer)
         self.there = Pipe(network.world, there, chance.fork("there"), self._arrived_there)
         self.back = Pipe(network.world, back, chance.fork("back"), self._arrived_back)
 
     def send(self, message: Any) -> None:
         if not self.is_open:
             return
-        trouble = self._network.trouble(self.process, "request")
+        trouble = self._network.trouble(self.process, self.peer, "request")
         if trouble is None:
             self.there.send(message)
         elif trouble.kind == "lost request":
@@ -122,7 +122,7 @@ class Connection:
             self.there.send(Duplicate(message))
 
     def answer(self, message: Any, is_push: bool = False) -> None:
-        trouble = self._network.trouble(self.process, "push" if is_push else "reply")
+        trouble = self._network.trouble(self.process, self.peer, "push" if is_push else "reply")
         if trouble is None:
             self.back.send(message)
         elif trouble.kind == "reset in a reply":
@@ -211,24 +211,26 @@ class Network:
         self.chance = chance
         self.connections: dict[Connection, None] = {}
         """The open ones, by what their processes know."""
-        self._paths: dict[Process, tuple[Path, Path]] = {}
-        self._armed: dict[tuple[Process, str], list[Trouble]] = {}
+        self._paths: dict[tuple[Process, Peer], tuple[Path, Path]] = {}
+        self._armed: dict[tuple[Process, Peer, str], list[Trouble]] = {}
         self._made = 0
 
-    def paths(self, process: Process) -> tuple[Path, Path]:
-        if process not in self._paths:
-            self._paths[process] = Path(), Path()
-        return self._paths[process]
+    def paths(self, process: Process, peer: Peer) -> tuple[Path, Path]:
+        """There, and back."""
+        ends = process, peer
+        if ends not in self._paths:
+            self._paths[ends] = Path(), Path()
+        return self._paths[ends]
 
-    def arm(self, process: Process, on: str, trouble: Trouble) -> None:
-        """The next request, reply or push of this process meets with this trouble."""
-        self._armed.setdefault((process, on), []).append(trouble)
+    def arm(self, process: Process, peer: Peer, on: str, trouble: Trouble) -> None:
+        """The next request, reply or push between these two meets with this trouble."""
+        self._armed.setdefault((process, peer, on), []).append(trouble)
 
     def disarm(self) -> None:
         self._armed.clear()
 
-    def trouble(self, process: Process, on: str) -> Trouble | None:
-        if not self._armed or not (waiting := self._armed.get((process, on))):
+    def trouble(self, process: Process, peer: Peer, on: str) -> Trouble | None:
+        if not self._armed or not (waiting := self._armed.get((process, peer, on))):
             return None
         trouble = waiting.pop(0)
         trouble.fired()

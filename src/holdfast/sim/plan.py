@@ -43,9 +43,11 @@ class Fault(NamedTuple):
     at: float
     lasts: float
     target: str
-    """The process, actor or lock that it happens to; empty for the node."""
+    """The process, actor or lock that it happens to; empty for nodes."""
     size: float
     """How much, for those that have a size; from 0 to 1."""
+    nodes: tuple[int, ...] = ()
+    """The nodes that it happens to, or between which and the process it happens; none stands for all."""
 
 
 Item = Errand | Fault
@@ -59,6 +61,17 @@ class Host(NamedTuple):
     rate: float
     shares: bool
     """One connection for all requests, as asyncio clients do; otherwise one is lent to each."""
+    wall: float = 0.0
+    """What the wall clock of a process shows at the beginning. Nothing may depend on its being right."""
+
+
+class Quorum(NamedTuple):
+    """How a lock on several nodes is set up: Redlock."""
+
+    grace: float
+    """Seconds for which a node that came back empty does not vote; 0 turns that off."""
+    is_established: bool
+    """The nodes have their birth markers already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +79,7 @@ class Plan:
     seed: int
     items: tuple[Item, ...]
     hosts: tuple[Host, ...]
-    node: Host
+    nodes: tuple[Host, ...]
     names: tuple[str, ...]
     request_timeout: float
     connect_patience: float
@@ -75,7 +88,9 @@ class Plan:
     closes_at_once: bool
     """Clients are closed as soon as everyone is done; otherwise when they had the time to tidy up by themselves."""
     is_warm: bool
-    """The server knows the scripts already."""
+    """The nodes know the scripts already."""
+    quorum: Quorum | None = None
+    """None: there is one node, and it is the store."""
 
     @property
     def errands(self) -> list[Errand]:
@@ -88,7 +103,10 @@ class Plan:
     @property
     def reaction(self) -> float:
         """Seconds in which everything is done that needs to be, where no fault is in the way: who waits for a reply
-        that is lost learns it when its time is over, and may have to ask some more times."""
+        that is lost learns it when its time is over, and may have to ask some more times. One of several nodes that
+        was silent is looked at again after a second at most."""
+        if self.quorum is not None:
+            return 10.0 * self.request_timeout + 1.5
         return 4.0 * self.request_timeout + 0.3
 
     @property

@@ -47,6 +47,18 @@ def unknown_tokens(name: str, about: About, handed: Iterable[Event]) -> Iterator
             yield Violation("token", name, f"{attempt}: no engine gave this one")
 
 
+def unaccepted_tokens(name: str, about: About, accepted: Iterable[Event], needed: int) -> Iterator[Violation]:
+    """Where there are several nodes: so many of them have accepted the token of a grant before it was returned."""
+    by_token: dict[int, list[Event]] = {}
+    for event in accepted:
+        if event.name == name:
+            by_token.setdefault(event.token, []).append(event)
+    for attempt in about.granted:
+        nodes = {event.note for event in by_token.get(attempt.token, ()) if event.at <= attempt.starts}
+        if len(nodes) < needed:
+            yield Violation("token", name, f"{attempt}: accepted by {len(nodes)} nodes, and {needed} are needed")
+
+
 def tokens(name: str, about: About, excuses: Excuses) -> Iterator[Violation]:
     if not excuses.have_epochs(name):
         yield from _tokens_of_an_epoch(name, about.attempts, about.granted, excuses)
@@ -121,6 +133,33 @@ def _same_epoch(epochs: Epochs, first: Event, second: Event) -> bool:
 
 def _text(write: Event | None) -> str:
     return f"{write.who} with token {write.token} at {write.at:.6f}" if write else "the beginning"
+
+
+# Waking -------------------------------------------------------------------------------------------------------------
+
+
+def idle(name: str, about: About, broke_at: float, within: float) -> Iterator[Violation]:
+    """Where nobody is handed the lock, but woken: while nothing has gone wrong yet, one who waits has it soon after a
+    release, unless somebody else came first."""
+    for attempt in about.granted:
+        released = next((event for event in attempt.told if event.kind == "released"), None)
+        if released is None or released.at + within >= broke_at:
+            continue
+        since, until = released.at, released.at + within
+        waiting = [each for each in about.attempts if _waits(each, since - within, until)]
+        is_had = any(each.starts <= until and each.ends > since for each in about.granted if each is not attempt)
+        if waiting and not is_had:
+            who = " ".join(each.asked.who for each in waiting)
+            yield Violation(
+                "idle", name, f"released at {since:.6f}, and not had for {within:g} s although there waited: {who}"
+            )
+
+
+def _waits(attempt: Attempt, since: float, until: float) -> bool:
+    """From one moment to the other, and it would have gone on."""
+    closed = attempt.closed_by
+    has_time = attempt.asked.at < since and attempt.asked.until > until and attempt.starts > until
+    return has_time and (closed is None or closed.at > until)
 
 
 # Recovery -----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import SplitResult
 
@@ -16,6 +16,8 @@ FACTORIES: Mapping[str, str] = {
     "redis": "holdfast.stores.redis.factory",
     "rediss": "holdfast.stores.redis.factory",
     "unix": "holdfast.stores.redis.factory",
+    "redlock": "holdfast.stores.redlock.factory",
+    "redlocks": "holdfast.stores.redlock.factory",
 }
 """URL scheme to the module whose `factory(url, options)` makes the stores."""
 
@@ -26,8 +28,21 @@ CLIENTS: Mapping[str, str] = {
 """Class of an engine's own client to the module whose `factory_of(client, options)` makes stores from it. By name:
 nobody's driver is imported to recognise its client."""
 
-EXTRAS: Mapping[str, str] = {"holdfast.stores.redis.factory": "redis"}
+SEVERAL = "holdfast.stores.redlock.factory"
+"""The module whose `factory_of_several(targets, options)` makes stores of several servers together."""
+
+SEVERAL_HOSTS = {"redlock", "redlocks"}
+"""Schemes of URLs that name several hosts, with commas between them."""
+
+EXTRAS: Mapping[str, str] = {"holdfast.stores.redis.factory": "redis", "holdfast.stores.redlock.factory": "redis"}
 """The extra that brings what a module needs."""
+
+
+class Address(NamedTuple):
+    """A URL, and the options in its query."""
+
+    url: SplitResult
+    options: dict[str, Any]
 
 
 class AioStores(NamedTuple):
@@ -42,6 +57,10 @@ class StoreFactory(Protocol):
     where: str
     """What to call the engine in messages; never with a password."""
     capabilities: Capabilities
+    request_timeout: float
+    """For clients that do not set one."""
+    max_ttl: float
+    """What the engine is prepared for; a larger ttl is refused."""
 
     def blocking(self, request_timeout: float) -> Store: ...
 
@@ -70,6 +89,12 @@ def factory_of(client: object, options: dict[str, Any]) -> StoreFactory:
         f"can't connect to a {type(client).__module__}.{type(client).__qualname__}: "
         f"give a URL such as sqlite:///locks.db, or one of {known}"
     )
+
+
+def factory_of_several(targets: Sequence[Address | object], options: dict[str, Any]) -> StoreFactory:
+    """The factory of several servers together, each an Address or an engine's own client."""
+    made: StoreFactory = _import(SEVERAL).factory_of_several(targets, options)
+    return made
 
 
 def _import(module: str) -> Any:

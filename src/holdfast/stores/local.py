@@ -25,11 +25,11 @@ from holdfast.core.ports import (
     Unreachable,
     unreachable,
 )
+from holdfast.core.shutting import Shutting
 from holdfast.errors import HoldfastError, Reason, StoreUnavailable
 from holdfast.guard import Guard
 from holdfast.machine import boottime
 from holdfast.stores.inboxes import AioInbox, BlockingInbox, Inboxes
-from holdfast.stores.shutting import Shutting
 
 T = TypeVar("T")
 

@@ -10,10 +10,11 @@ from holdfast.sim.mutants.cleanup import CLEAN_UP
 from holdfast.sim.mutants.deadlines import DEADLINES
 from holdfast.sim.mutants.planting import Mutant
 from holdfast.sim.mutants.queue import QUEUE
+from holdfast.sim.mutants.redlock import REDLOCK
 from holdfast.sim.mutants.renewal import RENEWAL
 from holdfast.sim.mutants.tokens import TOKENS
 from holdfast.sim.mutants.truth import TRUTH
 
 __all__ = ["MUTANTS", "Mutant"]
 
-MUTANTS: tuple[Mutant, ...] = (*DEADLINES, *QUEUE, *RENEWAL, *CLEAN_UP, *TOKENS, *TRUTH)
+MUTANTS: tuple[Mutant, ...] = (*DEADLINES, *QUEUE, *RENEWAL, *CLEAN_UP, *TOKENS, *TRUTH, *REDLOCK)

@@ -18,12 +18,13 @@ from textwrap import dedent
 from types import CodeType, FunctionType
 from typing import Any, Literal, NamedTuple
 
+from holdfast.sim.redis import node, voter
 from holdfast.sim.redis.lua import ENGINE
-from holdfast.sim.redis.node import SCRIPTS
 from holdfast.stores.redis import protocol
 
-Area = Literal["deadlines", "queue", "renewal", "clean-up", "tokens", "truth"]
+Area = Literal["deadlines", "queue", "renewal", "clean-up", "tokens", "truth", "redlock"]
 
+_SCRIPTS = dict.fromkeys((*node.SCRIPTS, *voter.SCRIPTS))
 CACHES = (protocol.heads_of, protocol.packed_times, protocol.packed_terms)
 
 
@@ -48,6 +49,8 @@ class Mutant:
     text: str
     """What is wrong, in one sentence."""
     bugs: tuple[Edit | Rewrite, ...]
+    scenario: str = "redis"
+    """In which it must be caught."""
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -106,7 +109,7 @@ def _rewritten(bugs: Sequence[Rewrite]) -> Iterator[None]:
 def _texts_with(bugs: Sequence[Rewrite]) -> dict[str, str]:
     changed: dict[str, str] = {}
     for bug in bugs:
-        having = [each.text for each in SCRIPTS if bug.old in each.text]
+        having = [each.text for each in _SCRIPTS if bug.old in each.text]
         if not having:
             raise NotThere(f"no script has: {bug.old}")
         for text in having:

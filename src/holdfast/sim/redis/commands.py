@@ -226,15 +226,18 @@ def _persist(keys: Keyspace, words: Words) -> Reply:
 
 @_command("zadd", 4, ANY_NUMBER)
 def _zadd(keys: Keyspace, words: Words) -> Reply:
-    if words[2].upper() in (b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"):
+    only_new = words[2].upper() == b"NX"
+    pairs = words[3:] if only_new else words[2:]
+    if pairs[0].upper() in (b"NX", b"XX", b"GT", b"LT", b"CH", b"INCR"):
         _not_simulated(words)
-    if len(words) % 2:
+    if len(pairs) % 2:
         raise syntax_error()
-    scores = [real(word) for word in words[2::2]]
+    scores = [real(word) for word in pairs[::2]]
     found = keys.collection_for_writing(words[1], SortedSet)
     before = len(found)
-    for score, member in zip(scores, words[3::2], strict=True):
-        found[member] = score
+    for score, member in zip(scores, pairs[1::2], strict=True):
+        if not only_new or member not in found:
+            found[member] = score
     return len(found) - before
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from hiredis import ReplyError
 
@@ -53,6 +53,10 @@ class SimInbox:
         return self._pushes.popleft() if self._pushes else None
 
 
+class Taker(Protocol):
+    def keep(self, value: Any) -> None: ...
+
+
 class Wire:
     """A connection with requests on it, answered in order."""
 
@@ -61,7 +65,7 @@ class Wire:
         self.is_silent = False
         """Given up, but still there: a clean-up may follow on it."""
         self.connection = connection
-        self.awaited: deque[tuple[Promise[Any], str | None]] = deque()
+        self.awaited: deque[tuple[Taker, str | None]] = deque()
         self._link = link
         self._timeout = timeout
         self._silent_since = 0.0
@@ -76,24 +80,28 @@ class Wire:
     def ask(self, packed: bytes, owner: str | None = None) -> Promise[Any]:
         """The list of replies, or a Fault."""
         promise: Promise[Any] = Promise()
+        self.put(packed, promise, owner)
+        return promise
+
+    def put(self, packed: bytes, taker: Taker, owner: str | None = None) -> None:
+        """The taker gets the list of replies, or a Fault."""
         if not self.connection.is_open:
-            promise.keep(self._cut())
-            return promise
+            taker.keep(self._cut())
+            return
         if not self.awaited:
             self._silent_since = self.connection.process.now()
-        self.awaited.append((promise, owner))
+        self.awaited.append((taker, owner))
         self.connection.send(packed)
         if not self._is_watched:
             self._watch()
-        return promise
 
-    def send_after(self, packed: bytes) -> bool:
-        """Let this follow what was sent; its reply is dropped. True if it left."""
+    def send_after(self, packed: bytes, taker: Taker | None = None) -> bool:
+        """Let this follow what was sent; nobody waits for its reply. True if it left."""
         if not self.connection.is_open:
             return False
         if not self.awaited:
             self._silent_since = self.connection.process.now()
-        self.awaited.append((Promise(), None))
+        self.awaited.append((taker or Promise(), None))
         self.connection.send(packed)
         return True
 
@@ -105,12 +113,12 @@ class Wire:
     def _receive(self, replies: list[Any]) -> None:
         if self.is_silent:
             return
-        promise, owner = self.awaited.popleft()
+        taker, owner = self.awaited.popleft()
         self._silent_since = self.connection.process.now()
         self.has_answered = True
         if owner is not None:
             self._link.answered(owner)
-        promise.keep(replies)
+        taker.keep(replies)
 
     def _watch(self) -> None:
         self._is_watched = True
@@ -135,8 +143,8 @@ class Wire:
         return cut(self.connection.peer.name, None, was_idle=self.has_answered)
 
     def _tell(self, fault: Fault) -> None:
-        for promise, _ in list(self.awaited):
-            promise.keep(fault.copy())
+        for taker, _ in list(self.awaited):
+            taker.keep(fault.copy())
 
 
 class SimLink:
@@ -180,14 +188,18 @@ class SimLink:
         return Wire(self, connection, self._timeout)
 
     async def listen(self) -> None:
-        """One try for all who come while it is made; whoever is cancelled takes nothing from the others."""
+        """Whoever is cancelled takes nothing from the others."""
+        fault = await self.begin_to_listen()
+        if fault is not None:
+            raise LinkDown(fault.copy())
+
+    def begin_to_listen(self) -> Promise[Fault | None]:
+        """One try for all who come while it is made."""
         done = self._subscribing
         if done is None:
             done = self._subscribing = Promise()
             self._process.start(f"{self._process.name}/subscribes", self._subscribe(done))
-        fault = await done
-        if fault is not None:
-            raise LinkDown(fault.copy())
+        return done
 
     async def _subscribe(self, done: Promise[Fault | None]) -> None:
         fault: Fault | None = None

@@ -7,11 +7,10 @@ what it was a while ago. Scripts, connections and subscriptions never survive it
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 from holdfast.sim.clocks import Clock
 from holdfast.sim.network import Connection, Duplicate
-from holdfast.sim.redis.observer import Observer
 from holdfast.sim.redis.server import Server
 from holdfast.sim.world import World
 from holdfast.stores.redis import scripts
@@ -23,8 +22,22 @@ SCRIPTS = (
 LOADING = b"LOADING Redis is loading the dataset in memory"
 
 
+class Watches(Protocol):
+    """Notes what a node really did. What it knows is lost and found again with the node's memory."""
+
+    def watch(self, server: Server) -> None: ...
+
+    def snapshot(self) -> object: ...
+
+    def restore(self, seen: Any) -> None: ...
+
+    def lose_sight(self) -> None:
+        """The node's clock has jumped."""
+        ...
+
+
 class Node:
-    def __init__(self, world: World, name: str, clock: Clock, observer: Observer) -> None:
+    def __init__(self, world: World, name: str, clock: Clock, observer: Watches) -> None:
         self.name = name
         self.clock = clock
         self.is_up = True
@@ -141,8 +154,12 @@ class Node:
         line, places = (side_key(key, kind) for kind in (b"line", b"places"))
         return None not in (database.call([b"ZSCORE", line, who]), database.call([b"HGET", places, who]))
 
-    def refuse(self, error: bytes | None) -> None:
-        self.server.refusal = error
+    def load(self) -> None:
+        """Whatever is asked is refused meanwhile."""
+        self.server.refusal = LOADING
+
+    def end_loading(self) -> None:
+        self.server.refusal = None
 
     def _let_go(self, connection: Connection) -> None:
         del self._connections[connection]

@@ -132,7 +132,8 @@ class Alone(Stage):
         self.world = self._time = _Time()
         self.history: list[Event] = []
         self.network = self._lines = _Lines(self.world, Chance(0))
-        self.node = _FarAway(self.world, "node", Clock(0.0), Observer(lambda: 0.0, self.note, PREFIX))
+        self._entered = {}
+        self.nodes = [_FarAway(self.world, "node", Clock(0.0), Observer(lambda: 0.0, self.note, PREFIX))]
         self._process = Process(self.world, host.name, Clock(host.offset, host.rate))
         self.processes = {host.name: self._process}
         self._runtime = self._client(host)

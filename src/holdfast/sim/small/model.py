@@ -55,7 +55,7 @@ class Bounds:
             seed=0,
             items=self.errands,
             hosts=tuple(Host(name, 1000.0, 1.0 - RATE_PROMISED, name in self.sharing) for name in names),
-            node=Host("node", 2000.0, 1.0 + RATE_PROMISED, False),
+            nodes=(Host("node", 2000.0, 1.0 + RATE_PROMISED, False),),
             names=tuple(dict.fromkeys(errand.name for errand in self.errands)),
             request_timeout=self.request_timeout,
             connect_patience=self.connect_patience,

@@ -6,6 +6,7 @@ import os
 from typing import Any
 from urllib.parse import SplitResult
 
+from holdfast.core import rules
 from holdfast.errors import ConfigurationError
 from holdfast.stores import AioStores
 from holdfast.stores.inboxes import AioInbox
@@ -16,6 +17,8 @@ from holdfast.stores.prefixed import checked_prefix, prefixed
 
 class MemoryFactory:
     capabilities = CAPABILITIES
+    request_timeout = 5.0
+    max_ttl = rules.TTL_MAX
 
     def __init__(self, name: str, prefix: str) -> None:
         self.where = f"memory://{name}"

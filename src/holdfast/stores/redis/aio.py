@@ -15,7 +15,7 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from hiredis import HiredisError
 
@@ -38,56 +38,79 @@ LOOKS = 4
 class AioLink:
     suspends = True
 
-    def __init__(self, dialer: Dialer) -> None:
+    def __init__(self, dialer: Dialer, inboxes: Inboxes | None = None, makes_sure: bool = False) -> None:
+        """`makes_sure`: a new connection is one that has answered."""
         self.where = dialer.where
-        self.inboxes = Inboxes()
+        self.inboxes = Inboxes() if inboxes is None else inboxes
         self._loop = asyncio.get_running_loop()
         self._trail: Trail[RequestWire] = Trail()
         self.late = self._trail.late
         self._parked: deque[RequestWire] = deque(maxlen=PARKED_MOST)
-        self._requests = _Line(self._loop, self.where, lambda: self._dial(dialer))
-        self._pushes = _Line(self._loop, self.where, lambda: self._subscribe(dialer))
+        self._makes_sure = makes_sure
+        self.requests = Line(self._loop, self.where, lambda: self._dial(dialer))
+        self.pushes = Line(self._loop, self.where, lambda: self._subscribe(dialer))
 
     @property
     def channel(self) -> bytes | None:
-        wire: _PushWire | None = self._pushes.wire
+        wire: _PushWire | None = self.pushes.wire
         return None if wire is None else wire.channel
 
     def inbox(self) -> AioInbox:
         return AioInbox()
 
     def ask(self, packed: bytes, owner: str | None = None) -> Awaitable[Any]:
-        wire: RequestWire | None = self._requests.latest
+        wire: RequestWire | None = self.requests.latest
         if wire is None or not wire.is_open:
             return self._open_and_ask(packed, owner)
         return wire.ask(packed, owner)
 
     async def ask_many(self, commands: Sequence[bytes]) -> Any:
         try:
-            wire: RequestWire = self._requests.wire or await self._requests.open()
+            wire: RequestWire = self.requests.wire or await self.requests.open()
         except LinkDown as down:
             return down.fault
         return await wire.ask_many(b"".join(commands), len(commands))
 
     async def _open_and_ask(self, packed: bytes, owner: str | None) -> Any:
         try:
-            wire: RequestWire = await self._requests.open()
+            wire: RequestWire = await self.requests.open()
         except LinkDown as down:
             return down.fault
         return await wire.ask(packed, owner)
 
     async def listen(self) -> None:
-        if self._pushes.wire is None:
-            await self._pushes.open()
+        if self.pushes.wire is None:
+            await self.pushes.open()
 
     def stop_listening(self, channel: bytes) -> None:
         if channel == self.channel:
-            self._pushes.wire.end(None)
+            self.pushes.wire.end(None)
 
     def chase(self, owner: str, packed: bytes) -> bool | None:
         """From any thread, and also when the loop is gone."""
         left = [self._send_after(wire, packed) for wire in self._trail.end(owner)]
         return all(left) if left else None
+
+    def follow(self, owner: str, pack: Callable[[], bytes], is_done: bool) -> bool | None:
+        """On the loop: the same on connections that are given up. On the one in use, whatever is asked next follows.
+
+        `is_done`: nothing of this owner has to be followed after this.
+        """
+        unused = [wire for wire in self._trail.of(owner) if not wire.is_open]
+        if not unused:
+            return None
+        if is_done:
+            for wire in self._trail.end(owner):
+                if wire.is_open:
+                    self._trail.unanswered[owner] = wire
+        packed = pack()
+        left = [wire.is_silent and wire.send_last(packed) for wire in unused]
+        return all(left)
+
+    @property
+    def owes_nothing(self) -> bool:
+        """Every claim was answered."""
+        return not self._trail.unanswered and not self._trail.late
 
     def shut(self) -> None:
         self.inboxes.ask_again()
@@ -95,18 +118,18 @@ class AioLink:
     def close_soon(self) -> None:
         """From any thread, and also when the loop is gone."""
         try:
-            self._loop.call_soon_threadsafe(self._close)
+            self._loop.call_soon_threadsafe(self.close_now)
         except RuntimeError:
-            self._requests.drop()
-            self._pushes.drop()
+            self.requests.drop()
+            self.pushes.drop()
             self._drop_parked()
 
     async def close(self) -> None:
-        self._close()
+        self.close_now()
 
-    def _close(self) -> None:
-        self._requests.close()
-        self._pushes.close()
+    def close_now(self) -> None:
+        self.requests.close()
+        self.pushes.close()
         self._drop_parked()
 
     def _drop_parked(self) -> None:
@@ -116,7 +139,7 @@ class AioLink:
         close_the_dead()
 
     def _dial(self, dialer: Dialer) -> Callable[[], RequestWire]:
-        base = dialer.dial()
+        base = dialer.dial_and_ask() if self._makes_sure else dialer.dial()
         return lambda: RequestWire(self._loop, base, dialer, self._trail, self._parked)
 
     def _subscribe(self, dialer: Dialer) -> Callable[[], _PushWire]:
@@ -134,7 +157,7 @@ class AioLink:
         return wire.is_silent and wire.send_last(packed)
 
 
-class _Line:
+class Line:
     """One connection, made when it is needed, for everyone who needs it."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, where: str, dial: Callable[[], Callable[[], Any]]) -> None:
@@ -142,7 +165,7 @@ class _Line:
         self._where = where
         self._dial = dial
         """Done on a thread; the rest, making a wire of what was dialled, on the loop."""
-        self._dialing: asyncio.Future[Any] | None = None
+        self.dialing: asyncio.Future[Any] | None = None
         self.latest: Any = None
         """Open, or closed since."""
         self._is_closed = False
@@ -152,14 +175,18 @@ class _Line:
         wire = self.latest
         return wire if wire is not None and wire.is_open else None
 
-    async def open(self) -> Any:
-        """Whoever is cancelled here takes nothing from the others."""
+    def start(self) -> asyncio.Future[Any]:
+        """What comes of it is a wire, a Fault or a ConfigurationError; it is everyone's, and not to be cancelled."""
         if self._is_closed:
             raise ConfigurationError("this client is closed")
-        if self._dialing is None:
-            self._dialing = self._loop.create_future()
-            threading.Thread(target=self._call, args=(self._dialing,), name="holdfast-dial", daemon=True).start()
-        result = await asyncio.shield(self._dialing)
+        if self.dialing is None:
+            self.dialing = self._loop.create_future()
+            threading.Thread(target=self._call, args=(self.dialing,), name="holdfast-dial", daemon=True).start()
+        return self.dialing
+
+    async def open(self) -> Any:
+        """Whoever is cancelled here takes nothing from the others."""
+        result = await asyncio.shield(self.start())
         if isinstance(result, Fault):
             raise LinkDown(result.copy())
         if isinstance(result, ConfigurationError):
@@ -192,7 +219,7 @@ class _Line:
             close_the_dead()
 
     def _answered(self, dialing: asyncio.Future[Any], result: Callable[[], Any] | Fault) -> None:
-        self._dialing = None
+        self.dialing = None
         outcome: Any = result
         if not isinstance(result, Fault):
             outcome = ConfigurationError("this client is closed") if self._is_closed else self._made(result)
@@ -304,6 +331,14 @@ class _Wire:
             self.end(cut(self._where, error))
 
 
+class Taker(Protocol):
+    """Who is told a reply, or a Fault: a future, or whatever has these two."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, reply: Any, /) -> None: ...
+
+
 class RequestWire(_Wire):
     def __init__(
         self,
@@ -314,7 +349,7 @@ class RequestWire(_Wire):
         parked: deque[RequestWire],
     ) -> None:
         self.is_silent = False
-        self._awaited: deque[tuple[asyncio.Future[Any] | _Batch, str | None]] = deque()
+        self._awaited: deque[tuple[Taker | _Batch, str | None]] = deque()
         self._trail = trail
         self._parked = parked
         self._answers = 0
@@ -327,12 +362,16 @@ class RequestWire(_Wire):
     def ask(self, packed: bytes, owner: str | None = None) -> asyncio.Future[Any]:
         """The reply, or the Fault."""
         future: asyncio.Future[Any] = asyncio.Future(loop=self._loop)
+        self.ask_for(future, packed, owner)
+        return future
+
+    def ask_for(self, taker: Taker, packed: bytes, owner: str | None) -> None:
         if owner is not None:
             if owner in self._trail.unanswered:
                 self._trail.repeats(owner)
             self._trail.unanswered[owner] = self
         awaited, unsent = self._awaited, self._unsent
-        awaited.append((future, owner))
+        awaited.append((taker, owner))
         if len(awaited) > 1 or unsent:
             self.send_soon(packed)
         else:
@@ -340,15 +379,28 @@ class RequestWire(_Wire):
             self._flush()
         if self._timer is None:
             self._watch()
-        return future
 
     def ask_many(self, packed: bytes, count: int) -> asyncio.Future[Any]:
         """The replies, or the Fault."""
-        batch = _Batch(self._loop.create_future(), count)
-        self._awaited.extend([(batch, None)] * count)
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.ask_many_for(future, packed, [None] * count)
+        return future
+
+    def ask_many_for(self, taker: Taker, packed: bytes, owners: Sequence[str | None]) -> None:
+        """For each of the commands, whose claim it is."""
+        for owner in filter(None, owners):
+            if owner in self._trail.unanswered:
+                self._trail.repeats(owner)
+            self._trail.unanswered[owner] = self
+        batch = _Batch(taker, len(owners))
+        self._awaited.extend([(batch, owner) for owner in owners])
         self.send_soon(packed)
         self._watch()
-        return batch.future
+
+    def cleans_up(self, owner: str) -> None:
+        """A clean-up of this owner leaves on it: nobody has to follow the claim that it follows."""
+        if self._trail.unanswered.get(owner) is self:
+            self._trail.unanswered.pop(owner, None)
 
     def send_last(self, packed: bytes) -> bool:
         """The loop does not use it any more: let this follow what was sent. True if it left."""
@@ -376,9 +428,10 @@ class RequestWire(_Wire):
         fault = fault._replace(was_idle=self._answers > 0 and not self.is_silent)
         while self._awaited:
             taker, _ = self._awaited.popleft()
-            future = taker.future if isinstance(taker, _Batch) else taker
-            if not future.done():
-                future.set_result(fault.copy())
+            if isinstance(taker, _Batch):
+                taker.fail(fault.copy())
+            elif not taker.done():
+                taker.set_result(fault.copy())
 
     def _watch(self) -> None:
         if not self.is_open:
@@ -403,17 +456,24 @@ class RequestWire(_Wire):
 class _Batch:
     """The replies to commands that left together."""
 
-    __slots__ = ("_count", "_replies", "future")
+    __slots__ = ("_count", "_has_failed", "_replies", "_taker")
 
-    def __init__(self, future: asyncio.Future[Any], count: int) -> None:
-        self.future = future
+    def __init__(self, taker: Taker, count: int) -> None:
+        self._taker = taker
         self._count = count
         self._replies: list[Any] = []
+        self._has_failed = False
 
     def take(self, reply: Any) -> None:
         self._replies.append(reply)
-        if len(self._replies) == self._count and not self.future.done():
-            self.future.set_result(self._replies)
+        if len(self._replies) == self._count and not self._taker.done():
+            self._taker.set_result(self._replies)
+
+    def fail(self, fault: Fault) -> None:
+        """Told once, for all of them."""
+        if not self._has_failed and not self._taker.done():
+            self._has_failed = True
+            self._taker.set_result(fault)
 
 
 class _PushWire(_Wire):

@@ -1,8 +1,4 @@
-"""The blocking colour: a few connections that threads borrow, and one more for pushes when somebody waits.
-
-A thread that waits for a push reads the connection itself, so that its wake-up costs no other thread's. If several
-wait, one of them reads for all (it leads) and names another when it leaves.
-"""
+"""The blocking colour: a few connections that threads borrow, and one more for pushes when somebody waits."""
 
 from __future__ import annotations
 
@@ -10,25 +6,21 @@ import secrets
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from queue import SimpleQueue
 from typing import Any
 
 from hiredis import HiredisError
 
-from holdfast.core.ports import Granted
 from holdfast.guard import Guard
-from holdfast.machine import boottime
-from holdfast.stores.inboxes import BlockingInbox, Inboxes, Nothing
+from holdfast.stores.inboxes import BlockingInbox, Inboxes
 from holdfast.stores.redis import protocol
 from holdfast.stores.redis.dial import Dialer
 from holdfast.stores.redis.faults import Fault, LinkDown, no_reply
+from holdfast.stores.redis.hearing import Hearing, HearingInbox
 from holdfast.stores.redis.trail import Trail
 from holdfast.stores.redis.wire import Wire, close_the_dead
 
 IDLE_MOST = 8
 """Connections kept for the next request; more are open only while more threads ask at once."""
-LOOK_AROUND = 0.5
-"""Seconds after which a waiter looks whether still somebody reads: the one who was named may have left."""
 PARKED_MOST = 16
 """Connections kept open although their reply is not awaited: a clean-up is still on its way through them."""
 
@@ -57,7 +49,7 @@ class BlockingLink:
         self._at_end = at_end
 
     def inbox(self) -> BlockingInbox:
-        return _Inbox(self._pushes)
+        return HearingInbox(self._pushes)
 
     def ask(self, packed: bytes, owner: str | None = None) -> Any:
         try:
@@ -149,41 +141,23 @@ class BlockingLink:
         return no_reply(self.where, self._dialer.timeout, error, wire.has_answered)
 
 
-class Pushes:
+class Pushes(Hearing):
     """The connection on which grants are pushed, and who reads it."""
 
     def __init__(self, dialer: Dialer, inboxes: Inboxes, link: BlockingLink) -> None:
+        super().__init__()
         self._link = weakref.proxy(link)
         """Its `channel` is what is listened to: another one for each connection, so that none is blamed for another."""
         self._wire: Wire | None = None
         self._dialer = dialer
         self._inboxes = inboxes
         self._opening = Guard()
-        self._choosing = Guard()
-        self._leader: Callable[[], _Inbox | None] = _nobody
         self._failures = 0
         self._failure: Fault
-        self._hearing: dict[int, weakref.ref[_Inbox]] = {}
-        """Who is in `hear`; weak, because an interrupt may leave its entry behind, and the dead must not lead."""
         self._is_shut = False
 
     def open(self) -> None:
         self._opening.run(self._open, self._failures)
-
-    def hear(self, inbox: _Inbox, until: float) -> Granted | None:
-        try:
-            self._hearing[id(inbox)] = weakref.ref(inbox)
-            while isinstance(item := inbox.take(0.0), Nothing):
-                left = until - boottime()
-                if left <= 0.0:
-                    return None
-                if self._choosing.run(self._leads, inbox):
-                    self._read(left)
-                elif not isinstance(item := inbox.take(min(left, LOOK_AROUND)), Nothing):
-                    return item
-            return item
-        finally:
-            self._step_down(inbox)
 
     def close(self) -> None:
         """Whoever listens hears the end, asks, and is told why."""
@@ -212,24 +186,7 @@ class Pushes:
         else:
             self._wire, self._link.channel = wire, channel
 
-    def _leads(self, inbox: _Inbox) -> bool:
-        leader = self._leader()
-        if leader is None:
-            self._leader = weakref.ref(inbox)
-        return leader is None or leader is inbox
-
-    def _step_down(self, inbox: _Inbox) -> None:
-        """Name another one who listens, if nobody leads."""
-        self._hearing.pop(id(inbox), None)
-        if self._leader() is inbox:
-            self._leader = _nobody
-        if self._leader() is None:
-            for other in [ref() for ref in list(self._hearing.values())]:
-                if other is not None:
-                    other.nudge()
-                    return
-
-    def _read(self, seconds: float) -> None:
+    def read(self, seconds: float) -> None:
         """One message at most. The end of the connection has everyone ask, which opens another."""
         wire = self._wire
         if wire is None or wire.is_busy:
@@ -249,18 +206,3 @@ class Pushes:
         if wire is not None:
             wire.hang_up()  # its reader may be in the middle of it: the last to know it closes it
         self._inboxes.ask_again()
-
-
-class _Inbox(BlockingInbox):
-    __slots__ = ("_reading",)
-
-    def __init__(self, pushes: Pushes) -> None:
-        self._pushes = SimpleQueue()  # as in the base class, whose call would cost as much as this on the hot path
-        self._reading = pushes
-
-    async def hear(self, until: float) -> Granted | None:
-        return self._reading.hear(self, until)
-
-
-def _nobody() -> None:
-    return None

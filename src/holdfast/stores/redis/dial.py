@@ -64,6 +64,12 @@ class Dialer:
             raise LinkDown(refused(self.where, reply))
         return wire
 
+    def dial_and_ask(self) -> Wire:
+        """One that has answered: a server that is stopped accepts connections, too."""
+        wire = self.dial()
+        self._first_reply(wire, protocol.command(b"PING"))
+        return wire
+
     def _look_at(self, wire: Wire) -> None:
         """A server that makes room by forgetting keys forgets locks. Only if this user may know."""
         info = self._first_reply(wire, protocol.command(b"INFO", b"memory"))

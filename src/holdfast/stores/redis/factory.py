@@ -21,7 +21,7 @@ from holdfast.stores.redis.store import CAPABILITIES, RedisStore
 
 PREFIX = "lock:"
 
-_KINDS: Mapping[str, Any] = {
+KINDS: Mapping[str, Any] = {
     "redis": redis.Connection,
     "rediss": redis.SSLConnection,
     "unix": redis.UnixDomainSocketConnection,
@@ -36,6 +36,8 @@ _USED = {
 
 class RedisFactory:
     capabilities = CAPABILITIES
+    request_timeout = 5.0
+    max_ttl = rules.TTL_MAX
 
     def __init__(self, kind: type[AbstractConnection], settings: Mapping[str, Any], prefix: str) -> None:
         self.where = _where(kind, settings)
@@ -48,26 +50,24 @@ class RedisFactory:
                 rules.checked_patience(name, settings[name])
 
     def blocking(self, request_timeout: float) -> RedisStore:
-        return RedisStore(BlockingLink(self._dialer(request_timeout)), self._prefix)
+        return RedisStore(BlockingLink(self.dialer(request_timeout)), self._prefix)
 
     def aio(self, request_timeout: float) -> AioStores:
         """Clean-ups have a connection of their own, opened when needed and closed again."""
-        dialer = self._dialer(request_timeout)
+        dialer = self.dialer(request_timeout)
         link = AioLink(dialer)
         aside = BlockingLink(dialer, idle_most=0, chase=link.chase, at_end=link.close_soon)
         return AioStores(RedisStore(link, self._prefix), RedisStore(aside, self._prefix))
 
-    def _dialer(self, request_timeout: float) -> Dialer:
+    def dialer(self, request_timeout: float) -> Dialer:
         timeout = min(request_timeout, self._socket_timeout or request_timeout)
         return Dialer(self.where, self._kind, self._settings, timeout)
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> RedisFactory:
-    prefix = _prefix(options)
-    kind = _KINDS[url.scheme]
-    if "@" in url.path or any("@" in name for name in options):
-        raise ConfigurationError("the URL can't be read: write / ? # @ in a user name or password as %2F %3F %23 %40")
-    return RedisFactory(kind, _address(url) | _driver_options(kind, options), prefix)
+    kind, prefix = KINDS[url.scheme], checked_prefix(options)
+    check_quoting(url, options)
+    return RedisFactory(kind, address(url) | driver_options(kind, options), prefix)
 
 
 def factory_of(client: Any, options: dict[str, Any]) -> RedisFactory:
@@ -80,30 +80,40 @@ def factory_of(client: Any, options: dict[str, Any]) -> RedisFactory:
     if not issubclass(kind, AbstractConnection):
         kind = _blocking_twin(kind)
         settings = {name: value for name, value in settings.items() if _is_used(name) and name != "redis_connect_func"}
-    return RedisFactory(kind, settings, _prefix(options))
+    return RedisFactory(kind, settings, checked_prefix(options))
 
 
-def _prefix(options: dict[str, Any]) -> str:
+def checked_prefix(options: dict[str, Any]) -> str:
+    """The prefix, taken out of the options."""
     return rules.checked_prefix(options.pop("prefix", PREFIX))
 
 
-def _address(url: SplitResult) -> dict[str, Any]:
-    address: dict[str, Any] = {}
+def check_quoting(url: SplitResult, options: Mapping[str, Any]) -> None:
+    """A password that was not quoted ends the host too early; it must not be told as part of what was read instead."""
+    if "@" in url.path or any("@" in name for name in options):
+        raise ConfigurationError("the URL can't be read: write / ? # @ in a user name or password as %2F %3F %23 %40")
+
+
+def address(url: SplitResult) -> dict[str, Any]:
+    """Where the server is, and who asks."""
+    login: dict[str, Any] = {}
     if url.username:
-        address["username"] = unquote(url.username)
+        login["username"] = unquote(url.username)
     if url.password:
-        address["password"] = unquote(url.password)
+        login["password"] = unquote(url.password)
     if url.scheme == "unix":
         if url.hostname or not url.path.strip("/"):
             raise ConfigurationError("a unix URL names a socket with three slashes: unix:///run/redis/redis.sock?db=0")
-        return address | {"path": unquote(url.path)}
+        return login | {"path": unquote(url.path)}
+    if "," in (url.hostname or ""):
+        raise ConfigurationError("a Redis URL names one host: several nodes are redlock://host,host,host")
     database = url.path.strip("/")
     if database and not database.isdecimal():
         raise ConfigurationError(f"the path of a Redis URL is the number of its database, not {database!r}")
-    return address | {"host": url.hostname or "localhost", "port": url.port or 6379, "db": int(database or 0)}
+    return login | {"host": url.hostname or "localhost", "port": url.port or 6379, "db": int(database or 0)}
 
 
-def _driver_options(kind: type[AbstractConnection], options: dict[str, Any]) -> dict[str, Any]:
+def driver_options(kind: type[AbstractConnection], options: dict[str, Any]) -> dict[str, Any]:
     """Those that redis-py knows, taken out of the options; what is about commands and replies is not needed here."""
     known = _known(kind) | {"max_connections", "timeout"}
     given = {name: options.pop(name) for name in list(options) if name in known}
@@ -131,7 +141,7 @@ def _known(kind: type) -> set[str]:
 
 def _standard() -> set[str]:
     """What redis-py itself may set for a connection; the rest is of a class of the caller's own."""
-    return {name for kind in (*_KINDS.values(), redis.asyncio.Connection) for name in _known(kind)}
+    return {name for kind in (*KINDS.values(), redis.asyncio.Connection) for name in _known(kind)}
 
 
 def _blocking_twin(kind: type) -> type[AbstractConnection]:

@@ -43,11 +43,15 @@ def heads_of(key: str) -> Heads:
     return Heads(scripts.CLAIM.by_hash + settling, scripts.RELEASE.by_hash + settling)
 
 
-@functools.lru_cache(maxsize=256)
-def packed_times(ttl: float) -> bytes:
+def times(ttl: float) -> tuple[bytes, bytes]:
     """The ttl, rounded up so that no lease is forgotten before its deadline, and how long to keep the token."""
     ms = math.ceil(ttl * 1000)
-    return pack(b"%d" % ms, b"%d" % (ms + scripts.MEMORY_MS))
+    return b"%d" % ms, b"%d" % (ms + scripts.MEMORY_MS)
+
+
+@functools.lru_cache(maxsize=256)
+def packed_times(ttl: float) -> bytes:
+    return pack(*times(ttl))
 
 
 @functools.lru_cache(maxsize=256)

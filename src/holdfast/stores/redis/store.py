@@ -23,12 +23,12 @@ from holdfast.core.ports import (
     to_raise,
     unreachable,
 )
+from holdfast.core.shutting import Shutting
 from holdfast.errors import Reason, StoreUnavailable
 from holdfast.stores.inboxes import Inboxes
 from holdfast.stores.redis import protocol, scripts
 from holdfast.stores.redis.faults import Fault, LinkDown, refused
 from holdfast.stores.redis.scripts import Script
-from holdfast.stores.shutting import Shutting
 
 CAPABILITIES = Capabilities(
     fair=True,
@@ -98,7 +98,7 @@ class RedisStore(Shutting):
         self._link = link
         self.inboxes = link.inboxes
         self._prefix = prefix
-        self._card = functools.lru_cache(maxsize=256)(_card_of_this_process)
+        self._card = functools.lru_cache(maxsize=256)(card_of_this_process)
 
     def inbox(self) -> Inbox:
         return self._link.inbox()
@@ -287,7 +287,7 @@ class RedisStore(Shutting):
         return [refused(self._link.where, each) if isinstance(each, ReplyError) else each for each in replies]
 
 
-def _card_of_this_process(label: str | None) -> bytes:
+def card_of_this_process(label: str | None) -> bytes:
     return protocol.card(label, machine.hostname(), os.getpid())
 
 

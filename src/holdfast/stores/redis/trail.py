@@ -22,6 +22,11 @@ class Trail(Generic[W]):
     def repeats(self, owner: str) -> None:
         self.late.setdefault(owner, []).append(self.unanswered[owner])
 
+    def of(self, owner: str) -> list[W]:
+        """The connections that a clean-up would have to follow on."""
+        wire = self.unanswered.get(owner)
+        return [*self.late.get(owner, ()), *([] if wire is None else [wire])]
+
     def end(self, owner: str) -> list[W]:
         """The connections that a clean-up has to follow on; the owner is done with."""
         wires = self.late.pop(owner, []) if self.late else []

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote
 
+from holdfast.core import rules
 from holdfast.errors import ConfigurationError
 from holdfast.stores import AioStores
 from holdfast.stores.inboxes import AioInbox, BlockingInbox
@@ -17,6 +18,9 @@ from holdfast.stores.sqlite.files import default_path
 
 
 class SqliteFactory:
+    request_timeout = 5.0
+    max_ttl = rules.TTL_MAX
+
     def __init__(self, path: Path, synchronous: str, prefix: str) -> None:
         self.where = str(path)
         self.capabilities = capabilities(synchronous)

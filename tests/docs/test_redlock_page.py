@@ -1,0 +1,84 @@
+"""What docs/redlock.md shows works as printed, and what it says about the nodes is what one finds there."""
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from support.redis_server import RedisServer
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "redlock.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", PAGE, re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(block) for _, block in found]
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[RedisServer]]:
+    with RedisServer() as one, RedisServer() as two, RedisServer() as three:
+        yield [one, two, three]
+
+
+def at(servers: list[RedisServer], text: str) -> str:
+    for port, server in zip((6379, 6380, 6381), servers, strict=True):
+        text = text.replace(f"localhost:{port}", f"127.0.0.1:{server.port}")
+    return text
+
+
+@pytest.mark.parametrize("code", blocks("python"))
+def test_every_example_of_the_page_runs(servers: list[RedisServer], code: str, tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONWARNINGS": "error"}
+    command = [sys.executable, "-c", at(servers, code)]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout
+    assert not re.search("Traceback|Warning", ended.stderr), ended.stderr
+
+
+@pytest.mark.parametrize("command", [line for block in blocks("redis") for line in block.splitlines()])
+def test_every_command_of_the_page_is_one(servers: list[RedisServer], command: str) -> None:
+    with servers[0].client() as client:
+        assert client.execute_command(*command.split(" ")) in (True, "OK", b"OK")
+
+
+def test_the_user_of_the_page_may_do_all_that_a_client_does(servers: list[RedisServer]) -> None:
+    (line,) = [line for block in blocks("redis") for line in block.splitlines() if line.startswith("ACL")]
+    for server in servers:
+        with server.client() as client:
+            client.execute_command(*line.split(" "))
+    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    url = f"redlock://holdfast:change-me@{hosts}?request_timeout=1"
+    with holdfast.connect(url) as client, holdfast.connect(url) as other:
+        with client.lock("{user7}:a}b") as lease:
+            assert [info.name for info in other.list()] == ["{user7}:a}b"]
+            assert other.lock("{user7}:a}b").try_acquire() is None
+            with pytest.raises(holdfast.LockTimeout):
+                other.lock("{user7}:a}b").acquire(wait=0.1)
+            lease.extend(5)
+            assert other.force_release("{user7}:a}b")
+            with pytest.raises(holdfast.LeaseLost, match="broken"):
+                lease.extend()
+            with pytest.raises(holdfast.LeaseLost):
+                lease.release()
+
+
+def test_the_keys_are_those_of_the_page(servers: list[RedisServer]) -> None:
+    hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
+    with holdfast.connect(f"redlock://{hosts}?request_timeout=1") as client, client.lock("keys") as lease:
+        with servers[1].client() as node:
+            value = node.get("lock:keys")
+            assert value is not None
+            owner, dot, attempt = value.decode().partition(".")
+            assert (owner, dot, attempt.isdecimal()) == (lease.owner, ".", True)
+            fence = node.get(b"{lock:keys}\0holdfast:token")
+            assert fence is not None
+            assert int(fence.partition(b"@")[0]) == lease.token
+            assert node.get(b"holdfast\0holdfast:birth") == b"0"

@@ -1,0 +1,126 @@
+"""A register behind a Redlock of five nodes, while writers are stopped past their ttl and nodes are killed.
+
+Each time, whoever has the lock is stopped until others have gone on, and a node is restarted meanwhile, every other
+time without its memory. The lock does nothing wrong: it is the stopped writer's own write that comes late.
+HOLDFAST_CHAOS=long stops more of them; `-s` shows the figures.
+"""
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import holdfast
+from chaos.five import NODE_TIMEOUT, five_nodes, url_of
+from chaos.stage import LONGER
+from support.processes import Worker
+from support.redis_server import RedisServer
+from support.waiting import until
+
+WRITER = str(Path(__file__).with_name("redlock_writer.py"))
+WRITERS = 3
+PAUSES = 2 * LONGER
+REGISTER = "register"
+
+
+class Tally(NamedTuple):
+    acknowledged: int
+    kept: int
+    refused: int
+
+    @property
+    def lost(self) -> int:
+        return self.acknowledged - self.kept
+
+
+@pytest.fixture
+def nodes() -> Iterator[list[RedisServer]]:
+    with five_nodes() as nodes:
+        yield nodes
+
+
+@pytest.fixture
+def store() -> Iterator[RedisServer]:
+    """Of the register."""
+    with RedisServer() as server:
+        yield server
+
+
+def run(nodes: list[RedisServer], store: RedisServer, how: str) -> Tally:
+    url = f"{url_of(node.port for node in nodes)}&request_timeout={NODE_TIMEOUT:g}"
+    chance = random.Random(how)
+    with ExitStack() as stack:
+        client = stack.enter_context(holdfast.connect(url))
+        writers = [stack.enter_context(Worker(WRITER, url, store.url, REGISTER, how)) for _ in range(WRITERS)]
+        for number in range(PAUSES):
+            stopped = stop_the_holder(client, writers)
+            node = chance.choice(nodes)
+            node.restart_empty() if number % 2 else node.restart()
+            others_go_on(store)
+            stopped.go_on()
+            others_go_on(store)
+        tally = ended(writers, store)
+    print(f"{how}, {PAUSES} pauses: {tally}, lost: {tally.lost}")
+    return tally
+
+
+def stop_the_holder(client: holdfast.Client, writers: list[Worker]) -> Worker:
+    """Stopped while it has the lock, so that the lock is free for others only when the ttl is over."""
+    by_pid = {writer.pid: writer for writer in writers}
+
+    def stopped() -> Worker | None:
+        held = client.inspect(REGISTER)
+        if held is None or held.pid not in by_pid:
+            return None
+        holder = by_pid[held.pid]
+        holder.stop()
+        now_held = client.inspect(REGISTER)
+        if now_held is not None and now_held.owner == held.owner:
+            return holder
+        holder.go_on()
+        return None
+
+    return until(stopped, within=20.0)
+
+
+def others_go_on(store: RedisServer, updates: int = 5) -> None:
+    """Whatever the value is: it changes so many times."""
+    with store.client() as data:
+        seen: list[bytes] = []
+
+        def changed() -> bool:
+            value = data.get(REGISTER) or b"0"
+            if not seen or seen[-1] != value:
+                seen.append(value)
+            return len(seen) > updates
+
+        until(changed, within=20.0)
+
+
+def ended(writers: list[Worker], store: RedisServer) -> Tally:
+    acknowledged = refused = 0
+    for writer in writers:
+        os.kill(writer.pid, signal.SIGTERM)
+    for writer in writers:
+        numbers = [int(word) for word in writer.expect("ended")]
+        acknowledged, refused = acknowledged + numbers[0], refused + numbers[1]
+        assert writer.ended() == 0, writer.errors
+    with store.client() as data:
+        return Tally(acknowledged, int(data.get(REGISTER)), refused)
+
+
+def test_a_register_behind_the_tokens_keeps_every_update(nodes: list[RedisServer], store: RedisServer) -> None:
+    tally = run(nodes, store, "fenced")
+    assert tally.lost == 0
+    assert tally.refused > 0
+
+
+def test_without_them_the_same_run_loses_updates(nodes: list[RedisServer], store: RedisServer) -> None:
+    tally = run(nodes, store, "bare")
+    assert tally.lost > 0
+    assert tally.refused == 0
