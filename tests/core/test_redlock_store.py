@@ -296,10 +296,17 @@ def test_four_nodes_without_a_marker_are_no_new_cluster(stage: Stage, fifth: Ans
 
 def test_whoever_waits_is_known_at_the_nodes_before_its_first_pause(stage: Stage) -> None:
     stage.nodes.listens = False
+    inbox = QuietInbox()
     stage.nodes.all_answer(busy())
-    stage.nodes.all_answer(busy())
-    assert isinstance(stage.claim(inbox=QuietInbox()), Taken)
+    answer = stage.claim(inbox=inbox)
+    assert isinstance(answer, Taken)
+    assert answer.again_in == 0.0
     assert stage.nodes.times_listened == 1
+    stage.nodes.all_answer(busy())
+    answer = stage.claim(inbox=inbox)
+    assert isinstance(answer, Taken)
+    assert answer.again_in is not None
+    assert answer.again_in > 0.0
     first, second = [poll.single for poll in stage.nodes.polled(Vote)]
     assert isinstance(first, Vote)
     assert isinstance(second, Vote)

@@ -57,17 +57,17 @@ def test_the_user_of_the_page_may_do_all_that_a_client_does(servers: list[RedisS
     hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
     url = f"redlock://holdfast:change-me@{hosts}?request_timeout=1"
     with holdfast.connect(url) as client, holdfast.connect(url) as other:
-        with client.lock("{user7}:a}b") as lease:
-            assert [info.name for info in other.list()] == ["{user7}:a}b"]
-            assert other.lock("{user7}:a}b").try_acquire() is None
-            with pytest.raises(holdfast.LockTimeout):
-                other.lock("{user7}:a}b").acquire(wait=0.1)
-            lease.extend(5)
-            assert other.force_release("{user7}:a}b")
-            with pytest.raises(holdfast.LeaseLost, match="broken"):
-                lease.extend()
-            with pytest.raises(holdfast.LeaseLost):
-                lease.release()
+        lease = client.lock("{user7}:a}b").acquire()
+        assert [info.name for info in other.list()] == ["{user7}:a}b"]
+        assert other.lock("{user7}:a}b").try_acquire() is None
+        with pytest.raises(holdfast.LockTimeout):
+            other.lock("{user7}:a}b").acquire(wait=0.1)
+        lease.extend(5)
+        assert other.force_release("{user7}:a}b")
+        with pytest.raises(holdfast.LeaseLost, match="broken"):
+            lease.extend()
+        with pytest.raises(holdfast.LeaseLost, match="broken"):
+            lease.release()
 
 
 def test_the_keys_are_those_of_the_page(servers: list[RedisServer]) -> None:

@@ -8,7 +8,6 @@ from holdfast.sim.mutants import MUTANTS, Mutant
 from holdfast.sim.redis.lua import ENGINE
 from holdfast.sim.runner import Chunk, Stop, Task, Worker, collector_off, ran_seed
 
-SCENARIO = "redis"
 SEEDS = range(3000)
 """Within which a bug must be caught, from the first one on."""
 
@@ -19,28 +18,28 @@ def mutants_in(*areas: str) -> list[Mutant]:
 
 def check_that_it_is_caught(mutant: Mutant) -> None:
     with collector_off():
-        tally = Worker(Stop()).run(Chunk(Task(SCENARIO, mutant.name), SEEDS))
+        tally = Worker(Stop()).run(Chunk(Task(mutant.scenario, mutant.name), SEEDS))
     assert tally.failures, f"not caught within {len(SEEDS)} seeds"
     caught = tally.failures[0]
     assert set(caught.rules) <= set(RULES), "the world itself has failed: this proves nothing"
-    assert told(caught.seed)[1] == [], "and only with the bug"
+    assert told(caught.seed, mutant.scenario)[1] == [], "and only with the bug"
 
 
 def check_that_nothing_stays(mutant: Mutant) -> None:
-    before = unharmed(0)
+    before = unharmed(0, mutant.scenario)
     with mutant.planted():
-        told(0)
-    assert told(0) == before
+        told(0, mutant.scenario)
+    assert told(0, mutant.scenario) == before
     assert ENGINE.rewrite is None
 
 
 @cache
-def unharmed(seed: int) -> tuple[list[str], list[str]]:
-    return told(seed)
+def unharmed(seed: int, scenario: str) -> tuple[list[str], list[str]]:
+    return told(seed, scenario)
 
 
-def told(seed: int) -> tuple[list[str], list[str]]:
+def told(seed: int, scenario: str = "redis") -> tuple[list[str], list[str]]:
     """The history and the violations."""
-    with collector_off(), Task(SCENARIO).staged() as scenario:
-        outcome = ran_seed(scenario, seed)
+    with collector_off(), Task(scenario).staged() as staged:
+        outcome = ran_seed(staged, seed)
     return [line(event) for event in outcome.history], [str(each) for each in outcome.violations]

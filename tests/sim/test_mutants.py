@@ -12,7 +12,7 @@ from holdfast.stores.redis import scripts
 from sim.mutants_caught import told
 
 AT_LEAST = 24
-AT_LEAST_IN = {"deadlines": 3, "queue": 3, "renewal": 3, "clean-up": 3, "tokens": 3}
+AT_LEAST_IN = {"deadlines": 3, "queue": 3, "renewal": 3, "clean-up": 3, "tokens": 3, "redlock": 15}
 
 
 def test_there_are_enough_in_each_area() -> None:

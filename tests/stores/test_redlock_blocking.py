@@ -450,7 +450,11 @@ def test_one_that_keeps_nothing_has_no_connection_between_requests(servers: list
     chased: list[Free] = []
     ends: list[bool] = []
     nodes = BlockingNodes(
-        dialers(servers), wording(), chase=chased.append, at_end=lambda: ends.append(True), keeps_bundles=False
+        dialers(servers),
+        wording(),
+        chase=lambda free: chased.append(free) or [],
+        at_end=lambda: ends.append(True),
+        keeps_bundles=False,
     )
     free(nodes, "ann")
     ask_all(nodes, Each([Free("job", "bob"), Free("job", "eve")]))

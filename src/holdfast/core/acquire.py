@@ -39,7 +39,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
                 patience = patience or _Patience(env, sent, wait)
                 answer, sent = await _persist(env, want, claim, mark, patience, answer, sent)
             if isinstance(answer, Taken):
-                await _leave(env, state, inbox)
+                await _leave(env, state, inbox is not None or answer.is_split)
                 del mark  # before the state: nobody has to look after what is confirmed to be gone
                 return answer
             now = env.now()
@@ -132,9 +132,9 @@ def _is_good(pushed: Granted, want: Want, taken: Taken, remaining: float) -> boo
     return is_enough and pushed.token > taken.token and rules.is_fresh(remaining, pushed.ttl)
 
 
-async def _leave(env: Env, state: LeaseState, inbox: Inbox | None) -> None:
-    """Not granted: without an inbox nothing was left at the engine, otherwise there is a place in line to give up."""
-    if inbox is not None and await env.store.abandon([Hold(state.name, state.owner, state.ttl)]) is not None:
+async def _leave(env: Env, state: LeaseState, may_have_left: bool) -> None:
+    """Not granted: a plain no leaves nothing at the engine, otherwise there may be a place in line to give up."""
+    if may_have_left and await env.store.abandon([Hold(state.name, state.owner, state.ttl)]) is not None:
         env.ledger.abandon(state)
     else:
         env.ledger.confirm_gone(state.owner)

@@ -14,6 +14,9 @@ class Shutting:
     async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
         raise NotImplementedError
 
+    def forget(self, owner: str) -> None:
+        """Most keep nothing."""
+
     def _check_open(self) -> None:
         if self._is_shut:
             raise ConfigurationError("this client is closed")

@@ -107,6 +107,7 @@ class Reaper:
         for mark in batch:
             if answer is None or now > rules.forgotten_at(mark.sent, mark.ttl):
                 mark.ledger.confirm_gone(mark.owner)
+                self._store.forget(mark.owner)
                 del self._left[mark.owner]
         if answer is not None:
             level = logging.WARNING if new else logging.DEBUG

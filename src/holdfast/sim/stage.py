@@ -41,7 +41,7 @@ KEEPALIVE = 30.0
 NO_END = 3600.0
 """Seconds after which a run that has not ended by itself is over."""
 CLOSING = 60.0
-CLEANS_WITHIN = 0.05
+CLEANS_WITHIN = 0.02
 """Seconds in which a clean-up that nobody waits for has arrived at each of several nodes, if nothing is in its way."""
 _DECLARED = ("forgot", "jumped")
 _ROUNDING = 1e-6

@@ -48,6 +48,8 @@ class VoteBallot:
         return self.locked >= self._majority
 
     def add(self, node: int, answer: Answer) -> bool:
+        if self.answers[node] is not None:
+            raise ValueError(f"node {node} has voted before")  # counted twice, two nodes would be a majority
         self.answers[node] = answer
         self.pending -= 1
         if isinstance(answer, Locked):

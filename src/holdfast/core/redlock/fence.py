@@ -16,16 +16,17 @@ attempt began, the node accepted them in that order: the later grant has the lar
 that a lock is held by one owner at a time: it holds although leases expire early, although clients are paused past
 their ttl, and although the exclusion of Redlock is broken by a clock that jumps.
 
-It does need what a majority remembers. A node that came back empty has no F. Three things make that rare and short:
-it does not vote before every lease that it may have forgotten is over (its birth marker); an absent F reads as
-"a day before the node's time", so that a client with a clock more than a day behind can't make use of it; and a lease
-that is renewed takes the node back, which writes its token there.
+It does need what a majority remembers. F of a name that nobody uses is kept for a day by the node's clock, so a clock
+that goes more than a day ahead loses it. So does a node that came back empty. An absent F reads as "a day before the
+node's time": whatever was kept no longer was smaller. After a loss of memory tokens grow as far as the clients' clocks
+do, and a lease that is renewed takes the node back, which writes its token there.
 
-The owner check of round 2 ("if the lock is still mine") is not needed for tokens to differ. It keeps them in the order
-of the ownership of the shared node: an attempt that has lost the node meanwhile must not raise F under the next one.
+The owner check of round 2 ("if the lock is still mine") is not needed for tokens to differ, nor is F in the taking back
+of a node. They keep tokens in the order of the ownership of the shared node: an attempt that has lost the node meanwhile
+must not raise F under the next one, and a node that is taken back must refuse what is older than the lease.
 
-One plausible shortcut is wrong: to let every node count, and take the maximum of a majority's counters. Nodes A and B
-may count 1 for one grant, and B and C 1 and 2 … for the next: grants on {A, B} and {B, C} can have the same maximum.
+One plausible shortcut is wrong: to let every node count, and take the maximum of a majority's counters. If A asks n1 and
+then n2 while B asks n1 and n2 in between, n1 has counted 1 for A and 2 for B, n2 1 for B and 2 for A: both have 2.
 `python -m holdfast.sim --explore fence` shows all of this.
 """
 

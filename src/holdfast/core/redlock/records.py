@@ -6,7 +6,7 @@ from holdfast.core.ports import Claim
 
 
 class Record:
-    __slots__ = ("asked", "attempt", "label", "splits", "token", "tries")
+    __slots__ = ("asked", "attempt", "is_over", "label", "splits", "token", "tries")
 
     def __init__(self, label: str | None) -> None:
         self.attempt = 0
@@ -16,6 +16,8 @@ class Record:
         self.token = 0
         """Of the grant."""
         self.label = label
+        self.is_over = False
+        """It is being given back."""
         self.tries = 0
         """Attempts that failed because somebody has it."""
         self.splits = 0

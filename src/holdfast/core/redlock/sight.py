@@ -23,20 +23,16 @@ from holdfast.core.redlock.nodes import (
 from holdfast.errors import StoreUnavailable
 
 
-def holder(answers: Iterable[Answer], nodes: int) -> LockInfo | None:
-    """Who has so many nodes that nobody else can have a majority; None if nobody has."""
-    by_owner = _by_owner(answers)
-    for infos in by_owner.values():
-        if len(infos) > nodes - majority(nodes):
-            return _together(infos, nodes)
-    return None
+def holder(answers: Sequence[Answer], nodes: int, unknown: int = 0) -> LockInfo | None:
+    """Who has a majority; or may have, if so many nodes could not be asked. None if nobody has."""
+    infos = max(_by_owner(answers).values(), key=len, default=[])
+    return _together(infos, nodes) if infos and len(infos) + unknown >= majority(nodes) else None
 
 
 def likely(answers: Iterable[Answer]) -> LockInfo | None:
     """Nobody has enough nodes: whoever has most."""
-    by_owner = _by_owner(answers)
-    infos = max(by_owner.values(), key=len, default=None)
-    return None if infos is None else _together(infos, len(infos))
+    infos = max(_by_owner(answers).values(), key=len, default=[])
+    return _together(infos, len(infos)) if infos else None
 
 
 def _by_owner(answers: Iterable[Answer]) -> dict[str, list[LockInfo]]:
@@ -69,11 +65,10 @@ def each(answers: Iterable[Answer]) -> list[Answer]:
 def no_majority(names: Sequence[str], answers: Sequence[Answer]) -> StoreUnavailable:
     """Every node's state, in words."""
     states = {name: _state(name, answer) for name, answer in zip(names, answers, strict=True)}
-    needed = majority(len(names))
+    needed, answered = majority(len(names)), list(states.values()).count(_ANSWERED)
     trouble = "; ".join(f"{name} {state}" for name, state in states.items() if state != _ANSWERED)
-    answered = sum(state == _ANSWERED for state in states.values())
-    message = f"{answered} of {len(names)} nodes answered, and {needed} are needed: {trouble}"
-    return StoreUnavailable(message, states)
+    and_needed = f", and {needed} are needed" if answered < needed else ""
+    return StoreUnavailable(f"{answered} of {len(names)} nodes answered{and_needed}: {trouble}", states)
 
 
 _ANSWERED = "answered"

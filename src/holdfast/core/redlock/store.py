@@ -72,8 +72,8 @@ CAPABILITIES = Capabilities(
 
 CHUNK = 500
 """Leases that are renewed, or given back, together."""
-UNMARKED_MOST = 5
-"""Attempts in which all nodes that answer are without a marker, before it counts that the others do not answer."""
+UNMARKED_MOST = 10_000
+"""Milliseconds in which all nodes that answer are without a marker, before it counts that the others do not answer."""
 
 
 class RedlockStore(Shutting):
@@ -84,8 +84,8 @@ class RedlockStore(Shutting):
         self._records = records
         self._proposals = Proposals()
         self._attempts = itertools.count(1)
-        self._unmarked = 0
-        """Attempts in a row that met nodes without a marker, and none with one."""
+        self._unmarked: dict[int, int] = {}
+        """When a node was first seen without a marker, by its own clock, while none was seen with one."""
         self._count = len(nodes.names)
         self._everyone = frozenset(range(self._count))
 
@@ -105,7 +105,7 @@ class RedlockStore(Shutting):
             answer = await self._listen(claim.owner, inbox, record, answer)
         if self._is_shut:
             await self._undo(claim)
-        if inbox is None and isinstance(answer, Taken):
+        if inbox is None and isinstance(answer, Taken) and not answer.is_split:
             self._records.end(claim.owner)  # nobody asks for it any more
         return answer
 
@@ -193,10 +193,11 @@ class RedlockStore(Shutting):
     def _mark(self, answers: Sequence[Answer]) -> None:
         """Nodes without a marker are born now, if others have one. If those who may have one do not answer, they get
         the time to do so: the cluster may be new."""
-        self._unmarked += 1
-        if _those(answers, Locked, Busy, Newborn) or self._unmarked > UNMARKED_MOST:
-            self._unmarked = 0
-            self._nodes.send(Mark(), _those(answers, Unmarked))
+        unmarked = {node: answer.moment for node, answer in enumerate(answers) if isinstance(answer, Unmarked)}
+        waited = max(moment - self._unmarked.setdefault(node, moment) for node, moment in unmarked.items())
+        if waited > UNMARKED_MOST or _those(answers, Locked, Busy, Newborn):
+            self._unmarked.clear()
+            self._nodes.send(Mark(), unmarked)
 
     # -- keeping -------------------------------------------------------------------------------------------------
 
@@ -213,7 +214,7 @@ class RedlockStore(Shutting):
             for hold, record in zip(holds, records, strict=True)
         ]
         answers = await self._ask_all(Each(renewals))
-        results = [self._kept(sight.at(answers, place)) for place in range(len(holds))]
+        results = [self._kept(hold, sight.at(answers, place)) for place, hold in enumerate(holds)]
         gone = [place for place, result in enumerate(results) if result == "expired"]
         if gone:
             reasons = await self._why([holds[place] for place in gone], [records[place] for place in gone])
@@ -223,9 +224,11 @@ class RedlockStore(Shutting):
         await self._take_back(holds, records, {place: sight.at(answers, place) for place in kept})
         return results
 
-    def _kept(self, answers: Sequence[Answer]) -> Reason | Unreachable | None:
-        """By a majority; or surely not, because a majority has lost it; or nobody knows."""
-        if answers.count(True) >= majority(self._count):
+    def _kept(self, hold: Hold, answers: Sequence[Answer]) -> Reason | Unreachable | None:
+        """By a majority; or surely not, because a majority has lost it; or nobody knows. Nor does anybody where a node
+        may still hear that it is to be shortened, after it was lengthened again."""
+        may_be_late = hold.shortens and any(failed.was_asked for failed in failures(answers))
+        if answers.count(True) >= majority(self._count) and not may_be_late:
             return None
         return "expired" if self._is_short(answers.count(False)) else self._no_majority(answers)
 
@@ -243,7 +246,7 @@ class RedlockStore(Shutting):
         for place, answers in kept.items():
             hold, record = holds[place], records[place]
             for node, answer in enumerate(answers):
-                if answer is False and record.token:
+                if answer is False and record.token and not record.is_over:
                     record.asked |= {node}
                     asked[node].append(
                         TakeBack(hold.name, hold.owner, record.attempt, hold.ttl, record.label, record.token)
@@ -254,13 +257,14 @@ class RedlockStore(Shutting):
         await self._nodes.poll(requests, Roll(self._count, self._count - requests.count(None)))
         for node, each in enumerate(asked):
             for request in each:
-                if self._records.find(request.owner) is None:
+                known = self._records.find(request.owner)
+                if known is None or known.is_over:
                     self._nodes.send(Free(request.name, request.owner), [node])
 
     # -- giving back ---------------------------------------------------------------------------------------------
 
     async def release(self, hold: Hold) -> Reason | Unreachable | None:
-        record = self._records.find(hold.owner)
+        record = self._end(hold.owner)
         asked = self._everyone if record is None else record.asked
         free = Free(hold.name, hold.owner)
         ballot = FreeBallot(self._count, len(asked))
@@ -275,7 +279,9 @@ class RedlockStore(Shutting):
         self._records.end(hold.owner)
         if ballot.is_free or record is None:
             return None
-        return (await self._why([hold], [record]))[0]
+        reason = (await self._why([hold], [record]))[0]
+        gone = sum(isinstance(answer, Freed) and not answer.was_held for answer in answers)
+        return reason if reason == "broken" or self._is_short(gone) else None
 
     def _wake(self, name: str, answers: Sequence[Answer], least: int = 1) -> None:
         """Somebody who waits, if so many nodes say that the lock is free there and somebody does."""
@@ -310,8 +316,18 @@ class RedlockStore(Shutting):
         return None
 
     def _may_have(self, node: int, hold: Hold) -> bool:
-        record = self._records.find(hold.owner)
+        record = self._end(hold.owner)
         return record is None or node in record.asked
+
+    def _end(self, owner: str) -> Record | None:
+        """Before anything is given back: nothing may be taken back from now on."""
+        record = self._records.find(owner)
+        if record is not None:
+            record.is_over = True
+        return record
+
+    def forget(self, owner: str) -> None:
+        self._records.end(owner)
 
     async def force_release(self, name: str) -> bool | Unreachable:
         """It is not repeated on a connection that turns out to be closed: the second might free the next one's. So it
@@ -334,7 +350,7 @@ class RedlockStore(Shutting):
         answers = await self._ask_all(Inspect(name))
         if self._is_short(len(failures(answers))):
             return self._no_majority(answers)
-        return sight.holder(answers, self._count)
+        return sight.holder(answers, self._count, unknown=len(failures(answers)))
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
         return await sight.page(self._nodes, prefix, after)

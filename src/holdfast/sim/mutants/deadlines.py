@@ -29,7 +29,7 @@ DEADLINES = (
         "whole seconds",
         "deadlines",
         "The server is given a ttl in whole seconds, rounded down.",
-        (Edit(protocol.packed_times, "math.ceil(ttl * 1000)", "max(1, int(ttl)) * 1000"),),
+        (Edit(protocol.times, "math.ceil(ttl * 1000)", "max(1, int(ttl)) * 1000"),),
     ),
     Mutant(
         "push dated by its arrival",

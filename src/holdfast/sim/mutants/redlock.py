@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from holdfast.core import acquire
-from holdfast.core.redlock import ballot, pauses, store
+from holdfast.core.redlock import ballot, store
 from holdfast.sim.mutants.planting import Edit, Mutant, Rewrite
 
 _FREE_FOR_ALL = "token < before or token == before and string.match(last or '', '\\n(.*)$') ~= value then"
-_OWN = "local is_mine = string.sub(holder, 1, #mine) == mine"
 
 
 def _mutant(name: str, text: str, *bugs: Edit | Rewrite, scenario: str = "redlock3") -> Mutant:
@@ -99,7 +98,7 @@ REDLOCK = (
     _mutant(
         "lost where one node has lost it",
         "A lease is lost as soon as one node does not have it any more.",
-        Edit(store.RedlockStore._kept, "if answers.count(True) >= majority(self._count):", "if all(answers):"),
+        Edit(store.RedlockStore._kept, "answers.count(True) >= majority(self._count)", "all(answers)"),
         Edit(store.RedlockStore._kept, "self._is_short(answers.count(False))", "answers.count(False)"),
     ),
     _mutant(
@@ -131,11 +130,6 @@ REDLOCK = (
         ),
     ),
     _mutant(
-        "own vote against the retry",
-        "What an earlier attempt of the same owner has left counts as somebody else's.",
-        Rewrite(_OWN, "local is_mine = holder == value"),
-    ),
-    _mutant(
         "earlier attempt takes the node back",
         "A vote of an earlier attempt that comes late replaces the value of the later one.",
         Rewrite(
@@ -145,8 +139,9 @@ REDLOCK = (
     ),
     _mutant(
         "taken back after the release",
-        "A node that is taken back while the lease is released stays taken.",
-        Edit(store.RedlockStore._take_back, "if self._records.find(request.owner) is None:", "if False:"),
+        "A node is taken back although the lease is released, and stays taken.",
+        Edit(store.RedlockStore._take_back, " and not record.is_over:", ":"),
+        Edit(store.RedlockStore._take_back, "if known is None or known.is_over:", "if False:"),
     ),
     _mutant(
         "unlocked whatever is there",
@@ -163,11 +158,6 @@ REDLOCK = (
         ),
     ),
     # Waiting.
-    _mutant(
-        "pause without chance",
-        "Those who have split the votes come back after the same pause.",
-        Edit(pauses.after_split, "* chance", "* 1.0"),
-    ),
     _mutant(
         "nobody woken",
         "A release wakes nobody.",

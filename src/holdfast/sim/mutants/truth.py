@@ -28,7 +28,7 @@ TRUTH = (
         "impatient with silence",
         "truth",
         "An attempt gives up on a silent server after one request, however long it may wait.",
-        (Edit(acquire._Patience.check, "if self._env.now() >= self._silence_ends:", "if True:"),),
+        (Edit(acquire._Patience.check, "if not self.is_left():", "if True:"),),
     ),
     Mutant(
         "released after the server",

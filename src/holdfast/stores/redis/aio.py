@@ -3,8 +3,7 @@
 Requests of one turn of the loop leave together; replies are matched in order. A cancelled request keeps its place in
 that order, so its reply is read and dropped, and never taken for another's.
 
-Connections are made on a thread (names, TLS and passwords may take their time); after that the loop reads and writes
-the socket itself.
+Connections are made on a thread (names, TLS and passwords take time); after that the loop itself reads and writes.
 """
 
 from __future__ import annotations
@@ -148,13 +147,12 @@ class AioLink:
         return lambda: _PushWire(self._loop, base, dialer, channel, self.inboxes)
 
     def _send_after(self, wire: RequestWire, packed: bytes) -> bool:
-        if wire.is_open:
-            try:
-                self._loop.call_soon_threadsafe(wire.ask, packed)
-            except RuntimeError:  # the loop is closed: nobody else writes any more
-                return wire.send_last(packed)
-            return True
-        return wire.is_silent and wire.send_last(packed)
+        if not wire.is_open:
+            return wire.is_silent and wire.send_last(packed)
+        try:
+            return bool(self._loop.call_soon_threadsafe(wire.ask_now, packed))
+        except RuntimeError:  # the loop is closed: nobody else writes any more
+            return wire.send_last(packed)
 
 
 class Line:
@@ -365,6 +363,14 @@ class RequestWire(_Wire):
         self.ask_for(future, packed, owner)
         return future
 
+    def ask_now(self, packed: bytes) -> None:
+        """Not with everything else of this turn, by whose end it may be closed. It may have been given up already."""
+        if self.is_open:
+            self.ask(packed)
+            self._flush()
+        elif self.is_silent:
+            self.send_last(packed)
+
     def ask_for(self, taker: Taker, packed: bytes, owner: str | None) -> None:
         if owner is not None:
             if owner in self._trail.unanswered:
@@ -399,8 +405,7 @@ class RequestWire(_Wire):
 
     def cleans_up(self, owner: str) -> None:
         """A clean-up of this owner leaves on it: nobody has to follow the claim that it follows."""
-        if self._trail.unanswered.get(owner) is self:
-            self._trail.unanswered.pop(owner, None)
+        self._trail.follows(owner, self)
 
     def send_last(self, packed: bytes) -> bool:
         """The loop does not use it any more: let this follow what was sent. True if it left."""

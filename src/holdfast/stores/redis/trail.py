@@ -33,6 +33,15 @@ class Trail(Generic[W]):
         wire = self.unanswered.pop(owner, None)
         return wires if wire is None else [*wires, wire]
 
+    def follows(self, owner: str, wire: W) -> None:
+        """A clean-up leaves on this connection: whatever it carried of this owner is followed."""
+        if self.unanswered.get(owner) is wire:
+            del self.unanswered[owner]
+        if owner in self.late:
+            others = [each for each in self.late.pop(owner) if each is not wire]
+            if others:
+                self.late[owner] = others
+
     def clear(self) -> None:
         self.unanswered.clear()
         self.late.clear()

@@ -25,6 +25,7 @@ from holdfast.stores.inboxes import AioInbox, Inboxes
 from holdfast.stores.redis.aio import LOOKS, AioLink, RequestWire
 from holdfast.stores.redis.dial import Dialer
 from holdfast.stores.redis.faults import Fault, cut, not_connected
+from holdfast.stores.redlock.polls import NOBODY, Nobody, Poll
 from holdfast.stores.redlock.protocol import Wording, sets
 
 _log = logging.getLogger("holdfast.connection")
@@ -32,6 +33,8 @@ _log = logging.getLogger("holdfast.connection")
 PROBE_FIRST = 0.02
 """Seconds until a node that failed is asked in the background, at first; each time twice as long."""
 PROBE_MOST = 1.0
+LOST_MOST = 1000
+"""Clean-ups kept for a node that is down; what is left out ends with its ttl."""
 
 
 class AioNodes:
@@ -52,7 +55,7 @@ class AioNodes:
             raise ConfigurationError("this client is closed")
         if not asked:
             return
-        poll = _Poll(ballot, asked, self._loop.create_future())
+        poll = Poll(ballot, asked, self._loop.create_future())
         try:
             self._ask(requests, poll, bool(self._down) and self._too_few_are_up(requests, asked))
             await poll.decided
@@ -62,7 +65,7 @@ class AioNodes:
         finally:
             poll.is_over = True
 
-    def _ask(self, requests: Sequence[Request | None], poll: _Poll, insists: bool) -> None:
+    def _ask(self, requests: Sequence[Request | None], poll: Poll, insists: bool) -> None:
         last: Request | None = None
         packed = b""
         for node, request in zip(self._nodes, requests, strict=True):
@@ -90,7 +93,7 @@ class AioNodes:
             packed = self._wording.pack(request, b"")
             for place in nodes:
                 node = self._nodes[place]
-                node.ask(_Question(node, request, _NOBODY), packed, insists=False)
+                node.ask(_Question(node, request, NOBODY), packed, insists=False)
 
     # -- waking --------------------------------------------------------------------------------------------------
 
@@ -127,11 +130,12 @@ class AioNodes:
     def chance(self) -> float:
         return random.random()
 
-    def chase(self, free: Free) -> None:
-        """From any thread, and also when the loop is gone: follow this owner's claims that were not answered."""
+    def chase(self, free: Free) -> Sequence[bool | None]:
+        """From any thread, and also when the loop is gone: follow this owner's claims that were not answered.
+
+        For each node whether it could; None if there is nothing to follow."""
         packed = self._wording.in_full(free, b"")
-        for node in self._nodes:
-            node.chase(free.owner, packed)
+        return [node.chase(free.owner, packed) for node in self._nodes]
 
     def shut(self) -> None:
         self._inboxes.ask_again()
@@ -154,48 +158,6 @@ class AioNodes:
             node.close()
 
 
-class _Poll:
-    """A ballot, and whoever waits for its end."""
-
-    __slots__ = ("_ballot", "_pending", "decided", "is_dropped", "is_over")
-
-    def __init__(self, ballot: Ballot, asked: int, decided: asyncio.Future[None]) -> None:
-        self.decided = decided
-        self.is_over = False
-        """Nobody waits for answers any more."""
-        self.is_dropped = False
-        """And nobody wants what it was for: it was cancelled."""
-        self._ballot = ballot
-        self._pending = asked
-
-    def tell(self, place: int, answer: Answer) -> None:
-        if self.is_over:
-            return
-        self._pending -= 1
-        if self._ballot.add(place, answer) or self._pending == 0:
-            self.is_over = True
-            if not self.decided.done():
-                self.decided.set_result(None)
-
-    def fail(self, error: Exception) -> None:
-        if not self.is_over and not self.decided.done():
-            self.is_over = True
-            self.decided.set_exception(error)
-
-
-class _Nobody:
-    """Instead of a poll, for what was only sent."""
-
-    is_over = is_dropped = False
-
-    def tell(self, place: int, answer: Answer) -> None:
-        pass
-
-    def fail(self, error: Exception) -> None:
-        pass
-
-
-_NOBODY = _Nobody()
 _FOLLOWED = Freed(was_held=True, has_waiters=False)
 """It has left on the connection that carried the claim: as good as done."""
 
@@ -205,7 +167,7 @@ class _Question:
 
     __slots__ = ("followed", "is_full", "is_repeated", "node", "poll", "request", "was_sent")
 
-    def __init__(self, node: _Node, request: Request, poll: _Poll | _Nobody) -> None:
+    def __init__(self, node: _Node, request: Request, poll: Poll | Nobody) -> None:
         self.node = node
         self.request = request
         self.poll = poll
@@ -246,6 +208,11 @@ class _Question:
     def cleans(self) -> bool:
         """It must get there, wanted or not."""
         return isinstance(self.parts[0], Free | Unlock)
+
+    @property
+    def is_on_its_own(self) -> bool:
+        """Nobody hears whether it has failed, so nobody else asks again."""
+        return self.cleans and (self.poll is NOBODY or self.poll.is_over)
 
     @property
     def may_be_late(self) -> bool:
@@ -299,6 +266,8 @@ class _Node:
         self._wording = wording
         self._waiting: deque[_Question] = deque()
         """In order, for a connection that is being made."""
+        self._lost: deque[_Question] = deque(maxlen=LOST_MOST)
+        """Clean-ups that did not arrive, for the next connection."""
         self._frees: dict[str, bytes] = {}
         """Clean-ups of owners who are done, though a claim of theirs may be waiting."""
         self._looks = 0
@@ -322,7 +291,7 @@ class _Node:
         elif self.trouble is None or insists or (question.cleans and self._waiting):
             self._wait(question)  # a clean-up behind whatever it may have to clean up
         else:
-            question.fail(self._still_down(self.trouble))
+            self._give_up(question, self._still_down(self.trouble))
 
     def answered(self, question: _Question, reply: Any) -> None:
         if isinstance(reply, Fault):
@@ -339,11 +308,11 @@ class _Node:
         """Whether its owner has nothing there afterwards. Who waits keeps its place when an attempt is cleaned up."""
         return type(request) is Free or (type(request) is Unlock and self.link.inboxes.find(request.owner) is None)
 
-    def chase(self, owner: str, packed: bytes) -> None:
+    def chase(self, owner: str, packed: bytes) -> bool | None:
         """From any thread. A claim that waits is known here, one that has left to the link; it is never in between."""
         if self._waiting:
             self._frees[owner] = packed
-        self.link.chase(owner, packed)
+        return self.link.chase(owner, packed)
 
     def close(self) -> None:
         self._is_closed = True
@@ -363,6 +332,11 @@ class _Node:
             return
         if not fault.was_idle or question.is_repeated:
             self._goes_down(fault)
+        self._give_up(question, fault)
+
+    def _give_up(self, question: _Question, fault: Fault) -> None:
+        if question.is_on_its_own:
+            self._lost.append(question)
         question.fail(fault)
 
     def _ask_again(self, question: _Question, is_full: bool) -> None:
@@ -435,6 +409,8 @@ class _Node:
 
         Each stays in line until it has left, for `chase`.
         """
+        while self._lost:
+            self._waiting.appendleft(self._lost.pop())
         while self._waiting:
             question = self._waiting[0]
             question.is_full = True
@@ -447,7 +423,7 @@ class _Node:
 
     def _refuse(self, fault: Fault) -> None:
         while self._waiting:
-            self._waiting.popleft().fail(fault.copy())
+            self._give_up(self._waiting.popleft(), fault.copy())
         self._frees.clear()
 
     # -- up or down ----------------------------------------------------------------------------------------------

@@ -44,7 +44,17 @@ from holdfast.stores.redlock.pushes import Pushes
 class _Round:
     """One poll. What it has sent names it as the asker."""
 
-    __slots__ = ("ballot", "cut", "followed", "is_decided", "pending", "repeated", "requests", "told_in_full")
+    __slots__ = (
+        "ballot",
+        "cut",
+        "followed",
+        "is_decided",
+        "is_sent",
+        "pending",
+        "repeated",
+        "requests",
+        "told_in_full",
+    )
 
     def __init__(self, requests: Sequence[Request | None], ballot: Ballot) -> None:
         self.requests = requests
@@ -52,6 +62,8 @@ class _Round:
         self.pending = 0
         """Nodes that were asked and have not answered yet."""
         self.is_decided = False
+        self.is_sent = False
+        """From now on, whoever owes it nothing has answered, or was told to have failed."""
         self.cut: set[int] = set()
         """Nodes whose connection had worked before, and turned out to be closed: they are asked on another one."""
         self.repeated: set[int] = set()
@@ -77,7 +89,7 @@ class BlockingNodes:
         dialers: Sequence[Dialer],
         wording: Wording,
         *,
-        chase: Callable[[Free], None] | None = None,
+        chase: Callable[[Free], Sequence[bool | None]] | None = None,
         at_end: Callable[[], None] = lambda: None,
         keeps_bundles: bool = True,
     ) -> None:
@@ -161,6 +173,7 @@ class BlockingNodes:
                 queue.pop()
                 self._is_cut(round, bundle, strand, error)
         round.pending = asked
+        round.is_sent = True
         return now
 
     def _is_plain(self, request: Request) -> bool:
@@ -277,6 +290,8 @@ class BlockingNodes:
         self._pool.is_cut(bundle, strand)
         self._known.has_forgotten(at)  # it may be another process by now
         was_asked = any(due.asker is round for due in strand.due)
+        if round.is_sent and not was_asked:
+            return  # no node is counted twice
         fault = cut(self.names[at], error)
         request = round.requests[at]
         if strand.has_answered and at not in round.repeated and not (was_asked and type(request) is ForceRelease):

@@ -43,7 +43,7 @@ class Pool:
         nodes: Sequence[Node],
         known: Known,
         wording: Wording,
-        chase: Callable[[Free], None] | None,
+        chase: Callable[[Free], Sequence[bool | None]] | None,
         keeps_bundles: bool,
     ) -> None:
         self._nodes = nodes
@@ -163,12 +163,13 @@ class Pool:
         for clean_up in _clean_ups(requests):
             owner = clean_up.owner
             if self._chase is not None and type(clean_up) is Free:
-                self._chase(clean_up)
+                chased = enumerate(self._chase(clean_up))
+                followed |= {(owner, node): left for node, left in chased if left is not None}
             carrier = self._carriers.get(owner)
             places = self._late.get(owner, []) if self._late else []
             if carrier is not None and carrier is not bundle:
                 places = [*places, carrier]
-            for place in places:
+            for place in [place for place in places if place.owes(owner)]:
                 if isinstance(place, Bundle):
                     left = dict.fromkeys(place.debtors(owner), True)
                     self._follow_on(place, owner, clean_up)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -155,7 +156,8 @@ class Wording:
     def _read(self, request: Request, reply: Any, where: str, is_repeated: bool) -> Answer:
         if isinstance(reply, ReplyError):
             fault = refused(where, reply)
-            return Failed(fault.error, was_asked=True, is_permanent=fault.is_permanent)
+            has_run = type(request) is not Vote or _SCRIPT.search(str(reply)) is not None
+            return Failed(fault.error, was_asked=has_run, is_permanent=fault.is_permanent)
         if type(request) is Vote:
             return LOCKED if reply == 1 else _read_vote(request, reply)
         if type(request) is Free:
@@ -171,6 +173,10 @@ class Wording:
         if isinstance(request, Scan):
             return Names(*protocol.read_scan(reply, self._prefix))
         return bool(reply == 1)
+
+
+_SCRIPT = re.compile("script: |user_script")
+"""In an error: the script had begun. Otherwise it was refused before."""
 
 
 def owner_of(request: Request) -> str | None:

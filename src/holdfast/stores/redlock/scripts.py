@@ -3,7 +3,7 @@
     KEYS   lock     the lock itself: a plain string, "<owner>.<attempt>", with PX
            fence    "<token>@<since> <card>\n<owner>.<attempt>": F, the largest token accepted, and who wrote it
            line     sorted set, waiting owners by the moment at which they came
-           places   hash, waiting owner → the channel on which it listens
+           places   hash, waiting owner → the channel on which it listens; "-<channel>" once it was told, until it asks
            broken   what was force-released last
            birth    one per node: the moment at which it came back without its memory; 0 if it was there from the start
 
@@ -59,6 +59,10 @@ if grace ~= '0' then
   if not born then
     return {{ms}}
   end
+  if tonumber(born) > ms then -- its clock was put back since
+    redis.call('SET', birth, string.format('%.0f', ms))
+    born = ms
+  end
   if born + grace > ms then
     return {{ms, born + grace - ms}}
   end
@@ -76,7 +80,7 @@ if not redis.call('SET', lock, value, 'NX', 'PX', ttl) then
     end
     return {{holder, redis.call('PTTL', lock), redis.call('GET', fence), redis.call('ZCARD', line)}}
   end
-  redis.call('SET', lock, value, 'PX', ttl)
+  redis.call('SET', lock, value, 'PX', math.max(tonumber(ttl), redis.call('PTTL', lock))) -- it may be a late copy
 end
 if channel ~= '' then
   local owner = string.sub(mine, 1, -2)
@@ -107,8 +111,8 @@ return accepted(tonumber(ARGV[4]), math.huge)
     arguments=4,
 )
 
-# ARGV: value, ttl, how long to keep the token, " <card>\n<value>", token, grace. 1 if it is this attempt's again. Not at
-# a node that is too young to vote: somebody may count on a vote that it has forgotten.
+# ARGV: value, ttl, how long to keep the token, " <card>\n<value>", token, grace. 1 if it is this attempt's again. Not
+# at a node that is too young to vote: somebody may count on a vote that it has forgotten.
 TAKE_BACK = Script(
     f"""
 local lock, fence, birth = KEYS[1], KEYS[2], KEYS[3]
@@ -180,22 +184,22 @@ return told
     arguments=1,
 )
 
-# 1 if somebody was told.
+# 1 if somebody was told. Whoever was told and has not come may be stopped: the next one is told then.
 WAKE = Script(
     """
 local line, places = KEYS[1], KEYS[2]
-while true do
-  local owner = redis.call('ZRANGE', line, 0, 0)[1]
-  if not owner then
-    return 0
-  end
+for _, owner in ipairs(redis.call('ZRANGE', line, 0, -1)) do
   local channel = redis.call('HGET', places, owner)
-  if channel and redis.call('PUBLISH', channel, owner .. ' 0 0') > 0 then
-    return 1
+  if not channel or string.sub(channel, 1, 1) ~= '-' then
+    if channel and redis.call('PUBLISH', channel, owner .. ' 0 0') > 0 then
+      redis.call('HSET', places, owner, '-' .. channel)
+      return 1
+    end
+    redis.call('ZREM', line, owner)
+    redis.call('HDEL', places, owner)
   end
-  redis.call('ZREM', line, owner)
-  redis.call('HDEL', places, owner)
 end
+return 0
 """,
     keys=2,
     arguments=0,

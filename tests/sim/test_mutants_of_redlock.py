@@ -1,0 +1,18 @@
+"""Planted bugs in Redlock: in its tokens, its votes, and what it leaves behind: each is caught, and taken out again."""
+
+import pytest
+
+from holdfast.sim.mutants import Mutant
+from sim.mutants_caught import check_that_it_is_caught, check_that_nothing_stays, mutants_in
+
+each_mutant = pytest.mark.parametrize("mutant", mutants_in("redlock"), ids=lambda mutant: mutant.name)
+
+
+@each_mutant
+def test_it_is_caught_by_a_rule_and_only_with_the_bug(mutant: Mutant) -> None:
+    check_that_it_is_caught(mutant)
+
+
+@each_mutant
+def test_nothing_of_it_stays(mutant: Mutant) -> None:
+    check_that_nothing_stays(mutant)
