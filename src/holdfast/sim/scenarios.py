@@ -153,7 +153,9 @@ class _Drawing:
         return tuple(sorted(places.pop(self._more.below(len(places))) for _ in range(min(how_many, self._nodes))))
 
     def _errands(self, actor: str) -> Iterator[Errand]:
-        for _ in range(3 + self._chance.below(3)):
+        """Fewer where each costs more."""
+        least = 3 if self._nodes < 5 else 1
+        for _ in range(least + self._chance.below(3)):
             yield self._errand(actor)
 
     def _errand(self, actor: str) -> Errand:

@@ -22,11 +22,11 @@ node's time": whatever was kept no longer was smaller. After a loss of memory to
 do, and a lease that is renewed takes the node back, which writes its token there.
 
 The owner check of round 2 ("if the lock is still mine") is not needed for tokens to differ, nor is F in the taking back
-of a node. They keep tokens in the order of the ownership of the shared node: an attempt that has lost the node meanwhile
-must not raise F under the next one, and a node that is taken back must refuse what is older than the lease.
+of a node. They keep tokens in the order of the ownership of the shared node: an attempt that has lost the node must not
+raise F under the next one, and a node that is taken back must refuse what is older than the lease.
 
-One plausible shortcut is wrong: to let every node count, and take the maximum of a majority's counters. If A asks n1 and
-then n2 while B asks n1 and n2 in between, n1 has counted 1 for A and 2 for B, n2 1 for B and 2 for A: both have 2.
+One plausible shortcut is wrong: to let every node count, and take the maximum of a majority's counters. If A asks n1
+and then n2 while B asks both in between, n1 has counted 1 for A and 2 for B, n2 1 for B and 2 for A: both have 2.
 `python -m holdfast.sim --explore fence` shows all of this.
 """
 

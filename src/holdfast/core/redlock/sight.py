@@ -89,9 +89,6 @@ def _state(name: str, answer: Answer) -> str:
 # Lists --------------------------------------------------------------------------------------------------------------
 
 
-_EARLIER = Failed(StoreUnavailable("could not be asked, a moment ago"), was_asked=True)
-
-
 class _Place(NamedTuple):
     """Where a list has got to: which node is looked through, how far, and which ones could not be."""
 
@@ -115,7 +112,8 @@ async def page(nodes: Nodes, prefix: str, after: str | None) -> Page | Unreachab
     names: Sequence[str] = ()
     if isinstance(found, Failed):
         place = place._replace(cursor="0", passed_over=place.passed_over | {place.node})
-        answers: list[Answer] = [_EARLIER if node in place.passed_over else None for node in range(len(nodes.names))]
+        earlier = Failed(StoreUnavailable("could not be asked, a moment ago"), was_asked=True)
+        answers: list[Answer] = [earlier if node in place.passed_over else None for node in range(len(nodes.names))]
         answers[place.node] = found
     else:
         place, names = place._replace(cursor=found.cursor), found.names

@@ -138,12 +138,6 @@ REDLOCK = (
         ),
     ),
     _mutant(
-        "taken back after the release",
-        "A node is taken back although the lease is released, and stays taken.",
-        Edit(store.RedlockStore._take_back, " and not record.is_over:", ":"),
-        Edit(store.RedlockStore._take_back, "if known is None or known.is_over:", "if False:"),
-    ),
-    _mutant(
         "unlocked whatever is there",
         "The clean-up of an attempt does not look whose lock it is.",
         Rewrite("if redis.call('GET', KEYS[1]) ~= ARGV[1] then\n  return 0\nend\nredis.call('DEL'", "redis.call('DEL'"),

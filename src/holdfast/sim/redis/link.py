@@ -143,7 +143,8 @@ class Wire:
         return cut(self.connection.peer.name, None, was_idle=self.has_answered)
 
     def _tell(self, fault: Fault) -> None:
-        for taker, _ in list(self.awaited):
+        told, self.awaited = self.awaited, deque()  # each of them once
+        for taker, _ in told:
             taker.keep(fault.copy())
 
 

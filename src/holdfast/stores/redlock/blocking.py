@@ -141,6 +141,7 @@ class BlockingNodes:
         self._ask(_Round(requests, _NOBODY), loan.bundle, is_full=True)
         if type(request) in _CLEANS:
             self._pool.follow(requests, loan.bundle)
+            self._pool.leave(loan.bundle, request, chosen)
         self._pool.put_back(loan)
 
     def _ask(self, round: _Round, bundle: Bundle, is_full: bool = False) -> float:

@@ -18,6 +18,8 @@ from hiredis import HiredisError, ProtocolError
 from holdfast.core.redlock.nodes import Request
 from holdfast.stores.redis.wire import CHUNK, Wire
 
+LOST_MOST = 64
+"""Clean-ups that are kept for a node to which there is no connection; more would cost no more than a ttl each."""
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
@@ -157,7 +159,7 @@ class Bundle:
         """Of what is known about the nodes, when this was last looked through."""
         self.user: str | None = None
         """The owner for whom it is lent."""
-        self.lost: dict[int, list[Request]] = {}
+        self.lost: dict[int, deque[Request]] = {}
         """By node: clean-ups that were not answered when the connection broke."""
         self.after: deque[tuple[str, Request]] = deque()
         """Clean-ups of owners, put here by others while it was lent."""
@@ -167,6 +169,9 @@ class Bundle:
         self.by_fd[strand.fd] = strand
         self.poller.register(strand.fd, READABLE)
         self.gaps = self.strands.count(None)
+
+    def lose(self, node: int, clean_up: Request) -> None:
+        self.lost.setdefault(node, deque(maxlen=LOST_MOST)).append(clean_up)
 
     def take_out(self, strand: Strand) -> None:
         self.strands[strand.node] = None

@@ -230,10 +230,17 @@ class Pool:
         """Nothing can follow on it, and what it carried may still arrive: its owners have to know."""
         for owner in self._owners_to_follow(strand):
             self._late.setdefault(owner, []).append(strand)
-        lost = [due.request for due in strand.due if only_cleans(due.request)]
-        bundle.lost[strand.node] = [*bundle.lost.get(strand.node, ()), *lost]
+        for due in strand.due:
+            if only_cleans(due.request):
+                bundle.lose(strand.node, due.request)
         bundle.take_out(strand)
         strand.close()
+
+    def leave(self, bundle: Bundle, clean_up: Request, nodes: Iterable[int]) -> None:
+        """Where there is no connection now, for when there is one again."""
+        for node in nodes:
+            if bundle.strands[node] is None:
+                bundle.lose(node, clean_up)
 
     def put(self, bundle: Bundle, strand: Strand) -> None:
         """Instead of one that was lost, maybe, with clean-ups for whose answers nobody waits."""
