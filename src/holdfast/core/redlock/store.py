@@ -297,7 +297,11 @@ class RedlockStore(Shutting):
 
     async def _abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
         """Node by node, those who may have something there."""
-        places = [[place for place, hold in enumerate(holds) if self._may_have(node, hold)] for node in self._everyone]
+        records = list(enumerate([self._end(hold.owner) for hold in holds]))
+        places = [
+            [place for place, record in records if record is None or node in record.asked]
+            for node in range(self._count)
+        ]
         requests = [
             Each([Free(holds[place].name, holds[place].owner) for place in each]) if each else None for each in places
         ]
@@ -314,10 +318,6 @@ class RedlockStore(Shutting):
             self._records.end(hold.owner)
             self._wake(hold.name, answers, least=majority(self._count))
         return None
-
-    def _may_have(self, node: int, hold: Hold) -> bool:
-        record = self._end(hold.owner)
-        return record is None or node in record.asked
 
     def _end(self, owner: str) -> Record | None:
         """Before anything is given back: nothing may be taken back from now on."""
