@@ -297,11 +297,9 @@ class RedlockStore(Shutting):
 
     async def _abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
         """Node by node, those who may have something there."""
-        records = list(enumerate([self._end(hold.owner) for hold in holds]))
-        places = [
-            [place for place, record in records if record is None or node in record.asked]
-            for node in range(self._count)
-        ]
+        records = [self._end(hold.owner) for hold in holds]
+        asked = [self._everyone if record is None else record.asked for record in records]
+        places = [[place for place, those in enumerate(asked) if node in those] for node in range(self._count)]
         requests = [
             Each([Free(holds[place].name, holds[place].owner) for place in each]) if each else None for each in places
         ]
