@@ -17,6 +17,8 @@ from holdfast.sim.scenarios import SCENARIOS
 from holdfast.sim.shrink import shrunk
 
 CHUNK = 50
+GRANTS = {"redlock3": 8, "redlock5": 6}
+"""A run, on average; with five nodes there are fewer errands."""
 CHUNKS = {"redlock3": 5, "redlock5": 3}
 each_scenario = pytest.mark.parametrize("name", CHUNKS)
 
@@ -37,7 +39,7 @@ def test_nothing_that_must_not_happen_does(name: str, first: int) -> None:
         smallest = shrunk(SCENARIOS[name], ran_seed(SCENARIOS[name], seed), Stop())
         pytest.fail(minimised(Task(name), seed, smallest))
     assert tally.seeds == CHUNK
-    assert tally.grants >= 8 * CHUNK
+    assert tally.grants >= GRANTS[name] * CHUNK
     assert sum(tally.faults.values()) >= 3 * CHUNK
 
 
