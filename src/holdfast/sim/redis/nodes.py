@@ -160,6 +160,7 @@ class _Asked:
         if isinstance(outcome, Fault):
             line.failed(self, outcome)
         elif line.wording.forgot(outcome) and not self.is_in_full and self.is_wanted:
+            line.taught.clear()
             line.answered_by(self)
             self.is_in_full = True
             line.go(self)
@@ -226,6 +227,8 @@ class Line(SimLink):
         self._carries: dict[str, dict[Wire, int]] = {}
         """Owner → where requests of it are unanswered, and how many."""
         self._is_nursed = False
+        self.taught: set[type] = set()
+        """Kinds of requests whose scripts the node was sent, and has not shown to have forgotten."""
 
     # -- asking --------------------------------------------------------------------------------------------------
 
@@ -298,6 +301,9 @@ class Line(SimLink):
         self.put_back_if_unused(wire)
 
     def _put(self, asked: _Asked, wire: Wire) -> None:
+        kind = type(asked.request.requests[0] if isinstance(asked.request, Each) else asked.request)
+        asked.is_in_full = asked.is_in_full or kind not in self.taught
+        self.taught.add(kind)
         pack = self.wording.in_full if asked.is_in_full else self.wording.pack
         asked.wire = wire
         for owner in asked.owners:
@@ -350,6 +356,7 @@ class Line(SimLink):
                 del self._carries[owner]
 
     def failed(self, asked: _Asked, fault: Fault) -> None:
+        self.taught.clear()  # it may be another process by now
         if fault.was_idle and not asked.is_repeated and asked.is_wanted and not isinstance(asked.request, ForceRelease):
             asked.is_repeated = True
             self._drop_idle()

@@ -77,11 +77,12 @@ class AioNodes:
                 packed = self._wording.pack(request, b"")
                 last = request
             question = _Question(node, request, poll)
+            words = node.teaching(question) or packed
             wire = node.requests.latest
             if wire is not None and wire.is_open and not node.takes_care:
-                question.put(wire, packed)
+                question.put(wire, words)
             else:
-                node.ask(question, packed, insists)
+                node.ask(question, words, insists)
 
     def _too_few_are_up(self, requests: Sequence[Request | None], asked: int) -> bool:
         """So few that nothing can be decided: what is known of the others may be out of date."""
@@ -93,7 +94,8 @@ class AioNodes:
             packed = self._wording.pack(request, b"")
             for place in nodes:
                 node = self._nodes[place]
-                node.ask(_Question(node, request, NOBODY), packed, insists=False)
+                question = _Question(node, request, NOBODY)
+                node.ask(question, node.teaching(question) or packed, insists=False)
 
     # -- waking --------------------------------------------------------------------------------------------------
 
@@ -264,6 +266,8 @@ class _Node:
         self._loop = asyncio.get_running_loop()
         self._timeout = dialer.timeout
         self._wording = wording
+        self._taught: set[type] = set()
+        """Kinds of requests whose scripts were sent, on this connection."""
         self._waiting: deque[_Question] = deque()
         """In order, for a connection that is being made."""
         self._lost: deque[_Question] = deque(maxlen=LOST_MOST)
@@ -299,10 +303,22 @@ class _Node:
             return
         replies = reply if type(question.request) is Each else (reply,)
         if type(reply) is not int and not question.is_full and self._wording.forgot(replies):
+            self._taught.clear()
             if question.may_be_late:
                 self._ask_again(question, is_full=True)
         elif not question.poll.is_over:
             question.tell(self._wording.read(question.request, replies, self.where, question.is_repeated))
+
+    def teaching(self, question: _Question) -> bytes | None:
+        """In full what is asked for the first time on a connection: a clean-up may be refused, for want of its script,
+        when nobody listens any more."""
+        request = question.request
+        kind = type(request.requests[0] if type(request) is Each else request)
+        if kind in self._taught:
+            return None
+        self._taught.add(kind)
+        question.is_full = True
+        return self._pack(question)
 
     def is_last(self, request: Request) -> TypeGuard[Free | Unlock]:
         """Whether its owner has nothing there afterwards. Who waits keeps its place when an attempt is cleaned up."""
@@ -402,6 +418,7 @@ class _Node:
             self._waiting.clear()
         else:
             self._comes_up()
+            self._taught.clear()
             self._put_waiting(result)
 
     def _put_waiting(self, wire: RequestWire) -> None:
