@@ -1,5 +1,6 @@
 """Locks on nodes that are reached in every way there is: passwords, TLS, sockets, clients of redis-py, prefixes."""
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ import pytest
 import redis
 import redis.asyncio
 
+import holdfast
 from holdfast import ConfigurationError
 from support.both_colours import both_colours, each, staged
 from support.redis_server import HOST, RedisServer
@@ -128,3 +130,26 @@ async def test_an_extension_that_nodes_are_not_prepared_for_is_refused_and_the_l
                 await actor.extend(lease, 9)
                 assert lease.ttl == 9
                 await actor.release(lease)
+
+
+@pytest.mark.parametrize("colour", ["blocking", "asyncio"])
+def test_no_request_is_refused_for_want_of_its_script(colour: str) -> None:
+    """A clean-up that nobody waits for would be lost if its client is closed at that moment."""
+
+    async def with_tasks(url: str) -> None:
+        async with holdfast.connect_async(url) as client, client.lock("job"):
+            pass
+
+    def with_threads(url: str) -> None:
+        with holdfast.connect(url) as client, client.lock("job"):
+            pass
+
+    with three() as servers:
+        url = redlock_url(servers, request_timeout=1)
+        if colour == "asyncio":
+            asyncio.run(with_tasks(url))
+        else:
+            with_threads(url)
+        for server in servers:
+            with server.client() as client:
+                assert "errorstat_NOSCRIPT" not in client.info("errorstats")
