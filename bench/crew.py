@@ -91,7 +91,7 @@ def _main(told: Connection, locks: Locks, url: str, name: str) -> None:
     try:
         with locks(url) as lock_of:
             lock = lock_of(name)
-            told.send([_turn(lock, 0)])
+            told.send([_turn(lock, 0, time.monotonic())])
             while True:
                 told.send(turns(lock, told.recv()))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
@@ -103,14 +103,13 @@ def _main(told: Connection, locks: Locks, url: str, name: str) -> None:
 def turns(lock: Lock, shift: Shift) -> list[Turn]:
     """At least one, however late this process comes."""
     time.sleep(max(0.0, shift.begin - time.monotonic()))
-    had = [_turn(lock, shift.section)]
-    while time.monotonic() < shift.end:
-        had.append(_turn(lock, shift.section))
+    had = [_turn(lock, shift.section, time.monotonic())]
+    while (now := time.monotonic()) < shift.end:
+        had.append(_turn(lock, shift.section, now))
     return had
 
 
-def _turn(lock: Lock, section: float) -> Turn:
-    asked = time.monotonic()
+def _turn(lock: Lock, section: float, asked: float) -> Turn:
     with lock:
         entered = time.monotonic()
         if section:

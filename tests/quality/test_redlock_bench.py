@@ -123,7 +123,7 @@ def test_node_measures_itself(url: str) -> None:
         assert 0 < one.ask("pairs", key="npm", times=2) < 5
         assert len(one.ask("attempts", key="npm", times=3)) == 3
         shift, turns = work([one, other], "npm", 0.3)
-        assert all(own and own[0].asked >= shift.begin for own in turns)
+        assert all(turn.asked >= shift.begin for own in turns for turn in own)  # its pauses may leave one without any
         assert hand_off_figures(shift, turns)["acquired/s"] > 0
         with pytest.raises(RuntimeError, match="TypeError"):
             one.ask("no such order")

@@ -100,6 +100,11 @@ async def test_clients_of_either_colour_will_do_for_either_colour(make: Callable
                 await closing
 
 
+def has_key(server: RedisServer, key: str) -> bool:
+    with redis.Redis(HOST, server.port, db=2) as client:
+        return client.exists(key) == 1
+
+
 @staged
 async def test_prefixes_and_databases_are_lock_spaces_of_their_own() -> None:
     with three() as servers:
@@ -110,9 +115,8 @@ async def test_prefixes_and_databases_are_lock_spaces_of_their_own() -> None:
         ):
             leases = await each([one[0], other[1]], lambda actor: actor.acquire("job"))
             assert await each(one, lambda actor: actor.try_acquire("job")) == [None, None]
-            for server in servers:
-                with redis.Redis(HOST, server.port, db=2) as client:
-                    assert client.exists("a:job", "lock:job") == 2
+            for key in ("a:job", "lock:job"):  # a majority is enough for a grant
+                assert len([server for server in servers if has_key(server, key)]) >= 2
             await one[0].release(leases[0])
             await other[1].release(leases[1])
 
