@@ -187,7 +187,7 @@ async def test_without_a_majority_those_that_are_down_are_asked_again(
     servers: list[RedisServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is known of them may be out of date: here nobody looks after them meanwhile."""
-    monkeypatch.setattr(aio, "PROBE_FIRST", 1000.0)
+    monkeypatch.setattr(aio, "PAUSE_FIRST", 1000.0)
     async with asking(ports_of(servers), SHORT) as nodes:
         with paused(*servers[:3]):
             watch = Stopwatch()
@@ -201,7 +201,7 @@ async def test_without_a_majority_those_that_are_down_are_asked_again(
 async def test_with_a_majority_those_that_are_down_are_left_alone(
     servers: list[RedisServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aio, "PROBE_FIRST", 1000.0)
+    monkeypatch.setattr(aio, "PAUSE_FIRST", 1000.0)
     async with asking(ports_of(servers), SHORT) as nodes:
         with paused(*servers[:2]):
             assert failed(await ask_all(nodes, Inspect(NAME))) == [0, 1]

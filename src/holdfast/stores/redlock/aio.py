@@ -19,20 +19,18 @@ from typing import Any, TypeGuard
 from holdfast.core.ports import Inbox
 from holdfast.core.redlock.ballot import majority
 from holdfast.core.redlock.nodes import Answer, Ballot, Each, Failed, ForceRelease, Free, Freed, Request, Unlock, Vote
-from holdfast.errors import ConfigurationError, OutcomeUnknown, StoreUnavailable
+from holdfast.errors import ConfigurationError, OutcomeUnknown
 from holdfast.machine import boottime
 from holdfast.stores.inboxes import AioInbox, Inboxes
 from holdfast.stores.redis.aio import LOOKS, AioLink, RequestWire
 from holdfast.stores.redis.dial import Dialer
 from holdfast.stores.redis.faults import Fault, cut, not_connected
+from holdfast.stores.redlock.health import PAUSE_FIRST, PAUSE_MOST, still_down
 from holdfast.stores.redlock.polls import NOBODY, Nobody, Poll
 from holdfast.stores.redlock.protocol import Wording, sets
 
 _log = logging.getLogger("holdfast.connection")
 
-PROBE_FIRST = 0.02
-"""Seconds until a node that failed is asked in the background, at first; each time twice as long."""
-PROBE_MOST = 1.0
 LOST_MOST = 1000
 """Clean-ups kept for a node that is down; what is left out ends with its ttl."""
 
@@ -277,7 +275,7 @@ class _Node:
         self._looks = 0
         self._timer: asyncio.TimerHandle | None = None
         self._probing: asyncio.TimerHandle | None = None
-        self._pause = PROBE_FIRST
+        self._pause = PAUSE_FIRST
         self._is_dialing = False
         self._has_joined = False
         """Somebody waits for a connection that was begun before: if it fails, that may tell of an earlier time."""
@@ -452,11 +450,11 @@ class _Node:
             _log.info("%s is not asked for now: %s", self.where, fault.error.nodes.get(self.where, fault.error))
             self._down.add(self)
             self._down_since = boottime()
-            self._pause = PROBE_FIRST
+            self._pause = PAUSE_FIRST
         self.trouble = fault.copy()
         if self._probing is None:
             self._probing = self._loop.call_later(self._pause, _probe, weakref.ref(self))
-            self._pause = min(PROBE_MOST, self._pause * 2)
+            self._pause = min(PAUSE_MOST, self._pause * 2)
 
     def probe(self) -> None:
         self._probing = None
@@ -473,10 +471,7 @@ class _Node:
             self._probing = None
 
     def _still_down(self, trouble: Fault) -> Fault:
-        since = boottime() - self._down_since
-        reason = trouble.error.nodes.get(self.where, str(trouble.error))
-        message = f"{reason}; not asked for {since:.3g} s, looked after in the background"
-        return Fault(StoreUnavailable(f"{self.where} {message}", {self.where: message}), trouble.is_permanent)
+        return still_down(self.where, trouble, boottime() - self._down_since)
 
 
 def _probe(node: weakref.ref[_Node]) -> None:

@@ -26,6 +26,13 @@ PAUSE_MOST = 1.0
 _log = logging.getLogger("holdfast.connection")
 
 
+def still_down(where: str, fault: Fault, age: float) -> Fault:
+    """What both colours tell of a node that failed so many seconds ago, and is not asked."""
+    what = fault.error.nodes.get(where, str(fault.error))
+    message = f"{what}; {f'{age:.0f} s ago, ' if age >= 1 else ''}now looked after in the background"
+    return Fault(StoreUnavailable(f"{where} {message}", {where: message}), fault.is_permanent)
+
+
 class Known:
     """What is known about the nodes together. It knows nobody, so that threads may have it."""
 
@@ -82,11 +89,8 @@ class Node:
 
     def failed(self) -> Failed:
         """For whoever would have asked it."""
-        what = self._fault.error.nodes.get(self.where, str(self._fault.error))
-        age = boottime() - self._since
-        message = f"{what}; {f'{age:.0f} s ago, ' if age >= 1 else ''}now looked after in the background"
-        error = StoreUnavailable(f"{self.where} {message}", {self.where: message})
-        return Failed(error, was_asked=False, is_permanent=self._fault.is_permanent)
+        fault = still_down(self.where, self._fault, boottime() - self._since)
+        return Failed(fault.error, was_asked=False, is_permanent=fault.is_permanent)
 
     def spare(self) -> Wire | None:
         try:
