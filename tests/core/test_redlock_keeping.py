@@ -212,13 +212,14 @@ def test_a_release_of_what_was_lost_tells_why(stage: Stage) -> None:
     assert stage.release() == "taken"
 
 
-def test_the_release_of_a_lease_wakes_one_waiter_at_one_node(stage: Stage) -> None:
+def test_the_release_of_a_lease_wakes_the_first_in_line_at_two_nodes(stage: Stage) -> None:
+    """It may have left the line of one of them, by getting that node before it was free elsewhere."""
     stage.granted()
     stage.nodes.all_answer(FREED_BEFORE_OTHERS)
     stage.release()
     (wake,) = stage.nodes.sent_of(Wake)
     assert wake[0] == Wake("job")
-    assert len(wake[1]) == 1
+    assert len(wake[1]) == 2
 
 
 def test_a_release_for_which_nobody_waits_wakes_nobody(stage: Stage) -> None:
@@ -244,7 +245,7 @@ def test_a_lease_that_is_given_back_unseen_wakes_a_waiter_too(stage: Stage) -> N
     stage.granted()
     stage.nodes.all_answer([FREED_BEFORE_OTHERS])
     assert stage.abandon() is None
-    assert len(stage.nodes.sent_to(Wake)) == 1
+    assert len(stage.nodes.sent_to(Wake)) == 2
 
 
 def test_a_waiter_that_gives_up_wakes_nobody_while_the_lock_is_held(stage: Stage) -> None:
@@ -279,7 +280,7 @@ def test_forcing_a_lock_frees_it_everywhere_and_wakes_a_waiter(stage: Stage) -> 
     stage.nodes.will_answer(FREED_BEFORE_OTHERS, FREED_BEFORE_OTHERS, FREED_BEFORE_OTHERS, NOT_MINE, down(4))
     assert drive(stage.store.force_release("job")) is True
     assert stage.nodes.polls[-1].asked == [0, 1, 2, 3, 4]
-    assert len(stage.nodes.sent_to(Wake)) == 1
+    assert len(stage.nodes.sent_to(Wake)) == 2
 
 
 def test_forcing_a_lock_that_nobody_has_is_told(stage: Stage) -> None:

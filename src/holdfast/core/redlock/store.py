@@ -72,6 +72,8 @@ CAPABILITIES = Capabilities(
 
 CHUNK = 500
 """Leases that are renewed, or given back, together."""
+WOKEN_AT = 2
+"""Nodes that wake the first in their line: it may have left the one of them that it has just got in vain."""
 UNMARKED_MOST = 10_000
 """Milliseconds in which all nodes that answer are without a marker, before it counts that the others do not answer."""
 
@@ -287,7 +289,7 @@ class RedlockStore(Shutting):
         """Somebody who waits, if so many nodes say that the lock is free there and somebody does."""
         told = [node for node, answer in enumerate(answers) if isinstance(answer, Freed) and answer.has_waiters]
         if len(told) >= least:
-            self._nodes.send(Wake(name), told[:1])
+            self._nodes.send(Wake(name), told[:WOKEN_AT])
 
     async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
         trouble: Unreachable | None = None
