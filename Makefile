@@ -42,7 +42,7 @@ sweep: $(READY)  ## every point of every sweep; takes its time
 	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/compat/test_redis_sweeps.py tests/chaos/test_cuts.py --timeout 3600 $(ARGS)
 
 chaos: $(READY)  ## servers and processes broken under load, for long
-	HOLDFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/fencing/test_redlock_paused_writer.py --timeout 600 $(ARGS)
+	HOLDFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)
 
 sim: $(READY)  ## a million seeds of the simulation; ARGS="--seeds 10000" for fewer
 	$(BIN)/python -m holdfast.sim --seeds 1000000 --jobs $(CORES) $(ARGS)

@@ -12,6 +12,11 @@ from bench.redlock.pair import REDLOCK_DISK, REDLOCK_PAIR
 from bench.redlock.rounds import REDLOCK_ROUNDS
 from bench.redlock.stopped import REDLOCK_STOPPED
 from bench.scenario import Scenario
+from bench.sql.hand_off import SQL_HAND_OFF_MARIA, SQL_HAND_OFF_POSTGRES
+from bench.sql.pair import SQL_PAIR_MARIA, SQL_PAIR_POSTGRES
+from bench.sql.processes import SQL_PROCESSES_MARIA, SQL_PROCESSES_POSTGRES
+from bench.sql.waiters import SQL_WAITERS_MARIA, SQL_WAITERS_POSTGRES
+from bench.sql.waiting import SQL_WAITING_MARIA, SQL_WAITING_POSTGRES
 
 CATALOGUE: tuple[Scenario, ...] = (
     EMBEDDED_PAIR,
@@ -31,4 +36,14 @@ CATALOGUE: tuple[Scenario, ...] = (
     REDLOCK_HAND_OFF,
     REDLOCK_ROUNDS,
     REDLOCK_DISK,
+    SQL_PAIR_POSTGRES,
+    SQL_PAIR_MARIA,
+    SQL_HAND_OFF_POSTGRES,
+    SQL_HAND_OFF_MARIA,
+    SQL_WAITING_POSTGRES,
+    SQL_WAITING_MARIA,
+    SQL_WAITERS_POSTGRES,
+    SQL_WAITERS_MARIA,
+    SQL_PROCESSES_POSTGRES,
+    SQL_PROCESSES_MARIA,
 )

@@ -27,6 +27,8 @@ LINE = 20
 CHARACTERS = 105
 """What surely fits into a line."""
 
+SERVERS = {"redis-server": "Redis", "postgresql": "PostgreSQL", "mariadb": "MariaDB"}
+
 STYLE = """
   text { font-family: system-ui, sans-serif; font-size: 13px; fill: #24292f; }
   .title { font-weight: 600; font-size: 15px; }
@@ -119,8 +121,8 @@ def _promise(verdict: Mapping[str, Any]) -> str:
 def footer(run: Mapping[str, Any]) -> str:
     machine = run["machine"]
     made_of = [f"Python {machine['python']}"]
-    if machine["redis-server"]:
-        made_of.append(f"Redis {machine['redis-server']}")
+    # A run of earlier days does not tell about servers that came later.
+    made_of += [f"{name} {machine[key]}" for key, name in SERVERS.items() if machine.get(key)]
     made_of += [f"{name} {version}" for name, version in machine["packages"].items()]
     return f"{run['at'][:10]} · {' · '.join(made_of)} · {machine['cores']} cores"
 

@@ -20,6 +20,7 @@ from bench.locks import Make, holdfast_locks
 from bench.scenario import Contestant, Place, Sample, Scenario
 
 PROCESSES = 8
+QUICK_PROCESSES = 2
 SECONDS = 3.0
 QUICK_SECONDS = 0.3
 UNCOUNTED = 0.1
@@ -39,18 +40,21 @@ def processes(
     count: int = PROCESSES,
     section: float = 0.0,
     counters: Counters | None = None,
+    seconds: float = SECONDS,
 ) -> Contestant:
     """Processes that pass a lock of one make around."""
 
     @contextmanager
     def opened(place: Place) -> Iterator[Callable[[], Sample]]:
-        seconds = QUICK_SECONDS if place.quick else SECONDS
         url = address(place)
-        with crew(count, make.locks, url, f"bench {name}") as workers, (counters or _none)(url) as counted:
+        with (
+            crew(place.size(count, QUICK_PROCESSES), make.locks, url, f"bench {name}") as workers,
+            (counters or _none)(url) as counted,
+        ):
 
             def measure() -> Sample:
                 before = counted()
-                shift, turns = workers.work(seconds, section)
+                shift, turns = workers.work(QUICK_SECONDS if place.quick else seconds, section)
                 spent = {what: number - before[what] for what, number in counted().items()}
                 return figures(shift, turns) | {what: spent[what] / sum(map(len, turns)) for what in spent}
 

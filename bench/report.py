@@ -17,6 +17,7 @@ from bench.promise import Verdict
 from bench.redis import server
 from bench.runner import Outcome, Standing, is_installed
 from bench.scenario import Scenario, Spread
+from bench.sql import servers
 
 Results = Mapping[Scenario, Outcome]
 """In the order in which they were run."""
@@ -95,6 +96,8 @@ def machine(scenarios: Iterable[Scenario]) -> dict[str, object]:
         "holdfast": holdfast.__version__,
         "sqlite": sqlite3.sqlite_version,
         "redis-server": server.version(),
+        "postgresql": servers.postgres_version(),
+        "mariadb": servers.maria_version(),
         "packages": {package: version(package) for package in sorted(packages) if is_installed(package)},
         "system": platform.platform(),
         "cores": os.cpu_count(),

@@ -12,6 +12,7 @@ from holdfast.api.client import AsyncClient, Client
 from holdfast.api.entry import async_lock, connect, connect_async, lock
 from holdfast.api.lease import AsyncLease, Lease
 from holdfast.api.lock import AsyncLock, Lock
+from holdfast.api.within import InTransaction
 from holdfast.core.ports import Capabilities, LockInfo
 from holdfast.errors import (
     ConfigurationError,
@@ -33,6 +34,7 @@ __all__ = [
     "Client",
     "ConfigurationError",
     "HoldfastError",
+    "InTransaction",
     "Lease",
     "LeaseLost",
     "Lock",

@@ -72,4 +72,5 @@ def main() -> None:
             os._exit(0)
 
 
-main()
+if __name__ == "__main__":
+    main()

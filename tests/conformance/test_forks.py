@@ -124,7 +124,7 @@ def test_the_child_is_excluded_by_its_parent(client: holdfast.Client) -> None:
     assert in_a_child(lambda: lock.try_acquire() is not None) is True
 
 
-@pytest.mark.needs("processes")
+@pytest.mark.needs("processes", "waiters_seen")
 def test_the_child_waits_for_its_parent(client: holdfast.Client) -> None:
     lease = client.lock("job").acquire(wait=5)
     reading, writing = os.pipe()

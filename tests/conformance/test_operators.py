@@ -68,6 +68,7 @@ async def test_an_empty_store_lists_nothing(world: World) -> None:
 
 
 @pytest.mark.needs("lists")
+@pytest.mark.unless("session")  # where each lease has a connection of its own, nobody has so many
 async def test_the_list_is_complete_over_many_pages(world: World) -> None:
     alice = world.actor()
     names = {f"page:{number}" for number in range(250)}
@@ -129,9 +130,10 @@ async def test_the_holder_learns_of_a_forced_release_at_its_next_renewal(world: 
     assert await alice.hears_of_loss(lease, 5) is True
     with pytest.raises(LeaseLost) as caught:
         lease.ensure_held()
-    assert caught.value.reason == "broken"
+    reason = "session" if alice.client.capabilities.session else "broken"  # a session is what can be ended
+    assert caught.value.reason == reason
     await auntil(lambda: told)
-    assert told == ["broken"]
+    assert told == [reason]
     assert await world.inspect("job") is None, "the renewal must not bring the lock back"
 
 
@@ -152,7 +154,7 @@ async def test_extending_a_broken_lease_raises(world: World) -> None:
     await operator.force_release("job")
     with pytest.raises(LeaseLost) as caught:
         await alice.extend(lease)
-    assert caught.value.reason in ("broken", "taken")
+    assert caught.value.reason in ("broken", "taken", "session")
     assert not lease.held
 
 

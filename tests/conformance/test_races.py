@@ -171,6 +171,7 @@ async def test_several_may_wait_for_one_loss(world: World) -> None:
 
 
 @pytest.mark.needs("lists")
+@pytest.mark.unless("session")  # where each lease has a connection of its own, nobody has so many
 async def test_a_listing_may_be_left_early(world: World) -> None:
     alice = world.actor()
     for n in range(150):
@@ -188,6 +189,7 @@ async def test_a_listing_may_be_left_early(world: World) -> None:
 
 
 @pytest.mark.needs("lists")
+@pytest.mark.unless("session")  # where each lease has a connection of its own, nobody has so many
 async def test_a_listing_goes_on_while_locks_come_and_go(world: World) -> None:
     alice, bob = world.actors(2)
     for n in range(150):

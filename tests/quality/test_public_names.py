@@ -8,7 +8,7 @@ import pytest
 import holdfast
 
 CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked", "where"}
-LOCK = {"acquire", "name", "try_acquire", "ttl"}
+LOCK = {"acquire", "name", "try_acquire", "ttl", "within"}
 LEASE = {"ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
 
 PUBLIC: dict[str, set[str]] = {
@@ -18,6 +18,7 @@ PUBLIC: dict[str, set[str]] = {
     "AsyncLock": LOCK,
     "Lease": LEASE,
     "AsyncLease": LEASE,
+    "InTransaction": {"name", "token"},
     "LockInfo": {"expires_in", "host", "label", "name", "owner", "pid", "since", "token", "waiters"},
     "Capabilities": {"durable_fence", "fair", "lists", "processes", "push", "sees_death", "session", "waiters_seen"},
     "HoldfastError": set(),
@@ -33,7 +34,7 @@ SUBMODULES = {
     "holdfast.compat.asyncio": {"Lock"},
     "holdfast.compat.threading": {"Lock", "RLock"},
     "holdfast.compat.redis": {"AsyncLock", "Lock"},
-    "holdfast.fencing": {"Gate", "guard", "schema", "write"},
+    "holdfast.fencing": {"Gate", "async_guard", "guard", "schema", "write"},
 }
 
 

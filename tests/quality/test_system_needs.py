@@ -56,6 +56,9 @@ def test_anyone_else_is_told_what_is_missing(tools: Path) -> None:
     ("command", "packages"),
     [
         ("redis-server", "redis-server"),
+        ("postgres", "postgresql"),
+        ("mariadbd", "mariadb-server"),
+        ("pgbouncer", "pgbouncer"),
         ("openssl", "openssl"),
         ("node", "nodejs npm"),
         ("npm", "npm"),

@@ -26,6 +26,7 @@ from functools import wraps
 from typing import Any, ClassVar
 
 import holdfast
+from support.waiters import waiters_among, watch_for_waiters
 from support.waiting import auntil
 
 PATIENCE = 10.0  # how long an actor waits for a lock unless the test says otherwise
@@ -246,6 +247,7 @@ class World:
 
     def connect(self, target: str | None = None, **options: Any) -> Any:
         client = self.colour.connect(target or self.url, **options)
+        watch_for_waiters(client)
         self._clients.append(client)
         return client
 
@@ -271,6 +273,8 @@ class World:
         """Wait until so many wait for the lock."""
 
         async def so_many_wait() -> bool:
+            if not self._clients[0].capabilities.waiters_seen:
+                return waiters_among(self._clients, name) == waiters
             info = await (seen_by or self).inspect(name)
             return (info.waiters if info else 0) == waiters
 

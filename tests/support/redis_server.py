@@ -24,6 +24,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from support.certificates import certificate
 from support.waiting import until
 
 HOST = "127.0.0.1"
@@ -50,7 +51,7 @@ class RedisServer:
         self._arguments = arguments
         self._environment = {**os.environ, **(environment or {})}
         self._socket = self.folder / "socket" if unix else None
-        self._certificate = _certificate(self.folder) if tls else None
+        self._certificate = certificate(self.folder) if tls else None
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
         try:
@@ -207,19 +208,6 @@ class RedisServer:
             self._process.send_signal(signal.SIGCONT)
             self._process.wait()
             self._process = None
-
-
-def _certificate(folder: Path) -> Path:
-    """A self-signed certificate for loopback, its key beside it."""
-    certificate = folder / "server.crt"
-    command = "openssl req -x509 -nodes -days 2 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -subj /CN=localhost"
-    names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
-    usage = "keyUsage=critical,digitalSignature,keyCertSign"
-    files = ["-keyout", str(certificate.with_suffix(".key")), "-out", str(certificate)]
-    line = [*command.split(), "-addext", names, "-addext", usage, *files]
-    made = subprocess.run(line, capture_output=True, text=True)
-    assert made.returncode == 0, made.stderr
-    return certificate
 
 
 # One for all --------------------------------------------------------------------------------------------------------

@@ -6,11 +6,12 @@ do it tells by its capabilities; no test asks for its name.
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
 from support import redis_server, redlock_nodes
+from support.sql_servers import mariadb_server, postgres_server
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,23 @@ def _redlock(scratch: Path) -> Iterator[str]:
         yield f"{url}&max_ttl=86400"  # any ttl that a lock may have
 
 
+def _postgres(mode: str) -> StoreUnderTest:
+    return StoreUnderTest(_named("postgres", mode), lambda _: nullcontext(postgres_server().lock_space(mode=mode)))
+
+
+def _mysql(mode: str) -> StoreUnderTest:
+    return StoreUnderTest(_named("mysql", mode), lambda _: nullcontext(mariadb_server().lock_space(mode=mode)))
+
+
+def _named(engine: str, mode: str) -> str:
+    return engine if mode == "lease" else f"{engine}-{mode}"
+
+
 STORES = [
     StoreUnderTest("memory", _memory),
     StoreUnderTest("sqlite", _sqlite),
     StoreUnderTest("redis", _redis),
     StoreUnderTest("redlock", _redlock),
+    *(_postgres(mode) for mode in ("lease", "row", "advisory")),
+    *(_mysql(mode) for mode in ("lease", "row", "advisory")),
 ]

@@ -11,6 +11,7 @@ import pytest
 
 import holdfast
 from support.sweeping import Moment, Report, Swept, combined, sweep_cancels
+from support.waiters import was_waited_for, watch_for_waiters
 from support.waiting import auntil
 from sweeps.worlds import PATIENCE, STORES, ledger_size, new_name, url_of
 
@@ -23,6 +24,7 @@ class AsyncWorld:
     def __init__(self, url: str) -> None:
         self.url = url
         self.first = holdfast.connect_async(url)
+        watch_for_waiters(self.first)
         self.second = holdfast.connect_async(url)
         self.name = ""
         self._afterwards: list[Callable[[], Coroutine[Any, Any, object]]] = []
@@ -44,6 +46,8 @@ class AsyncWorld:
 
         async def let_go() -> None:
             async def awaited() -> bool:
+                if not self.second.capabilities.waiters_seen:
+                    return over.is_set() or was_waited_for(self.name)
                 info = await self.second.inspect(self.name)
                 return over.is_set() or (info is not None and info.waiters > 0)
 

@@ -17,11 +17,11 @@ import pytest
 
 import holdfast
 from support.sweeping import Action, Report, sweep_interrupts
-from sweeps.worlds import STORES, TARGET, World, url_of
+from sweeps.worlds import SQL, STORES, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 
-BUDGET = {"memory": 80, "sqlite": 50, "redis": 50, "redlock": 50}
+BUDGET = {"memory": 80, "sqlite": 50, "redis": 50, "redlock": 50} | dict.fromkeys(SQL, 30)
 
 Main = Callable[[holdfast.AsyncClient, str], Awaitable[None]]
 

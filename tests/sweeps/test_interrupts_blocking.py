@@ -9,11 +9,11 @@ import pytest
 
 import holdfast
 from support.sweeping import Action, Report, sweep_interrupts
-from sweeps.worlds import STORES, TARGET, World, url_of
+from sweeps.worlds import SQL, STORES, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 
-BUDGET = {"memory": 250, "sqlite": 120, "redis": 120, "redlock": 120}
+BUDGET = {"memory": 250, "sqlite": 120, "redis": 120, "redlock": 120} | dict.fromkeys(SQL, 60)
 
 Scenario = Callable[[World], Action]
 

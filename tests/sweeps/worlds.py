@@ -17,10 +17,13 @@ from pathlib import Path
 import holdfast
 from support.redis_server import shared_server
 from support.redlock_nodes import NODE_TIMEOUT, redlock_url, shared_nodes
+from support.sql_servers import mariadb_server, postgres_server
+from support.waiters import was_waited_for, watch_for_waiters
 from support.waiting import until
 
 TARGET = os.path.dirname(os.path.abspath(holdfast.__file__)) + os.sep
-STORES = ("memory", "sqlite", "redis", "redlock")
+SQL = [f"{engine}-{mode}" for engine in ("postgres", "mysql") for mode in ("lease", "row", "advisory")]
+STORES = ("memory", "sqlite", "redis", "redlock", *SQL)
 PATIENCE = 1.0
 """Seconds after which the lock must be free again."""
 
@@ -29,6 +32,9 @@ _names = itertools.count(1)
 
 def url_of(store: str, folder: Path) -> str:
     unique = uuid.uuid4().hex
+    if store in SQL:
+        engine, mode = store.split("-")
+        return {"postgres": postgres_server, "mysql": mariadb_server}[engine]().lock_space(mode=mode)
     urls = {
         "memory": lambda: f"memory://sweep-{unique}",
         "sqlite": lambda: f"sqlite:///{folder / 'sweep.db'}",
@@ -61,6 +67,7 @@ class World:
 
     def start_all_threads(self) -> None:
         """Those for waiting, too: any thread that comes up later belongs to a broken run."""
+        watch_for_waiters(self.first)
         for one, other in ((self.first, self.second), (self.second, self.first)):
             with one.lock(self.name), contextlib.suppress(holdfast.LockTimeout):
                 other.lock(self.name).acquire(wait=0.001)
@@ -96,6 +103,8 @@ class World:
         self.afterwards(thread.join)
 
     def waiters(self) -> int:
+        if not self.second.capabilities.waiters_seen:
+            return int(was_waited_for(self.name))
         info = self.second.inspect(self.name)
         return info.waiters if info else 0
 

@@ -12,7 +12,15 @@ from holdfast.api.fallback import default_url
 from holdfast.core import rules
 from holdfast.errors import ConfigurationError
 from holdfast.runtime.parts import Patience
-from holdfast.stores import SEVERAL_HOSTS, Address, StoreFactory, factory_for, factory_of, factory_of_several
+from holdfast.stores import (
+    SEVERAL_HOSTS,
+    Address,
+    StoreFactory,
+    factory_for,
+    factory_of,
+    factory_of_several,
+    without_driver,
+)
 
 _PATIENCE = ("request_timeout", "connect_patience")
 _SECONDS = {"ttl", "max_ttl", "restart_grace", *_PATIENCE}
@@ -55,7 +63,7 @@ def _address(target: str) -> Address:
 def _split(target: str) -> SplitResult:
     try:
         scheme, _, rest = target.partition("://")
-        if scheme.lower() in SEVERAL_HOSTS:
+        if without_driver(scheme) in SEVERAL_HOSTS:
             hosts, rest = _END_OF_HOSTS.split(rest, 1)
             url = urlsplit(f"{scheme}://{rest}")._replace(netloc=hosts)
         else:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.api.lease import AsyncLease, Lease
 from holdfast.api.scope import Exit, Scope, scope_of_this_entry
 from holdfast.api.settings import LockSettings
+from holdfast.api.within import InTransaction, within
 from holdfast.core import rules
 from holdfast.core.acquire import acquire
 from holdfast.core.lease import LeaseState
@@ -53,6 +54,14 @@ class Lock:
         """The lease, or None if someone else has it; never waits."""
         answer = self._acquire(0.0)
         return None if isinstance(answer, Taken) else answer
+
+    def within(self, connection: object, wait: float | None = None) -> InTransaction:
+        """Take the lock in the open transaction of your own database connection; commit or rollback frees it.
+
+        Before anything is read in that transaction. For `?mode=row`, and `?mode=advisory` on PostgreSQL.
+        """
+        env = self._client._start().env
+        return drive(within(env, self._settings.want, connection, rules.checked_wait(wait), is_async=False))
 
     def _acquire(self, patience: float | None) -> Lease | Taken:
         runtime = self._client._start()
@@ -117,6 +126,14 @@ class AsyncLock:
         """The lease, or None if someone else has it; never waits."""
         answer = await self._acquire(0.0)
         return None if isinstance(answer, Taken) else answer
+
+    async def within(self, connection: object, wait: float | None = None) -> InTransaction:
+        """Take the lock in the open transaction of your own database connection; commit or rollback frees it.
+
+        Before anything is read in that transaction. For `?mode=row`, and `?mode=advisory` on PostgreSQL.
+        """
+        env = self._client._start().env
+        return await within(env, self._settings.want, connection, rules.checked_wait(wait), is_async=True)
 
     async def _acquire_or_raise(self, patience: float | None) -> AsyncLease:
         started = boottime()

@@ -18,6 +18,7 @@ from holdfast.cli.failure import explain, redacted, say
 from holdfast.cli.locks import break_, ls, show, wait
 from holdfast.cli.options import url_option
 from holdfast.cli.run import run
+from holdfast.cli.schema import schema
 
 
 @click.group(invoke_without_command=True, epilog=codes.listing())
@@ -39,7 +40,7 @@ def cli(ctx: click.Context) -> int | None:
     return codes.USAGE
 
 
-for command in (run, ls, show, break_, wait, completion):
+for command in (run, ls, show, break_, wait, schema, completion):
     cli.add_command(command)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -49,6 +50,11 @@ def _complete_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 
 
 name_argument = click.argument("name", shell_complete=_complete_names)
+
+
+def url_of(ctx: click.Context) -> str | None:
+    """What the command was told, if it was told anything."""
+    return ctx.meta.get(_URL) or os.environ.get("HOLDFAST_URL")
 
 
 def open_client(ctx: click.Context) -> holdfast.Client:

@@ -42,6 +42,8 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
                 await _leave(env, state, inbox is not None or answer.is_split)
                 del mark  # before the state: nobody has to look after what is confirmed to be gone
                 return answer
+            if answer.sent is not None:
+                sent = answer.sent
             now = env.now()
             # By the moment of the grant, not of the request: one that waits in line is older than a short max_hold.
             state.grant(answer.token, answer.ttl, sent, math.inf if want.max_hold is None else now + want.max_hold)

@@ -79,6 +79,11 @@ class Ledger:
         """Everything that someone may still use, granted or being asked for."""
         return [state for mark in self.marks() if (state := mark()) is not None]
 
+    def lease(self, owner: str) -> LeaseState | None:
+        """The granted lease of this owner, if someone can still use it."""
+        mark = self._marks.get(owner)
+        return mark() if mark is not None and mark.granted else None
+
     def leases(self) -> list[LeaseState]:
         """The granted leases that someone can still use."""
         return [state for mark in self.marks() if mark.granted and (state := mark()) is not None]

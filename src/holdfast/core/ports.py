@@ -83,6 +83,8 @@ class Granted(NamedTuple):
     token: int
     ttl: float
     """For how long; a push may bring less than was asked for, and a renewal then the rest."""
+    sent: float | None = None
+    """When the request left that it is dated by, if a claim was several and the last of them dates it."""
 
 
 class Taken(NamedTuple):
@@ -168,6 +170,11 @@ class Store(Protocol):
 
     async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:
         """The hold counts as alive while this process lives, too; nothing to do on engines that do not look."""
+        ...
+
+    def look(self) -> Sequence[tuple[str, Reason]]:
+        """Owners whose session has ended, and why, seen without waiting for anything. Where leases live without a
+        session there are none."""
         ...
 
     def shut(self) -> None:

@@ -87,6 +87,10 @@ def retry_pause(attempt: int) -> float:
     return float(min(1.0, 0.05 * 2 ** min(attempt, 10)))
 
 
+LOOK_AT_SESSIONS = 0.25
+"""Seconds between two looks whether the sessions of leases are still there."""
+
+
 def next_token(last: int, wall_us: int) -> int:
     """Grows though clocks jump (the +1), and grows after the engine lost its memory (the clock)."""
     return max(last + 1, wall_us)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from holdfast.core.ports import Claim, Hold, Unreachable, to_raise
-from holdfast.errors import ConfigurationError
+from holdfast.errors import ConfigurationError, Reason
 
 
 class Shutting:
@@ -16,6 +16,10 @@ class Shutting:
 
     def forget(self, owner: str) -> None:
         """Most keep nothing."""
+
+    def look(self) -> Sequence[tuple[str, Reason]]:
+        """Most have no sessions."""
+        return ()
 
     def _check_open(self) -> None:
         if self._is_shut:

@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
+
+from holdfast.callers import Caller
+from holdfast.errors import ConfigurationError
 
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """`connections` are full class names, not classes: nobody's driver is imported to recognise a connection."""
-
     name: str
-    connections: tuple[str, ...]
     ddl: str
-    guard: Callable[[Any, str, int], None]
+    guard: Callable[[Caller, str, int], Coroutine[Any, Any, None]]
+    """Both colours: it suspends only where the caller's connection does."""
+    begin: str
+    """How a transaction is opened."""
+    other_names: tuple[str, ...] = ()
 
-    def speaks(self, connection: object) -> bool:
-        return is_a(connection, self.connections)
+    def needs_a_transaction(self) -> ConfigurationError:
+        return ConfigurationError(
+            "fencing needs the guard and the write in one transaction, and this connection commits every statement by "
+            f"itself: {self.begin} before the guard"
+        )
 
 
-def is_a(thing: object, names: Container[str]) -> bool:
-    """Whether the thing is of one of these classes, or of a class derived from one."""
-    return any(full_name(cls) in names for cls in type(thing).__mro__)
-
-
-def full_name(cls: type) -> str:
-    return f"{cls.__module__}.{cls.__qualname__}"
+def missing_table(ddl: str) -> ConfigurationError:
+    return ConfigurationError(f"this database has no fencing table yet; create it with\n{ddl}")

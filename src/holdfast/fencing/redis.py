@@ -29,9 +29,9 @@ import math
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
+from holdfast.callers import full_name, is_a
 from holdfast.errors import ConfigurationError, StaleToken
 from holdfast.fencing.checks import checked_resource, checked_token
-from holdfast.fencing.dialect import full_name, is_a
 
 if TYPE_CHECKING:
     from redis import Redis

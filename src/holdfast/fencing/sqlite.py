@@ -1,4 +1,4 @@
-"""The fencing guard for a sqlite3.Connection: one upsert in the caller's own transaction.
+"""The fencing guard for SQLite: one upsert in the caller's own transaction.
 
 Why one statement is enough. The upsert is a write, so SQLite takes the database's only write lock before it compares,
 also when it then refuses; the comparison sees every committed token, and nobody else commits until the caller does.
@@ -16,10 +16,9 @@ A rollback forgets the token together with the writes it stood for.
 
 from __future__ import annotations
 
-import sqlite3
-
-from holdfast.errors import ConfigurationError, StaleToken
-from holdfast.fencing.dialect import Dialect
+from holdfast.callers import Caller
+from holdfast.errors import StaleToken
+from holdfast.fencing.dialect import Dialect, missing_table
 
 DDL = """\
 CREATE TABLE IF NOT EXISTS holdfast_fence (
@@ -30,46 +29,24 @@ CREATE TABLE IF NOT EXISTS holdfast_fence (
 
 # Starts with INSERT: by its first word the sqlite3 module knows that a transaction must be opened.
 _RAISE_TO = """\
-INSERT INTO holdfast_fence (resource, token) VALUES (?, ?)
+INSERT INTO holdfast_fence (resource, token) VALUES (:resource, :token)
 ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE excluded.token >= holdfast_fence.token
 """
+# Only asked on refusal. The transaction holds the write lock by now, so the answer is still what decided.
+_SEEN = "SELECT token FROM holdfast_fence WHERE resource = :resource"
 
 
-def guard(connection: sqlite3.Connection, resource: str, token: int) -> None:
+async def guard(caller: Caller, resource: str, token: int) -> None:
     """Raise StaleToken if a larger token was committed for the resource, or seen earlier in this transaction."""
-    if not _writes_in_transaction(connection):
-        raise ConfigurationError(
-            "fencing needs the guard and the write in one transaction, and this sqlite3 connection commits every "
-            'statement by itself: execute "BEGIN IMMEDIATE" before guard()'
-        )
-    if _upsert(connection, resource, token) == 0:
-        raise StaleToken(resource, token, _seen(connection, resource))
-
-
-def _writes_in_transaction(connection: sqlite3.Connection) -> bool:
-    """Whether a transaction is open, or the sqlite3 module will open one before the first write."""
-    if connection.in_transaction:
-        return True
-    legacy = getattr(sqlite3, "LEGACY_TRANSACTION_CONTROL", -1)  # 3.12 and later
-    return getattr(connection, "autocommit", legacy) == legacy and connection.isolation_level is not None
-
-
-def _upsert(connection: sqlite3.Connection, resource: str, token: int) -> int:
-    """How many rows were written: none if the token is stale."""
     try:
-        return connection.execute(_RAISE_TO, (resource, token)).rowcount
-    except sqlite3.OperationalError as error:
+        _, affected = await caller.run(_RAISE_TO, {"resource": resource, "token": token})
+    except Exception as error:
         if "no such table" in str(error) and "holdfast_fence" in str(error):
-            raise ConfigurationError(f"this database has no fencing table yet; create it with\n{DDL}") from error
+            raise missing_table(DDL) from error
         raise
+    if affected == 0:
+        ((seen,),), _ = await caller.run(_SEEN, {"resource": resource})
+        raise StaleToken(resource, token, seen)
 
 
-def _seen(connection: sqlite3.Connection, resource: str) -> int:
-    """Only asked on refusal. The transaction holds the write lock by now, so the answer is still what decided."""
-    cursor = connection.cursor()
-    cursor.row_factory = None  # the caller's may be anything
-    row: tuple[int] = cursor.execute("SELECT token FROM holdfast_fence WHERE resource = ?", (resource,)).fetchone()
-    return row[0]
-
-
-DIALECT = Dialect(name="sqlite", connections=("sqlite3.Connection",), ddl=DDL, guard=guard)
+DIALECT = Dialect(name="sqlite", ddl=DDL, guard=guard, begin='execute "BEGIN IMMEDIATE"')

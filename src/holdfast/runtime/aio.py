@@ -104,10 +104,10 @@ class AioRuntime:
     # -- on the loop ---------------------------------------------------------------------------------------------
 
     def _announce(self, state: LeaseState) -> None:
-        self._losses.announce(state)
+        looks_at = self._losses.announce(state)
         self._upkeep.announce(state)
         self._renew_at = min(self._renew_at, state.renew_at)
-        self._look_before(-math.inf if state.ending is not None else min(state.deadline, state.renew_at))
+        self._look_before(min(looks_at, state.renew_at))
 
     def _look_before(self, moment: float) -> None:
         moment = min(moment, boottime() + LOOK_AT_LEAST)

@@ -91,9 +91,9 @@ class BlockingRuntime:
         drive(self.env.store.close())
 
     def _announce(self, state: LeaseState) -> None:
-        self._losses.announce(state)
+        looks_at = self._losses.announce(state)
         self._upkeep.announce(state)
-        if state.deadline < self.notices.wakes_at or state.ending is not None:
+        if looks_at < self.notices.wakes_at:
             self.notices.wake()
         if state.renew_at < self.watchdog.wakes_at:
             self.watchdog.wake()

@@ -18,12 +18,18 @@ FACTORIES: Mapping[str, str] = {
     "unix": "holdfast.stores.redis.factory",
     "redlock": "holdfast.stores.redlock.factory",
     "redlocks": "holdfast.stores.redlock.factory",
+    "postgresql": "holdfast.stores.postgres.factory",
+    "postgres": "holdfast.stores.postgres.factory",
+    "mysql": "holdfast.stores.mysql.factory",
+    "mariadb": "holdfast.stores.mysql.factory",
 }
-"""URL scheme to the module whose `factory(url, options)` makes the stores."""
+"""URL scheme, without the driver that some name in it, to the module whose `factory(url, options)` makes the stores."""
 
 CLIENTS: Mapping[str, str] = {
     "redis.client.Redis": "holdfast.stores.redis.factory",
     "redis.asyncio.client.Redis": "holdfast.stores.redis.factory",
+    "sqlalchemy.engine.base.Engine": "holdfast.stores.sql.engines",
+    "sqlalchemy.ext.asyncio.engine.AsyncEngine": "holdfast.stores.sql.engines",
 }
 """Class of an engine's own client to the module whose `factory_of(client, options)` makes stores from it. By name:
 nobody's driver is imported to recognise its client."""
@@ -31,10 +37,15 @@ nobody's driver is imported to recognise its client."""
 SEVERAL = "holdfast.stores.redlock.factory"
 """The module whose `factory_of_several(targets, options)` makes stores of several servers together."""
 
-SEVERAL_HOSTS = {"redlock", "redlocks"}
+SEVERAL_HOSTS = {"redlock", "redlocks", "postgresql", "postgres"}
 """Schemes of URLs that name several hosts, with commas between them."""
 
-EXTRAS: Mapping[str, str] = {"holdfast.stores.redis.factory": "redis", "holdfast.stores.redlock.factory": "redis"}
+EXTRAS: Mapping[str, str] = {
+    "holdfast.stores.redis.factory": "redis",
+    "holdfast.stores.redlock.factory": "redis",
+    "holdfast.stores.postgres.factory": "postgres",
+    "holdfast.stores.mysql.factory": "mysql",
+}
 """The extra that brings what a module needs."""
 
 
@@ -69,12 +80,17 @@ class StoreFactory(Protocol):
 
 def factory_for(url: SplitResult, options: dict[str, Any]) -> StoreFactory:
     """The factory of a URL; takes the options it knows out of `options`."""
-    module = FACTORIES.get(url.scheme)
+    module = FACTORIES.get(without_driver(url.scheme))
     if module is None:
         known = ", ".join(f"{scheme}://" for scheme in FACTORIES)
         raise ConfigurationError(f"unknown scheme {url.scheme!r}: a URL starts with one of {known}")
-    made: StoreFactory = _import(module).factory(url, options)
+    made: StoreFactory = import_store(module).factory(url, options)
     return made
+
+
+def without_driver(scheme: str) -> str:
+    """`postgresql+asyncpg` is written for others: Holdfast has drivers of its own."""
+    return scheme.lower().partition("+")[0]
 
 
 def factory_of(client: object, options: dict[str, Any]) -> StoreFactory:
@@ -82,7 +98,7 @@ def factory_of(client: object, options: dict[str, Any]) -> StoreFactory:
     for kind in type(client).__mro__:
         module = CLIENTS.get(f"{kind.__module__}.{kind.__qualname__}")
         if module is not None:
-            made: StoreFactory = _import(module).factory_of(client, options)
+            made: StoreFactory = import_store(module).factory_of(client, options)
             return made
     known = ", ".join(CLIENTS)
     raise ConfigurationError(
@@ -93,11 +109,12 @@ def factory_of(client: object, options: dict[str, Any]) -> StoreFactory:
 
 def factory_of_several(targets: Sequence[Address | object], options: dict[str, Any]) -> StoreFactory:
     """The factory of several servers together, each an Address or an engine's own client."""
-    made: StoreFactory = _import(SEVERAL).factory_of_several(targets, options)
+    made: StoreFactory = import_store(SEVERAL).factory_of_several(targets, options)
     return made
 
 
-def _import(module: str) -> Any:
+def import_store(module: str) -> Any:
+    """Told with the extra that brings what is missing."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -1,0 +1,188 @@
+"""A PostgreSQL and a MariaDB of the benchmarks' own: free ports of this machine, stopped and forgotten at the end.
+
+They keep what they commit, as they do unless told: a commit is answered when it is on disk. Both refuse to run as
+root; started by root, each runs as the user that its package made.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+HOST = "127.0.0.1"
+UP_WITHIN = 30.0
+DOWN_WITHIN = 20.0
+ATTEMPTS = 5
+CONNECTIONS = 300
+"""More than all processes and threads of a scenario have together."""
+
+COUNTING = ("shared_preload_libraries=pg_stat_statements", "pg_stat_statements.track=top")
+"""PostgreSQL's settings for a scenario in which statements are counted."""
+
+
+@contextmanager
+def postgres_server(folder: Path, settings: Sequence[str] = ()) -> Iterator[str]:
+    """Its URL. It runs on the cores that the caller may use."""
+    programs = _postgres_programs()
+    with _own_folder("postgres") as (own, user):
+        data = ["-D", str(own / "data")]
+        log = folder / "postgres.log"
+        _do([str(programs / "initdb"), *data, "--username=postgres", "--auth=trust", "--no-sync"], user, log)
+        wanted = [f"listen_addresses={HOST}", f"unix_socket_directories={own}", f"max_connections={CONNECTIONS}"]
+
+        def command(port: int) -> list[str]:
+            options = [part for each in (*wanted, *settings, f"port={port}") for part in ("-c", each)]
+            return [str(programs / "postgres"), *data, *options]
+
+        # SIGINT: sessions that are still open are ended, not waited for.
+        with _running(command, user, log, "ready to accept connections", signal.SIGINT) as port:
+            yield f"postgresql://postgres@{HOST}:{port}/postgres"
+
+
+@contextmanager
+def counting_postgres(folder: Path) -> Iterator[str]:
+    with postgres_server(folder, COUNTING) as url:
+        yield url
+
+
+@contextmanager
+def maria_server(folder: Path) -> Iterator[str]:
+    with _own_folder("mysql") as (own, user):
+        data = [f"--datadir={own / 'data'}"]
+        log = folder / "mariadb.log"
+        # What is installed need not be on disk; what is committed later must.
+        hasty = "--innodb-flush-log-at-trx-commit=0"
+        as_user = [f"--user={user}"] if user else []
+        installer = ["mariadb-install-db", "--no-defaults", "--auth-root-authentication-method=normal", hasty]
+        _do([*installer, "--skip-test-db", *as_user, *data], None, log)
+        first = own / "first.sql"
+        first.write_text("CREATE DATABASE IF NOT EXISTS bench;\n", encoding="utf-8")
+        wanted = [f"--bind-address={HOST}", f"--socket={own / 'socket'}", f"--pid-file={own / 'pid'}"]
+        wanted += [f"--max-connections={CONNECTIONS}", f"--init-file={first}"]
+
+        def command(port: int) -> list[str]:
+            return ["mariadbd", "--no-defaults", *data, *wanted, f"--port={port}"]
+
+        with _running(command, user, log, "ready for connections", signal.SIGTERM) as port:
+            yield f"mysql://root@{HOST}:{port}/bench"
+
+
+@contextmanager
+def _own_folder(package_user: str) -> Iterator[tuple[Path, str | None]]:
+    """Where that user can come, which a folder of the caller's is not; and the user, if it must be another one."""
+    own = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    user = package_user if os.geteuid() == 0 else None
+    try:
+        if user:
+            shutil.chown(own, user)
+        yield own, user
+    finally:
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def _do(command: Sequence[str], user: str | None, log: Path) -> None:
+    with log.open("ab") as told:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=told, stderr=told, user=user, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{Path(command[0]).name} failed:\n{_told(log)[-2000:]}")
+
+
+@contextmanager
+def _running(
+    command: Callable[[int], list[str]], user: str | None, log: Path, ready: str, goodbye: signal.Signals
+) -> Iterator[int]:
+    """The port on which it listens."""
+    process, port = _start(command, user, log, ready)
+    try:
+        yield port
+    finally:
+        process.send_signal(goodbye)
+        try:
+            process.wait(DOWN_WITHIN)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _start(
+    command: Callable[[int], list[str]], user: str | None, log: Path, ready: str
+) -> tuple[subprocess.Popen[bytes], int]:
+    """A port that was free a moment ago may be taken by now: then another one is tried."""
+    for _ in range(ATTEMPTS):
+        port = _free_port()
+        with log.open("wb") as told:
+            process = subprocess.Popen(
+                command(port),
+                stdin=subprocess.DEVNULL,
+                stdout=told,
+                stderr=told,
+                user=user,
+                group=user,
+                extra_groups=[] if user else None,
+            )
+        if _is_up(process, log, ready):
+            return process, port
+    raise RuntimeError(f"the server did not start:\n{_told(log)[-2000:]}")
+
+
+def _is_up(process: subprocess.Popen[bytes], log: Path, ready: str) -> bool:
+    """False when it gave up; a server that neither says that it is ready nor ends is stopped."""
+    deadline = time.monotonic() + UP_WITHIN
+    while process.poll() is None and time.monotonic() < deadline:
+        if ready in _told(log):
+            return True
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    return False
+
+
+def _told(log: Path) -> str:
+    return log.read_text(encoding="utf-8", errors="replace")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _postgres_programs() -> Path:
+    """Debian keeps them by version, out of everybody's path."""
+    found = shutil.which("postgres")
+    if found:
+        return Path(found).parent
+    by_version = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: float(path.parts[-3]))
+    if not by_version:
+        raise LookupError("PostgreSQL's server is not installed")
+    return by_version[-1].parent
+
+
+def postgres_version() -> str:
+    """Of the server that would be started; empty where there is none."""
+    try:
+        return _version([str(_postgres_programs() / "postgres"), "--version"], r"PostgreSQL\) (\S+)")
+    except LookupError:
+        return ""
+
+
+def maria_version() -> str:
+    return _version(["mariadbd", "--no-defaults", "--version"], r"Ver (\d[\d.]*)")
+
+
+def _version(command: Sequence[str], pattern: str) -> str:
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    found = re.search(pattern, told)
+    return found[1] if found else ""

@@ -1,0 +1,26 @@
+"""Locks in a PostgreSQL that is there already: who has it, and what becomes of a lock that is forced open.
+
+Prints:
+    held by month's end, token grows: True
+    somebody else gets: None
+    the first holder is told: broken
+"""
+
+import os
+
+import holdfast
+
+url = os.environ.get("POSTGRES_URL", "postgresql://localhost/postgres")
+
+with holdfast.connect(url, prefix="example:") as office, holdfast.connect(url, prefix="example:") as other:
+    with office.lock("books") as before:
+        pass
+    lease = office.lock("books", ttl=10, label="month's end").acquire(wait=5)
+    info = other.inspect("books")
+    print(f"held by {info.label}, token grows:", info.token > before.token)
+    print("somebody else gets:", other.lock("books").try_acquire())
+    other.force_release("books")
+    try:
+        lease.release()
+    except holdfast.LeaseLost as loss:
+        print("the first holder is told:", loss.reason)

@@ -1,0 +1,1 @@
+"""MariaDB and MySQL, over the client/server protocol."""

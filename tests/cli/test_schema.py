@@ -1,0 +1,89 @@
+"""`holdfast schema` prints what a database needs, as its own client takes it."""
+
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+
+import pytest
+
+from cli.commandline import Call
+from holdfast import fencing
+from holdfast.stores.mysql import scripts as mysql_scripts
+from holdfast.stores.postgres import scripts as postgres_scripts
+
+TABLES = ["holdfast_lock", "holdfast_row", "holdfast_grant", "holdfast_fence"]
+SCRIPTS = {"postgresql": postgres_scripts, "mysql": mysql_scripts, "mariadb": mysql_scripts}
+
+
+def tables(text: str) -> list[str]:
+    return [line.split("EXISTS ")[1].split()[0] for line in text.splitlines() if line.startswith("CREATE TABLE")]
+
+
+@pytest.mark.parametrize("engine", SCRIPTS)
+def test_it_prints_the_tables_of_locks_and_fences(call: Call, engine: str) -> None:
+    printed = call("schema", engine)
+    assert (printed.returncode, printed.stderr) == (0, "")
+    assert tables(printed.stdout) == TABLES
+    assert fencing.schema(engine) in printed.stdout
+    assert all(statement.sql in printed.stdout for statement in SCRIPTS[engine].SCHEMA)
+
+
+@pytest.mark.parametrize("engine", SCRIPTS)
+def test_every_statement_ends_with_a_semicolon(call: Call, engine: str) -> None:
+    statements = call("schema", engine).stdout.split(";\n")
+    assert len(statements) == len(TABLES) + 1
+    assert statements[-1].strip() == ""
+
+
+def test_either_half_is_had_alone(call: Call) -> None:
+    assert tables(call("schema", "postgresql", "--locks-only").stdout) == TABLES[:-1]
+    assert tables(call("schema", "postgresql", "--fencing-only").stdout) == TABLES[-1:]
+    assert call("schema", "postgresql", "--fencing-only", "--locks-only").returncode == 64
+
+
+@pytest.mark.parametrize(
+    ("url", "engine"),
+    [
+        ("postgresql://shop/db", "postgresql"),
+        ("postgres://shop/db?mode=row", "postgresql"),
+        ("postgresql+psycopg://shop/db", "postgresql"),
+        ("mysql+pymysql://shop/db", "mysql"),
+        ("mariadb://shop/db", "mariadb"),
+        ("sqlite:///locks.db", "sqlite"),
+    ],
+)
+def test_the_engine_is_that_of_the_store(call: Call, monkeypatch: pytest.MonkeyPatch, url: str, engine: str) -> None:
+    expected = call("schema", engine).stdout
+    assert expected
+    assert call("--url", url, "schema").stdout == expected
+    assert call("schema", "--url", url).stdout == expected
+    monkeypatch.setenv("HOLDFAST_URL", url)
+    assert call("schema").stdout == expected
+
+
+def test_a_store_without_tables_is_told_apart(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    for url in ("redis://localhost", ""):
+        monkeypatch.setenv("HOLDFAST_URL", url)
+        refused = call("schema")
+        assert (refused.returncode, refused.stdout) == (64, "")
+        assert "Name the engine: postgresql, mysql, mariadb, sqlite" in refused.stderr
+
+
+def test_an_unknown_engine_is_refused(call: Call) -> None:
+    assert call("schema", "oracle").returncode == 64
+
+
+def test_sqlite_has_a_table_for_fencing_only(call: Call) -> None:
+    printed = call("schema", "sqlite").stdout
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.executescript(printed)
+        fencing.guard(connection, "stock", 1)
+    assert tables(printed) == ["holdfast_fence"]
+    assert call("schema", "sqlite", "--locks-only").returncode == 64
+
+
+def test_no_driver_is_needed_for_it() -> None:
+    code = "import sys; sys.modules['psycopg'] = sys.modules['pymysql'] = None\n"
+    code += "from holdfast.cli import main; sys.exit(main(['schema', 'postgresql']) or main(['schema', 'mysql']))"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)

@@ -1,0 +1,352 @@
+"""Locks that live in sessions of MariaDB and MySQL: their SQL texts against a real server, in each state of a lock."""
+
+import contextlib
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.stores.mysql import scripts
+from holdfast.stores.mysql.wire import MysqlWire
+from holdfast.stores.sql.statement import Ask, Statement, Value
+from stores.mysql_stage import CARD, MINUTE, SECOND, SHORT, Stage, answer, ask, last, number, staged
+from support.sql_servers import mariadb_server
+from support.waiting import until
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[Stage]:
+    with staged(mariadb_server()) as stage:
+        yield stage
+
+
+@pytest.fixture
+def stage(database: Stage) -> Stage:
+    """With nothing in the tables."""
+    database.empty()
+    return database
+
+
+@pytest.fixture
+def wires(stage: Stage) -> Iterator[tuple[MysqlWire, MysqlWire]]:
+    """Two that can hold locks in their sessions."""
+    with contextlib.ExitStack() as ends:
+        made = [stage.dialect.dial(10.0, is_shared=False) for _ in range(2)]
+        for wire in made:
+            ends.callback(wire.close)
+        yield made[0], made[1]
+
+
+def test_a_row_that_is_not_there_can_not_be_locked(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    mine, _ = wires
+    assert stage.rows(scripts.row_try("job", MINUTE), mine) == []
+    assert stage.rows(scripts.row_wait("job", MINUTE, SECOND), mine) == []
+
+
+def test_one_session_has_the_row_locked(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    mine, other = wires
+    stage.rows(scripts.row_make("job"))
+    assert stage.row(scripts.row_try("job", MINUTE), mine)[0]
+    assert stage.refusal(scripts.row_try("job", MINUTE), other).kind == "busy"
+    stage.rows(scripts.row_free(), mine)
+    assert stage.row(scripts.row_try("job", MINUTE), other)[0]
+
+
+def test_making_a_row_waits_for_nobody_who_has_it(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    stage.rows(scripts.row_make("job"))
+    stage.rows(scripts.row_try("job", MINUTE), wires[0])
+    started = time.monotonic()
+    stage.rows(scripts.row_make("job"))
+    assert time.monotonic() - started < 5.0
+
+
+def test_who_waits_for_a_row_gets_it_when_it_is_freed(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    mine, other = wires
+    stage.rows(scripts.row_make("job"))
+    mark = stage.row(scripts.row_try("job", MINUTE), mine)
+    other.send(scripts.row_wait("job", MINUTE, MINUTE))
+    until(lambda: is_waiting(stage, other))
+    stage.rows(scripts.row_free(), mine)
+    assert last(answer(other)).rows == [mark]
+
+
+def is_waiting(stage: Stage, wire: MysqlWire) -> bool:
+    under_way = "SELECT 1 FROM information_schema.processlist WHERE id = :id AND info LIKE 'SELECT%'"
+    return bool(stage.sql(under_way, id=wire.session))
+
+
+def test_a_wait_for_a_row_ends(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    mine, other = wires
+    stage.rows(scripts.row_make("job"))
+    stage.rows(scripts.row_try("job", MINUTE), mine)
+    assert stage.refusal(scripts.row_wait("job", MINUTE, SHORT), other).kind == "busy"
+
+
+def lasting(stage: Stage, wire: MysqlWire) -> bytes | None:
+    return stage.sql("SELECT @@wait_timeout", wire)[0][0]
+
+
+def test_a_session_that_freed_its_row_holds_nothing_any_more(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    mine, other = wires
+    stage.rows(scripts.row_make("job"))
+    stage.rows(scripts.row_wait("job", MINUTE, 7 * SECOND), mine)
+    assert stage.sql("SELECT @@in_transaction", mine) == [(b"1",)]
+    stage.rows(scripts.row_free(), mine)
+    assert stage.sql("SELECT @@in_transaction, @@autocommit", mine) == [(b"0", b"1")]
+    assert stage.row(scripts.row_try("job", MINUTE), other)[0]
+
+
+def test_each_lease_sets_how_long_its_session_lasts(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    """Settings that are in force are not sent again; what was refused may not have been set."""
+    mine, other = wires
+    stage.rows(scripts.row_make("job"))
+    for ttl in (MINUTE, MINUTE, 2 * MINUTE, MINUTE):
+        assert stage.rows(scripts.row_try("job", ttl), mine)
+        assert lasting(stage, mine) == str(ttl // SECOND).encode()
+        stage.rows(scripts.row_free(), mine)
+    stage.rows(scripts.row_try("job", MINUTE), other)
+    stage.refusal(scripts.row_try("job", 3 * MINUTE), mine)
+    assert lasting(stage, mine) == b"180"
+    stage.sql("SET SESSION wait_timeout = 77", mine)
+    stage.refusal([Ask(Statement("SELECT 1 FROM nowhere"))], mine)
+    stage.refusal(scripts.row_try("job", 3 * MINUTE), mine)
+    assert lasting(stage, mine) == b"180"
+
+
+def test_what_is_in_force_is_not_sent_again(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    counted = "SHOW SESSION STATUS LIKE 'Com_set_option'"
+    stage.rows(scripts.ping("row", MINUTE), wires[0])
+    before = stage.sql(counted, wires[0])
+    for _ in range(3):
+        assert stage.rows(scripts.ping("row", MINUTE), wires[0]) == [(b"1",)]
+    assert stage.sql(counted, wires[0]) == before
+    stage.rows(scripts.ping("row", 2 * MINUTE), wires[0])
+    assert stage.sql(counted, wires[0]) != before
+
+
+def test_what_holds_no_lock_any_more_can_be_freed_all_the_same(
+    stage: Stage, wires: tuple[MysqlWire, MysqlWire]
+) -> None:
+    stage.rows(scripts.row_free(), wires[0])
+    stage.rows(scripts.row_make("job"))
+    stage.rows(scripts.row_try("job", MINUTE), wires[1])
+    stage.refusal(scripts.row_try("job", MINUTE), wires[0])  # a transaction was begun
+    stage.rows(scripts.row_free(), wires[0])
+    assert stage.sql("SELECT @@in_transaction", wires[0]) == [(b"0",)]
+
+
+def test_the_server_ends_a_session_that_is_silent_for_its_ttl(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    """Whole seconds, rounded up."""
+    mine, other = wires
+    stage.rows(scripts.row_make("job"))
+    stage.rows(scripts.row_try("job", SECOND // 2), mine)
+    other.send(scripts.row_wait("job", MINUTE, MINUTE))
+    assert last(answer(other)).rows
+    with pytest.raises(ConnectionError):
+        ask(mine, scripts.ping("row", SECOND))
+
+
+def test_a_ping_keeps_a_session_and_says_for_how_long(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    mine, _ = wires
+    assert stage.rows(scripts.ping("advisory", 2_500_000), mine)
+    assert stage.sql("SELECT @@wait_timeout", mine) == [(b"3",)]
+    assert stage.rows(scripts.ping("advisory", 1), mine)
+    assert stage.sql("SELECT @@wait_timeout", mine) == [(b"1",)]
+
+
+@pytest.fixture
+def key(stage: Stage) -> Value:
+    """Theirs are the whole server's."""
+    return scripts.advisory_key(stage.dialect.database, "job")
+
+
+def test_one_session_has_the_advisory_lock(stage: Stage, wires: tuple[MysqlWire, MysqlWire], key: Value) -> None:
+    mine, other = wires
+    assert stage.rows(scripts.advisory_try(key, MINUTE), mine) == [(b"1",)]
+    assert stage.rows(scripts.advisory_try(key, MINUTE), other) == [(b"0",)]
+    assert stage.rows(scripts.advisory_wait(key, MINUTE, SHORT), other) == [(b"0",)]
+    assert stage.rows(scripts.advisory_free(key), other) == [(b"0",)]
+    assert stage.rows(scripts.advisory_free(key), mine) == [(b"1",)]
+    assert stage.rows(scripts.advisory_try(key, MINUTE), other) == [(b"1",)]
+
+
+def test_who_asks_twice_for_an_advisory_lock_releases_it_once(
+    stage: Stage, wires: tuple[MysqlWire, MysqlWire], key: Value
+) -> None:
+    mine, other = wires
+    for _ in range(3):
+        assert stage.rows(scripts.advisory_try(key, MINUTE), mine) == [(b"1",)]
+    assert stage.rows(scripts.advisory_wait(key, MINUTE, SECOND), mine) == [(b"1",)]
+    assert stage.rows(scripts.advisory_free(key), mine) == [(b"1",)]
+    assert stage.rows(scripts.advisory_try(key, MINUTE), other) == [(b"1",)]
+
+
+def test_who_waits_for_an_advisory_lock_gets_it(stage: Stage, wires: tuple[MysqlWire, MysqlWire], key: Value) -> None:
+    mine, other = wires
+    stage.rows(scripts.advisory_try(key, MINUTE), mine)
+    other.send(scripts.advisory_wait(key, MINUTE, MINUTE))
+    until(lambda: is_waiting(stage, other))
+    stage.rows(scripts.advisory_free(key), mine)
+    assert last(answer(other)).rows == [(b"1",)]
+
+
+def test_advisory_keys_differ_by_database_and_name() -> None:
+    keys = {scripts.advisory_key(*each) for each in [("a", "b"), ("ab", ""), ("a", "B"), ("a", "b "), ("", "ab")]}
+    assert len(keys) == 5
+    assert all(isinstance(key, str) and len(key) <= 64 and key == key.lower() for key in keys)
+
+
+def granted(stage: Stage, wire: MysqlWire, mode: str = "row", name: str = "job", owner: str = "a") -> int:
+    """Locked and told, as a store does it."""
+    if mode == "row":
+        stage.rows(scripts.row_make(name))
+        mark = stage.row(scripts.row_try(name, MINUTE), wire)[0]
+    else:
+        mark = str(scripts.advisory_key(stage.dialect.database, name)).encode()
+        assert stage.rows(scripts.advisory_try(mark, MINUTE), wire) == [(b"1",)]
+    return number(stage.row(scripts.grant(mode, name, owner, wire.session, mark, MINUTE, CARD))[0])
+
+
+def freed(stage: Stage, wire: MysqlWire, mode: str, name: str = "job") -> None:
+    free = (
+        scripts.row_free()
+        if mode == "row"
+        else scripts.advisory_free(scripts.advisory_key(stage.dialect.database, name))
+    )
+    stage.rows(free, wire)
+
+
+modes = pytest.mark.parametrize("mode", ["row", "advisory"])
+
+
+@modes
+def test_a_grant_counts_on_and_others_see_it(mode: str, stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    mine, other = wires
+    first = granted(stage, mine, mode)
+    owner, token, ttl, since, card, session, is_held = stage.row(scripts.seen(mode, "job"))
+    assert (owner, number(token), number(ttl), card) == (b"a", first, MINUTE, CARD.encode())
+    assert (number(session), is_held) == (mine.session, b"1")
+    assert abs(number(since) - time.time_ns() // 1000) < 5 * SECOND
+    freed(stage, mine, mode)
+    assert stage.row(scripts.seen(mode, "job"))[-1] == b"0"
+    assert granted(stage, other, mode, owner="b") > first
+    assert stage.row(scripts.seen(mode, "job"))[0] == b"b"
+
+
+@modes
+def test_tokens_of_sessions_grow_though_the_clock_was_set_back(
+    mode: str, stage: Stage, wires: tuple[MysqlWire, MysqlWire]
+) -> None:
+    ahead = granted(stage, wires[0], mode) + 10**15
+    stage.sql("UPDATE holdfast_grant SET token = :ahead", ahead=ahead)
+    assert granted(stage, wires[0], mode) == ahead + 1
+
+
+@modes
+def test_a_ttl_that_changes_is_told_to_those_who_look(
+    mode: str, stage: Stage, wires: tuple[MysqlWire, MysqlWire]
+) -> None:
+    granted(stage, wires[0], mode)
+    for owner, told in (("b", MINUTE), ("a", SECOND)):
+        stage.rows(scripts.set_ttl(mode, "job", owner, SECOND))
+        assert number(stage.row(scripts.seen(mode, "job"))[2]) == told
+
+
+@modes
+def test_what_is_held_by_another_session_than_was_told_is_not_held_by_that_one(
+    mode: str, stage: Stage, wires: tuple[MysqlWire, MysqlWire]
+) -> None:
+    mine, other = wires
+    granted(stage, mine, mode)
+    stage.sql("UPDATE holdfast_grant SET session = :other", other=other.session)
+    assert stage.row(scripts.seen(mode, "job"))[-1] == b"0"
+
+
+@modes
+def test_looking_at_locks_is_in_nobodys_way(mode: str, stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    """Not even for a moment: whoever looks takes no lock that a claim could meet."""
+    granted(stage, wires[0], mode)
+    freed(stage, wires[0], mode)
+    begun = [Ask(Statement("START TRANSACTION")), *scripts.seen_page(mode, "", "", 10)]
+    assert len(stage.rows(begun)) == 1
+    assert granted(stage, wires[1], mode)
+    stage.sql("ROLLBACK")
+
+
+def test_a_row_that_was_locked_in_a_callers_own_transaction_is_seen(
+    stage: Stage, wires: tuple[MysqlWire, MysqlWire]
+) -> None:
+    mine, _ = wires
+    stage.rows(scripts.row_make("job"))
+    locked = [Ask(Statement("START TRANSACTION")), Ask(Statement("SELECT 1 FROM holdfast_row FOR UPDATE"))]
+    assert stage.rows(locked, mine) == [(b"1",)]
+    stage.rows(scripts.grant("row", "job", "a", mine.session, "", MINUTE, CARD))
+    stage.rows(scripts.grant("row", "without a row", "a", mine.session, "", MINUTE, CARD))
+    assert stage.row(scripts.seen("row", "job"))[-1] == b"1"
+    assert [row[-1] for row in stage.rows(scripts.seen_page("row", "", "", 10))] == [b"1", b"0"]
+    stage.sql("COMMIT", mine)
+    assert stage.row(scripts.seen("row", "job"))[-1] == b"0"
+
+
+@modes
+def test_pages_of_sessions_tell_one_mode_in_the_order_of_bytes(
+    mode: str, stage: Stage, wires: tuple[MysqlWire, MysqlWire]
+) -> None:
+    mine, other = wires
+    granted(stage, mine, mode, name="ab")
+    granted(stage, other, {"row": "advisory", "advisory": "row"}[mode], name="a other mode")
+    for name in ("a", "a ", "b", "aé", "A"):
+        stage.rows(scripts.grant(mode, name, "x", 1, "none", MINUTE, CARD))
+    told = stage.rows(scripts.seen_page(mode, "a", "a", 2))
+    assert [row[0] for row in told] == [b"a ", b"ab"]
+    assert [row[-1] for row in told] == [b"0", b"1"]
+    assert [row[0] for row in stage.rows(scripts.seen_page(mode, "ab", "a", 2))] == ["aé".encode()]
+
+
+@modes
+def test_ending_a_session_frees_what_it_had(mode: str, stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    mine, other = wires
+    granted(stage, mine, mode)
+    last(ask(stage.shared, scripts.end_session(mine.session)))
+    until(lambda: stage.row(scripts.seen(mode, "job"))[-1] == b"0")
+    until(lambda: not is_there(stage, mine))
+    assert granted(stage, other, mode, owner="b")
+    assert stage.row(scripts.seen(mode, "job"))[-1] == b"1"
+    last(ask(stage.shared, scripts.end_session(mine.session)))  # there is none such any more
+
+
+def is_there(stage: Stage, wire: MysqlWire) -> bool:
+    return bool(stage.sql("SELECT 1 FROM information_schema.processlist WHERE id = :id", id=wire.session))
+
+
+@modes
+def test_a_sweep_of_sessions_leaves_what_is_held(mode: str, stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    mine, other = wires
+    granted(stage, mine, mode, name="held")
+    for name in ("idle", "later", "never"):
+        granted(stage, other, mode, name=name)
+        freed(stage, other, mode, name)
+    stage.age(MINUTE, "holdfast_grant")
+    granted(stage, other, mode, name="later")
+    freed(stage, other, mode, "later")
+    started = time.monotonic()
+    assert stage.rows(scripts.sweep_sessions(mode, "", 3, MINUTE // 2)) == [(b"later",)]
+    assert time.monotonic() - started < 5.0, "it waited for a row that is locked"
+    left = [(b"held",), (b"later",), (b"never",)]
+    assert stage.sql("SELECT name FROM holdfast_grant") == left
+    assert stage.sql("SELECT name FROM holdfast_row ORDER BY name") == (left if mode == "row" else [])
+    assert stage.rows(scripts.sweep_sessions(mode, "later", 3, MINUTE // 2)) == [(b"never",)]
+    assert stage.rows(scripts.sweep_sessions(mode, "never", 3, MINUTE // 2)) == [(None,)]
+    assert stage.sql("SELECT name FROM holdfast_grant") == left[:2]
+
+
+def test_a_name_whose_row_was_swept_while_it_was_waited_for_has_no_row(
+    stage: Stage, wires: tuple[MysqlWire, MysqlWire]
+) -> None:
+    mine, other = wires
+    stage.rows(scripts.row_make("job"))
+    ask(mine, [Ask(Statement("START TRANSACTION")), Ask(Statement("DELETE FROM holdfast_row"))])
+    other.send(scripts.row_wait("job", MINUTE, MINUTE))
+    until(lambda: is_waiting(stage, other))
+    stage.sql("COMMIT", mine)
+    assert last(answer(other)).rows == []

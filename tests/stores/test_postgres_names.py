@@ -1,0 +1,218 @@
+"""Names in PostgreSQL: which are the same, in what order they come, when they are forgotten; and their tables."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from holdfast.stores.postgres import scripts
+from holdfast.stores.postgres.wire import PostgresWire
+from holdfast.stores.sql.protocol import read_held
+from holdfast.stores.sql.statement import Ask, Statement
+from stores.postgres_asking import (
+    CARD,
+    TTL,
+    alter,
+    answered,
+    ask,
+    claimed,
+    clock_us,
+    looked,
+    make_tables,
+    new_name,
+    refused,
+    sql,
+    told,
+    wire_to,
+)
+from support.sql_servers import postgres_server
+
+DAY = 24 * 3600 * 1_000_000
+
+
+@pytest.fixture
+def wire() -> Iterator[PostgresWire]:
+    with wire_to() as wire:
+        make_tables(wire)
+        yield wire
+
+
+@pytest.fixture
+def other() -> Iterator[PostgresWire]:
+    with wire_to(is_shared=False) as other:
+        yield other
+
+
+# Names ----------------------------------------------------------------------------------------------------------------
+
+
+def test_names_are_compared_byte_by_byte(wire: PostgresWire) -> None:
+    base = new_name("")
+    names = ["Job", "job", "job ", " job", "jöb", "jo\u0308b", "job\u200b", "job\n", "j%b", "j_b", "'", '"', "\\"]
+    names += ["🔒" * 128, "🔒" * 127 + "🔑"]
+    for name in names:
+        assert claimed(wire, base + name, name).owner == name
+    rows = told(wire, scripts.page("", base, 100))
+    assert [row[0] for row in rows] == sorted((base + name).encode() for name in names)
+
+
+def test_the_longest_prefix_and_the_longest_name_fit(wire: PostgresWire) -> None:
+    name = new_name("")[:33].ljust(512, "p") + "🔒" * 128
+    assert len(name.encode()) == 1024
+    assert claimed(wire, name, "a").owner == "a"
+    assert looked(wire, name) is not None
+
+
+LAST = "\U0010ffff"
+BOUNDARIES = [
+    "a",
+    "a\ud7ff",
+    "a\ud7ffz",
+    "a\ue000",
+    "ab",
+    f"a{LAST}",
+    f"a{LAST}{LAST}b",
+    "b",
+    LAST,
+    f"{LAST}{LAST}",
+    "\x7f",
+    "\x80",
+]
+
+
+@pytest.mark.parametrize(
+    "prefix", ["", "a", "a\ud7ff", f"a{LAST}", f"a{LAST}{LAST}", LAST, f"{LAST}{LAST}", "\x7f", "c"]
+)
+def test_a_page_has_the_names_with_the_prefix_and_no_others(prefix: str) -> None:
+    with postgres_server().fresh_database() as url, wire_to(url) as wire:
+        make_tables(wire)
+        for name in BOUNDARIES:
+            claimed(wire, name, "a")
+        expected = sorted(name.encode() for name in BOUNDARIES if name.startswith(prefix))
+        found: list[bytes] = []
+        while rows := told(wire, scripts.page(found[-1].decode() if found else "", prefix, 2)):
+            assert len(rows) <= 2
+            found += [row[0] or b"" for row in rows]
+        assert found == expected
+
+
+def test_a_page_includes_names_that_nobody_has(wire: PostgresWire) -> None:
+    base = new_name("")
+    claimed(wire, base + "free", "a")
+    told(wire, scripts.release(base + "free", "a", "c"))
+    claimed(wire, base + "held", "a")
+    claimed(wire, base + "over", "a", ttl_us=1)
+    rows = told(wire, scripts.page("", base, 10))
+    owners = {(row[0] or b"").decode().removeprefix(base): read_held(row[1:]).owner for row in rows}
+    assert owners == {"free": None, "held": "a", "over": None}
+
+
+@pytest.mark.parametrize("prefix", ["", "5"])
+def test_a_page_is_read_from_the_index_and_no_further_than_the_prefix(prefix: str) -> None:
+    with postgres_server().fresh_database() as url, wire_to(url) as wire:
+        make_tables(wire)
+        columns = "name, token, expires_us, ttl_us, since_us, card"
+        numbers = "SELECT n::text, 1, 1, 1, 1, '' FROM generate_series(1, 5000) AS n"
+        answered(wire, sql(f"INSERT INTO holdfast_lock ({columns}) {numbers}"))
+        answered(wire, sql("ANALYZE holdfast_lock"))
+        answered(wire, sql("SET plan_cache_mode = force_generic_plan"))
+        ((statement, values),) = scripts.page("", prefix, 100)
+        plan = told(wire, [Ask(Statement(f"EXPLAIN {statement.sql}"), values)])
+        text = b"\n".join(line or b"" for (line,) in plan)
+        assert b"Index Scan" in text
+        assert b"Filter" not in text
+        assert (b"name < " in text) == bool(prefix)
+
+
+# Sweeping -------------------------------------------------------------------------------------------------------------
+
+
+def test_idle_names_are_swept_stretch_by_stretch(wire: PostgresWire) -> None:
+    with postgres_server().fresh_database() as url, wire_to(url) as wire:
+        make_tables(wire)
+        for name in ("a-free", "b-held", "c-over", "d-ahead", "e-young", "f-free"):
+            claimed(wire, name, "x")
+            alter(wire, name, "token = 1, since_us = 1")
+        for name in ("a-free", "d-ahead", "e-young", "f-free"):
+            alter(wire, name, "owner = NULL")
+        alter(wire, "c-over", "expires_us = 1")
+        alter(wire, "d-ahead", f"token = {clock_us(wire) + DAY}")
+        alter(wire, "e-young", f"since_us = {clock_us(wire)}")
+        after, ends = "", []
+        while (last := told(wire, scripts.sweep(after, 2, DAY))[0][0]) is not None:
+            after = last.decode()
+            ends.append(after)
+        assert ends == ["b-held", "d-ahead", "f-free"]
+        left = [row[0] for row in told(wire, scripts.page("", "", 100))]
+        assert left == [b"b-held", b"d-ahead", b"e-young"]
+
+
+def test_a_name_that_somebody_is_working_on_is_not_waited_for_by_the_sweep(
+    wire: PostgresWire, other: PostgresWire
+) -> None:
+    name = new_name()
+    claimed(wire, name, "a")
+    alter(wire, name, "token = 1, since_us = 1, owner = NULL")
+    ask(other, sql("BEGIN"))
+    claimed(other, name, "b")
+    assert told(wire, scripts.sweep(name[:-1], 1, DAY)) == [(name.encode(),)]
+    ask(other, sql("COMMIT"))
+    assert looked(wire, name) is not None
+
+
+# Tables ---------------------------------------------------------------------------------------------------------------
+
+
+def test_tables_may_be_made_again_and_by_several_at_once() -> None:
+    with postgres_server().fresh_database() as url:
+
+        def work() -> None:
+            with wire_to(url) as wire:
+                make_tables(wire)
+                make_tables(wire)
+                claimed(wire, "job", "a")
+
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        with wire_to(url) as wire:
+            assert looked(wire, "job") is not None
+
+
+def test_without_tables_and_without_rights_it_is_refused_as_such() -> None:
+    server = postgres_server()
+    with server.fresh_database() as url, wire_to(url) as wire:
+        assert refused(wire, scripts.claim("job", "a", TTL, CARD)).kind == "no_table"
+        make_tables(wire)
+        claimed(wire, "job", "a")
+        database = url.rpartition("/")[2]
+        server.execute("ALTER TABLE holdfast_lock OWNER TO postgres", database=database)
+        refusal = refused(wire, scripts.claim("job", "a", TTL, CARD))
+        assert refusal.kind == "no_rights"
+
+
+def test_these_rights_are_enough(wire: PostgresWire) -> None:
+    server = postgres_server()
+    with server.fresh_database() as url, wire_to(url) as wire:
+        make_tables(wire)
+        database = url.rpartition("/")[2]
+        tables = "holdfast_lock, holdfast_row, holdfast_grant"
+        for table in tables.split(", "):
+            server.execute(f"ALTER TABLE {table} OWNER TO postgres", database=database)
+        server.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO holdfast", database=database)
+        name, key = "job", scripts.advisory_key("", "job")
+        for asks in (
+            scripts.claim(name, "a", TTL, CARD), scripts.register(name, 1), scripts.renew(name, "a", TTL, False),
+            scripts.why(name, "a"), scripts.release(name, "a", "c"), scripts.force_release(name, "c"),
+            scripts.look(name), scripts.page("", "", 1), scripts.sweep("", 1, 1), scripts.listen("c"),
+            scripts.row_make(name), scripts.row_try(name, TTL), scripts.row_free(),
+            scripts.row_wait(name, TTL, TTL), scripts.row_free(), scripts.advisory_try(key, TTL),
+            scripts.advisory_wait(key, TTL, TTL), scripts.advisory_free(key), scripts.ping("advisory", TTL),
+            scripts.grant("row", name, "a", 1, "1", TTL, CARD), scripts.seen("row", name),
+            scripts.seen("advisory", name), scripts.seen_page("row", "", "", 1), scripts.end_session(1),
+            scripts.seen_page("advisory", "", "", 1), scripts.sweep_sessions("row", "", 1, 1),
+            scripts.sweep_sessions("advisory", "", 1, 1),
+        ):  # fmt: skip
+            answered(wire, asks)
