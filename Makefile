@@ -36,10 +36,10 @@ pytest: $(READY) $(INTEROP)  ## the tests alone, but those of the simulation; AR
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim $(ARGS)
 
 simtest: $(READY)  ## the tests of the simulation: seeds, mutants, small worlds
-	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile tests/sim
+	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadgroup tests/sim
 
-sweep: $(READY)  ## every point of every sweep; takes its time
-	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/compat/test_redis_sweeps.py tests/chaos/test_cuts.py --timeout 3600 $(ARGS)
+sweep: $(READY)  ## every point of every sweep, every test over every store in both colours; takes its time
+	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/conformance tests/compat tests/regressions tests/chaos/test_cuts.py --timeout 3600 $(ARGS)
 
 chaos: $(READY)  ## servers and processes broken under load, for long
 	HOLDFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)

@@ -1,8 +1,28 @@
 """Every test runs as a user of its own: no $HOLDFAST_URL of the developer's, no lock database in the real home."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from support import schedule
+from support.stores import out_of_turn
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    asked_by_name = config.option.keyword or any("::" in argument for argument in config.args)
+    waiting = {item for item in items if not asked_by_name and out_of_turn(item)}
+    if waiting:
+        config.hook.pytest_deselected(items=list(waiting))
+        items[:] = [item for item in items if item not in waiting]
+    schedule.sort_by_length(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """In place of that of `--dist loadfile`; other ways are left as they are."""
+    return schedule.scheduler(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(autouse=True)

@@ -13,13 +13,15 @@ from __future__ import annotations
 import functools
 import importlib
 import re
-import sqlite3
 from collections.abc import Awaitable, Callable, Container, Mapping
 from typing import Any, NamedTuple
 
 from holdfast.errors import ConfigurationError
 
 Value = int | str
+_SQLITE = ("sqlite3.Connection",)
+LEGACY_TRANSACTION_CONTROL = -1
+"""Of sqlite3, from Python 3.12 on; until then there is nothing else."""
 _PLACE = re.compile(r":([a-z_]+)")
 
 
@@ -111,7 +113,7 @@ async def _run_async(driver: _Driver, connection: Any, sql: str, values: Mapping
         return Result(list(await cursor.fetchall()) if cursor.description else [], cursor.rowcount)
 
 
-async def _run_sqlite(driver: _Driver, connection: sqlite3.Connection, sql: str, values: Mapping[str, Value]) -> Result:
+async def _run_sqlite(driver: _Driver, connection: Any, sql: str, values: Mapping[str, Value]) -> Result:
     cursor = connection.cursor()
     cursor.row_factory = None
     cursor.execute(sql, values)
@@ -153,7 +155,7 @@ def _psycopg2_cursor(connection: Any) -> Any:
 
 def _commits_each(connection: Any) -> bool:
     """Each statement, unless a transaction was begun: the answer of drivers and of SQLAlchemy's adapters to them."""
-    if isinstance(connection, sqlite3.Connection):
+    if is_a(connection, _SQLITE):
         return _sqlite_commits_each(connection)
     told = getattr(connection, "autocommit", None)
     if isinstance(told, bool):
@@ -163,8 +165,7 @@ def _commits_each(connection: Any) -> bool:
 
 
 def _sqlite_commits_each(connection: Any) -> bool:
-    legacy = getattr(sqlite3, "LEGACY_TRANSACTION_CONTROL", -1)  # 3.12 and later
-    if getattr(connection, "autocommit", legacy) != legacy:
+    if getattr(connection, "autocommit", LEGACY_TRANSACTION_CONTROL) != LEGACY_TRANSACTION_CONTROL:
         return True  # not legacy: a transaction is open already, or the connection commits by itself
     return connection.isolation_level is None
 

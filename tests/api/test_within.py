@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import Any
 
 import psycopg
@@ -15,7 +16,8 @@ import holdfast
 from api.within_stage import PLACES, Kind, Place, blocking_ways, every_way, main_ways, taken, within, within_blocking
 from holdfast import LockTimeout
 from support.both_colours import staged
-from support.callers import opened
+from support.callers import mysql_words, opened
+from support.sql_servers import MariaServer
 from support.waiting import auntil, until
 
 # -- what it promises ----------------------------------------------------------------------------------------------
@@ -214,6 +216,34 @@ def test_a_lock_timeout_of_the_transaction_alone_is_put_back_too(
         assert caller.execute("SHOW lock_timeout").fetchone() == ("700ms",)
         caller.commit()
         assert caller.execute("SHOW lock_timeout").fetchone() == ("0",)
+
+
+@pytest.mark.parametrize("place", PLACES[2:], ids=str)
+def test_who_did_not_get_it_is_in_nobodys_way(client: holdfast.Client, place: Place, table: str) -> None:
+    """In REPEATABLE READ a row that was skipped would leave a lock on the gap behind it, where new names go."""
+    with closing(pymysql.connect(**mysql_words(place.server.url), ssl_disabled=True)) as caller:
+        with client.lock("stock").acquire():
+            for wait in (0, 0.1):
+                with pytest.raises(LockTimeout):
+                    client.lock("stock").within(caller, wait)
+            with client.lock("stock, and more").acquire(wait=2):
+                pass
+
+
+def test_where_a_time_out_would_roll_back_the_transaction_it_is_not_used() -> None:
+    with (
+        MariaServer("innodb_rollback_on_timeout=ON") as server,
+        holdfast.connect(server.url_with(mode="row")) as client,
+    ):
+        server.execute("CREATE TABLE stock (amount INTEGER) ENGINE = InnoDB")
+        with closing(pymysql.connect(**mysql_words(server.url), ssl_disabled=True)) as caller:
+            with caller.cursor() as cursor:
+                cursor.execute("INSERT INTO stock VALUES (1)")
+            with client.lock("stock").acquire(), pytest.raises(LockTimeout):
+                client.lock("stock").within(caller, 2.5)
+            client.lock("stock").within(caller, 2.5)
+            caller.commit()
+        assert server.execute("SELECT amount FROM stock") == [(1,)]
 
 
 def _waits_for_a_lock(place: Place) -> bool:

@@ -65,7 +65,7 @@ def test_mariadb_is_refused_if_its_snapshot_is_older_than_the_lock(
             caller.rollback()
         client.lock("stock").within(caller, 0)
         caller.commit()
-    left = place.server.execute("SELECT count(*) FROM holdfast_row WHERE name LIKE %s", full_name(url, "within:%"))
+    left = place.server.execute("SELECT count(*) FROM holdfast_row WHERE name LIKE %s", full_name(url, "\0within:%"))
     assert left == [(int(is_refused),)]  # what nobody has rolled back
 
 

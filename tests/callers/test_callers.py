@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import asyncpg
 import psycopg
 import psycopg2
 import psycopg2.extras
@@ -98,7 +99,6 @@ def test_an_error_of_nobodys_engine_has_no_code() -> None:
 
 @staged
 async def test_a_connection_from_a_pool_of_asyncpg_is_one_too() -> None:
-    asyncpg = pytest.importorskip("asyncpg")
     async with asyncpg.create_pool(postgres_server().url, min_size=1, max_size=1) as pool, pool.acquire() as lent:
         assert callers.is_async(lent) is True
         assert not (await caller_of(lent)).keeps_transaction

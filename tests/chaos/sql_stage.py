@@ -103,7 +103,7 @@ class Theatre:
 
     def _stage(self, mode: str, folder: Path, seed: str) -> SqlStage:
         folder.mkdir()
-        url = behind(self.proxy, self.server.lock_space(mode=mode, **plain(self.server)))
+        url = behind(self.proxy, self.server.lock_space(mode=mode))
         return SqlStage(self.nursery, url, mode, folder, seed)
 
     def play(self, processes: int = 2, bug: str = "", **settings: Any) -> None:
@@ -177,7 +177,3 @@ def behind(proxy: Proxy, url: str) -> str:
     parts = urlsplit(url)
     login = parts.netloc.rpartition("@")[0]
     return urlunsplit(parts._replace(netloc=f"{login}@{HOST}:{proxy.port}"))
-
-
-def plain(server: SqlServer) -> dict[str, object]:
-    return {"ssl_disabled": "true"} if server.scheme == "mysql" else {}

@@ -121,3 +121,11 @@ def test_processes_are_killed_and_stopped_whatever_they_are_at(theatre: Theatre)
         theatre.healed()
     theatre.go_on(grants=20)
     theatre.judge()
+
+
+def test_whoever_the_engine_serves_takes_what_it_is_given(theatre: Theatre) -> None:
+    """All have much patience, and ask for the same: nobody may have the lock at the server and not know it."""
+    theatre.play(names=("a",), keepers=0, waits=(30.0,), ttls=(30.0,))
+    theatre.healed()
+    theatre.go_on(grants=theatre.rounds(60).stop)
+    theatre.judge()

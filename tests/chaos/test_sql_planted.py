@@ -87,7 +87,9 @@ CAUGHT: dict[str, Caught] = {
     "a row is read, not locked": Caught("MariaDB", "row", contend, "overlap"),
     "an advisory lock is shared": Caught("PostgreSQL", "advisory", contend, "overlap|robbed"),
     "a session's token is given twice": Caught("MariaDB", "advisory", contend, "token"),
-    "a holder never sees that its session is gone": Caught("PostgreSQL", "row", cut, "after its session was gone|stuck"),
+    "a holder never sees that its session is gone": Caught(
+        "PostgreSQL", "row", cut, "after its session was gone|stuck"
+    ),
     "the server never ends a silent session": Caught("", "row", stop_a_holder, "stuck"),
 }
 

@@ -4,13 +4,16 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from urllib.parse import urlsplit
 
 import pytest
 
+import holdfast
 from cli.commandline import Call
 from holdfast import fencing
 from holdfast.stores.mysql import scripts as mysql_scripts
 from holdfast.stores.postgres import scripts as postgres_scripts
+from support.sql_servers import mariadb_server, postgres_server
 
 TABLES = ["holdfast_lock", "holdfast_row", "holdfast_grant", "holdfast_fence"]
 SCRIPTS = {"postgresql": postgres_scripts, "mysql": mysql_scripts, "mariadb": mysql_scripts}
@@ -87,3 +90,22 @@ def test_no_driver_is_needed_for_it() -> None:
     code = "import sys; sys.modules['psycopg'] = sys.modules['pymysql'] = None\n"
     code += "from holdfast.cli import main; sys.exit(main(['schema', 'postgresql']) or main(['schema', 'mysql']))"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)
+
+
+@pytest.mark.parametrize("mode", ["lease", "row", "advisory"])
+@pytest.mark.parametrize("engine", ["postgresql", "mysql"])
+def test_what_it_prints_is_all_that_a_database_needs(call: Call, engine: str, mode: str) -> None:
+    """Run twice, as migrations may be; after it nobody has to make a table."""
+    printed = call("schema", engine).stdout
+    server = postgres_server() if engine == "postgresql" else mariadb_server()
+    with server.fresh_database(mode=mode) as url:
+        database = urlsplit(url).path.lstrip("/")
+        for statement in printed.split(";\n")[:-1] * 2:
+            server.execute(statement, database=database)
+        if engine == "postgresql":
+            server.execute(
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO holdfast", database=database
+            )
+            server.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC, holdfast", database=database)
+        with holdfast.connect(url) as client, client.lock("nightly") as lease:
+            assert lease.held

@@ -166,7 +166,7 @@ def stands_in_line(server: SqlServer) -> list[int]:
 async def test_two_extends_at_once_do_not_vouch_for_each_other(server: SqlServer, mode: str) -> None:
     """While there is no answer to the first, the second has not asked: it can't say that all is well."""
     with Proxy((HOST, server.port)) as proxy:
-        async with both_colours(behind(proxy, server.lock_space(mode=mode)), request_timeout=1.0) as actors:
+        async with both_colours(behind(proxy, server.lock_space(mode=mode)), request_timeout=0.4) as actors:
             for actor in actors:
                 lease = await actor.acquire(actor.colour, ttl=3, renew=False)
                 other = another(actor)
@@ -231,9 +231,16 @@ def _refusals(server: SqlServer, table: str, times: int) -> list[str]:
 TABLES = {"lease": "holdfast_lock", "row": "holdfast_grant", "advisory": "holdfast_grant"}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.fixture(params=["PostgreSQL-lease", "PostgreSQL-row", "PostgreSQL-advisory", "MariaDB-lease"])
+def engine_and_mode(request: pytest.FixtureRequest) -> tuple[SqlServer, str]:
+    """MariaDB's triggers, by which the errors are made, take the token of the other modes out of the answer."""
+    engine, mode = request.param.split("-")
+    return (postgres_server() if engine == "PostgreSQL" else mariadb_server()), mode
+
+
 @staged
-async def test_deadlocks_are_asked_again(server: SqlServer, mode: str) -> None:
+async def test_deadlocks_are_asked_again(engine_and_mode: tuple[SqlServer, str]) -> None:
+    server, mode = engine_and_mode
     with server.fresh_database(mode=mode) as url:
         await use(url)  # makes the tables
         with refusing(server, url, TABLES[mode], times=3):
@@ -249,9 +256,9 @@ async def use(url: str) -> None:
             await actor.release(lease)
 
 
-@pytest.mark.parametrize("mode", MODES)
 @staged
-async def test_deadlocks_without_end_are_told_in_time(server: SqlServer, mode: str) -> None:
+async def test_deadlocks_without_end_are_told_in_time(engine_and_mode: tuple[SqlServer, str]) -> None:
+    server, mode = engine_and_mode
     with server.fresh_database(mode=mode) as url:
         await use(url)
         with refusing(server, url, TABLES[mode], times=10**9):

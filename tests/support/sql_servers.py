@@ -187,13 +187,14 @@ class MariaServer(SqlServer):
             "--auth-root-authentication-method=normal --skip-test-db --skip-name-resolve --innodb-log-file-size=4M"
         )
         line = [server_program("mariadb-install-db"), "--no-defaults", *options.split(), f"--datadir={folder / 'data'}"]
-        _run([*line, f"--extra-file={words}"], cls)
+        _run([*line, f"--extra-file={words}", f"--tmpdir={folder}"], cls)
 
     def _command_line(self) -> list[str]:
         settings = [
             f"datadir={self.folder / 'data'}",
             f"socket={self.folder / 'socket'}",
             f"pid-file={self.folder / 'data' / 'pid'}",
+            f"tmpdir={self.folder}",  # where it starts by removing what looks like its own
             f"port={self.port}",
             f"bind-address={HOST}",
             f"max-connections={CONNECTIONS}",

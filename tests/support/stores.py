@@ -2,22 +2,33 @@
 
 An entry says how to get an empty lock space: a context manager that yields a URL nobody else uses. What a store can not
 do it tells by its capabilities; no test asks for its name.
+
+The stores in SQL are one code for two engines, three modes and two colours. A test need not run over all twelve every
+time: `is_in_turn` takes four of them in turns, so that every test sees both engines, all modes and both colours, and
+every one of the twelve has its share of the tests. HOLDFAST_SWEEP=full takes all.
 """
 
 import uuid
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from support import redis_server, redlock_nodes
+from support.colours import COLOURS
+from support.sql_process import SqlServer
 from support.sql_servers import mariadb_server, postgres_server
+from support.sweeping import FULL
 
 
 @dataclass(frozen=True)
 class StoreUnderTest:
     name: str
     fresh: Callable[[Path], AbstractContextManager[str]]  # given a scratch directory of the test's own
+    mode: str = ""  # of a store in SQL
 
 
 @contextmanager
@@ -42,16 +53,10 @@ def _redlock(scratch: Path) -> Iterator[str]:
         yield f"{url}&max_ttl=86400"  # any ttl that a lock may have
 
 
-def _postgres(mode: str) -> StoreUnderTest:
-    return StoreUnderTest(_named("postgres", mode), lambda _: nullcontext(postgres_server().lock_space(mode=mode)))
-
-
-def _mysql(mode: str) -> StoreUnderTest:
-    return StoreUnderTest(_named("mysql", mode), lambda _: nullcontext(mariadb_server().lock_space(mode=mode)))
-
-
-def _named(engine: str, mode: str) -> str:
-    return engine if mode == "lease" else f"{engine}-{mode}"
+def _sql(engine: str, server: Callable[[], SqlServer]) -> Iterator[StoreUnderTest]:
+    for mode in ("lease", "row", "advisory"):
+        name = engine if mode == "lease" else f"{engine}-{mode}"
+        yield StoreUnderTest(name, lambda _, mode=mode: nullcontext(server().lock_space(mode=mode)), mode)
 
 
 STORES = [
@@ -59,6 +64,29 @@ STORES = [
     StoreUnderTest("sqlite", _sqlite),
     StoreUnderTest("redis", _redis),
     StoreUnderTest("redlock", _redlock),
-    *(_postgres(mode) for mode in ("lease", "row", "advisory")),
-    *(_mysql(mode) for mode in ("lease", "row", "advisory")),
+    *_sql("postgres", postgres_server),
+    *_sql("mysql", mariadb_server),
 ]
+
+
+def is_in_turn(test: str, store: StoreUnderTest, colour: str | None) -> bool:
+    """Whether the test of this name runs over the store in this colour; None if it has but one."""
+    if not store.mode or FULL:
+        return True
+    number = zlib.crc32(test.encode())
+    is_mysql = store.name.startswith("mysql")
+    turns = {  # (runs on this engine, in asyncio)
+        "lease": (True, is_mysql ^ bool(number & 2)),
+        "row": (is_mysql == bool(number & 1), bool(number & 4)),
+        "advisory": (is_mysql != bool(number & 1), not number & 4),
+    }
+    is_engines, is_in_asyncio = turns[store.mode]
+    return is_engines and colour in (None, "asyncio" if is_in_asyncio else "blocking")
+
+
+def out_of_turn(item: pytest.Item) -> bool:
+    chosen = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+    stores = [value for value in chosen if isinstance(value, StoreUnderTest)]
+    colours = [value for value in chosen if isinstance(value, str) and value in COLOURS]
+    test = item.nodeid.partition("[")[0]
+    return not all(is_in_turn(test, store, colours[0] if colours else None) for store in stores)

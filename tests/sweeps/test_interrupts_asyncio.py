@@ -21,7 +21,7 @@ from sweeps.worlds import SQL, STORES, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 
-BUDGET = {"memory": 80, "sqlite": 50, "redis": 50, "redlock": 50} | dict.fromkeys(SQL, 30)
+BUDGET = {"memory": 40, "sqlite": 25, "redis": 25, "redlock": 25} | dict.fromkeys(SQL, 12)
 
 Main = Callable[[holdfast.AsyncClient, str], Awaitable[None]]
 

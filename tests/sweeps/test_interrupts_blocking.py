@@ -13,7 +13,7 @@ from sweeps.worlds import SQL, STORES, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 
-BUDGET = {"memory": 250, "sqlite": 120, "redis": 120, "redlock": 120} | dict.fromkeys(SQL, 60)
+BUDGET = {"memory": 120, "sqlite": 60, "redis": 60, "redlock": 60} | dict.fromkeys(SQL, 25)
 
 Scenario = Callable[[World], Action]
 

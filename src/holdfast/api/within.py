@@ -258,7 +258,7 @@ class _InMySQL(_Locking):
             raise
 
     async def _sees_a_new_row(self) -> bool:
-        name = f"within:{self._env.new_owner()}"
+        name = f"\0within:{self._env.new_owner()}"  # no lock's name, and before all of them: not in a gap behind one
         await self._prepare(name)
         is_seen = await self._run(MYSQL_PROBE, self._value_of(name)) is not None
         if is_seen:

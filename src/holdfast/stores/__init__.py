@@ -25,6 +25,9 @@ FACTORIES: Mapping[str, str] = {
 }
 """URL scheme, without the driver that some name in it, to the module whose `factory(url, options)` makes the stores."""
 
+DATABASES = {"postgresql", "postgres", "mysql", "mariadb"}
+"""Schemes in which some name a driver."""
+
 CLIENTS: Mapping[str, str] = {
     "redis.client.Redis": "holdfast.stores.redis.factory",
     "redis.asyncio.client.Redis": "holdfast.stores.redis.factory",
@@ -90,7 +93,8 @@ def factory_for(url: SplitResult, options: dict[str, Any]) -> StoreFactory:
 
 def without_driver(scheme: str) -> str:
     """`postgresql+asyncpg` is written for others: Holdfast has drivers of its own."""
-    return scheme.lower().partition("+")[0]
+    engine, _, driver = scheme.lower().partition("+")
+    return engine if driver and engine in DATABASES else scheme.lower()
 
 
 def factory_of(client: object, options: dict[str, Any]) -> StoreFactory:

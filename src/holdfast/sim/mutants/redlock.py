@@ -155,6 +155,6 @@ REDLOCK = (
     _mutant(
         "nobody woken",
         "A release wakes nobody.",
-        Edit(store.RedlockStore._wake, "self._nodes.send(Wake(name), told[:1])", "pass"),
+        Edit(store.RedlockStore._wake, "self._nodes.send(Wake(name), told[:WOKEN_AT])", "pass"),
     ),
 )

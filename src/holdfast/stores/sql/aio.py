@@ -256,9 +256,9 @@ class AioLink:
             for other in [each for each in self._shared if not each.is_busy]:
                 other.close()  # as old as the one that turned out to be closed
         elif request.owner is not None:
-            late = self.claims.get(request.owner, [])
-            if late:
-                late.pop()
+            late, session = self.claims.get(request.owner, []), 0 if channel.is_proxied else channel.session
+            if session in late:  # unless whoever gives back has ended it meanwhile
+                late.remove(session)
         request.answer(answer if isinstance(answer, Fault) else gone_is_down(self.dialect, answer))
         self._hand_out()
 
@@ -325,6 +325,8 @@ class AioLink:
         self._unwanted.add(channel)
 
     async def _tell_ear(self, ear: AioChannel, asks: Sequence[Ask]) -> Fault | None:
+        if ear.is_busy:  # whoever asked was cancelled
+            await ear.answer(boottime() + self.timeout)
         ear.send(asks)
         answer = await ear.answer(boottime() + self.timeout)
         if isinstance(answer, list):

@@ -20,6 +20,9 @@ from holdfast.stores.sql.statement import Ask
 TRIES = 6
 """Of a request that the server gives up because of others: deadlocks, transactions that can't be put in order."""
 
+SWEEP_PACE = 60.0
+"""Seconds between two looks for names that nobody has used for long."""
+
 CHUNK = 200
 """Statements that leave together."""
 
@@ -125,6 +128,8 @@ class Asking(Shutting):
         self.engine = link.dialect.name
         self._scripts = link.dialect.scripts
         self._prefix = prefix
+        self._sweeps_at = link.now() + SWEEP_PACE * link.chance()
+        self._swept = ""
         self._card = functools.lru_cache(maxsize=256)(_card_of_this_process)
 
     def full_name(self, name: str) -> str:
@@ -139,27 +144,25 @@ class Asking(Shutting):
         if isinstance(answer, list):
             return answer
         for _ in range(TRIES):
-            if not await self._may_ask_again(answer, may_repeat):
+            if isinstance(answer, Refusal) and answer.kind == "no_table":
+                if (fault := await self._made_no_tables(answer)) is not None:
+                    return fault
+            elif not _may_ask_again(answer, may_repeat):
                 break
             answer = await self._link.ask(asks, owner)
         return self._fault(answer) if isinstance(answer, Refusal) else answer
 
-    async def _may_ask_again(self, answer: Answer | Fault, may_repeat: bool) -> bool:
-        if isinstance(answer, Fault):
-            return answer.was_idle and may_repeat
-        if not isinstance(answer, Refusal):
-            return False
-        if answer.kind == "no_table":
-            return await self._made_tables()
-        return answer.kind == "retry"
-
-    async def _made_tables(self) -> bool:
-        """Several clients may do so at the same time, which not every server does well."""
+    async def _made_no_tables(self, lacking: Refusal) -> Fault | None:
+        """None if there are tables now. Several may make them at the same time, which not every server does well. If
+        this user may not, asking again will not help."""
+        made: Answer | Fault = lacking
         for _ in range(TRIES):
-            answer = await self._link.ask([Ask(each) for each in self._scripts.SCHEMA])
-            if not isinstance(answer, Refusal) or answer.kind != "retry":
-                return isinstance(answer, list)
-        return False
+            made = await self._link.ask([Ask(each) for each in self._scripts.SCHEMA])
+            if not isinstance(made, Refusal) or made.kind != "retry":
+                break
+        if isinstance(made, Refusal):
+            return self._fault(lacking)._replace(kind=made.kind)
+        return made if isinstance(made, Fault) else None
 
     async def _ask_each(self, requests: Sequence[Sequence[Ask]]) -> list[Rows] | Fault:
         """Requests that leave together; what the last statement of each has told."""
@@ -184,6 +187,18 @@ class Asking(Shutting):
                 return Fault(StoreUnavailable(f"{self._link.dialect.where}: session {session} did not end in time"))
         return answer
 
+    def _sweeping(self, after: str) -> list[Ask]:
+        """Forgets what nobody has used for long, in a stretch of names after this one."""
+        raise NotImplementedError
+
+    async def _sweep_now_and_then(self) -> None:
+        if self._link.now() < self._sweeps_at:
+            return
+        self._sweeps_at = self._link.now() + SWEEP_PACE
+        answer = await self._ask(self._sweeping(self._swept))
+        row = None if isinstance(answer, Fault) else protocol.only(answer)
+        self._swept = "" if row is None else protocol.text(row[0])
+
     async def vouch(self, hold: object, pid: int) -> None:
         """Servers do not look at processes."""
 
@@ -194,6 +209,12 @@ class Asking(Shutting):
 
     async def close(self) -> None:
         await self._link.close()
+
+
+def _may_ask_again(answer: Answer | Fault, may_repeat: bool) -> bool:
+    if isinstance(answer, Fault):
+        return answer.was_idle and may_repeat
+    return isinstance(answer, Refusal) and answer.kind == "retry"
 
 
 def no_answer(fault: Fault) -> Unreachable:

@@ -195,7 +195,7 @@ class BlockingLink:
             return channel
         if owner is not None:
             late = self.claims.setdefault(owner, [])
-            late.append(0 if channel.is_proxied else channel.session)
+            late.append(session := 0 if channel.is_proxied else channel.session)
         channel.send(asks)
         answer = await channel.answer(boottime() + self.timeout)
         if answer is None:
@@ -205,8 +205,8 @@ class BlockingLink:
             channel.close()
             self._shared.drop_idle()
             return answer
-        if owner is not None:
-            late.pop()
+        if owner is not None and session in late:  # unless whoever gives back has ended it meanwhile
+            late.remove(session)
         self._shared.give_back(channel)
         return gone_is_down(self.dialect, answer)
 

@@ -130,6 +130,8 @@ class Listener:
         self._wake()
         if seconds is None:
             return True
+        if not self.is_running:
+            self._give_up()  # it may have ended just before: nobody else would answer
         try:
             return done.get(timeout=seconds)
         except queue.Empty:
@@ -203,11 +205,14 @@ class Listener:
             return answer is not None
         raise WireDown(self._dialect.refused(answer))
 
+    def _give_up(self) -> None:
+        for each in self._drain():
+            each.done.put(False)
+
     def _end(self) -> None:
         self._is_wanted = False
         self.heard.clear()
-        for each in self._drain():
-            each.done.put(False)
+        self._give_up()
         if self._pid == os.getpid():
             self._wire.close()
         self._woken.close()

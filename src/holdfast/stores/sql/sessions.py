@@ -31,7 +31,7 @@ from holdfast.stores.sql.asking import Channel, Link, SessionInbox, Turn, no_ans
 from holdfast.stores.sql.looking import Looking
 from holdfast.stores.sql.ports import Answer, Fault, Refusal, Rows
 from holdfast.stores.sql.statement import Ask, Value
-from holdfast.stores.sql.store import PAGE, SLOW_PACE, SWEEP_PACE
+from holdfast.stores.sql.store import PAGE, SLOW_PACE
 
 CAPABILITIES = Capabilities(
     fair=False,
@@ -83,9 +83,6 @@ class SessionStore(Looking):
         """With `sessions` it gives back what another store, of another colour, has."""
         super().__init__(link, prefix, mode)
         self.sessions: dict[str, Session] = {} if sessions is None else sessions
-        self._is_twin = sessions is not None
-        self._sweeps_at = link.now() + SWEEP_PACE * link.chance()
-        self._swept = ""
 
     # -- claims --------------------------------------------------------------------------------------------------
 
@@ -395,7 +392,9 @@ class SessionStore(Looking):
             return answer
         if answer is None:
             return self._silent(session)
-        if isinstance(answer, Refusal) and answer.kind == "no_table" and await self._made_tables():
+        if isinstance(answer, Refusal) and answer.kind == "no_table":
+            if (fault := await self._made_no_tables(answer)) is not None:
+                return fault
             answer = await self._ask_own(session, asks)
         for _ in range(TRIES):
             if not isinstance(answer, Refusal) or answer.kind != "retry":
@@ -408,14 +407,8 @@ class SessionStore(Looking):
         session.channel.cut()
         return self._fault(refusal)
 
-    async def _sweep_now_and_then(self) -> None:
-        if self._link.now() < self._sweeps_at:
-            return
-        self._sweeps_at = self._link.now() + SWEEP_PACE
-        asks = self._scripts.sweep_sessions(self.mode, self._swept, PAGE, rules.TOKEN_MEMORY_US)
-        answer = await self._ask(asks)
-        row = None if isinstance(answer, Fault) else protocol.only(answer)
-        self._swept = "" if row is None else protocol.text(row[0])
+    def _sweeping(self, after: str) -> list[Ask]:
+        return self._scripts.sweep_sessions(self.mode, after, PAGE, rules.TOKEN_MEMORY_US)
 
 
 def _lasts(ttl: float) -> int:

@@ -27,8 +27,6 @@ POLL_FIRST, POLL_MOST = 0.02, 1.0
 HEARD_MOST = 100
 """Channels that are listened to although nobody waits."""
 PAGE = 100
-SWEEP_PACE = 60.0
-"""Seconds between two looks for names that nobody has used for long."""
 REASONS: dict[bytes, Reason] = {b"broken": "broken", b"taken": "taken"}
 
 
@@ -53,8 +51,6 @@ class LeaseStore(Asking):
         self.capabilities = capabilities(link.dialect.pushes)
         self._is_told = link.dialect.pushes
         """Of releases. Not through a proxy that hands sessions around."""
-        self._sweeps_at = link.now() + SWEEP_PACE * link.chance()
-        self._swept = ""
 
     # -- claims --------------------------------------------------------------------------------------------------
 
@@ -259,15 +255,8 @@ class LeaseStore(Asking):
         infos = [info for name, held in named if (info := protocol.lock_info(name, held)) is not None]
         return Page(infos, named[-1][0] if len(rows) == PAGE else None)
 
-    # --------------------------------------------------------------------------------------------------------------
-
-    async def _sweep_now_and_then(self) -> None:
-        if self._link.now() < self._sweeps_at:
-            return
-        self._sweeps_at = self._link.now() + SWEEP_PACE
-        answer = await self._ask(self._scripts.sweep(self._swept, PAGE, rules.TOKEN_MEMORY_US))
-        row = None if isinstance(answer, Fault) else protocol.only(answer)
-        self._swept = "" if row is None else protocol.text(row[0])
+    def _sweeping(self, after: str) -> list[Ask]:
+        return self._scripts.sweep(after, PAGE, rules.TOKEN_MEMORY_US)
 
 
 def poll_pause(tries: int) -> float:

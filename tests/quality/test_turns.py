@@ -1,0 +1,54 @@
+"""The turns that the stores in SQL take, and the order of the tests: nothing is left out for good."""
+
+from collections import Counter
+
+import pytest
+
+from support import stores
+from support.colours import COLOURS
+from support.stores import STORES, StoreUnderTest, is_in_turn
+
+SQL = [store for store in STORES if store.mode]
+TESTS = [f"tests/conformance/test_of_{number}.py::test_it" for number in range(200)]
+
+
+def turns(test: str) -> list[tuple[StoreUnderTest, str]]:
+    return [(store, colour) for store in SQL for colour in COLOURS if is_in_turn(test, store, colour)]
+
+
+@pytest.fixture(autouse=True)
+def strided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "FULL", False)
+
+
+@pytest.mark.parametrize("test", TESTS[:20])
+def test_every_test_sees_all_modes_both_engines_and_both_colours(test: str) -> None:
+    assert Counter(store.mode for store, _ in turns(test)) == {"lease": 2, "row": 1, "advisory": 1}
+    assert Counter(store.name.partition("-")[0] for store, _ in turns(test)) == {"postgres": 2, "mysql": 2}
+    assert Counter(colour for _, colour in turns(test)) == dict.fromkeys(COLOURS, 2)
+
+
+def test_every_store_in_every_colour_has_its_share_of_the_tests() -> None:
+    share = Counter((store.name, colour) for test in TESTS for store, colour in turns(test))
+    assert len(share) == len(SQL) * len(COLOURS)
+    assert min(share.values()) > len(TESTS) / 8
+
+
+@pytest.mark.parametrize("test", TESTS[:20])
+def test_a_test_of_one_colour_sees_all_modes(test: str) -> None:
+    assert Counter(store.mode for store in SQL if is_in_turn(test, store, None)) == {
+        "lease": 2,
+        "row": 1,
+        "advisory": 1,
+    }
+
+
+def test_other_stores_are_in_every_turn() -> None:
+    others = [store for store in STORES if not store.mode]
+    assert len(others) >= 4
+    assert all(is_in_turn(test, store, colour) for test in TESTS for store in others for colour in COLOURS)
+
+
+def test_a_full_sweep_takes_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "FULL", True)
+    assert len(turns(TESTS[0])) == len(SQL) * len(COLOURS)
