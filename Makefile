@@ -36,7 +36,7 @@ pytest: $(READY) $(INTEROP)  ## the tests alone, but those of the simulation; AR
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim $(ARGS)
 
 simtest: $(READY)  ## the tests of the simulation: seeds, mutants, small worlds
-	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadgroup tests/sim
+	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile tests/sim
 
 sweep: $(READY)  ## every point of every sweep, every test over every store in both colours; takes its time
 	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/conformance tests/compat tests/regressions tests/chaos/test_cuts.py --timeout 3600 $(ARGS)

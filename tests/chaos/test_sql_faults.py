@@ -63,7 +63,7 @@ def stop(theatre: Theatre) -> None:
 
 def end_sessions(theatre: Theatre) -> None:
     theatre.broke()
-    for share in (0.2, 0.5, 1.0, 0.3):
+    for share in (0.3, 1.0, 0.5):
         theatre.kill_sessions(share)
         theatre.go_on(grants=theatre.chance.randrange(1, 5))
 
@@ -127,5 +127,5 @@ def test_whoever_the_engine_serves_takes_what_it_is_given(theatre: Theatre) -> N
     """All have much patience, and ask for the same: nobody may have the lock at the server and not know it."""
     theatre.play(names=("a",), keepers=0, waits=(30.0,), ttls=(30.0,))
     theatre.healed()
-    theatre.go_on(grants=theatre.rounds(60).stop)
+    theatre.go_on(grants=theatre.rounds(30).stop)
     theatre.judge()

@@ -20,7 +20,6 @@ CHUNK = 50
 GRANTS = {"redlock3": 8, "redlock5": 6}
 """A run, on average; with five nodes there are fewer errands."""
 CHUNKS = {"redlock3": 5, "redlock5": 3}
-pytestmark = pytest.mark.xdist_group("seeds of Redlock")  # what is run once serves several tests
 each_scenario = pytest.mark.parametrize("name", CHUNKS)
 
 

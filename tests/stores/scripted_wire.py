@@ -2,6 +2,7 @@
 and one for each answer."""
 
 import contextlib
+import os
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -21,31 +22,33 @@ def ask(text: str) -> list[Ask]:
 
 
 class ScriptedWire:
+    """On a bare descriptor: one that is dropped, like those of engines, is closed without a warning."""
+
     is_proxied = False
 
     def __init__(self, sock: socket.socket, session: int) -> None:
         sock.setblocking(False)
         self.session = session
-        self._sock = sock
+        self._fd = sock.detach()
         self._unread = b""
         self._pushes: list[str] = []
         self._is_asked = False
 
     def fileno(self) -> int:
-        return self._sock.fileno()
+        return self._fd
 
     def send(self, asks: Sequence[Ask]) -> None:
         if self._is_asked:
             raise OSError("a request is under way")
         self._is_asked = True
-        self._sock.send(b";".join(each.statement.numbered for each in asks) + b"\n")
+        os.write(self._fd, b";".join(each.statement.numbered for each in asks) + b"\n")
 
     def flush(self) -> bool:
         return True
 
     def receive(self) -> Answer | None:
         with contextlib.suppress(BlockingIOError):
-            data = self._sock.recv(65536)
+            data = os.read(self._fd, 65536)
             if not data:
                 raise ConnectionResetError("the server has ended it")
             self._unread += data
@@ -66,11 +69,14 @@ class ScriptedWire:
         return pushes
 
     def cut(self) -> None:
-        with contextlib.suppress(OSError):
-            self._sock.shutdown(socket.SHUT_RDWR)
+        handle = socket.socket(fileno=os.dup(self._fd))
+        with handle, contextlib.suppress(OSError):
+            handle.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        self._sock.close()
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
 
     def __del__(self) -> None:
         self.close()

@@ -4,15 +4,31 @@ from typing import Any
 
 import pytest
 
-LONG = ("sweeps", "processes", "stores", "chaos", "fencing", "cli", "traps", "interop", "compat", "conformance", "docs")
-"""Folders whose files take long, longest first; other files follow."""
-IN_PARTS = "tests/sweeps/"
-"""Files whose tests may run anywhere; those of other files share servers, so a worker takes the whole file."""
+LONG = (
+    "tests/sim/test_seeds",
+    "tests/sim/test_redlock_seeds",
+    "tests/sim/test_fence",
+    "tests/sim/test_redis_lua",
+    "tests/sweeps/",
+    "tests/processes/",
+    "tests/chaos/",
+    "tests/stores/",
+    "tests/fencing/",
+    "tests/api/",
+    "tests/cli/",
+    "tests/traps/",
+    "tests/interop/",
+    "tests/compat/",
+    "tests/conformance/",
+    "tests/docs/",
+)
+"""What takes long, or has files that do, longest first; the rest follows."""
+IN_PARTS = ("tests/sweeps/", "tests/sim/test_fence", "tests/sim/test_mutants_of", "tests/sim/test_small")
+"""Files whose tests may run anywhere; those of other files share something, so a worker takes the whole file."""
 
 
 def sort_by_length(items: list[pytest.Item]) -> None:
-    places = {folder: place for place, folder in enumerate(LONG)}
-    items.sort(key=lambda item: places.get(item.path.parent.name, len(LONG)))
+    items.sort(key=lambda item: next((at for at, start in enumerate(LONG) if item.nodeid.startswith(start)), len(LONG)))
 
 
 def scheduler(config: pytest.Config, log: Any) -> Any:

@@ -38,7 +38,7 @@ class Ear:
         self._opening = Guard()
         self._listener: Listener | None = None
         self._failed_at = 0.0
-        self._failure: WireDown | None = None
+        self._failure: Fault | None = None
         self._is_stopped = False
 
     def hears(self, channel: str) -> bool:
@@ -69,18 +69,17 @@ class Ear:
         if listener is not None and listener.is_running:
             return listener
         if self._failure is not None and self._failed_at >= started:
-            raise self._failure
+            raise WireDown(self._failure)
         try:
             wire = self._dialect.dial(self._timeout, is_shared=True)
             if wire.is_proxied:
                 wire.close()
                 raise WireDown(not_told(self._dialect.where))
         except WireDown as down:
-            self._failed_at, self._failure = boottime(), WireDown(down.fault)
+            self._failed_at, self._failure = boottime(), down.fault
             raise
-        listener = Listener(wire, self._dialect, self._lines, self._timeout)
-        listener.start()
-        self._listener = listener
+        listener = self._listener = Listener(wire, self._dialect, self._lines, self._timeout)
+        listener.start()  # known before: an interrupt in between leaves no thread that nobody could stop
         if self._is_stopped:
             listener.stop()
         return listener
@@ -95,6 +94,8 @@ class Listener:
     """One connection, and its thread."""
 
     def __init__(self, wire: Wire, dialect: Dialect, lines: Lines, timeout: float) -> None:
+        self._woken, self._waker = socket.socketpair()
+        self._waker.setblocking(False)
         self.heard: set[str] = set()
         self._is_wanted = True
         self._thread = threading.Thread(target=self._run, name="holdfast-ear", daemon=True)
@@ -104,8 +105,6 @@ class Listener:
         self._lines = lines
         self._timeout = timeout
         self._wanted: queue.SimpleQueue[Wanted] = queue.SimpleQueue()
-        self._woken, self._waker = socket.socketpair()
-        self._waker.setblocking(False)
         self._trouble: Fault | None = None
 
     @property
@@ -120,8 +119,9 @@ class Listener:
         self._wake()
 
     def __del__(self) -> None:
-        self._woken.close()
-        self._waker.close()
+        for each in (getattr(self, "_woken", None), getattr(self, "_waker", None)):
+            if each is not None:
+                each.close()
 
     def want(self, channel: str, is_wanted: bool, seconds: float | None) -> bool:
         """Whether it is done, if it is waited for."""
