@@ -17,6 +17,8 @@ from bench.sql.pair import SQL_PAIR_MARIA, SQL_PAIR_POSTGRES
 from bench.sql.processes import SQL_PROCESSES_MARIA, SQL_PROCESSES_POSTGRES
 from bench.sql.waiters import SQL_WAITERS_MARIA, SQL_WAITERS_POSTGRES
 from bench.sql.waiting import SQL_WAITING_MARIA, SQL_WAITING_POSTGRES
+from bench.zookeeper.hand_off import ZOOKEEPER_HAND_OFF
+from bench.zookeeper.pair import ZOOKEEPER_PAIR
 
 CATALOGUE: tuple[Scenario, ...] = (
     EMBEDDED_PAIR,
@@ -46,4 +48,6 @@ CATALOGUE: tuple[Scenario, ...] = (
     SQL_WAITERS_MARIA,
     SQL_PROCESSES_POSTGRES,
     SQL_PROCESSES_MARIA,
+    ZOOKEEPER_PAIR,
+    ZOOKEEPER_HAND_OFF,
 )

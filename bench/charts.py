@@ -27,7 +27,7 @@ LINE = 20
 CHARACTERS = 105
 """What surely fits into a line."""
 
-SERVERS = {"redis-server": "Redis", "postgresql": "PostgreSQL", "mariadb": "MariaDB"}
+SERVERS = {"redis-server": "Redis", "postgresql": "PostgreSQL", "mariadb": "MariaDB", "zookeeper": "ZooKeeper"}
 
 STYLE = """
   text { font-family: system-ui, sans-serif; font-size: 13px; fill: #24292f; }

@@ -18,6 +18,7 @@ from bench.redis import server
 from bench.runner import Outcome, Standing, is_installed
 from bench.scenario import Scenario, Spread
 from bench.sql import servers
+from bench.zookeeper import server as zookeeper
 
 Results = Mapping[Scenario, Outcome]
 """In the order in which they were run."""
@@ -98,6 +99,7 @@ def machine(scenarios: Iterable[Scenario]) -> dict[str, object]:
         "redis-server": server.version(),
         "postgresql": servers.postgres_version(),
         "mariadb": servers.maria_version(),
+        "zookeeper": zookeeper.version(),
         "packages": {package: version(package) for package in sorted(packages) if is_installed(package)},
         "system": platform.platform(),
         "cores": os.cpu_count(),

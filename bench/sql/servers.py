@@ -7,21 +7,16 @@ root; started by root, each runs as the user that its package made.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-HOST = "127.0.0.1"
-UP_WITHIN = 30.0
-DOWN_WITHIN = 20.0
-ATTEMPTS = 5
+from bench.serving import HOST, IsReady, running, told_in, version_told
+
 CONNECTIONS = 300
 """More than all processes and threads of a scenario have together."""
 
@@ -44,7 +39,7 @@ def postgres_server(folder: Path, settings: Sequence[str] = ()) -> Iterator[str]
             return [str(programs / "postgres"), *data, *options]
 
         # SIGINT: sessions that are still open are ended, not waited for.
-        with _running(command, user, log, "ready to accept connections", signal.SIGINT) as port:
+        with running(command, log, says("ready to accept connections"), signal.SIGINT, user) as port:
             yield f"postgresql://postgres@{HOST}:{port}/postgres"
 
 
@@ -72,7 +67,7 @@ def maria_server(folder: Path) -> Iterator[str]:
         def command(port: int) -> list[str]:
             return ["mariadbd", "--no-defaults", *data, *wanted, f"--port={port}"]
 
-        with _running(command, user, log, "ready for connections", signal.SIGTERM) as port:
+        with running(command, log, says("ready for connections"), signal.SIGTERM, user) as port:
             yield f"mysql://root@{HOST}:{port}/bench"
 
 
@@ -89,71 +84,15 @@ def _own_folder(package_user: str) -> Iterator[tuple[Path, str | None]]:
         shutil.rmtree(own, ignore_errors=True)
 
 
+def says(ready: str) -> IsReady:
+    return lambda port, told: ready in told
+
+
 def _do(command: Sequence[str], user: str | None, log: Path) -> None:
     with log.open("ab") as told:
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=told, stderr=told, user=user, check=False)
     if done.returncode:
-        raise RuntimeError(f"{Path(command[0]).name} failed:\n{_told(log)[-2000:]}")
-
-
-@contextmanager
-def _running(
-    command: Callable[[int], list[str]], user: str | None, log: Path, ready: str, goodbye: signal.Signals
-) -> Iterator[int]:
-    """The port on which it listens."""
-    process, port = _start(command, user, log, ready)
-    try:
-        yield port
-    finally:
-        process.send_signal(goodbye)
-        try:
-            process.wait(DOWN_WITHIN)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _start(
-    command: Callable[[int], list[str]], user: str | None, log: Path, ready: str
-) -> tuple[subprocess.Popen[bytes], int]:
-    """A port that was free a moment ago may be taken by now: then another one is tried."""
-    for _ in range(ATTEMPTS):
-        port = _free_port()
-        with log.open("wb") as told:
-            process = subprocess.Popen(
-                command(port),
-                stdin=subprocess.DEVNULL,
-                stdout=told,
-                stderr=told,
-                user=user,
-                group=user,
-                extra_groups=[] if user else None,
-            )
-        if _is_up(process, log, ready):
-            return process, port
-    raise RuntimeError(f"the server did not start:\n{_told(log)[-2000:]}")
-
-
-def _is_up(process: subprocess.Popen[bytes], log: Path, ready: str) -> bool:
-    """False when it gave up; a server that neither says that it is ready nor ends is stopped."""
-    deadline = time.monotonic() + UP_WITHIN
-    while process.poll() is None and time.monotonic() < deadline:
-        if ready in _told(log):
-            return True
-        time.sleep(0.02)
-    process.kill()
-    process.wait()
-    return False
-
-
-def _told(log: Path) -> str:
-    return log.read_text(encoding="utf-8", errors="replace")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+        raise RuntimeError(f"{Path(command[0]).name} failed:\n{told_in(log)[-2000:]}")
 
 
 def _postgres_programs() -> Path:
@@ -170,19 +109,10 @@ def _postgres_programs() -> Path:
 def postgres_version() -> str:
     """Of the server that would be started; empty where there is none."""
     try:
-        return _version([str(_postgres_programs() / "postgres"), "--version"], r"PostgreSQL\) (\S+)")
+        return version_told([str(_postgres_programs() / "postgres"), "--version"], r"PostgreSQL\) (\S+)")
     except LookupError:
         return ""
 
 
 def maria_version() -> str:
-    return _version(["mariadbd", "--no-defaults", "--version"], r"Ver (\d[\d.]*)")
-
-
-def _version(command: Sequence[str], pattern: str) -> str:
-    try:
-        told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    found = re.search(pattern, told)
-    return found[1] if found else ""
+    return version_told(["mariadbd", "--no-defaults", "--version"], r"Ver (\d[\d.]*)")

@@ -24,6 +24,7 @@ def ask(text: str) -> list[Ask]:
 class ScriptedWire:
     """On a bare descriptor: one that is dropped, like those of engines, is closed without a warning."""
 
+    birth = "1"
     is_proxied = False
 
     def __init__(self, sock: socket.socket, session: int) -> None:

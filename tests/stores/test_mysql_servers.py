@@ -16,7 +16,8 @@ from holdfast.stores.mysql import protocol, scripts
 from holdfast.stores.sql.ports import Fault, Refusal, WireDown
 from holdfast.stores.sql.statement import Ask, Statement
 from stores.mysql_stage import CARD, MINUTE, SECOND, Stage, answer, ask, dialect, last, staged
-from support.sql_process import HOST, PASSWORD, PORTS, USER
+from support.server_process import HOST, PORTS
+from support.sql_process import PASSWORD, USER
 from support.sql_servers import MariaServer, mariadb_server
 
 ODD = [
@@ -229,7 +230,7 @@ def test_four_rights_are_enough_where_the_tables_are_made() -> None:
                 scripts.advisory_try(mark, MINUTE), scripts.advisory_free(mark),
             ):  # fmt: skip
                 assert isinstance(ask(own, asks), list)
-            assert isinstance(ask(shared, scripts.end_session(own.session)), list)
+            assert isinstance(ask(shared, scripts.end_session(own.session, own.birth)), list)
 
 
 def test_a_missing_right_is_told_with_the_grant_that_gives_it() -> None:

@@ -307,12 +307,23 @@ def test_pages_of_sessions_tell_one_mode_in_the_order_of_bytes(
 def test_ending_a_session_frees_what_it_had(mode: str, stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
     mine, other = wires
     granted(stage, mine, mode)
-    last(ask(stage.shared, scripts.end_session(mine.session)))
+    last(ask(stage.shared, scripts.end_session(mine.session, mine.birth)))
     until(lambda: stage.row(scripts.seen(mode, "job"))[-1] == b"0")
     until(lambda: not is_there(stage, mine))
     assert granted(stage, other, mode, owner="b")
     assert stage.row(scripts.seen(mode, "job"))[-1] == b"1"
-    last(ask(stage.shared, scripts.end_session(mine.session)))  # there is none such any more
+    last(ask(stage.shared, scripts.end_session(mine.session, mine.birth)))  # there is none such any more
+
+
+def test_a_session_that_has_only_the_same_number_is_left_alone(
+    stage: Stage, wires: tuple[MysqlWire, MysqlWire]
+) -> None:
+    """Numbers start again when the server does."""
+    mine, _ = wires
+    assert stage.rows(scripts.has_session(mine.session, mine.birth))
+    assert not stage.rows(scripts.has_session(mine.session, "192.0.2.1:80"))
+    last(ask(stage.shared, scripts.end_session(mine.session, "192.0.2.1:80")))
+    assert is_there(stage, mine)
 
 
 def is_there(stage: Stage, wire: MysqlWire) -> bool:

@@ -211,7 +211,7 @@ def test_these_rights_are_enough(wire: PostgresWire) -> None:
             scripts.row_wait(name, TTL, TTL), scripts.row_free(), scripts.advisory_try(key, TTL),
             scripts.advisory_wait(key, TTL, TTL), scripts.advisory_free(key), scripts.ping("advisory", TTL),
             scripts.grant("row", name, "a", 1, "1", TTL, CARD), scripts.seen("row", name),
-            scripts.seen("advisory", name), scripts.seen_page("row", "", "", 1), scripts.end_session(1),
+            scripts.seen("advisory", name), scripts.seen_page("row", "", "", 1), scripts.end_session(1, ""),
             scripts.seen_page("advisory", "", "", 1), scripts.sweep_sessions("row", "", 1, 1),
             scripts.sweep_sessions("advisory", "", 1, 1),
         ):  # fmt: skip

@@ -338,14 +338,22 @@ def test_pages_of_sessions(wire: PostgresWire, mine: PostgresWire, mode: str) ->
 
 def test_a_session_is_ended_and_its_locks_are_free(wire: PostgresWire, mine: PostgresWire, name: str) -> None:
     told(mine, scripts.row_try(name, TTL))
-    assert told(wire, scripts.end_session(mine.session)) == [(b"1",)]
+    assert told(wire, scripts.end_session(mine.session, mine.birth)) == [(b"1",)]
     until(lambda: has_ended(mine))
-    until(lambda: told(wire, scripts.end_session(mine.session)) == [])
+    until(lambda: told(wire, scripts.end_session(mine.session, mine.birth)) == [])
+
+
+def test_a_session_that_has_only_the_same_number_is_left_alone(wire: PostgresWire, mine: PostgresWire) -> None:
+    """Numbers come again, after a restart or on another server."""
+    assert told(wire, scripts.has_session(mine.session, mine.birth)) == [(b"1",)]
+    assert told(wire, scripts.has_session(mine.session, "1.5")) == []
+    assert told(wire, scripts.end_session(mine.session, "1.5")) == []
+    assert told(wire, scripts.has_session(mine.session, mine.birth)) == [(b"1",)]
 
 
 def test_somebody_elses_session_can_not_be_ended(wire: PostgresWire) -> None:
     ((pid,),) = postgres_server().execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'checkpointer'")
-    assert told(wire, scripts.end_session(pid)) == []
+    assert told(wire, scripts.end_session(pid, "")) == []
 
 
 # Sweeping -------------------------------------------------------------------------------------------------------------

@@ -139,11 +139,11 @@ def test_what_is_known_of_a_claim_may_be_cleared_while_it_is_under_way(dialect: 
 def test_a_claim_that_was_not_answered_is_known_by_its_session(dialect: ScriptedDialect, connect: Any) -> None:
     client = connect(SHORT)
     client.ask("claim", "alice").result(HURRIED)
-    assert client.link.claims == {"alice": [1]}
+    assert client.link.claims == {"alice": [(1, "1")]}
     asking = client.ask("claim", "alice")
     dialect.peer(1).answers()
     asking.result(HURRIED)
-    assert client.link.claims == {"alice": [1]}
+    assert client.link.claims == {"alice": [(1, "1")]}
 
 
 def test_a_connection_of_ones_own_that_has_ended_is_not_lent_again(dialect: ScriptedDialect, connect: Any) -> None:

@@ -12,7 +12,8 @@ from pathlib import Path
 import psycopg
 
 from support.run_wide import watched
-from support.sql_process import ATTEMPTS, DATABASE, HOST, PASSWORD, PORTS, USER, as_user, give
+from support.server_process import ATTEMPTS, HOST, PORTS, as_user, give
+from support.sql_process import DATABASE, PASSWORD, USER
 from support.sql_servers import PostgresServer
 from support.waiting import until
 

@@ -1,4 +1,4 @@
-"""Real SQL servers for tests. `support/sql_process.py` tells how they start and end.
+"""Real SQL servers for tests. `support/server_process.py` tells how they start and end.
 
 `postgres_server()` and `mariadb_server()` are those that most tests use, all workers of a run the same ones, each test
 with a `lock_space()` of its own. A test that stops, kills or configures its server starts one for itself:
@@ -15,18 +15,17 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 import pymysql
 
-from support.run_wide import once
-from support.sql_process import DATABASE, HOST, PASSWORD, USER, Session, SqlServer, as_user, give
+from support.server_process import HOST, as_user, give, shared
+from support.sql_process import DATABASE, PASSWORD, USER, Session, SqlServer
 from support.waiting import until
 
 ADMIN = "postgres"
 CONNECTIONS = 300
-S = TypeVar("S", bound=SqlServer)
 
 # PostgreSQL -----------------------------------------------------------------------------------------------------------
 
@@ -247,24 +246,16 @@ IN_MEMORY = [
 # One for all ----------------------------------------------------------------------------------------------------------
 
 
-_started: list[SqlServer] = []
-"""By this process, for all: never closed, because the run's watcher ends them."""
-
-
 @functools.cache
 def postgres_server() -> PostgresServer:
     """The server of this test run, started when it is first asked for. Never stop, pause or configure it."""
-    return _shared(PostgresServer)
+    return shared(PostgresServer)
 
 
 @functools.cache
 def mariadb_server() -> MariaServer:
     """The same."""
-    return _shared(MariaServer)
-
-
-def _shared(kind: type[S]) -> S:
-    return kind(shared_folder=once(kind.program, lambda folder: _started.append(kind(shared_folder=folder))))
+    return shared(MariaServer)
 
 
 def _folder_for(kind: type[SqlServer], folder: Path) -> None:

@@ -85,8 +85,20 @@ def is_in_turn(test: str, store: StoreUnderTest, colour: str | None) -> bool:
 
 
 def out_of_turn(item: pytest.Item) -> bool:
-    chosen = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
-    stores = [value for value in chosen if isinstance(value, StoreUnderTest)]
+    """A test of one colour says so by the COLOUR of its module, if it is one of many such."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return False
+    chosen = item.callspec.params.values()
+    stores = [_IN_SQL.get(value, value) for value in chosen if isinstance(value, str | StoreUnderTest)]
     colours = [value for value in chosen if isinstance(value, str) and value in COLOURS]
-    test = item.nodeid.partition("[")[0]
-    return not all(is_in_turn(test, store, colours[0] if colours else None) for store in stores)
+    colour = colours[0] if colours else getattr(item.module, "COLOUR", None)
+    return not all(is_in_turn(_test(item), store, colour) for store in stores if isinstance(store, StoreUnderTest))
+
+
+_IN_SQL = {f"{store.name.partition('-')[0]}-{store.mode}": store for store in STORES if store.mode}
+
+
+def _test(item: pytest.Function) -> str:
+    """What it is called without its store and colour; the scenarios of a sweep take turns of their own."""
+    scenario = item.callspec.params.get("scenario") or item.callspec.params.get("main")
+    return item.nodeid.partition("[")[0] + getattr(scenario, "__name__", "")

@@ -16,6 +16,7 @@ from support.waiting import auntil
 from sweeps.worlds import PATIENCE, STORES, ledger_size, new_name, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
+COLOUR = "asyncio"
 
 
 class AsyncWorld:

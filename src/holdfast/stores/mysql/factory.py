@@ -66,8 +66,8 @@ class MysqlDialect:
         until = time.monotonic() + timeout
         self._ask(wire, packets.ALLOW_SEVERAL_STATEMENTS, timeout, until)
         answer = self._ask(wire, packets.query(scripts.settings(timeout, is_shared)), timeout, until)
-        variables, session = answer[-2].rows, answer[-1].rows[0][0]
-        wire.session = int(session or 0)
+        variables, (session, birth) = answer[-2].rows, answer[-1].rows[0]
+        wire.session, wire.birth = int(session or 0), (birth or b"").decode()
         cluster = None if is_shared else protocol.several_primaries(variables)
         if cluster is not None:
             raise WireDown(protocol.unfit(self.where, cluster))

@@ -81,7 +81,7 @@ _settings = """
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     SHOW GLOBAL VARIABLES WHERE Variable_name IN
         ('log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode');
-    SELECT CONNECTION_ID()
+    SELECT CONNECTION_ID(), (SELECT host FROM information_schema.processlist WHERE id = CONNECTION_ID())
 """
 _settings_shared = _statement(
     _settings.replace(
@@ -310,8 +310,18 @@ _seen_page = {
     """)
     for mode, is_held in _IS_HELD.items()
 }
-_end_session = _statement("KILL CONNECTION :session")
-_has_session = _statement("SELECT 1 FROM information_schema.processlist WHERE id = :session")
+# Numbers of sessions start at 1 again when the server does: where it comes from tells whose session it is. KILL takes
+# no condition, so it is put together.
+_HAS_SESSION = """
+    SELECT 1 FROM information_schema.processlist
+    WHERE id = :session AND (:birth = x'' OR host = CONVERT(:birth USING utf8mb4))
+"""
+_has_session = _statement(_HAS_SESSION)
+_end_session = _statement(f"""
+    SET @holdfast_end = IF(EXISTS ({_HAS_SESSION}), CONCAT('KILL CONNECTION ', :session), 'DO 0');
+    PREPARE holdfast_end FROM @holdfast_end;
+    EXECUTE holdfast_end
+""")
 
 _session_stretch = _statement("""
     SELECT MAX(name) INTO @holdfast_stretch_end FROM
@@ -393,13 +403,13 @@ def seen_page(mode: str, after: str, prefix: str, count: int) -> list[Ask]:
     return [Ask(_seen_page[mode], {"mode": mode, **_stretch_of(after, prefix, count)})]
 
 
-def end_session(session: int) -> list[Ask]:
+def end_session(session: int, birth: str) -> list[Ask]:
     """That there is none of that number is taken for an answer by whoever reads it."""
-    return [Ask(_end_session, {"session": session})]
+    return [Ask(_end_session, {"session": session, "birth": birth})]
 
 
-def has_session(session: int) -> list[Ask]:
-    return [Ask(_has_session, {"session": session})]
+def has_session(session: int, birth: str) -> list[Ask]:
+    return [Ask(_has_session, {"session": session, "birth": birth})]
 
 
 def sweep_sessions(mode: str, after: str, count: int, idle_us: int) -> list[Ask]:

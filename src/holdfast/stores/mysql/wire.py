@@ -30,6 +30,7 @@ class MysqlWire:
     def __init__(self, sock: socket.socket) -> None:
         sock.setblocking(False)
         self.session = 0
+        self.birth = ""
         self._sock = sock
         self._grave = _Grave.dig(self, sock)
         self._unsent = b""

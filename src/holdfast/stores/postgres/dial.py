@@ -88,7 +88,8 @@ class PostgresDialect:
         answer = self._ask(wire, _settings(version, told_pid, limit if is_shared else "0"), deadline)
         if isinstance(answer, Refusal):
             raise WireDown(self.refused(answer))
-        wire.session = int(answer[0].rows[0][0] or 0)
+        pid, birth, *_ = answer[0].rows[0]
+        wire.session, wire.birth = int(pid or 0), (birth or b"").decode()
         wire.is_proxied = wire.session != told_pid
         wire.prepares = not wire.is_proxied
         if wire.is_proxied and not is_shared:
@@ -159,7 +160,8 @@ def _settings(version: int, told_pid: int, limit: str) -> Ask:
         f"CASE WHEN pg_backend_pid() = :told_pid::int THEN set_config('{name}', {wanted}, false) END"
         for name, wanted in {**{name: f":{name}" for name in values}, "application_name": _APPLICATION_NAME}.items()
     )
-    return Ask(Statement(f"SELECT pg_backend_pid(), {columns}"), values | {"told_pid": told_pid})
+    birth = "SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+    return Ask(Statement(f"SELECT pg_backend_pid(), ({birth}), {columns}"), values | {"told_pid": told_pid})
 
 
 def _milliseconds(seconds: float) -> str:

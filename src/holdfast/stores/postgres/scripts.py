@@ -293,9 +293,14 @@ _SEEN, _SEEN_PAGE, _SEEN_LAST_PAGE = (
 _END_SESSION = Statement("""
     SELECT pg_terminate_backend(pid)::int FROM pg_stat_activity
     WHERE pid = :session::int AND datname = current_database()
+        AND :birth::text IN ('', extract(epoch FROM backend_start)::text)
 """)
 
-_HAS_SESSION = Statement("SELECT 1 FROM pg_stat_activity WHERE pid = :session::int AND datname = current_database()")
+_HAS_SESSION = Statement("""
+    SELECT 1 FROM pg_stat_activity
+    WHERE pid = :session::int AND datname = current_database()
+        AND :birth::text IN ('', extract(epoch FROM backend_start)::text)
+""")
 
 _SWEEP_SESSIONS: Mapping[str, Statement] = {
     "row": Statement(f"""
@@ -385,12 +390,12 @@ def seen_page(mode: str, after: str, prefix: str, count: int) -> list[Ask]:
     return [_paged(_SEEN_PAGE[mode], _SEEN_LAST_PAGE[mode], after, prefix, count)]
 
 
-def end_session(session: int) -> list[Ask]:
-    return [Ask(_END_SESSION, {"session": session})]
+def end_session(session: int, birth: str) -> list[Ask]:
+    return [Ask(_END_SESSION, {"session": session, "birth": birth})]
 
 
-def has_session(session: int) -> list[Ask]:
-    return [Ask(_HAS_SESSION, {"session": session})]
+def has_session(session: int, birth: str) -> list[Ask]:
+    return [Ask(_HAS_SESSION, {"session": session, "birth": birth})]
 
 
 def sweep_sessions(mode: str, after: str, count: int, idle_us: int) -> list[Ask]:

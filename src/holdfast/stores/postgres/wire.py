@@ -42,6 +42,7 @@ class PostgresWire:
     """Made when a connection begins to be made: from then on a fork and the garbage collector know it."""
 
     session = 0
+    birth = ""
     is_proxied = False
     """Sessions are handed around between transactions: nothing can be kept in one."""
     prepares = False

@@ -45,6 +45,7 @@ class AioChannel:
     def __init__(self, wire: Wire, where: str, alive: set[AioChannel]) -> None:
         """`alive` keeps it until its end: the loop would not learn that the descriptor is somebody else's by then."""
         self.session = wire.session
+        self.birth = wire.birth
         self.is_proxied = wire.is_proxied
         self.is_open = True
         self.is_busy = False
@@ -166,7 +167,7 @@ class AioLink:
         self.dialect = dialect
         self.timeout = timeout
         self.lines = Lines()
-        self.claims: dict[str, list[int]] = {}
+        self.claims: dict[str, list[tuple[int, str]]] = {}
         self.now = boottime
         self._loop = asyncio.get_running_loop()
         self._most = most
@@ -238,7 +239,7 @@ class AioLink:
     def _serve(self, channel: AioChannel, request: _Request) -> None:
         if request.owner is not None:
             late = self.claims.setdefault(request.owner, [])
-            late.append(0 if channel.is_proxied else channel.session)
+            late.append((0 if channel.is_proxied else channel.session, channel.birth))
         overdue = self._loop.call_later(max(0.0, request.until - boottime()), self._overdue, channel, request)
 
         def then(answer: Answer | Fault) -> None:
@@ -256,7 +257,8 @@ class AioLink:
             for other in [each for each in self._shared if not each.is_busy]:
                 other.close()  # as old as the one that turned out to be closed
         elif request.owner is not None:
-            late, session = self.claims.get(request.owner, []), 0 if channel.is_proxied else channel.session
+            late = self.claims.get(request.owner, [])
+            session = (0 if channel.is_proxied else channel.session, channel.birth)
             if session in late:  # unless whoever gives back has ended it meanwhile
                 late.remove(session)
         request.answer(answer if isinstance(answer, Fault) else gone_is_down(self.dialect, answer))

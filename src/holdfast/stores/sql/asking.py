@@ -37,6 +37,7 @@ class Channel(Protocol):
     """One connection in one colour, with one request under way at most."""
 
     session: int
+    birth: str
     is_open: bool
 
     def fileno(self) -> int: ...
@@ -76,9 +77,9 @@ class Link(Protocol):
     timeout: float
     """Seconds for one request."""
     now: Callable[[], float]
-    claims: dict[str, list[int]]
+    claims: dict[str, list[tuple[int, str]]]
     """Owners who have claimed something, and the sessions in which that was not answered: it may still arrive.
-    0 stands for one that a proxy hands around, and which is not ours to end."""
+    Number 0 stands for one that a proxy hands around, and which is not ours to end."""
 
     def chance(self) -> float:
         """Between 0 and 1."""
@@ -175,12 +176,12 @@ class Asking(Shutting):
     def _fault(self, refusal: Refusal) -> Fault:
         return self._link.dialect.refused(refusal)
 
-    async def _end_session(self, session: int) -> Fault | None:
+    async def _end_session(self, session: int, birth: str = "") -> Fault | None:
         """Until it is gone: the server only has it told to end."""
-        answer = await self._ask(self._scripts.end_session(session))
+        answer = await self._ask(self._scripts.end_session(session, birth))
         ends = self._link.now() + self._link.timeout
         while not isinstance(answer, Fault):
-            answer = await self._ask(self._scripts.has_session(session))
+            answer = await self._ask(self._scripts.has_session(session, birth))
             if not isinstance(answer, Fault) and not answer[-1].rows:
                 return None
             if self._link.now() > ends:

@@ -35,6 +35,7 @@ SETTLING = 0.25
 class BlockingChannel:
     def __init__(self, wire: Wire, where: str) -> None:
         self.session = wire.session
+        self.birth = wire.birth
         self.is_proxied = wire.is_proxied
         self.is_open = True
         self._wire = wire
@@ -160,7 +161,7 @@ class BlockingLink:
         timeout: float,
         most: int,
         lines: Lines | None = None,
-        claims: dict[str, list[int]] | None = None,
+        claims: dict[str, list[tuple[int, str]]] | None = None,
         at_end: Callable[[], None] = lambda: None,
     ) -> None:
         """With `lines` and `claims` it is the blocking twin of a link on asyncio, which reads the answers to claims."""
@@ -195,7 +196,7 @@ class BlockingLink:
             return channel
         if owner is not None:
             late = self.claims.setdefault(owner, [])
-            late.append(session := 0 if channel.is_proxied else channel.session)
+            late.append(session := (0 if channel.is_proxied else channel.session, channel.birth))
         channel.send(asks)
         answer = await channel.answer(boottime() + self.timeout)
         if answer is None:

@@ -65,6 +65,8 @@ class Wire(Protocol):
 
     session: int
     """What the server calls it: backend pid, connection id."""
+    birth: str
+    """What tells it from another session that the server gives the same number later, after a restart for instance."""
     is_proxied: bool
     """Something between us and the server hands its sessions around: what is said to one is not remembered."""
 
@@ -203,11 +205,12 @@ class Scripts(Protocol):
         """(name, owner, token, ttl_us, since_us, card, session, is_held) of the next names; on a shared connection."""
         ...
 
-    def end_session(self, session: int) -> list[Ask]:
-        """Have the server end another session of the same user; on a shared connection. None such is no error."""
+    def end_session(self, session: int, birth: str) -> list[Ask]:
+        """Have the server end another session of the same user; on a shared connection. None such is no error. Without
+        its birth, whichever has that number."""
         ...
 
-    def has_session(self, session: int) -> list[Ask]:
+    def has_session(self, session: int, birth: str) -> list[Ask]:
         """Any row, if the server still has it."""
         ...
 

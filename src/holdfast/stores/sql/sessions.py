@@ -230,7 +230,10 @@ class SessionStore(Looking):
             answer = await self._ask_own_surely(session, asks)
         if isinstance(answer, Fault):
             return answer
-        session.token, session.ttl = protocol.number(answer[-1].rows[0][0]), claim.ttl
+        row = protocol.only(answer)
+        if row is None:
+            return self._own_fault(session, Refusal("other", "", "a trigger on holdfast_grant hides the token"))
+        session.token, session.ttl = protocol.number(row[0]), claim.ttl
         session.phase = "granted"
         return None
 
@@ -365,7 +368,7 @@ class SessionStore(Looking):
             if session is not None:
                 self._link.drop(session.channel)
             if session is not None and is_there:
-                fault = await self._end_session(session.channel.session)
+                fault = await self._end_session(session.channel.session, session.channel.birth)
                 if fault is not None and fault.kind == "down":
                     trouble = unreachable(fault.error)
             self._lines.leave(self._prefix + hold.name, hold.owner)

@@ -211,12 +211,12 @@ class LeaseStore(Asking):
             late = self._link.claims.get(hold.owner, [])
             while late:
                 try:
-                    session = late.pop()
+                    session, birth = late.pop()
                 except IndexError:  # it was answered meanwhile, to another thread
                     break
-                fault = await self._end_session(session) if session else None
+                fault = await self._end_session(session, birth) if session else None
                 if fault is not None:
-                    late.append(session)
+                    late.append((session, birth))
                     return unreachable(fault.error)
         return None
 

@@ -1,0 +1,81 @@
+"""A ZooKeeper of the benchmarks' own, as it is unless told: what it has answered is on disk."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from bench.scenario import Sample
+from bench.serving import HOST, running
+
+JARS = Path("/usr/share/java")
+MAIN = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+HEAP = "-Xmx256m"
+REQUESTS = "requests"
+
+CONFIGURATION = f"""\
+dataDir={{folder}}/data
+clientPort={{port}}
+clientPortAddress={HOST}
+maxClientCnxns=0
+admin.enableServer=false
+4lw.commands.whitelist=srvr,mntr
+"""
+
+
+@contextmanager
+def zookeeper_server(folder: Path) -> Iterator[str]:
+    """Its URL. It runs on the cores that the caller may use."""
+    configuration = folder / "zoo.cfg"
+
+    def command(port: int) -> list[str]:
+        configuration.write_text(CONFIGURATION.format(folder=folder, port=port), encoding="utf-8")
+        return ["java", HEAP, "-cp", f"{JARS}/*", MAIN, str(configuration)]
+
+    # It has nothing to say goodbye to, and takes its time for SIGTERM.
+    with running(command, folder / "zookeeper.log", lambda port, _: serves(port), signal.SIGKILL) as port:
+        yield f"zookeeper://{HOST}:{port}"
+
+
+def hosts(url: str) -> str:
+    """As kazoo wants them."""
+    return urlsplit(url).netloc
+
+
+def told(port: int, word: str) -> str:
+    """What the server answers to one of its four-letter words."""
+    with socket.create_connection((HOST, port), 1.0) as connection:
+        connection.sendall(word.encode())
+        return b"".join(iter(lambda: connection.recv(65536), b"")).decode()
+
+
+def serves(port: int) -> bool:
+    try:
+        return "Mode: standalone" in told(port, "srvr")
+    except OSError:
+        return False
+
+
+@contextmanager
+def counters(url: str) -> Iterator[Callable[[], Sample]]:
+    """How many requests the server has received so far, this one included."""
+    port = urlsplit(url).port or 0
+
+    def counted() -> Sample:
+        found = re.search(r"^zk_packets_received\t(\d+)$", told(port, "mntr"), re.MULTILINE)
+        if found is None:
+            raise LookupError("the server does not tell how many requests it has received")
+        return {REQUESTS: float(found[1])}
+
+    yield counted
+
+
+def version() -> str:
+    """Of the server that would be started; empty where there is none."""
+    found = [re.fullmatch(r"zookeeper-(\d[\d.]*\d)\.jar", path.name) for path in JARS.glob("zookeeper-*.jar")]
+    return max((each[1] for each in found if each), default="")
