@@ -3,7 +3,7 @@
     create+delete               a node that ends with the session, made and deleted; nobody looks who else is there
     create+get_children+delete  what Holdfast sends for a free lock: the first two leave together
 
-They have no deadline, no renewal and no waiting. The second one reads the token and looks whether its node is the first.
+They have no deadline, no renewal and no waiting. The second one reads the token, and whether its node is the first.
 """
 
 from __future__ import annotations

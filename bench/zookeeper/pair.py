@@ -18,7 +18,7 @@ from bench.zookeeper.limit import Pair, create_delete, create_look_delete
 from bench.zookeeper.peers import KAZOO, NEEDS
 from bench.zookeeper.server import zookeeper_server
 
-PAIRS = (30, 3)
+PAIRS = (60, 3)
 WRITES = "bare create+delete"
 LIMIT = "bare create+look+delete"
 OURS = (BY_CALLS, BY_WITH, BY_ASYNC_WITH)

@@ -160,16 +160,16 @@ class _Connection:
 class Proxy:
     """In front of `target`; `host` and `port` are where clients connect."""
 
-    host = HOST
-
-    def __init__(self, target: tuple[str, int]) -> None:
+    def __init__(self, target: tuple[str, int], at: tuple[str, int | None] = (HOST, None)) -> None:
+        """Without a port in `at`: at any that is free."""
         self.connections = 0
         """How many were accepted so far."""
         self._target = target
         self._ways: dict[Direction, _Way] = {direction: _Way() for direction in DIRECTIONS}
         self._running: set[asyncio.Task[None]] = set()
         self._listening = False
-        self._listener = _listener(None)
+        self._listener = _listener(*at)
+        self.host: str = at[0]
         self.port: int = self._listener.getsockname()[1]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
@@ -238,7 +238,7 @@ class Proxy:
         """Listen again, at the same port."""
 
         def listen_again() -> None:
-            self._listener = _listener(self.port)
+            self._listener = _listener(self.host, self.port)
             self._listen()
 
         self._do(listen_again)
@@ -337,14 +337,14 @@ async def _reached(due: float) -> None:
             await asyncio.Event().wait()
 
 
-def _listener(port: int | None) -> socket.socket:
+def _listener(host: str, port: int | None) -> socket.socket:
     """A listening socket at this port, or at any that is free."""
     while True:
         listener = socket.socket()
         listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((HOST, port or random.choice(PORTS)))
+            listener.bind((host, port or random.choice(PORTS)))
             listener.listen(128)
             return listener
         except OSError as error:

@@ -10,6 +10,7 @@ An engine that could not be asked is an answer, `Unreachable`, not an exception:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -85,6 +86,8 @@ class Granted(NamedTuple):
     """For how long; a push may bring less than was asked for, and a renewal then the rest."""
     sent: float | None = None
     """When the request left that it is dated by, if a claim was several and the last of them dates it."""
+    most: float = math.inf
+    """No renewal brings more than this: the engine's session decides."""
 
 
 class Taken(NamedTuple):

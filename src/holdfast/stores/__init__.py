@@ -22,6 +22,7 @@ FACTORIES: Mapping[str, str] = {
     "postgres": "holdfast.stores.postgres.factory",
     "mysql": "holdfast.stores.mysql.factory",
     "mariadb": "holdfast.stores.mysql.factory",
+    "zookeeper": "holdfast.stores.zookeeper.factory",
 }
 """URL scheme, without the driver that some name in it, to the module whose `factory(url, options)` makes the stores."""
 
@@ -31,6 +32,7 @@ DATABASES = {"postgresql", "postgres", "mysql", "mariadb"}
 CLIENTS: Mapping[str, str] = {
     "redis.client.Redis": "holdfast.stores.redis.factory",
     "redis.asyncio.client.Redis": "holdfast.stores.redis.factory",
+    "kazoo.client.KazooClient": "holdfast.stores.zookeeper.factory",
     "sqlalchemy.engine.base.Engine": "holdfast.stores.sql.engines",
     "sqlalchemy.ext.asyncio.engine.AsyncEngine": "holdfast.stores.sql.engines",
 }
@@ -40,7 +42,7 @@ nobody's driver is imported to recognise its client."""
 SEVERAL = "holdfast.stores.redlock.factory"
 """The module whose `factory_of_several(targets, options)` makes stores of several servers together."""
 
-SEVERAL_HOSTS = {"redlock", "redlocks", "postgresql", "postgres"}
+SEVERAL_HOSTS = {"redlock", "redlocks", "postgresql", "postgres", "zookeeper"}
 """Schemes of URLs that name several hosts, with commas between them."""
 
 EXTRAS: Mapping[str, str] = {
@@ -48,6 +50,7 @@ EXTRAS: Mapping[str, str] = {
     "holdfast.stores.redlock.factory": "redis",
     "holdfast.stores.postgres.factory": "postgres",
     "holdfast.stores.mysql.factory": "mysql",
+    "holdfast.stores.zookeeper.factory": "zookeeper",
 }
 """The extra that brings what a module needs."""
 

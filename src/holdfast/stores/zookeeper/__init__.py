@@ -1,0 +1,1 @@
+"""ZooKeeper, over kazoo: locks that live with their session."""

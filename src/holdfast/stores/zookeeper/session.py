@@ -1,0 +1,233 @@
+"""One session of ZooKeeper: a KazooClient, and what may be believed of it.
+
+kazoo says "connected" until it has read that it is not, so its state decides nothing here but that a session is over.
+What counts is the last write or sync that was answered, dated by its sending: a follower that is cut off from its
+leader answers reads and pings, but neither of those.
+
+Answers are told on kazoo's own thread, at once and without a mutex: a caller that is interrupted while it waits leaves
+nothing locked behind that this thread would need.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+
+from holdfast.core.ports import Inbox
+
+_log = logging.getLogger("holdfast.connection")
+
+SHARE = 0.75
+"""Of the session's time-out, for which its holder believes in it after the last proof."""
+
+
+class Result:
+    """What kazoo calls an async result. Its listeners are called by whoever sets it, and none waits for another."""
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        self.exception: BaseException | None = None
+        self._is_set = False
+        self._listeners: list[Callable[[Any], None]] = []
+
+    def ready(self) -> bool:
+        return self._is_set
+
+    def successful(self) -> bool:
+        return self._is_set and self.exception is None
+
+    def set(self, value: Any = None) -> None:
+        self.value = value
+        self._tell()
+
+    def set_exception(self, exception: BaseException) -> None:
+        self.exception = exception
+        self._tell()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        if not self.wait(timeout if block else 0.0):
+            raise KazooTimeoutError
+        if self.exception is not None:
+            raise self.exception
+        return self.value
+
+    def get_nowait(self) -> Any:
+        return self.get(block=False)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        told: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.rawlink(told.put)
+        with contextlib.suppress(queue.Empty):
+            told.get(timeout=timeout)
+        return self._is_set
+
+    def rawlink(self, callback: Callable[[Any], None]) -> None:
+        self._listeners.append(callback)
+        if self._is_set:  # added first, then looked: whoever sets it does so the other way round
+            self._call_all()
+
+    def unlink(self, callback: Callable[[Any], None]) -> None:
+        with contextlib.suppress(ValueError):
+            self._listeners.remove(callback)
+
+    def _tell(self) -> None:
+        self._is_set = True
+        self._call_all()
+
+    def _call_all(self) -> None:
+        """Each once, whoever takes it out."""
+        while self._listeners:
+            try:
+                listener = self._listeners.pop(0)
+            except IndexError:
+                return
+            listener(self)
+
+
+class Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    def async_result(self) -> Result:
+        return Result()
+
+
+class Session:
+    def __init__(self, where: str, make: Callable[[], KazooClient], is_ours: bool) -> None:
+        self.where = where
+        self.epoch = 0
+        """Counts sessions: what was made in an earlier one is gone."""
+        self.timeout = 0.0
+        """Seconds, as the server has negotiated it; 0 before there is a session."""
+        self.client = make()
+        self._is_ours = is_ours
+        self._is_started = False
+        self._pid = os.getpid()
+        self._connected: list[Callable[[], None]] = []
+        self._waiting: weakref.WeakSet[Inbox] = weakref.WeakSet()
+        _watch_negotiation(self.client, weakref.WeakMethod(self._negotiated))
+        self._listener = _weakly(weakref.WeakMethod(self._changed))
+        self.client.add_listener(self._listener)
+
+    @property
+    def is_connected(self) -> bool:
+        return bool(self.client.connected) and self.timeout > 0.0
+
+    @property
+    def share(self) -> float:
+        """Seconds for which a proof of the session lasts."""
+        return SHARE * self.timeout
+
+    def start(self) -> None:
+        """Begins to connect, in the background, and goes on until it is stopped."""
+        if not self._is_started:
+            self._is_started = True
+            if not self.client.connected:
+                self.client.start_async()
+            elif not self.timeout:
+                threading.Thread(target=self._probe, name="holdfast-probe", daemon=True).start()
+
+    def when_connected(self, tell: Callable[[], None]) -> None:
+        self._connected.append(tell)
+        if self.is_connected:
+            self._tell_connected()
+
+    def waits(self, inbox: Inbox) -> None:
+        """Have it ask when there is a new connection or a new session: its watch may be gone."""
+        self._waiting.add(inbox)
+
+    def wake(self) -> None:
+        for inbox in list(self._waiting):
+            inbox.deliver(None)
+
+    def stop(self) -> None:
+        if self._pid != os.getpid():
+            return
+        self.client.remove_listener(self._listener)
+        if self._is_ours and self._is_started:
+            self.client.stop()
+            self.client.close()
+
+    def _probe(self) -> None:
+        """A client that was connected before we came does not tell what was negotiated. Another session is asked: for
+        the same time-out the server gives the same."""
+        mine = self.client
+        hosts = ",".join(f"{host}:{port}" for host, port in mine.hosts)
+        tls = {name: getattr(mine, name) for name in ("use_ssl", "ca", "certfile", "keyfile", "verify_certs")}
+        probe = new_client(hosts, mine._session_timeout / 1000, tls)
+        _watch_negotiation(probe, weakref.WeakMethod(self._negotiated))
+        try:
+            probe.start(timeout=mine._session_timeout / 1000)
+        except KazooTimeoutError:
+            _log.warning("%s: no second session could be had to learn the session's time-out", self.where)
+            self._is_started = False
+        finally:
+            probe.stop()
+            probe.close()
+
+    def _negotiated(self, milliseconds: int) -> None:
+        """On kazoo's thread, after it has told that it is connected."""
+        self.timeout = milliseconds / 1000
+        self._tell_connected()
+
+    def _changed(self, state: str) -> None:
+        """On kazoo's thread."""
+        if state == KazooState.LOST:
+            self.epoch += 1
+        self.wake()
+
+    def _tell_connected(self) -> None:
+        while self._connected:
+            try:
+                tell = self._connected.pop()
+            except IndexError:
+                return
+            tell()
+
+
+def _weakly(method: weakref.WeakMethod[Callable[[str], None]]) -> Callable[[str], bool | None]:
+    def listener(state: str) -> bool | None:
+        call = method()
+        if call is None:
+            return True  # which removes it
+        call(state)
+        return None
+
+    return listener
+
+
+def _watch_negotiation(client: KazooClient, told: weakref.WeakMethod[Callable[[int], None]]) -> None:
+    """kazoo keeps what the server has negotiated to itself: two thirds of it are what a read may take."""
+    connection: ConnectionHandler = client._connection
+    connect = connection._connect
+
+    def connect_and_tell(*args: Any, **kwargs: Any) -> Any:
+        read_timeout, connect_timeout = connect(*args, **kwargs)
+        if (tell := told()) is not None:
+            tell(round(read_timeout * 3 / 2))
+        return read_timeout, connect_timeout
+
+    connection._connect = connect_and_tell
+
+
+def new_client(hosts: str, timeout: float, settings: Mapping[str, Any]) -> KazooClient:
+    """That tries to connect for ever, and repeats no request by itself: whoever asks has a patience of its own."""
+    retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
+    return KazooClient(
+        hosts=hosts,
+        timeout=timeout,
+        handler=Handler(),
+        connection_retry=retry,
+        command_retry=KazooRetry(max_tries=0),
+        logger=logging.getLogger("holdfast.zookeeper"),
+        **settings,
+    )

@@ -1,0 +1,478 @@
+"""The store, without colour: who has the lowest of the ephemeral, sequential nodes of a name has the lock.
+
+A claim is one round trip: the node is created, and the children are asked for in the same breath. Who is not the first
+watches the one before it, and nobody else. A node is made under the owner's id, so a create whose answer was lost is
+found again. Everything that dates a lease is a write or a sync: those go through the leader.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from kazoo.exceptions import ConnectionClosedError, NoNodeError, SessionExpiredError
+
+from holdfast import machine
+from holdfast.core.ports import (
+    Capabilities,
+    Claim,
+    Granted,
+    Hold,
+    Inbox,
+    LockInfo,
+    Page,
+    Taken,
+    Unreachable,
+    to_raise,
+    unreachable,
+)
+from holdfast.core.shutting import Shutting
+from holdfast.errors import Reason
+from holdfast.stores.zookeeper import protocol
+from holdfast.stores.zookeeper.protocol import Contender
+from holdfast.stores.zookeeper.session import Session
+
+CAPABILITIES = Capabilities(
+    fair=True,
+    push=True,
+    session=True,
+    durable_fence=True,
+    lists=True,
+    waiters_seen=True,
+    processes=True,
+    sees_death=False,
+)
+
+SLOW_PACE = 10.0
+"""Seconds after which a waiter asks although its watch was silent."""
+PAGE = 100
+JANITOR_PACE = 60.0
+"""Seconds between two looks for names that nobody uses."""
+
+Call = Callable[[], Any]
+"""Begins a request; what it returns is told when it is answered."""
+
+
+class Link(Protocol):
+    """How answers are awaited, in one colour."""
+
+    where: str
+    timeout: float
+    now: Callable[[], float]
+
+    def inbox(self) -> Inbox: ...
+
+    async def connected(self, session: Session, until: float) -> bool: ...
+
+    async def ask(self, calls: Sequence[Call], until: float) -> list[Any]:
+        """The answer to each, or the exception it ended with; TimeoutError if there was none. They leave in order."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """What an owner has in line."""
+
+    parent: str
+    session: Session
+    epoch: int
+    path: str = ""
+    """Empty until it is known."""
+    token: int = 0
+    is_first: bool = False
+    watched: str = ""
+
+
+class ZooKeeperStore(Shutting):
+    capabilities = CAPABILITIES
+
+    def __init__(
+        self,
+        link: Link,
+        sessions: Callable[[float], Session],
+        root: str,
+        prefix: str,
+        acl: Any,
+        nodes: dict[str, Node] | None = None,
+    ) -> None:
+        """With `nodes` it gives back what another store, of another colour, has."""
+        self._link = link
+        self._sessions = sessions
+        self._root = root
+        self._prefix = prefix
+        self._acl = acl
+        self.nodes: dict[str, Node] = {} if nodes is None else nodes
+        self._card = functools.lru_cache(maxsize=256)(_card_of_this_process)
+        self._cleans_at = link.now() + JANITOR_PACE
+        self._cleaned = ""
+        self._empty: dict[str, int] = {}
+        """Names that were empty when they were last looked at, and the last change there."""
+
+    def inbox(self) -> Inbox:
+        return self._link.inbox()
+
+    # -- claims --------------------------------------------------------------------------------------------------
+
+    async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        if self._is_shut:
+            self._check_open()
+        answer = await self._claim(claim)
+        if self._is_shut:
+            await self._undo(claim)
+        return answer
+
+    async def _claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        session = self._sessions(claim.ttl)
+        until = self._link.now() + self._link.timeout
+        if not session.is_connected and not await self._link.connected(session, until):
+            return self._unreachable(TimeoutError("no connection in time: check that it runs, and its address"))
+        node = self.nodes.get(claim.owner)
+        if node is not None and node.epoch != session.epoch:
+            node = None  # its session is over, and so is it
+        if node is None:
+            node = self.nodes[claim.owner] = Node(self._parent(claim.name), session, session.epoch)
+        while True:
+            sent = self._link.now()
+            line = await self._stand_in_line(node, claim, until)
+            if isinstance(line, BaseException):
+                return self._unreachable(line, may_raise=True)
+            place = _place(line, node.path)
+            if place is None:  # somebody has taken it out of the line
+                node.path = ""
+                continue
+            if place == 0:
+                return self._granted(node, claim, sent)
+            told = await self._watch(node, line[place - 1], claim, until)
+            if isinstance(told, BaseException):
+                return self._unreachable(told)
+            if told:
+                holder = await self._info(claim.name, node.session, node.parent, line, until)
+                if claim.inbox is None and (error := await self._leave(claim.owner, node, until)) is not None:
+                    return self._unreachable(error)
+                return Taken(holder, 0 if holder is None else holder.token, SLOW_PACE)
+
+    async def _leave(self, owner: str, node: Node, until: float) -> BaseException | None:
+        """A plain no leaves nothing."""
+        error = await self._remove(node, owner, until)
+        if error is None or isinstance(error, NoNodeError):
+            self.nodes.pop(owner, None)
+            return None
+        return error
+
+    def _granted(self, node: Node, claim: Claim, sent: float) -> Granted:
+        node.is_first = True
+        ttl = node.session.share
+        return Granted(node.token, ttl, sent, most=ttl)
+
+    async def _stand_in_line(self, node: Node, claim: Claim, until: float) -> list[Contender] | BaseException:
+        """The line, with the own node in it. Whatever the answer rests on went through the leader."""
+        client, parent = node.session.client, node.parent
+        children = functools.partial(client.get_children_async, parent)
+        if node.path:
+            begin = functools.partial(client.sync_async, parent)
+        else:
+            known = await self._found(node, claim.owner, until)
+            if known is None or isinstance(known, BaseException):
+                return known or await self._create(node, claim, children, until)
+            begin = functools.partial(client.sync_async, parent)
+        synced, found = await self._link.ask([begin, children], until)
+        if isinstance(synced, BaseException):
+            return synced
+        return found if isinstance(found, BaseException) else protocol.in_order(found)
+
+    async def _found(self, node: Node, owner: str, until: float) -> bool | BaseException | None:
+        """A node whose create was not answered; None if none was ever asked for, or there is none."""
+        if not node.watched:
+            return None
+        client = node.session.client
+        (found,) = await self._link.ask([functools.partial(client.get_children_async, node.parent)], until)
+        if isinstance(found, NoNodeError):
+            return None
+        if isinstance(found, BaseException):
+            return found
+        mine = [each for each in protocol.in_order(found) if each.owner == owner]
+        if not mine:
+            return None
+        path = f"{node.parent}/{mine[0].node}"
+        (stat,) = await self._link.ask([functools.partial(client.exists_async, path)], until)
+        if isinstance(stat, BaseException) or stat is None:
+            return stat
+        if stat.ephemeralOwner != client.client_id[0]:
+            return None
+        node.path, node.token = path, stat.czxid
+        return True
+
+    async def _create(self, node: Node, claim: Claim, children: Call, until: float) -> list[Contender] | BaseException:
+        client = node.session.client
+        path = f"{node.parent}/{claim.owner}{protocol.LOCK}"
+        card = self._card(claim.label, node.session.share)
+        create = functools.partial(
+            client.create_async, path, card, acl=self._acl, ephemeral=True, sequence=True, include_data=True
+        )
+        node.watched = path  # from now on there may be one
+        created, found = await self._link.ask([create, children], until)
+        if isinstance(created, NoNodeError):
+            make = functools.partial(client.ensure_path_async, node.parent, acl=self._acl)
+            (made,) = await self._link.ask([make], until)
+            if isinstance(made, BaseException):
+                return made
+            created, found = await self._link.ask([create, children], until)
+        if isinstance(created, BaseException):
+            return created
+        node.path, node.token = created[0], created[1].czxid
+        return found if isinstance(found, BaseException) else protocol.in_order(found)
+
+    async def _watch(self, node: Node, before: Contender, claim: Claim, until: float) -> bool | BaseException:
+        """Whether there is somebody before it, whose end will be told."""
+        if claim.inbox is None:
+            return True
+        node.session.waits(claim.inbox)
+        path = f"{node.parent}/{before.node}"
+        exists = functools.partial(node.session.client.exists_async, path, watch=_asks(claim.inbox))
+        (stat,) = await self._link.ask([exists], until)
+        return stat if isinstance(stat, BaseException) else stat is not None
+
+    # -- keeping -------------------------------------------------------------------------------------------------
+
+    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None]:
+        """One sync for all leases of a session, and a look at each node."""
+        until = self._link.now() + self._link.timeout
+        calls: list[Call] = []
+        for hold in holds:
+            node = self.nodes.get(hold.owner)
+            if node is not None:
+                calls += [
+                    functools.partial(node.session.client.sync_async, node.parent),
+                    functools.partial(node.session.client.exists_async, node.path),
+                ]
+        answers = iter(await self._link.ask(calls, until)) if calls else iter(())
+        return [self._kept(hold, answers) for hold in holds]
+
+    def _kept(self, hold: Hold, answers: Any) -> Reason | Unreachable | None:
+        node = self.nodes.get(hold.owner)
+        if node is None:
+            return "session"
+        synced, stat = next(answers), next(answers)
+        if node.epoch != node.session.epoch or _is_over(synced) or _is_over(stat):
+            return "session"
+        for each in (synced, stat):
+            if isinstance(each, BaseException):
+                return self._unreachable(each)
+        return "broken" if stat is None else None
+
+    def look(self) -> Sequence[tuple[str, Reason]]:
+        nodes = list(self.nodes.items())
+        return [(owner, "session") for owner, node in nodes if node.is_first and node.epoch != node.session.epoch]
+
+    # -- giving back ---------------------------------------------------------------------------------------------
+
+    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+        node = self.nodes.get(hold.owner)
+        if node is None:
+            return "session"
+        until = self._link.now() + self._link.timeout
+        (deleted,) = await self._link.ask([functools.partial(node.session.client.delete_async, node.path)], until)
+        if node.epoch != node.session.epoch or _is_over(deleted):
+            self.nodes.pop(hold.owner, None)
+            return "session"
+        if isinstance(deleted, BaseException) and not isinstance(deleted, NoNodeError):
+            return self._unreachable(deleted)
+        self.nodes.pop(hold.owner, None)
+        await self._clean_now_and_then(node.session)
+        return "broken" if isinstance(deleted, NoNodeError) else None
+
+    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+        trouble: Unreachable | None = None
+        until = self._link.now() + self._link.timeout
+        for hold in holds:
+            node = self.nodes.get(hold.owner)
+            if node is None:
+                continue
+            error = None if node.epoch != node.session.epoch else await self._remove(node, hold.owner, until)
+            if error is None or _is_over(error) or isinstance(error, NoNodeError):
+                self.nodes.pop(hold.owner, None)
+            else:
+                trouble = self._unreachable(error)
+        return trouble
+
+    async def _remove(self, node: Node, owner: str, until: float) -> BaseException | None:
+        if not node.path:
+            found = await self._found(node, owner, until)
+            if found is None or isinstance(found, BaseException):
+                return found
+        (deleted,) = await self._link.ask([functools.partial(node.session.client.delete_async, node.path)], until)
+        return deleted if isinstance(deleted, BaseException) else None
+
+    def forget(self, owner: str) -> None:
+        self.nodes.pop(owner, None)
+
+    async def force_release(self, name: str) -> bool | Unreachable:
+        until = self._link.now() + self._link.timeout
+        session = await self._any_session(until)
+        if isinstance(session, Unreachable):
+            return session
+        parent = self._parent(name)
+        line = await self._line(session, parent, until)
+        if isinstance(line, BaseException):
+            return self._unreachable(line)
+        if not line:
+            return False
+        delete = functools.partial(session.client.delete_async, f"{parent}/{line[0].node}")
+        (deleted,) = await self._link.ask([delete], until)
+        if isinstance(deleted, NoNodeError):
+            return False
+        return self._unreachable(deleted) if isinstance(deleted, BaseException) else True
+
+    async def vouch(self, hold: Hold, pid: int) -> None:
+        """The ensemble does not look at processes."""
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    async def inspect(self, name: str) -> LockInfo | Unreachable | None:
+        until = self._link.now() + self._link.timeout
+        session = await self._any_session(until)
+        if isinstance(session, Unreachable):
+            return session
+        parent = self._parent(name)
+        (synced,) = await self._link.ask([functools.partial(session.client.sync_async, parent)], until)
+        if isinstance(synced, BaseException) and not isinstance(synced, NoNodeError):
+            return self._unreachable(synced)
+        line = await self._line(session, parent, until)
+        if isinstance(line, BaseException):
+            return self._unreachable(line)
+        return await self._info(name, session, parent, line, until)
+
+    async def _line(self, session: Session, parent: str, until: float) -> list[Contender] | BaseException:
+        (found,) = await self._link.ask([functools.partial(session.client.get_children_async, parent)], until)
+        if isinstance(found, NoNodeError):
+            return []
+        return found if isinstance(found, BaseException) else protocol.in_order(found)
+
+    async def _info(
+        self, name: str, session: Session, parent: str, line: Sequence[Contender], until: float
+    ) -> LockInfo | None:
+        """Of the first in line; None if that has left meanwhile."""
+        for place, first in enumerate(line):
+            path = f"{parent}/{first.node}"
+            (got,) = await self._link.ask([functools.partial(session.client.get_async, path)], until)
+            if not isinstance(got, BaseException):
+                return protocol.lock_info(name, first.owner, got[0], got[1], len(line) - place - 1)
+        return None
+
+    async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
+        until = self._link.now() + self._link.timeout
+        session = await self._any_session(until)
+        if isinstance(session, Unreachable):
+            return session
+        (found,) = await self._link.ask([functools.partial(session.client.get_children_async, self._root)], until)
+        if isinstance(found, NoNodeError):
+            return Page([], None)
+        if isinstance(found, BaseException):
+            return self._unreachable(found)
+        start = self._prefix + (after or "")
+        names = sorted(name for name in map(protocol.decoded, found) if name.startswith(self._prefix + prefix))
+        names = [name for name in names if after is None or name > start][:PAGE]
+        infos = await self._infos(session, names, until)
+        bare = [name.removeprefix(self._prefix) for name in names]
+        return Page(infos, bare[-1] if len(names) == PAGE else None)
+
+    async def _infos(self, session: Session, names: Sequence[str], until: float) -> list[LockInfo]:
+        client = session.client
+        parents = [f"{self._root}/{protocol.encoded(name)}" for name in names]
+        lines = await self._link.ask([functools.partial(client.get_children_async, path) for path in parents], until)
+        taken = [
+            (name.removeprefix(self._prefix), path, line)
+            for name, path, children in zip(names, parents, lines, strict=True)
+            if not isinstance(children, BaseException) and (line := protocol.in_order(children))
+        ]
+        gets = [functools.partial(client.get_async, f"{path}/{line[0].node}") for _, path, line in taken]
+        found = await self._link.ask(gets, until) if gets else []
+        return [
+            protocol.lock_info(name, line[0].owner, got[0], got[1], len(line) - 1)
+            for (name, _, line), got in zip(taken, found, strict=True)
+            if not isinstance(got, BaseException)
+        ]
+
+    # -- cleaning ------------------------------------------------------------------------------------------------
+
+    async def _clean_now_and_then(self, session: Session) -> None:
+        if self._link.now() >= self._cleans_at:
+            self._cleans_at = self._link.now() + JANITOR_PACE
+            await self.clean(session)
+
+    async def clean(self, session: Session) -> None:
+        """Forgets names, some at a time, that are empty and untouched since the last time. One that has a contender
+        can't be deleted, and who finds its name gone makes it anew."""
+        until = self._link.now() + self._link.timeout
+        client = session.client
+        (found,) = await self._link.ask([functools.partial(client.get_children_async, self._root)], until)
+        if isinstance(found, BaseException):
+            return
+        names = [name for name in sorted(found) if name > self._cleaned][:PAGE]
+        self._cleaned = names[-1] if len(names) == PAGE else ""
+        paths = [f"{self._root}/{name}" for name in names]
+        stats = await self._link.ask([functools.partial(client.exists_async, path) for path in paths], until)
+        deletes: list[Call] = []
+        for path, stat in zip(paths, stats, strict=True):
+            was = self._empty.pop(path, None)
+            if isinstance(stat, BaseException) or stat is None or stat.numChildren:
+                continue
+            if was == stat.pzxid:
+                deletes.append(functools.partial(client.delete_async, path))
+            else:
+                self._empty[path] = stat.pzxid
+        if deletes:
+            await self._link.ask(deletes, until)
+
+    # --------------------------------------------------------------------------------------------------------------
+
+    def shut(self) -> None:
+        self._is_shut = True
+        for node in list(self.nodes.values()):
+            node.session.wake()
+
+    async def close(self) -> None:
+        """Sessions are ended by whoever made them."""
+
+    def _parent(self, name: str) -> str:
+        return f"{self._root}/{protocol.encoded(self._prefix + name)}"
+
+    async def _any_session(self, until: float) -> Session | Unreachable:
+        session = self._sessions(0.0)
+        if session.is_connected or await self._link.connected(session, until):
+            return session
+        return self._unreachable(TimeoutError("no connection in time: check that it runs, and its address"))
+
+    def _unreachable(self, error: BaseException, may_raise: bool = False) -> Unreachable:
+        fault = protocol.fault(self._link.where, error)
+        if may_raise and protocol.is_permanent(error):
+            raise to_raise(fault)
+        return unreachable(fault)
+
+
+def _place(line: Sequence[Contender], path: str) -> int | None:
+    mine = path.rpartition("/")[2]
+    return next((place for place, each in enumerate(line) if each.node == mine), None)
+
+
+def _asks(inbox: Inbox) -> Callable[[Any], None]:
+    """What a watch calls: it must not keep the waiter."""
+    known = weakref.ref(inbox)
+
+    def tell(event: Any) -> None:
+        if (waiter := known()) is not None:
+            waiter.deliver(None)
+
+    return tell
+
+
+def _is_over(answer: Any) -> bool:
+    return isinstance(answer, SessionExpiredError | ConnectionClosedError)
+
+
+def _card_of_this_process(label: str | None, ttl: float) -> bytes:
+    return protocol.write_card(label, machine.hostname(), os.getpid(), ttl)
