@@ -130,10 +130,11 @@ async def test_the_holder_learns_of_a_forced_release_at_its_next_renewal(world: 
     assert await alice.hears_of_loss(lease, 5) is True
     with pytest.raises(LeaseLost) as caught:
         lease.ensure_held()
-    reason = "session" if alice.client.capabilities.session else "broken"  # a session is what can be ended
-    assert caught.value.reason == reason
+    # In some engines a session is all that can be ended.
+    reasons = ("broken", "session") if alice.client.capabilities.session else ("broken",)
+    assert caught.value.reason in reasons
     await auntil(lambda: told)
-    assert told == [reason]
+    assert told == [caught.value.reason]
     assert await world.inspect("job") is None, "the renewal must not bring the lock back"
 
 

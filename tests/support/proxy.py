@@ -31,6 +31,8 @@ HOST = "127.0.0.1"
 PORTS = range(20000, 32000)
 """Below the ports that systems give to outgoing connections: a refusing proxy finds its port free when it goes on."""
 CHUNK = 65536
+PAUSE = 0.01
+"""Seconds between two tries to reach a target that does not listen yet."""
 
 
 class _Way:
@@ -42,6 +44,7 @@ class _Way:
         self.open.set()
         self.bytes_left: int | None = None  # until the connection that carries the last of them is cut
         self.chunks_left: int | None = None  # until one is dropped, and its connection cut
+        self.replaced: tuple[bytes, bytes] | None = None
         self.arrived = 0
         self.passed = 0
         self.waiting = 0
@@ -79,6 +82,8 @@ class _Stream:
                 data = await loop.sock_recv(self._source, CHUNK)
             except OSError:
                 data = b""
+            if self._way.replaced:
+                data = data.replace(*self._way.replaced)
             self._way.arrived += len(data)
             self._way.waiting += len(data)
             self._chunks.append((loop.time() + self._way.delay, data))
@@ -119,19 +124,21 @@ class _Stream:
 
 
 class _Connection:
-    def __init__(self, ways: dict[Direction, _Way], client: socket.socket, target: tuple[str, int]) -> None:
+    def __init__(
+        self, ways: dict[Direction, _Way], client: socket.socket, target: tuple[str, int], patience: float
+    ) -> None:
         self._ways = ways
         self._client = client
         self._target = target
+        self._patience = patience
         self._task = asyncio.current_task()
 
     async def run(self) -> None:
         """From the moment a client connected until both sides have ended, or it is cut."""
-        server = socket.socket()
-        server.setblocking(False)
+        server = None
         streams: list[_Stream] = []
         try:
-            await asyncio.get_running_loop().sock_connect(server, self._target)
+            server = await self._reach_target()
             for each in (self._client, server):
                 each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             streams = [
@@ -147,10 +154,25 @@ class _Connection:
         finally:
             for stream in streams:
                 stream.forget()
-            for each in (self._client, server):
+            for each in filter(None, (self._client, server)):
                 # A forked child may have a copy of the descriptor: closing alone would not end the connection.
                 _shut(each, socket.SHUT_RDWR)
                 each.close()
+
+    async def _reach_target(self) -> socket.socket:
+        loop = asyncio.get_running_loop()
+        gives_up = loop.time() + self._patience
+        while True:
+            server = socket.socket()
+            server.setblocking(False)
+            try:
+                await loop.sock_connect(server, self._target)
+                return server
+            except BaseException as error:
+                server.close()
+                if not isinstance(error, ConnectionRefusedError) or loop.time() > gives_up:
+                    raise
+            await _reached(loop.time() + PAUSE)
 
     def cut(self) -> None:
         assert self._task is not None
@@ -160,16 +182,18 @@ class _Connection:
 class Proxy:
     """In front of `target`; `host` and `port` are where clients connect."""
 
-    def __init__(self, target: tuple[str, int], at: tuple[str, int | None] = (HOST, None)) -> None:
-        """Without a port in `at`: at any that is free."""
+    host = HOST
+
+    def __init__(self, target: tuple[str, int], patience: float = 0.0) -> None:
+        """`patience`: for how long clients stay connected although nobody listens at the target."""
         self.connections = 0
         """How many were accepted so far."""
         self._target = target
+        self._patience = patience
         self._ways: dict[Direction, _Way] = {direction: _Way() for direction in DIRECTIONS}
         self._running: set[asyncio.Task[None]] = set()
         self._listening = False
-        self._listener = _listener(*at)
-        self.host: str = at[0]
+        self._listener = _listener(None)
         self.port: int = self._listener.getsockname()[1]
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="proxy", daemon=True)
@@ -186,6 +210,10 @@ class Proxy:
             self._ways["replies"].delay = replies
 
         self._do(set_delays)
+
+    def replace(self, old: bytes, new: bytes, direction: Direction = "requests") -> None:
+        """In all that arrives from now on; what arrives in two parts is not found."""
+        self._do(lambda: setattr(self._ways[direction], "replaced", (old, new)))
 
     def hold(self, direction: Direction = "replies") -> None:
         """Keep what arrives from now on, of all connections, until `let_go`; `held` counts it."""
@@ -238,7 +266,7 @@ class Proxy:
         """Listen again, at the same port."""
 
         def listen_again() -> None:
-            self._listener = _listener(self.host, self.port)
+            self._listener = _listener(self.port)
             self._listen()
 
         self._do(listen_again)
@@ -314,7 +342,7 @@ class Proxy:
             self._listener.close()
 
     async def _serve(self, client: socket.socket) -> None:
-        await _Connection(self._ways, client, self._target).run()
+        await _Connection(self._ways, client, self._target, self._patience).run()
 
     async def _cut_all(self) -> None:
         await _cancelled(self._running)
@@ -337,14 +365,14 @@ async def _reached(due: float) -> None:
             await asyncio.Event().wait()
 
 
-def _listener(host: str, port: int | None) -> socket.socket:
+def _listener(port: int | None) -> socket.socket:
     """A listening socket at this port, or at any that is free."""
     while True:
         listener = socket.socket()
         listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((host, port or random.choice(PORTS)))
+            listener.bind((HOST, port or random.choice(PORTS)))
             listener.listen(128)
             return listener
         except OSError as error:

@@ -22,6 +22,7 @@ from support.colours import COLOURS
 from support.sql_process import SqlServer
 from support.sql_servers import mariadb_server, postgres_server
 from support.sweeping import FULL
+from support.zookeeper_servers import zookeeper_server
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,7 @@ STORES = [
     StoreUnderTest("redlock", _redlock),
     *_sql("postgres", postgres_server),
     *_sql("mysql", mariadb_server),
+    StoreUnderTest("zookeeper", lambda _: nullcontext(zookeeper_server().lock_space())),
 ]
 
 

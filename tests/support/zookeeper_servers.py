@@ -6,9 +6,7 @@ its own. A test that stops, kills or configures its server starts one for itself
     with ZooKeeperServer("tickTime=500") as server:
 
 An `Ensemble` is three servers that elect a leader. What they say to each other goes through proxies, one for each way
-from one to another, so that one of them can be cut off from the others while its clients still reach it. All three have
-the same configuration, which names them by host; each has a hosts file of its own, in which the others are proxies. (A
-server tells the others where it is to be found. Given its address instead of a name, they would leave out the proxy.)
+from one to another, so that one of them can be cut off from the others while its clients still reach it.
 """
 
 import contextlib
@@ -22,9 +20,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Generic, NamedTuple, Self, TypeVar
 from urllib.parse import urlencode
 
 from kazoo.client import KazooClient
@@ -32,6 +29,8 @@ from kazoo.client import KazooClient
 from support.proxy import Proxy
 from support.server_process import HOST, PORTS, ServerProcess, shared
 from support.waiting import until
+
+T = TypeVar("T")
 
 JARS = Path("/usr/share/java")
 CLASSES = ("zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "metrics-core", "snappy-java")
@@ -59,9 +58,8 @@ class Member(NamedTuple):
     """What a server of an ensemble knows of it."""
 
     number: int
-    hosts: Path
     servers: tuple[str, ...]
-    """All of them, as they stand in the configuration."""
+    """All, as they stand in its configuration."""
 
 
 class ZooKeeperServer(ServerProcess):
@@ -131,10 +129,9 @@ class ZooKeeperServer(ServerProcess):
     def _command_line(self) -> list[str]:
         configuration = self.folder / "configuration"
         configuration.write_text("\n".join([*self._lines(), *self._settings, ""]), encoding="utf-8")
-        hosts = [f"-Djdk.net.hosts.file={self._member.hosts}"] if self._member else []
         classes = ":".join(str(JARS / f"{name}.jar") for name in CLASSES)
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return ["java", *QUICK_START, *hosts, "-cp", classes, main, str(configuration)]
+        return ["java", *QUICK_START, "-cp", classes, main, str(configuration)]
 
     def _lines(self) -> list[str]:
         place = {"dataDir": self.folder / "data", "clientPort": self.port, "clientPortAddress": HOST}
@@ -182,12 +179,19 @@ def zookeeper_server() -> ZooKeeperServer:
 # Ensembles ------------------------------------------------------------------------------------------------------------
 
 
+class Ports(NamedTuple, Generic[T]):
+    """Of a server, where the others find it; or the proxies before them."""
+
+    quorum: T
+    election: T
+
+
 class Ensemble:
     """Three servers, all of them serving from the moment this is made."""
 
     def __init__(self, *settings: str) -> None:
         self._closing = contextlib.ExitStack()
-        self._ways: dict[tuple[int, int], list[Proxy]] = {}
+        self._ways: dict[tuple[int, ...], Ports[Proxy]] = {}
         """By who goes to whom: numbers of servers, from 0."""
         self.servers: list[ZooKeeperServer] = []
         try:
@@ -256,40 +260,36 @@ class Ensemble:
     # Starting ---------------------------------------------------------------------------------------------------------
 
     def _start(self, settings: Sequence[str]) -> None:
-        ports = [(_free_port(), _free_port()) for _ in range(MEMBERS)]
-        for one, other in itertools.permutations(range(MEMBERS), 2):
-            place = _place(one, other)
-            proxies = [Proxy((HOST, port), at=(place, port)) for port in ports[other]]
-            self._ways[one, other] = [self._closing.enter_context(proxy) for proxy in proxies]
-        folder = Path(self._closing.enter_context(TemporaryDirectory(prefix="ensemble-")))
-        servers = tuple(f"server.{number + 1}={_name(number)}:{q}:{e}" for number, (q, e) in enumerate(ports))
-        members = [Member(number + 1, _hosts(folder, number), servers) for number in range(MEMBERS)]
-        with ThreadPoolExecutor(MEMBERS) as starters:  # a server that was started is closed although another was not
+        ports = [Ports(_free_port(), _free_port()) for _ in range(MEMBERS)]
+        for way in itertools.permutations(range(MEMBERS), 2):
+            # Refused, whoever follows would try again until the leader listens; but it has already met the proxy.
+            self._ways[way] = Ports(*(self._proxy(port, patience=2.0) for port in ports[way[1]]))
+        for (one, other), proxies in self._ways.items():
+            # A server tells another where elections find it. Left as it is, that would lead past the proxy.
+            found = ports[one].election, self._ways[other, one].election.port
+            proxies.election.replace(*(f"{HOST}:{port}".encode() for port in found))
+        members = [Member(number + 1, self._lines_for(number, ports[number])) for number in range(MEMBERS)]
+        with ThreadPoolExecutor(MEMBERS) as starters:
             starting = [starters.submit(ZooKeeperServer, *settings, member=member) for member in members]
-        self.servers = [self._closing.enter_context(future.result()) for future in starting if not future.exception()]
-        for future in starting:
-            future.result()
+        self.servers = [self._closing.enter_context(each.result()) for each in starting if not each.exception()]
+        for each in starting:
+            each.result()
         self.all_serve(within=30)
+
+    def _proxy(self, port: int, patience: float) -> Proxy:
+        return self._closing.enter_context(Proxy((HOST, port), patience))
+
+    def _lines_for(self, number: int, own: "Ports[int]") -> tuple[str, ...]:
+        """The others are where the proxies to them are."""
+        return tuple(
+            f"server.{other + 1}={HOST}:{ports.quorum}:{ports.election}"
+            for other in range(MEMBERS)
+            for ports in [own if other == number else Ports(*(proxy.port for proxy in self._ways[number, other]))]
+        )
 
     def _proxies_of(self, server: ZooKeeperServer) -> list[Proxy]:
         number = self.servers.index(server)
         return [proxy for pair, proxies in self._ways.items() if number in pair for proxy in proxies]
-
-
-def _place(one: int, other: int) -> str:
-    """Where a server finds the other: on Linux, all of 127.0.0.0/8 is loopback."""
-    return HOST if one == other else f"127.1.{one}.{other + 1}"
-
-
-def _name(number: int) -> str:
-    return f"member-{number}.invalid"
-
-
-def _hosts(folder: Path, number: int) -> Path:
-    file = folder / f"hosts-of-{number}"
-    lines = [f"{_place(number, other)} {_name(other)}\n" for other in range(MEMBERS)]
-    file.write_text("".join([f"{HOST} localhost\n", *lines]), encoding="utf-8")
-    return file
 
 
 def _free_port() -> int:

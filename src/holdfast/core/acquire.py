@@ -45,7 +45,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
             if answer.sent is not None:
                 sent = answer.sent
             if answer.most < math.inf:
-                state.ttl = state.ceiling = answer.most
+                state.ttl, state.most, state.ceiling = answer.ttl, answer.most, answer.most
             now = env.now()
             # By the moment of the grant, not of the request: one that waits in line is older than a short max_hold.
             state.grant(answer.token, answer.ttl, sent, math.inf if want.max_hold is None else now + want.max_hold)

@@ -41,6 +41,7 @@ class LeaseState:
         "handles",
         "limit",
         "listeners",
+        "most",
         "name",
         "on_lost",
         "owner",
@@ -60,6 +61,8 @@ class LeaseState:
         self.limit = math.inf
         self.ceiling = math.inf
         """The ttl of an unanswered request to shorten: it may still arrive, so no date is later than it allows."""
+        self.most = math.inf
+        """The largest ttl that the engine gives."""
         self.renew_at = math.inf
         self.on_lost: Callable[[LeaseState, Reason], None] | None = None
         self.listeners: list[Callable[[], None]] = []

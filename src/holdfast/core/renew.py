@@ -62,7 +62,8 @@ def _settle(env: Env, state: LeaseState, answer: Reason | Unreachable | None, se
 
 
 async def extend(env: Env, state: LeaseState, ttl: float) -> Unreachable | None:
-    """Renew now, with this ttl from now on."""
+    """Renew now, with this ttl from now on, as far as the engine gives it."""
+    ttl = min(ttl, state.most)
     shortens = ttl < state.ttl
     if shortens:
         state.lower(env.now(), ttl)

@@ -76,6 +76,7 @@ class LeaseStore(Asking):
         ttl_us = protocol.microseconds(claim.ttl)
         asks = self._scripts.claim(name, claim.owner, ttl_us, self._card(claim.label))
         while True:
+            sent = self._link.now()
             answer = await self._ask(asks, claim.owner)
             if isinstance(answer, Fault):
                 return no_answer(answer)
@@ -84,7 +85,7 @@ class LeaseStore(Asking):
                 continue  # forgotten in the same moment
             held: Held | None = protocol.read_held(row)
             if held is not None and held.owner == claim.owner:
-                return Granted(held.token, claim.ttl)
+                return Granted(held.token, claim.ttl, sent)
             if claim.inbox is not None and held is not None and not held.is_free:
                 waiter = waiter or self._lines.join(name, claim.owner, claim.inbox, is_ahead=True)
                 if waiter is None:

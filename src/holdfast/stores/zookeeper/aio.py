@@ -26,9 +26,13 @@ class AioLink:
 
     async def connected(self, session: Session, until: float) -> bool:
         told = self._loop.create_future()
-        session.when_connected(self._teller(told, 1))
+        tell = self._teller(told, 1)
+        session.when_connected(tell)
         session.start()
-        await asyncio.wait([told], timeout=max(0.0, until - boottime()))
+        try:
+            await asyncio.wait([told], timeout=max(0.0, until - boottime()))
+        finally:
+            session.no_longer(tell)
         return told.done()
 
     async def ask(self, calls: Sequence[Call], until: float) -> list[Any]:

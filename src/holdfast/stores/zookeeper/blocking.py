@@ -23,11 +23,16 @@ class BlockingLink:
 
     async def connected(self, session: Session, until: float) -> bool:
         told: queue.SimpleQueue[None] = queue.SimpleQueue()
-        session.when_connected(lambda: told.put(None))
+
+        def tell() -> None:
+            told.put(None)
+
+        session.when_connected(tell)
         session.start()
         try:
             told.get(timeout=max(0.0, until - boottime()))
         except queue.Empty:
+            session.no_longer(tell)
             return False
         return True
 

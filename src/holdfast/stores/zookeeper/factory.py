@@ -24,6 +24,8 @@ from holdfast.stores.zookeeper.store import CAPABILITIES, ZooKeeperStore
 PORT = 2181
 ROOT = "/holdfast"
 REQUEST_TIMEOUT = 5.0
+ROUNDING = 0.002
+"""Seconds: time-outs are whole milliseconds, and what is got must not be less than was asked for."""
 SESSIONS_MOST = 8
 """Sessions of a client: one for each ttl that its locks have."""
 
@@ -65,7 +67,14 @@ class ZooKeeperFactory:
     request_timeout = REQUEST_TIMEOUT
     max_ttl = rules.TTL_MAX
 
-    def __init__(self, where: str, make: Callable[[float], Session], is_one: bool, acl: Any, options: dict[str, Any]):
+    def __init__(
+        self,
+        where: str,
+        make: Callable[[float], Session],
+        is_one: bool,
+        acl: Callable[[], Any],
+        options: dict[str, Any],
+    ):
         """Takes the options it knows out of `options`."""
         self.where = where
         self._make = make
@@ -101,15 +110,13 @@ def factory(url: SplitResult, options: dict[str, Any]) -> ZooKeeperFactory:
     where = f"zookeeper://{hosts}{chroot}"
     settings: dict[str, Any] = {name: options.pop(name) for name in list(options) if name in _DRIVER}
     settings |= {name: _flag(name, settings[name]) for name in _FLAGS & set(settings)}
-    acl = None
     if login:
         settings["auth_data"] = [("digest", unquote(login))]
-        acl = CREATOR_ALL_ACL
 
     def make(ttl: float) -> Session:
-        return Session(where, lambda: new_client(hosts + chroot, ttl / SHARE, settings), is_ours=True)
+        return Session(where, lambda: new_client(hosts + chroot, ttl / SHARE + ROUNDING, settings), is_ours=True)
 
-    return ZooKeeperFactory(where, make, False, acl, options)
+    return ZooKeeperFactory(where, make, False, lambda: CREATOR_ALL_ACL if login else None, options)
 
 
 def factory_of(client: KazooClient, options: dict[str, Any]) -> ZooKeeperFactory:
@@ -124,7 +131,11 @@ def factory_of(client: KazooClient, options: dict[str, Any]) -> ZooKeeperFactory
             )
         return Session(where, lambda: client, is_ours=not client.connected)
 
-    acl = client.default_acl or (CREATOR_ALL_ACL if client.auth_data else None)
+    def acl() -> Any:
+        """As the client is when a node is made: an identity may be added later."""
+        has_identity = client.auth_data or client._connection.sasl_options
+        return client.default_acl or (CREATOR_ALL_ACL if has_identity else None)
+
     return ZooKeeperFactory(where, make, True, acl, options)
 
 

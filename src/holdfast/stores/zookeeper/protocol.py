@@ -19,7 +19,8 @@ from holdfast.core.ports import LockInfo
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 
 LOCK = "__lock__"
-_CONTENDER = re.compile(rf"^(?P<owner>.*){LOCK}(?P<number>-?\d{{10}})$", re.DOTALL)
+_CONTENDER = re.compile(rf"^(?P<owner>.*)(?:{LOCK}|__rlock__)(?P<number>-?\d{{10}})$", re.DOTALL)
+"""Readers of kazoo's ReadLock, too: whoever has the lock alone has to wait for them."""
 
 
 class Contender(NamedTuple):

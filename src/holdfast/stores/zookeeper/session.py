@@ -1,8 +1,8 @@
 """One session of ZooKeeper: a KazooClient, and what may be believed of it.
 
 kazoo says "connected" until it has read that it is not, so its state decides nothing here but that a session is over.
-What counts is the last write or sync that was answered, dated by its sending: a follower that is cut off from its
-leader answers reads and pings, but neither of those.
+What counts is the last write that was answered, dated by its sending: a follower that is cut off from its leader, and a
+leader that does not know yet that it is none, answer reads and pings; the latter even a sync.
 
 Answers are told on kazoo's own thread, at once and without a mutex: a caller that is interrupted while it waits leaves
 nothing locked behind that this thread would need.
@@ -28,6 +28,9 @@ from kazoo.retry import KazooRetry
 from holdfast.core.ports import Inbox
 
 _log = logging.getLogger("holdfast.connection")
+
+_quiet = logging.getLogger("holdfast.zookeeper")
+_quiet.setLevel(logging.INFO)  # below that kazoo writes down every request, passwords included
 
 SHARE = 0.75
 """Of the session's time-out, for which its holder believes in it after the last proof."""
@@ -141,6 +144,10 @@ class Session:
         if self.is_connected:
             self._tell_connected()
 
+    def no_longer(self, tell: Callable[[], None]) -> None:
+        with contextlib.suppress(ValueError):
+            self._connected.remove(tell)
+
     def waits(self, inbox: Inbox) -> None:
         """Have it ask when there is a new connection or a new session: its watch may be gone."""
         self._waiting.add(inbox)
@@ -228,6 +235,6 @@ def new_client(hosts: str, timeout: float, settings: Mapping[str, Any]) -> Kazoo
         handler=Handler(),
         connection_retry=retry,
         command_retry=KazooRetry(max_tries=0),
-        logger=logging.getLogger("holdfast.zookeeper"),
+        logger=_quiet,
         **settings,
     )

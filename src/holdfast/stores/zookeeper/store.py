@@ -2,7 +2,8 @@
 
 A claim is one round trip: the node is created, and the children are asked for in the same breath. Who is not the first
 watches the one before it, and nobody else. A node is made under the owner's id, so a create whose answer was lost is
-found again. Everything that dates a lease is a write or a sync: those go through the leader.
+found again. Everything that dates a lease is a write: a quorum has seen it. A sync is not enough, let alone a read: a
+leader that was paused answers both before it learns that it leads nobody any more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kazoo.exceptions import ConnectionClosedError, NoNodeError, SessionExpiredError
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
 
 from holdfast import machine
 from holdfast.core.ports import (
@@ -53,6 +60,9 @@ PAGE = 100
 JANITOR_PACE = 60.0
 """Seconds between two looks for names that nobody uses."""
 
+UNSURE = (TimeoutError, ConnectionLoss, OperationTimeoutError, SessionExpiredError, ConnectionClosedError)
+"""Errors after which it may have been done."""
+
 Call = Callable[[], Any]
 """Begins a request; what it returns is told when it is answered."""
 
@@ -83,8 +93,9 @@ class Node:
     path: str = ""
     """Empty until it is known."""
     token: int = 0
+    card: bytes = b""
+    """Written before it was asked for; empty until then."""
     is_first: bool = False
-    watched: str = ""
 
 
 class ZooKeeperStore(Shutting):
@@ -96,7 +107,7 @@ class ZooKeeperStore(Shutting):
         sessions: Callable[[float], Session],
         root: str,
         prefix: str,
-        acl: Any,
+        acl: Callable[[], Any],
         nodes: dict[str, Node] | None = None,
     ) -> None:
         """With `nodes` it gives back what another store, of another colour, has."""
@@ -165,28 +176,32 @@ class ZooKeeperStore(Shutting):
 
     def _granted(self, node: Node, claim: Claim, sent: float) -> Granted:
         node.is_first = True
-        ttl = node.session.share
-        return Granted(node.token, ttl, sent, most=ttl)
+        share = node.session.share
+        return Granted(node.token, claim.ttl if 0.0 <= share - claim.ttl < 0.01 else share, sent, most=share)
 
     async def _stand_in_line(self, node: Node, claim: Claim, until: float) -> list[Contender] | BaseException:
-        """The line, with the own node in it. Whatever the answer rests on went through the leader."""
-        client, parent = node.session.client, node.parent
-        children = functools.partial(client.get_children_async, parent)
-        if node.path:
-            begin = functools.partial(client.sync_async, parent)
-        else:
+        """The line, with the own node in it, as it is after a write."""
+        children = functools.partial(node.session.client.get_children_async, node.parent)
+        if not node.path:
             known = await self._found(node, claim.owner, until)
-            if known is None or isinstance(known, BaseException):
-                return known or await self._create(node, claim, children, until)
-            begin = functools.partial(client.sync_async, parent)
-        synced, found = await self._link.ask([begin, children], until)
-        if isinstance(synced, BaseException):
-            return synced
+            if isinstance(known, BaseException):
+                return known
+            if known is None:
+                return await self._create(node, claim, children, until)
+        written, found = await self._link.ask([self._prove(node), children], until)
+        if isinstance(written, NoNodeError):
+            return []  # somebody has taken it out of the line
+        if isinstance(written, BaseException):
+            return written
         return found if isinstance(found, BaseException) else protocol.in_order(found)
+
+    def _prove(self, node: Node) -> Call:
+        """Nothing is changed by it; but it is a write."""
+        return functools.partial(node.session.client.set_async, node.path, node.card)
 
     async def _found(self, node: Node, owner: str, until: float) -> bool | BaseException | None:
         """A node whose create was not answered; None if none was ever asked for, or there is none."""
-        if not node.watched:
+        if not node.card:
             return None
         client = node.session.client
         (found,) = await self._link.ask([functools.partial(client.get_children_async, node.parent)], until)
@@ -209,19 +224,20 @@ class ZooKeeperStore(Shutting):
     async def _create(self, node: Node, claim: Claim, children: Call, until: float) -> list[Contender] | BaseException:
         client = node.session.client
         path = f"{node.parent}/{claim.owner}{protocol.LOCK}"
-        card = self._card(claim.label, node.session.share)
+        node.card = self._card(claim.label, node.session.share)
         create = functools.partial(
-            client.create_async, path, card, acl=self._acl, ephemeral=True, sequence=True, include_data=True
+            client.create_async, path, node.card, acl=self._acl(), ephemeral=True, sequence=True, include_data=True
         )
-        node.watched = path  # from now on there may be one
         created, found = await self._link.ask([create, children], until)
         if isinstance(created, NoNodeError):
-            make = functools.partial(client.ensure_path_async, node.parent, acl=self._acl)
+            make = functools.partial(client.ensure_path_async, node.parent, acl=self._acl())
             (made,) = await self._link.ask([make], until)
             if isinstance(made, BaseException):
                 return made
             created, found = await self._link.ask([create, children], until)
         if isinstance(created, BaseException):
+            if not isinstance(created, UNSURE):
+                node.card = b""  # answered: nothing was made
             return created
         node.path, node.token = created[0], created[1].czxid
         return found if isinstance(found, BaseException) else protocol.in_order(found)
@@ -239,30 +255,36 @@ class ZooKeeperStore(Shutting):
     # -- keeping -------------------------------------------------------------------------------------------------
 
     async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None]:
-        """One sync for all leases of a session, and a look at each node."""
-        until = self._link.now() + self._link.timeout
-        calls: list[Call] = []
+        results: dict[str, Reason | Unreachable | None] = {}
+        sessions: dict[Session, list[tuple[str, Node]]] = {}
         for hold in holds:
             node = self.nodes.get(hold.owner)
-            if node is not None:
-                calls += [
-                    functools.partial(node.session.client.sync_async, node.parent),
-                    functools.partial(node.session.client.exists_async, node.path),
-                ]
-        answers = iter(await self._link.ask(calls, until)) if calls else iter(())
-        return [self._kept(hold, answers) for hold in holds]
+            if node is None or node.epoch != node.session.epoch:
+                results[hold.owner] = "session"
+            else:
+                sessions.setdefault(node.session, []).append((hold.owner, node))
+        for held in sessions.values():
+            results |= await self._renew(held)
+        return [results[hold.owner] for hold in holds]
 
-    def _kept(self, hold: Hold, answers: Any) -> Reason | Unreachable | None:
-        node = self.nodes.get(hold.owner)
-        if node is None:
-            return "session"
-        synced, stat = next(answers), next(answers)
-        if node.epoch != node.session.epoch or _is_over(synced) or _is_over(stat):
-            return "session"
-        for each in (synced, stat):
-            if isinstance(each, BaseException):
-                return self._unreachable(each)
-        return "broken" if stat is None else None
+    async def _renew(self, held: Sequence[tuple[str, Node]]) -> dict[str, Reason | Unreachable | None]:
+        """One write for all leases of a session, and a look at each of the others' nodes behind it."""
+        results: dict[str, Reason | Unreachable | None] = {}
+        until = self._link.now() + self._link.timeout
+        looks = [functools.partial(node.session.client.exists_async, node.path) for _, node in held[1:]]
+        written, *found = await self._link.ask([self._prove(held[0][1]), *looks], until)
+        if isinstance(written, NoNodeError):
+            results[held[0][0]] = "broken"
+            return results | (await self._renew(held[1:]) if held[1:] else {})
+        for (owner, node), answer in zip(held, [written, *found], strict=True):
+            trouble = written if isinstance(written, BaseException) else answer
+            if _is_over(trouble) or node.epoch != node.session.epoch:
+                results[owner] = "session"
+            elif isinstance(trouble, BaseException):
+                results[owner] = self._unreachable(trouble)
+            else:
+                results[owner] = "broken" if answer is None else None
+        return results
 
     def look(self) -> Sequence[tuple[str, Reason]]:
         nodes = list(self.nodes.items())
