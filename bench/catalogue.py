@@ -18,7 +18,7 @@ from bench.sql.processes import SQL_PROCESSES_MARIA, SQL_PROCESSES_POSTGRES
 from bench.sql.waiters import SQL_WAITERS_MARIA, SQL_WAITERS_POSTGRES
 from bench.sql.waiting import SQL_WAITING_MARIA, SQL_WAITING_POSTGRES
 from bench.zookeeper.hand_off import ZOOKEEPER_HAND_OFF
-from bench.zookeeper.pair import ZOOKEEPER_PAIR
+from bench.zookeeper.pair import ZOOKEEPER_DISK, ZOOKEEPER_PAIR, ZOOKEEPER_PAIR_ASYNC
 
 CATALOGUE: tuple[Scenario, ...] = (
     EMBEDDED_PAIR,
@@ -49,5 +49,7 @@ CATALOGUE: tuple[Scenario, ...] = (
     SQL_PROCESSES_POSTGRES,
     SQL_PROCESSES_MARIA,
     ZOOKEEPER_PAIR,
+    ZOOKEEPER_PAIR_ASYNC,
+    ZOOKEEPER_DISK,
     ZOOKEEPER_HAND_OFF,
 )

@@ -1,4 +1,4 @@
-"""The limits: bare requests on a KazooClient, in one thread, with nothing around them.
+"""The limits: bare requests on a KazooClient, in one thread or on one event loop, with nothing around them.
 
     create+delete               a node that ends with the session, made and deleted; nobody looks who else is there
     create+get_children+delete  what Holdfast sends for a free lock: the first two leave together
@@ -8,12 +8,14 @@ They have no deadline, no renewal and no waiting. The second one reads the token
 
 from __future__ import annotations
 
+import asyncio
 import importlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from itertools import count
 from typing import Any
 
+from bench.redis.aio import Pair as AsyncPair
 from bench.zookeeper.server import hosts
 
 PARENT = "/bare"
@@ -61,17 +63,40 @@ def create_look_delete(url: str) -> Iterator[Pair]:
         new = nodes()
 
         def pair() -> None:
-            creating = client.create_async(next(new), CARD, ephemeral=True, sequence=True, include_data=True)
-            looking = client.get_children_async(PARENT)
-            path, stat = creating.get()
-            first = min(looking.get(), key=sequence_number)
-            is_free = stat.czxid > 0 and path.endswith(first)
+            creating, looking = sent_together(client, next(new))
+            (path, stat), children = creating.get(), looking.get()
             client.delete(path)
-            if not is_free:
-                raise RuntimeError(NOT_FREE)
+            check_free(path, stat, children)
 
         yield pair
 
 
-def sequence_number(node: str) -> str:
-    return node[-10:]
+@asynccontextmanager
+async def create_look_delete_on_a_loop(url: str) -> AsyncIterator[Callable[[str], AsyncPair]]:
+    with kazoo_client(url) as client:
+        client.ensure_path(PARENT)
+        loop, new = asyncio.get_running_loop(), nodes()
+
+        def answer(asked: Any) -> asyncio.Future[Any]:
+            future = loop.create_future()
+            asked.rawlink(lambda answered: loop.call_soon_threadsafe(future.set_result, answered))
+            return future
+
+        async def pair() -> None:
+            creating, looking = map(answer, sent_together(client, next(new)))
+            (path, stat), children = (await creating).get(), (await looking).get()
+            (await answer(client.delete_async(path))).get()
+            check_free(path, stat, children)
+
+        yield lambda name: pair
+
+
+def sent_together(client: Any, node: str) -> tuple[Any, Any]:
+    creating = client.create_async(node, CARD, ephemeral=True, sequence=True, include_data=True)
+    return creating, client.get_children_async(PARENT)
+
+
+def check_free(path: str, stat: Any, children: list[str]) -> None:
+    first = min(children, key=lambda node: node[-10:])
+    if stat.czxid <= 0 or not path.endswith(first):
+        raise RuntimeError(NOT_FREE)

@@ -1,4 +1,4 @@
-"""A ZooKeeper of the benchmarks' own, as it is unless told: what it has answered is on disk."""
+"""A ZooKeeper of the benchmarks' own: a free port of this machine, stopped and forgotten at the end."""
 
 from __future__ import annotations
 
@@ -29,20 +29,31 @@ admin.enableServer=false
 4lw.commands.whitelist=srvr,mntr
 """
 
+AS_IT_IS = "forceSync=yes"
+"""What it has answered is on disk."""
+NOT_ON_DISK = "forceSync=no"
+
 
 @contextmanager
-def zookeeper_server(folder: Path) -> Iterator[str]:
+def zookeeper_server(folder: Path, disk: str = AS_IT_IS) -> Iterator[str]:
     """Its URL. It runs on the cores that the caller may use."""
     configuration = folder / "zoo.cfg"
 
     def command(port: int) -> list[str]:
-        configuration.write_text(CONFIGURATION.format(folder=folder, port=port), encoding="utf-8")
+        configuration.write_text(CONFIGURATION.format(folder=folder, port=port) + disk, encoding="utf-8")
         classes = ":".join(str(JARS / f"{name}.jar") for name in CLASSES)
         return ["java", HEAP, "-cp", classes, MAIN, str(configuration)]
 
     # It has nothing to say goodbye to, and takes its time for SIGTERM.
     with running(command, folder / "zookeeper.log", lambda port, _: serves(port), signal.SIGKILL) as port:
         yield f"zookeeper://{HOST}:{port}"
+
+
+@contextmanager
+def hasty_server(folder: Path) -> Iterator[str]:
+    """It waits for no disk: what that costs is the same for all, and would hide what differs."""
+    with zookeeper_server(folder, NOT_ON_DISK) as url:
+        yield url
 
 
 def hosts(url: str) -> str:

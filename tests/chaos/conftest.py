@@ -85,6 +85,7 @@ def request_timeout() -> float:
 
 @pytest.fixture(params=COLOURS)
 def world(request: pytest.FixtureRequest, server: RedisServer, proxy: Proxy, request_timeout: float) -> Iterator[World]:
-    world = World(request.param, server, proxy, request_timeout)
+    behind = f"redis://{proxy.host}:{proxy.port}/0?request_timeout={request_timeout}"
+    world = World(request.param, server.url, proxy, behind, request_timeout)
     yield world
     world.close()

@@ -19,7 +19,6 @@ from chaos.notes import Notes
 from holdfast.sim.checks import violations
 from holdfast.sim.history import Event
 from support.proxy import Proxy
-from support.redis_server import RedisServer
 from support.waiting import until
 
 PATIENCE = 1.0
@@ -169,13 +168,14 @@ _names = itertools.count(1)
 
 
 class World:
-    def __init__(self, colour: str, server: RedisServer, proxy: Proxy, request_timeout: float) -> None:
+    def __init__(self, colour: str, url: str, proxy: Proxy, url_behind: str, request_timeout: float) -> None:
+        """`url_behind`: by way of the proxy."""
         self.proxy = proxy
         self._colour = colour
-        self._url = f"redis://{proxy.host}:{proxy.port}/0?request_timeout={request_timeout}"
+        self._url = url_behind
         self._request_timeout = request_timeout
         self._history: list[Event] = []
-        self.second = holdfast.connect(server.url, ttl=TTL)
+        self.second = holdfast.connect(url, ttl=TTL)
         self.first = self._new_first()
         self.name = ""
         self._over = threading.Event()

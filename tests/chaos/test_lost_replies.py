@@ -9,6 +9,7 @@ import pytest
 import holdfast
 from chaos.cutting import Asyncio, Blocking, World
 from chaos.journal import now
+from chaos.losing import lose_every_reply
 from chaos.notes import Notes
 from chaos.stage import Stage
 from holdfast.sim.checks import violations
@@ -20,61 +21,14 @@ from support.waiting import until
 pytestmark = pytest.mark.filterwarnings("ignore")  # leases are dropped on purpose
 
 TTL = 1.0
-MOST_REPLIES = 40
-
-
-def whole_life(world: World) -> str | None:
-    """Everything that can be asked for a lease; what was wrong with an answer."""
-    first, name = world.first, world.name
-    lease = first.try_acquire(name)
-    if lease is None or (problem := world.untrue(lease)):
-        return "the lock was free, but could not be had" if lease is None else problem
-    first.extend(lease)
-    first.release(lease)
-    world.taken_until_awaited()
-    lease = first.acquire(name, 10.0)
-    if problem := world.untrue(lease):
-        return problem
-    first.release(lease)
-    world.taken()
-    if first.try_acquire(name) is not None:
-        return "the lock was taken twice"
-    try:
-        first.acquire(name, 0.03)
-    except holdfast.LockTimeout:
-        return None
-    return "the lock was taken twice"
 
 
 @pytest.mark.parametrize("is_new", [False, True], ids=["connected", "new"])
 def test_every_reply_in_turn_is_lost(world: World, is_new: bool) -> None:
     """A caller need not notice: each is asked for once more."""
-    problems = []
-    world.warm_up()
-    for nth in range(1, MOST_REPLIES):
-        if is_new:
-            world.start_afresh()
-        world.new_run()
-        world.proxy.drop_reply(nth)
-        problem = problem_of(lambda: whole_life(world))
-        was_lost = not world.proxy.armed()
-        world.proxy.spare()
-        world.end_run()
-        if problem := problem or world.problem():
-            problems.append(f"reply {nth}: {problem}")
-            world.start_afresh()
-        if not was_lost:
-            break
-    assert nth > 8
-    assert not was_lost
-    assert not problems, problems
-
-
-def problem_of(act: Callable[[], str | None]) -> str | None:
-    try:
-        return act()
-    except Exception as error:
-        return repr(error)
+    lost = lose_every_reply(world, is_new)
+    assert lost.replies > 8
+    assert not lost.problems
 
 
 def test_a_release_whose_reply_was_lost_has_released(world: World) -> None:

@@ -14,6 +14,7 @@ import holdfast
 from support.redis_server import shared_server
 from support.redlock_nodes import NODE_TIMEOUT, redlock_url, shared_nodes
 from support.sql_servers import postgres_server
+from support.zookeeper_servers import zookeeper_server
 
 FOLDER = Path(__file__).parents[2] / "examples"
 EXAMPLES = sorted(FOLDER.glob("*.py"))
@@ -40,6 +41,7 @@ def run(path: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
         "REDIS_URL": shared_server().url,
         "REDLOCK_NODES": nodes_that_vote(),
         "POSTGRES_URL": postgres_server().url,
+        "ZOOKEEPER_HOSTS": zookeeper_server().address,
     }
     env = {**os.environ, **servers}
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=30, check=False)

@@ -59,6 +59,7 @@ def test_anyone_else_is_told_what_is_missing(tools: Path) -> None:
         ("postgres", "postgresql"),
         ("mariadbd", "mariadb-server"),
         ("pgbouncer", "pgbouncer"),
+        ("java", "default-jre-headless"),
         ("openssl", "openssl"),
         ("node", "nodejs npm"),
         ("npm", "npm"),

@@ -5,13 +5,16 @@ import contextlib
 import json
 import math
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import CancelledError
 from kazoo.recipe.lock import Lock
 
+import holdfast
 from holdfast import LeaseLost, LockTimeout
+from holdfast.runtime.blocking import drive
 from support.both_colours import staged
 from support.colours import COLOURS, World
 from support.waiting import auntil
@@ -289,3 +292,22 @@ async def test_force_release_frees_kazoos_and_lets_the_next_in(place: Place) -> 
         theirs.release()  # which finds nothing of its own any more
         await alice.extend(lease)
         lease.ensure_held()
+
+
+# Cleaning -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_janitor_leaves_names_that_kazoo_made_alone(kazoo: KazooClient) -> None:
+    """kazoo's Lock makes its parent once, and would fail for ever if it were gone."""
+    place = Place(kazoo, "blocking")
+    theirs = place.lock()
+    assert theirs.acquire()
+    assert theirs.release()
+    with holdfast.connect(place.url) as client:
+        for _ in range(2):
+            client.lock("job").acquire().release()
+        store: Any = client._runtime.env.store
+        for _ in range(3):
+            drive(store.clean(store._sessions(0.0)))
+    assert theirs.acquire(blocking=False)
+    assert theirs.release()

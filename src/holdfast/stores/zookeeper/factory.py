@@ -45,6 +45,7 @@ class Sessions:
     def __call__(self, ttl: float) -> Session:
         if self._is_one or (not ttl and self._by_ttl):
             ttl = next(iter(self._by_ttl), ttl)
+        ttl = ttl or rules.TTL_DEFAULT
         found = self._by_ttl.get(ttl)
         return self._making.run(self._add, ttl) if found is None else found
 
@@ -54,7 +55,7 @@ class Sessions:
         if len(self._by_ttl) >= SESSIONS_MOST:
             fitting = [each for each in self._by_ttl if each <= ttl] or list(self._by_ttl)
             return self._by_ttl[max(fitting)]
-        session = self._by_ttl[ttl] = self._make(ttl or rules.TTL_DEFAULT)
+        session = self._by_ttl[ttl] = self._make(ttl)
         return session
 
     def stop(self) -> None:

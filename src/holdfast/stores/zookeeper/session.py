@@ -26,11 +26,15 @@ from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
 from holdfast.core.ports import Inbox
+from holdfast.machine import boottime
 
 _log = logging.getLogger("holdfast.connection")
 
 _quiet = logging.getLogger("holdfast.zookeeper")
 _quiet.setLevel(logging.INFO)  # below that kazoo writes down every request, passwords included
+
+GUARD_PACE = 0.1
+"""Seconds between two looks for those who were not heard of in time."""
 
 SHARE = 0.75
 """Of the session's time-out, for which its holder believes in it after the last proof."""
@@ -104,6 +108,49 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         return Result()
 
 
+class Guardian:
+    """Deletes the nodes of those who have not been heard of in time: a loop that stands still, a thread that hangs.
+
+    kazoo's thread goes on pinging for them, so the ensemble would keep their nodes as long as the process lives.
+    """
+
+    def __init__(self, delete: Callable[[str], object]) -> None:
+        self._delete = delete
+        self._until: dict[str, float] = {}
+        self._told: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="holdfast-guardian", daemon=True)
+
+    def believe(self, path: str, until: float) -> None:
+        is_first = not self._until
+        self._until[path] = until
+        if is_first:
+            if self._thread.ident is None:
+                with contextlib.suppress(RuntimeError):  # another thread has just started it
+                    self._thread.start()
+            self._told.put(True)
+
+    def forget(self, path: str) -> None:
+        self._until.pop(path, None)
+
+    def stop(self) -> None:
+        self._told.put(False)
+
+    def _run(self) -> None:
+        goes_on = True
+        while goes_on:
+            try:
+                goes_on = self._told.get(timeout=GUARD_PACE if self._until else None)
+            except queue.Empty:
+                self._look()
+
+    def _look(self) -> None:
+        now = boottime()
+        for path, until in list(self._until.items()):
+            if now > until and self._until.pop(path, None) is not None:
+                _log.warning("nobody has kept %s: it is deleted", path)
+                self._delete(path)
+
+
 class Session:
     def __init__(self, where: str, make: Callable[[], KazooClient], is_ours: bool) -> None:
         self.where = where
@@ -117,6 +164,7 @@ class Session:
         self._pid = os.getpid()
         self._connected: list[Callable[[], None]] = []
         self._waiting: weakref.WeakSet[Inbox] = weakref.WeakSet()
+        self.guardian = Guardian(self.client.delete_async)
         _watch_negotiation(self.client, weakref.WeakMethod(self._negotiated))
         self._listener = _weakly(weakref.WeakMethod(self._changed))
         self.client.add_listener(self._listener)
@@ -159,6 +207,7 @@ class Session:
     def stop(self) -> None:
         if self._pid != os.getpid():
             return
+        self.guardian.stop()
         self.client.remove_listener(self._listener)
         if self._is_ours and self._is_started:
             self.client.stop()

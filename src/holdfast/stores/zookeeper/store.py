@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
+    NodeExistsError,
     NoNodeError,
     OperationTimeoutError,
     SessionExpiredError,
@@ -60,6 +61,8 @@ PAGE = 100
 JANITOR_PACE = 60.0
 """Seconds between two looks for names that nobody uses."""
 
+MARK = b"holdfast"
+"""What stands in names that we have made."""
 UNSURE = (TimeoutError, ConnectionLoss, OperationTimeoutError, SessionExpiredError, ConnectionClosedError)
 """Errors after which it may have been done."""
 
@@ -152,6 +155,8 @@ class ZooKeeperStore(Shutting):
             if isinstance(line, BaseException):
                 return self._unreachable(line, may_raise=True)
             place = _place(line, node.path)
+            if node.path:
+                node.session.guardian.believe(node.path, sent + max(node.session.share, 2 * SLOW_PACE))
             if place is None:  # somebody has taken it out of the line
                 node.path = ""
                 continue
@@ -177,7 +182,8 @@ class ZooKeeperStore(Shutting):
     def _granted(self, node: Node, claim: Claim, sent: float) -> Granted:
         node.is_first = True
         share = node.session.share
-        return Granted(node.token, claim.ttl if 0.0 <= share - claim.ttl < 0.01 else share, sent, most=share)
+        node.session.guardian.believe(node.path, sent + share)
+        return Granted(node.token, _told(claim.ttl, share), sent, most=share)
 
     async def _stand_in_line(self, node: Node, claim: Claim, until: float) -> list[Contender] | BaseException:
         """The line, with the own node in it, as it is after a write."""
@@ -224,16 +230,15 @@ class ZooKeeperStore(Shutting):
     async def _create(self, node: Node, claim: Claim, children: Call, until: float) -> list[Contender] | BaseException:
         client = node.session.client
         path = f"{node.parent}/{claim.owner}{protocol.LOCK}"
-        node.card = self._card(claim.label, node.session.share)
+        node.card = self._card(claim.label, _told(claim.ttl, node.session.share))
         create = functools.partial(
             client.create_async, path, node.card, acl=self._acl(), ephemeral=True, sequence=True, include_data=True
         )
         created, found = await self._link.ask([create, children], until)
         if isinstance(created, NoNodeError):
-            make = functools.partial(client.ensure_path_async, node.parent, acl=self._acl())
-            (made,) = await self._link.ask([make], until)
-            if isinstance(made, BaseException):
-                return made
+            error = await self._make_parent(node, until)
+            if error is not None:
+                return error
             created, found = await self._link.ask([create, children], until)
         if isinstance(created, BaseException):
             if not isinstance(created, UNSURE):
@@ -241,6 +246,17 @@ class ZooKeeperStore(Shutting):
             return created
         node.path, node.token = created[0], created[1].czxid
         return found if isinstance(found, BaseException) else protocol.in_order(found)
+
+    async def _make_parent(self, node: Node, until: float) -> BaseException | None:
+        """With a mark: what others have made, they may rely on."""
+        client, acl = node.session.client, self._acl()
+        root = functools.partial(client.ensure_path_async, self._root, acl=acl)
+        parent = functools.partial(client.create_async, node.parent, MARK, acl=acl)
+        for call in (root, parent):
+            (made,) = await self._link.ask([call], until)
+            if isinstance(made, BaseException) and not isinstance(made, NodeExistsError):
+                return made
+        return None
 
     async def _watch(self, node: Node, before: Contender, claim: Claim, until: float) -> bool | BaseException:
         """Whether there is somebody before it, whose end will be told."""
@@ -270,7 +286,8 @@ class ZooKeeperStore(Shutting):
     async def _renew(self, held: Sequence[tuple[str, Node]]) -> dict[str, Reason | Unreachable | None]:
         """One write for all leases of a session, and a look at each of the others' nodes behind it."""
         results: dict[str, Reason | Unreachable | None] = {}
-        until = self._link.now() + self._link.timeout
+        sent = self._link.now()
+        until = sent + self._link.timeout
         looks = [functools.partial(node.session.client.exists_async, node.path) for _, node in held[1:]]
         written, *found = await self._link.ask([self._prove(held[0][1]), *looks], until)
         if isinstance(written, NoNodeError):
@@ -284,6 +301,7 @@ class ZooKeeperStore(Shutting):
                 results[owner] = self._unreachable(trouble)
             else:
                 results[owner] = "broken" if answer is None else None
+                node.session.guardian.believe(node.path, sent + node.session.share)
         return results
 
     def look(self) -> Sequence[tuple[str, Reason]]:
@@ -304,6 +322,7 @@ class ZooKeeperStore(Shutting):
         if isinstance(deleted, BaseException) and not isinstance(deleted, NoNodeError):
             return self._unreachable(deleted)
         self.nodes.pop(hold.owner, None)
+        node.session.guardian.forget(node.path)
         await self._clean_now_and_then(node.session)
         return "broken" if isinstance(deleted, NoNodeError) else None
 
@@ -322,6 +341,7 @@ class ZooKeeperStore(Shutting):
         return trouble
 
     async def _remove(self, node: Node, owner: str, until: float) -> BaseException | None:
+        node.session.guardian.forget(node.path)
         if not node.path:
             found = await self._found(node, owner, until)
             if found is None or isinstance(found, BaseException):
@@ -427,7 +447,7 @@ class ZooKeeperStore(Shutting):
             await self.clean(session)
 
     async def clean(self, session: Session) -> None:
-        """Forgets names, some at a time, that are empty and untouched since the last time. One that has a contender
+        """Forgets names of ours, some at a time, that are empty and untouched since the last time. One that has a contender
         can't be deleted, and who finds its name gone makes it anew."""
         until = self._link.now() + self._link.timeout
         client = session.client
@@ -437,12 +457,13 @@ class ZooKeeperStore(Shutting):
         names = [name for name in sorted(found) if name > self._cleaned][:PAGE]
         self._cleaned = names[-1] if len(names) == PAGE else ""
         paths = [f"{self._root}/{name}" for name in names]
-        stats = await self._link.ask([functools.partial(client.exists_async, path) for path in paths], until)
+        found = await self._link.ask([functools.partial(client.get_async, path) for path in paths], until)
         deletes: list[Call] = []
-        for path, stat in zip(paths, stats, strict=True):
+        for path, each in zip(paths, found, strict=True):
             was = self._empty.pop(path, None)
-            if isinstance(stat, BaseException) or stat is None or stat.numChildren:
+            if isinstance(each, BaseException) or each[0] != MARK or each[1].numChildren:
                 continue
+            stat = each[1]
             if was == stat.pzxid:
                 deletes.append(functools.partial(client.delete_async, path))
             else:
@@ -479,6 +500,11 @@ class ZooKeeperStore(Shutting):
 def _place(line: Sequence[Contender], path: str) -> int | None:
     mine = path.rpartition("/")[2]
     return next((place for place, each in enumerate(line) if each.node == mine), None)
+
+
+def _told(asked: float, got: float) -> float:
+    """The ttl that was asked for, if what was got differs only by the roundings on the way."""
+    return asked if 0.0 <= got - asked < 0.01 else got
 
 
 def _asks(inbox: Inbox) -> Callable[[Any], None]:

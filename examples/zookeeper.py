@@ -1,0 +1,32 @@
+"""A lock in a ZooKeeper that is there already, in one line with kazoo's own Lock on the same path.
+
+Prints:
+    kazoo has it: None
+    held by nightly report, token grows: True
+    and kazoo is refused: False
+    what was asked for and what was got: 20 True
+"""
+
+import os
+
+from kazoo.client import KazooClient
+
+import holdfast
+
+hosts = os.environ.get("ZOOKEEPER_HOSTS", "localhost:2181")
+zk = KazooClient(hosts)
+zk.start()
+
+with holdfast.connect(f"zookeeper://{hosts}", root="/example") as client:
+    lock = client.lock("report", ttl=20, label="nightly report")
+    theirs = zk.Lock("/example/report")
+    with theirs:
+        print("kazoo has it:", lock.try_acquire())
+        before = client.inspect("report").token
+    with lock as lease:
+        print(f"held by {client.inspect('report').label}, token grows:", lease.token > before)
+        print("and kazoo is refused:", theirs.acquire(blocking=False))
+        print("what was asked for and what was got:", lock.ttl, lease.ttl > 0)
+
+zk.stop()
+zk.close()

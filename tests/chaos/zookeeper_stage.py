@@ -1,0 +1,76 @@
+"""ZooKeeper, those who use its locks, and the judgement: nothing is excused, whatever happens to servers or connections.
+
+A lease ends before its session does, so that no fault may let two in. And a session leaves nothing: once all have ended,
+there is no node in any line, and the janitor removes what the lines hung from.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from kazoo.client import KazooClient
+
+import holdfast
+from chaos.journal import now
+from chaos.stage import Crew, Stage
+from holdfast.sim.history import Event
+from holdfast.stores.zookeeper import store
+from support.processes import Worker
+from support.waiting import until
+
+TTL = 0.9
+SESSION = TTL / 0.75
+"""Seconds after which a silent session is over."""
+SERVED_AGAIN = 3.0
+"""Seconds, beside a session's, until each lock is in use: a client that was refused pauses before it tries again."""
+LOAD: dict[str, Any] = {"threads": 1, "tasks": 2, "keepers": 1, "ttls": (TTL,), "waits": (0.0, 0.02, 0.2, 2.0)}
+JANITOR = "janitor"
+
+
+class ZooKeeperStage(Stage):
+    def __init__(self, nursery: Worker, url: str, observer: KazooClient, folder: Path, seed: str) -> None:
+        """`url`: with a root of its own; `observer`: looks at the nodes themselves."""
+        super().__init__(nursery, [], url, folder, seed)
+        self._observer = observer
+
+    def play(self, **settings: Any) -> Crew:
+        return self.crew(**LOAD | settings)
+
+    def judge_all(self, crew: Crew) -> None:
+        self.judge(crew, ttl=SESSION, may_be_unreachable=True, recover_within=SESSION + SERVED_AGAIN)
+
+    def _left(self, ttl: float) -> Iterator[Event]:
+        for node in left_behind(self._observer, self.url, within=ttl + 1.0):
+            yield Event(now(), "ensemble", node, "left")
+
+
+def left_behind(observer: KazooClient, url: str, within: float) -> list[str]:
+    """Nodes below the root after sessions have ended, which they do `within` some seconds, and the janitor has passed."""
+    root = parse_qs(urlsplit(url).query)["root"][0]
+
+    def nodes() -> list[str]:
+        observer.sync(root)
+        names = [f"{root}/{name}" for name in observer.get_children(root) if name != JANITOR]
+        return [*names, *(f"{name}/{child}" for name in names for child in observer.get_children(name))]
+
+    with suppress(AssertionError):
+        until(lambda: all(node.count("/") == root.count("/") + 1 for node in nodes()), within=within)
+    pass_with_the_janitor(url)
+    return nodes()
+
+
+def pass_with_the_janitor(url: str) -> None:
+    """It looks when something is released, and removes what it has found idle twice."""
+    pace, store.JANITOR_PACE = store.JANITOR_PACE, 0.0
+    try:
+        with holdfast.connect(url) as client:
+            for _ in range(3):
+                client.lock(JANITOR).acquire(wait=5.0).release()
+    finally:
+        store.JANITOR_PACE = pace
+
+
+def zookeeper_nursery() -> Worker:
+    return Worker(str(Path(__file__).with_name("zookeeper_nursery.py")))
