@@ -1,7 +1,7 @@
-"""ZooKeeper, those who use its locks, and the judgement: nothing is excused, whatever happens to servers or connections.
+"""ZooKeeper, those who use its locks, and the judgement: nothing is excused, whatever happens to servers and networks.
 
-A lease ends before its session does, so that no fault may let two in. And a session leaves nothing: once all have ended,
-there is no node in any line, and the janitor removes what the lines hung from.
+A lease ends before its session does, so that no fault may let two in. And a session leaves nothing: once all have
+ended, there is no node in any line, and the janitor removes what the lines hung from.
 """
 
 from collections.abc import Iterator
@@ -47,7 +47,7 @@ class ZooKeeperStage(Stage):
 
 
 def left_behind(observer: KazooClient, url: str, within: float) -> list[str]:
-    """Nodes below the root after sessions have ended, which they do `within` some seconds, and the janitor has passed."""
+    """Nodes below the root once sessions have ended, for which they have some seconds, and the janitor has passed."""
     root = parse_qs(urlsplit(url).query)["root"][0]
 
     def nodes() -> list[str]:

@@ -10,8 +10,8 @@ from typing import Any
 from holdfast.machine import boottime
 from holdfast.stores.inboxes import AioInbox
 from holdfast.stores.zookeeper.blocking import outcome
+from holdfast.stores.zookeeper.looking import Call
 from holdfast.stores.zookeeper.session import Session
-from holdfast.stores.zookeeper.store import Call
 
 
 class AioLink:
