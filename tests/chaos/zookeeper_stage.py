@@ -16,7 +16,7 @@ import holdfast
 from chaos.journal import now
 from chaos.stage import Crew, Stage
 from holdfast.sim.history import Event
-from holdfast.stores.zookeeper import store
+from holdfast.stores.zookeeper import looking
 from support.processes import Worker
 from support.waiting import until
 
@@ -63,13 +63,13 @@ def left_behind(observer: KazooClient, url: str, within: float) -> list[str]:
 
 def pass_with_the_janitor(url: str) -> None:
     """It looks when something is released, and removes what it has found idle twice."""
-    pace, store.JANITOR_PACE = store.JANITOR_PACE, 0.0
+    pace, looking.JANITOR_PACE = looking.JANITOR_PACE, 0.0
     try:
         with holdfast.connect(url) as client:
             for _ in range(3):
                 client.lock(JANITOR).acquire(wait=5.0).release()
     finally:
-        store.JANITOR_PACE = pace
+        looking.JANITOR_PACE = pace
 
 
 def zookeeper_nursery() -> Worker:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import ConnectionLoss, NoNodeError
 
 from holdfast.core.ports import Inbox, LockInfo, Page, Unreachable, to_raise, unreachable
 from holdfast.core.shutting import Shutting
@@ -57,7 +57,7 @@ class Looking(Shutting):
         if isinstance(session, Unreachable):
             return session
         parent = self._parent(name)
-        (synced,) = await self._link.ask([functools.partial(session.client.sync_async, parent)], until)
+        (synced,) = await self._surely(session, [functools.partial(session.client.sync_async, parent)], until)
         if isinstance(synced, BaseException) and not isinstance(synced, NoNodeError):
             return self._unreachable(synced)
         line = await self._line(session, parent, until)
@@ -66,7 +66,7 @@ class Looking(Shutting):
         return await self._info(name, session, parent, line, until)
 
     async def _line(self, session: Session, parent: str, until: float) -> list[Contender] | BaseException:
-        (found,) = await self._link.ask([functools.partial(session.client.get_children_async, parent)], until)
+        (found,) = await self._surely(session, [functools.partial(session.client.get_children_async, parent)], until)
         if isinstance(found, NoNodeError):
             return []
         return found if isinstance(found, BaseException) else protocol.in_order(found)
@@ -87,7 +87,8 @@ class Looking(Shutting):
         session = await self._any_session(until)
         if isinstance(session, Unreachable):
             return session
-        (found,) = await self._link.ask([functools.partial(session.client.get_children_async, self._root)], until)
+        names_there = functools.partial(session.client.get_children_async, self._root)
+        (found,) = await self._surely(session, [names_there], until)
         if isinstance(found, NoNodeError):
             return Page([], None)
         if isinstance(found, BaseException):
@@ -164,6 +165,14 @@ class Looking(Shutting):
                 self._empty[path] = stat.pzxid
         if deletes:
             await self._link.ask(deletes, until)
+
+    async def _surely(self, session: Session, calls: Sequence[Call], until: float) -> list[Any]:
+        """Asked once more if the connection broke meanwhile: for what may be repeated."""
+        answers = await self._link.ask(calls, until)
+        was_lost = any(isinstance(answer, ConnectionLoss) for answer in answers)
+        if was_lost and await self._link.connected(session, until):
+            answers = await self._link.ask(calls, until)
+        return answers
 
     def _parent(self, name: str) -> str:
         return f"{self._root}/{protocol.encoded(self._prefix + name)}"

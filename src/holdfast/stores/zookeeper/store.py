@@ -254,7 +254,8 @@ class ZooKeeperStore(Looking):
         sent = self._link.now()
         until = sent + self._link.timeout
         looks = [functools.partial(node.session.client.exists_async, node.path) for _, node in held[1:]]
-        written, *found = await self._link.ask([self._prove(held[0][1]), *looks], until)
+        first = held[0][1]
+        written, *found = await self._surely(first.session, [self._prove(first), *looks], until)
         if isinstance(written, NoNodeError):
             results[held[0][0]] = "broken"
             return results | (await self._renew(held[1:]) if held[1:] else {})
@@ -280,7 +281,11 @@ class ZooKeeperStore(Looking):
         if node is None:
             return "session"
         until = self._link.now() + self._link.timeout
-        (deleted,) = await self._link.ask([functools.partial(node.session.client.delete_async, node.path)], until)
+        delete = functools.partial(node.session.client.delete_async, node.path)
+        (deleted,) = await self._link.ask([delete], until)
+        was_lost = isinstance(deleted, ConnectionLoss)
+        if was_lost and await self._link.connected(node.session, until):
+            (deleted,) = await self._link.ask([delete], until)
         if node.epoch != node.session.epoch or _is_over(deleted):
             self.nodes.pop(hold.owner, None)
             return "session"
@@ -289,7 +294,7 @@ class ZooKeeperStore(Looking):
         self.nodes.pop(hold.owner, None)
         node.session.guardian.forget(node.path)
         await self._clean_now_and_then(node.session)
-        return "broken" if isinstance(deleted, NoNodeError) else None
+        return "broken" if isinstance(deleted, NoNodeError) and not was_lost else None
 
     async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
         trouble: Unreachable | None = None
