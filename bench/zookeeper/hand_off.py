@@ -15,7 +15,7 @@ ZOOKEEPER_HAND_OFF = Scenario(
     contestants=tuple(processes(make.name, make, url, counters=counters) for make in (HOLDFAST, KAZOO)),
     figure=HAND_OFFS,
     against=KAZOO.name,
-    promises=(at_least(HOLDFAST.name, 1, HAND_OFFS, against=KAZOO.name),),
+    promises=(at_least(HOLDFAST.name, 0.8, HAND_OFFS, against=KAZOO.name),),
     charted=(ACQUIRED, "wait p99 ms", REQUESTS),
     rounds=5,
     pinned=False,

@@ -1,17 +1,17 @@
 """A holder that is cut off from ZooKeeper has stopped believing before the next one is granted: every time.
 
-Cut off alone, or together with the server that it is connected to. That server goes on answering reads and pings for
-longer than the session lives: whoever believes those believes too long.
+Cut off alone, or together with the server that it is connected to. Such a server goes on answering for longer than the
+session lives: whoever believes all of its answers believes too long.
 """
 
+import functools
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
 import pytest
-from kazoo.client import KazooClient
 
 import holdfast
 from chaos.cutting import COLOURS, Blocking, Colour
@@ -21,6 +21,7 @@ from chaos.stage import LONG
 from chaos.zookeeper_stage import left_behind
 from holdfast.sim.checks import violations
 from holdfast.sim.history import Event
+from holdfast.stores.zookeeper.store import Node, ZooKeeperStore
 from support.proxy import Proxy
 from support.server_process import HOST
 from support.waiting import until
@@ -28,11 +29,12 @@ from support.zookeeper_servers import Ensemble, ZooKeeperServer
 
 pytestmark = pytest.mark.timeout(600 if LONG else 60)
 
-ROUNDS = 40 if LONG else 4
-AT_ONCE = 5
-"""Trials in each round."""
+TRIALS = 200 if LONG else 20
+AT_ONCE = 10
 TTL = 0.6
-REQUEST_TIMEOUT = 5.0
+STOPPED = "had stopped believing"
+PATIENT = 5.0
+"""Seconds that a request may take."""
 
 
 class Trial(NamedTuple):
@@ -51,36 +53,49 @@ class Trial(NamedTuple):
 class Trials:
     """Several at once, with one history."""
 
-    def __init__(self, ensemble: Ensemble, holders_at: ZooKeeperServer, waiters_at: ZooKeeperServer) -> None:
+    def __init__(
+        self,
+        ensemble: Ensemble,
+        holders_at: ZooKeeperServer,
+        waiters_at: ZooKeeperServer,
+        ttl: float = TTL,
+        request_timeout: float = PATIENT,
+    ) -> None:
+        """`request_timeout`: of the holders."""
         self._url = ensemble.lock_space()
-        self._root = self._url.partition("?")[2]
+        self._ttl = ttl
+        self._request_timeout = request_timeout
         self._history: list[Event] = []
         self._closing = ExitStack()
         self.all = [self._trial(number, holders_at, waiters_at) for number in range(AT_ONCE)]
         for trial in self.all:
             trial.waiting.start()
         with holdfast.connect(self._url) as operator:
-            until(lambda: all(_waiters(operator, trial.name) == 1 for trial in self.all))
+            until(lambda: all(trial.outcome or _waiters(operator, trial.name) == 1 for trial in self.all))
 
     def _trial(self, number: int, holders_at: ZooKeeperServer, waiters_at: ZooKeeperServer) -> Trial:
         proxy = self._closing.enter_context(Proxy((HOST, holders_at.port)))
         notes = [Notes(f"{who} {number}", self._history.append) for who in ("holder", "waiter")]
         colour = list(COLOURS.values())[number % len(COLOURS)]
-        holder = colour(f"zookeeper://{proxy.host}:{proxy.port}?{self._root}", notes[0], REQUEST_TIMEOUT)
-        waiter = Blocking(f"zookeeper://{waiters_at.address}?{self._root}", notes[1], REQUEST_TIMEOUT)
+        options = self._url.partition("?")[2]
+        patience = f"request_timeout={self._request_timeout}"
+        behind = f"zookeeper://{proxy.host}:{proxy.port}?{options}&{patience}"
+        holder = colour(behind, notes[0], self._request_timeout)
+        waiter = Blocking(f"zookeeper://{waiters_at.address}?{options}", notes[1], PATIENT)
         for each in (holder, waiter):
             self._closing.callback(each.close)
         name, outcome = f"job {number}", list[str]()
-        lease = holder.acquire(name, 5.0, ttl=TTL)
+        lease = holder.acquire(name, 5.0, ttl=self._ttl)
         waiting = threading.Thread(target=_wait, args=(waiter, name, lease, outcome))
         return Trial(name, proxy, holder, lease, notes[0], outcome, waiting)
 
     def go_on(self, seconds: float) -> None:
-        """All hold, and know it."""
         ends = now() + seconds
         until(lambda: now() >= ends)
-        for trial in self.all:
-            assert trial.lease.held
+
+    def holders(self) -> int:
+        """On a busy machine some may have lost their short leases before anything was done to them."""
+        return sum(trial.lease.held for trial in self.all)
 
     def see_the_next_granted(self) -> None:
         """Meanwhile all holders are asked all the time what they believe."""
@@ -92,16 +107,17 @@ class Trials:
 
         until(all_are_granted, within=20.0)
 
-    def judge(self, observer: KazooClient) -> None:
+    def judge(self, ensemble: Ensemble) -> None:
         """Once nobody is cut off any more."""
         for trial in self.all:
             trial.waiting.join()
             with pytest.raises(holdfast.LeaseLost):
                 trial.holder.release(trial.lease)
         self._closing.close()
-        assert [trial.outcome for trial in self.all] == [["had stopped believing"]] * AT_ONCE
+        assert [outcome for trial in self.all for outcome in trial.outcome if outcome != STOPPED] == []
         assert violations(self._history) == []
-        assert left_behind(observer, self._url, within=2.0) == []
+        with ensemble.client() as observer:
+            assert left_behind(observer, self._url, within=2.0) == []
 
 
 def _waiters(operator: holdfast.Client, name: str) -> int:
@@ -111,12 +127,12 @@ def _waiters(operator: holdfast.Client, name: str) -> int:
 
 def _wait(waiter: Blocking, name: str, lease: Any, outcome: list[str]) -> None:
     try:
-        granted = waiter.acquire(name, 15.0, ttl=TTL)
+        granted = waiter.acquire(name, 15.0)
         try:
             lease.ensure_held()
             outcome.append(f"believed for {lease.remaining():.3f} s more when the next was granted")
         except holdfast.LeaseLost:
-            outcome.append("had stopped believing")
+            outcome.append(STOPPED)
         waiter.release(granted)
     except Exception as error:
         outcome.append(repr(error))
@@ -128,43 +144,88 @@ def ensemble() -> Iterator[Ensemble]:
         yield ensemble
 
 
-@pytest.fixture
-def observer(ensemble: Ensemble) -> Iterator[KazooClient]:
-    with ensemble.client(timeout=60.0) as client:
-        yield client
-
-
-@pytest.mark.parametrize("round_number", range(ROUNDS))
-def test_a_holder_that_is_cut_off_alone(
-    ensemble: Ensemble, observer: KazooClient, seed: str, round_number: int
-) -> None:
-    chance = random.Random(seed)
+def cut_off_alone(ensemble: Ensemble, chance: random.Random) -> int:
     trials = Trials(ensemble, ensemble.follower(), ensemble.leader())
     trials.go_on(chance.uniform(0.0, TTL))
+    holders = trials.holders()
     for trial in trials.all:
         if chance.random() < 0.5:
             trial.proxy.black_hole()
         else:
-            trial.proxy.hold("requests")  # of those that it accepts
+            trial.proxy.hold("requests")  # of the next connections
             trial.proxy.cut()
     trials.see_the_next_granted()
     for trial in trials.all:
         trial.proxy.let_go()
-    trials.judge(observer)
+    trials.judge(ensemble)
+    return holders
 
 
-@pytest.mark.parametrize("round_number", range(ROUNDS))
-def test_a_holder_whose_server_is_cut_off_from_its_leader(
-    ensemble: Ensemble, observer: KazooClient, seed: str, round_number: int
-) -> None:
-    follower, leader = ensemble.follower(), ensemble.leader()
-    trials = Trials(ensemble, follower, leader)
-    trials.go_on(random.Random(seed).uniform(0.0, TTL))
+def cut_off_with_its_server(ensemble: Ensemble, chance: random.Random) -> int:
+    """Which still follows its leader, as far as it knows, when the next is granted."""
+    follower = ensemble.follower()
+    trials = Trials(ensemble, follower, ensemble.leader())
+    trials.go_on(chance.uniform(0.0, TTL))
+    holders = trials.holders()
     ensemble.cut_off(follower)
     try:
         trials.see_the_next_granted()
-        assert follower.mode == "follower"  # still, as far as it knows
     finally:
         ensemble.join(follower)
     ensemble.all_serve()
-    trials.judge(observer)
+    trials.judge(ensemble)
+    return holders
+
+
+def stop_its_leader(ensemble: Ensemble, chance: random.Random) -> int:
+    """When it goes on it answers what it finds, even a sync, before it learns that there is another leader, which has
+    given all sessions their full time-out anew. What such an answer dates would last too long."""
+    ttl = 3.0
+    leader, *others = sorted(ensemble.servers, key=lambda server: server.mode != "leader")
+    trials = Trials(ensemble, leader, others[0], ttl, request_timeout=0.3)
+    for trial in trials.all:
+        with suppress(holdfast.StoreUnavailable):
+            trial.holder.extend(trial.lease)
+    holders = trials.holders()
+    leader.pause()
+    try:
+        until(lambda: any(server.mode == "leader" for server in others), within=10.0)
+        trials.go_on(ttl / 2)
+    finally:
+        leader.resume()
+    trials.go_on(0.1)
+    for trial in trials.all:
+        trial.proxy.black_hole()
+    trials.see_the_next_granted()
+    for trial in trials.all:
+        trial.proxy.let_go()
+    ensemble.all_serve()
+    trials.judge(ensemble)
+    return holders
+
+
+@pytest.mark.parametrize("fault", [cut_off_alone, cut_off_with_its_server])
+def test_a_holder_stops_believing_before_the_next_one_is_granted_when(
+    ensemble: Ensemble, seed: str, fault: Callable[[Ensemble, random.Random], int]
+) -> None:
+    chance, seen = random.Random(seed), 0
+    while seen < TRIALS:
+        seen += fault(ensemble, chance)
+
+
+def test_a_holder_does_not_believe_a_leader_that_was_stopped_and_is_none_any_more(seed: str) -> None:
+    with Ensemble("syncLimit=2") as ensemble:
+        for _ in range(TRIALS // 20):
+            stop_its_leader(ensemble, random.Random(seed))
+
+
+def believe_reads(store: ZooKeeperStore, node: Node) -> Callable[[], Any]:
+    return functools.partial(node.session.client.exists_async, node.path)
+
+
+def test_it_is_noticed_if_reads_are_believed(ensemble: Ensemble, seed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ZooKeeperStore, "_prove", believe_reads)
+    chance = random.Random(seed)
+    with pytest.raises(AssertionError, match="believed for"):
+        for _ in range(5):
+            cut_off_with_its_server(ensemble, chance)

@@ -52,14 +52,14 @@ def claim(engine: Any, owner: str, ttl: float = 30.0) -> Granted | Taken:
 def test_the_push_of_an_earlier_hand_off_is_no_grant(world: World) -> None:
     async def scene(world: World) -> None:
         holder, waiter = world.actors(2)
-        if not holder.client.capabilities.waiters_seen:
-            pytest.skip("waiters_seen is False: there is no line at the engine, and so no hand-off")
+        store = waiter.client._store()
+        if not hasattr(store, "_nodes") and not hasattr(store, "inboxes"):
+            pytest.skip("what is pushed in this store is a hint, and carries no grant")
         earlier = await holder.acquire("job")
         await holder.release(earlier)
         lease = await holder.acquire("job")
         waiting = waiter.acquire("job")
         await world.queued("job", 1)
-        store = waiter.client._store()
         inboxes = store._nodes._inboxes if hasattr(store, "_nodes") else store.inboxes
         (owner,) = inboxes._by_owner
         assert inboxes.deliver(owner, Granted(earlier.token, 30.0))

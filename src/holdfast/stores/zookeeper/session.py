@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import queue
 import threading
@@ -158,6 +159,8 @@ class Session:
         """Counts sessions: what was made in an earlier one is gone."""
         self.timeout = 0.0
         """Seconds, as the server has negotiated it; 0 before there is a session."""
+        self.proved = -math.inf
+        """When the last write left that was answered: by then the session was there, and has its whole time-out."""
         self.client = make()
         self._is_ours = is_ours
         self._is_started = False
@@ -244,7 +247,7 @@ class Session:
     def _tell_connected(self) -> None:
         while self._connected:
             try:
-                tell = self._connected.pop()
+                tell = self._connected.pop(0)
             except IndexError:
                 return
             tell()

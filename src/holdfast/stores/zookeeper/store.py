@@ -31,6 +31,7 @@ from holdfast.core.ports import (
     Granted,
     Hold,
     Inbox,
+    LockInfo,
     Taken,
     Unreachable,
 )
@@ -126,12 +127,14 @@ class ZooKeeperStore(Looking):
                 node.path = ""
                 continue
             if place == 0:
-                return self._granted(node, claim, sent)
-            told = await self._watch(node, line[place - 1], claim, until)
+                granted = await self._granted(node, claim, until)
+                if granted is not None:
+                    return granted
+                continue
+            told, holder = await self._watch(node, line, place, claim, until)
             if isinstance(told, BaseException):
                 return self._unreachable(told)
             if told:
-                holder = await self._info(claim.name, node.session, node.parent, line, until)
                 if claim.inbox is None and (error := await self._leave(claim.owner, node, until)) is not None:
                     return self._unreachable(error)
                 return Taken(holder, 0 if holder is None else holder.token, SLOW_PACE)
@@ -144,14 +147,27 @@ class ZooKeeperStore(Looking):
             return None
         return error
 
-    def _granted(self, node: Node, claim: Claim, sent: float) -> Granted:
+    async def _granted(self, node: Node, claim: Claim, until: float) -> Granted | Unreachable | None:
+        """Dated by the last write of the session: that it is the first, a read may tell, for who was before it does not
+        come back; that its session is there, only a write. None if its node is gone."""
+        session, share = node.session, node.session.share
+        if self._link.now() - session.proved > share / 2:
+            sent = self._link.now()
+            (written,) = await self._link.ask([self._prove(node)], until)
+            if isinstance(written, NoNodeError):
+                node.path = ""
+                return None
+            if isinstance(written, BaseException):
+                return self._unreachable(written)
+            session.proved = sent
+        if node.epoch != session.epoch:
+            return self._unreachable(SessionExpiredError("the session ended meanwhile"))
         node.is_first = True
-        share = node.session.share
-        node.session.guardian.believe(node.path, sent + share)
-        return Granted(node.token, _told(claim.ttl, share), sent, most=share)
+        session.guardian.believe(node.path, session.proved + share)
+        return Granted(node.token, _told(claim.ttl, share), session.proved, most=share)
 
     async def _stand_in_line(self, node: Node, claim: Claim, until: float) -> list[Contender] | BaseException:
-        """The line, with the own node in it, as it is after a write."""
+        """The line, with the own node in it."""
         children = functools.partial(node.session.client.get_children_async, node.parent)
         if not node.path:
             known = await self._found(node, claim.owner, until)
@@ -159,11 +175,9 @@ class ZooKeeperStore(Looking):
                 return known
             if known is None:
                 return await self._create(node, claim, children, until)
-        written, found = await self._link.ask([self._prove(node), children], until)
-        if isinstance(written, NoNodeError):
-            return []  # somebody has taken it out of the line
-        if isinstance(written, BaseException):
-            return written
+        (found,) = await self._link.ask([children], until)
+        if isinstance(found, NoNodeError):
+            return []
         return found if isinstance(found, BaseException) else protocol.in_order(found)
 
     def _prove(self, node: Node) -> Call:
@@ -199,17 +213,19 @@ class ZooKeeperStore(Looking):
         create = functools.partial(
             client.create_async, path, node.card, acl=self._acl(), ephemeral=True, sequence=True, include_data=True
         )
+        sent = self._link.now()
         created, found = await self._link.ask([create, children], until)
         if isinstance(created, NoNodeError):
             error = await self._make_parent(node, until)
             if error is not None:
                 return error
+            sent = self._link.now()
             created, found = await self._link.ask([create, children], until)
         if isinstance(created, BaseException):
             if not isinstance(created, UNSURE):
                 node.card = b""  # answered: nothing was made
             return created
-        node.path, node.token = created[0], created[1].czxid
+        node.path, node.token, node.session.proved = created[0], created[1].czxid, sent
         return found if isinstance(found, BaseException) else protocol.in_order(found)
 
     async def _make_parent(self, node: Node, until: float) -> BaseException | None:
@@ -223,15 +239,24 @@ class ZooKeeperStore(Looking):
                 return made
         return None
 
-    async def _watch(self, node: Node, before: Contender, claim: Claim, until: float) -> bool | BaseException:
-        """Whether there is somebody before it, whose end will be told."""
-        if claim.inbox is None:
-            return True
-        node.session.waits(claim.inbox)
-        path = f"{node.parent}/{before.node}"
-        exists = functools.partial(node.session.client.exists_async, path, watch=_asks(claim.inbox))
-        (stat,) = await self._link.ask([exists], until)
-        return stat if isinstance(stat, BaseException) else stat is not None
+    async def _watch(
+        self, node: Node, line: Sequence[Contender], place: int, claim: Claim, until: float
+    ) -> tuple[bool | BaseException, LockInfo | None]:
+        """Whether there is somebody before it, whose end will be told; and who is the first of all."""
+        client = node.session.client
+        calls: list[Call] = [functools.partial(client.get_async, f"{node.parent}/{line[0].node}")]
+        if claim.inbox is not None:
+            node.session.waits(claim.inbox)
+            before = f"{node.parent}/{line[place - 1].node}"
+            # Its end, not its data: that is written anew as a proof.
+            calls.append(functools.partial(client.get_children_async, before, watch=_asks(claim.inbox)))
+        got, *watched = await self._link.ask(calls, until)
+        holder = None
+        if not isinstance(got, BaseException):
+            holder = protocol.lock_info(claim.name, line[0].owner, got[0], got[1], len(line) - 1)
+        if not watched or not isinstance(watched[0], BaseException):
+            return True, holder
+        return False if isinstance(watched[0], NoNodeError) else watched[0], holder
 
     # -- keeping -------------------------------------------------------------------------------------------------
 
@@ -259,6 +284,8 @@ class ZooKeeperStore(Looking):
         if isinstance(written, NoNodeError):
             results[held[0][0]] = "broken"
             return results | (await self._renew(held[1:]) if held[1:] else {})
+        if not isinstance(written, BaseException):
+            first.session.proved = max(first.session.proved, sent)
         for (owner, node), answer in zip(held, [written, *found], strict=True):
             trouble = written if isinstance(written, BaseException) else answer
             if _is_over(trouble) or node.epoch != node.session.epoch:
