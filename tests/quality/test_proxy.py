@@ -253,3 +253,23 @@ def test_a_server_that_is_not_there_ends_the_connection(echo: Echo) -> None:
 def nothing_left() -> Iterator[None]:
     yield
     until(lambda: not any(thread.name == "proxy" for thread in threading.enumerate()))
+
+
+def test_what_is_to_be_replaced_arrives_replaced(echo: Echo, proxy: Proxy) -> None:
+    proxy.replace(b"before", b"behind")
+    with socket.create_connection((proxy.host, proxy.port), timeout=PATIENCE) as client:
+        client.sendall(b"the one before me")
+        until(lambda: echo.heard == b"the one behind me")
+
+
+def test_a_patient_proxy_waits_for_its_target() -> None:
+    with socket.socket() as later:
+        later.bind(("127.0.0.1", 0))  # and listens to nobody
+        with Proxy(later.getsockname(), patience=PATIENCE) as proxy:
+            with socket.create_connection((proxy.host, proxy.port), timeout=PATIENCE) as client:
+                client.sendall(b"x")
+                later.listen()
+                later.settimeout(PATIENCE)
+                peer, _ = later.accept()
+                with closing(peer):
+                    assert peer.recv(1) == b"x"

@@ -26,6 +26,8 @@ ROOT = "/holdfast"
 REQUEST_TIMEOUT = 5.0
 ROUNDING = 0.002
 """Seconds: time-outs are whole milliseconds, and what is got must not be less than was asked for."""
+TTL_LEAST = 0.75
+"""Seconds: sessions for less are lost by a hiccup of the machine. Leases for less end by themselves, in time."""
 SESSIONS_MOST = 8
 """Sessions of a client: one for each ttl that its locks have."""
 
@@ -45,7 +47,7 @@ class Sessions:
     def __call__(self, ttl: float) -> Session:
         if self._is_one or (not ttl and self._by_ttl):
             ttl = next(iter(self._by_ttl), ttl)
-        ttl = ttl or rules.TTL_DEFAULT
+        ttl = max(ttl or rules.TTL_DEFAULT, TTL_LEAST)
         found = self._by_ttl.get(ttl)
         return self._making.run(self._add, ttl) if found is None else found
 

@@ -150,8 +150,8 @@ class ZooKeeperStore(Looking):
     async def _granted(self, node: Node, claim: Claim, until: float) -> Granted | Unreachable | None:
         """Dated by the last write of the session: that it is the first, a read may tell, for who was before it does not
         come back; that its session is there, only a write. None if its node is gone."""
-        session, share = node.session, node.session.share
-        if self._link.now() - session.proved > share / 2:
+        session, ttl = node.session, min(claim.ttl, node.session.share)
+        if self._link.now() - session.proved > ttl / 2:
             sent = self._link.now()
             (written,) = await self._link.ask([self._prove(node)], until)
             if isinstance(written, NoNodeError):
@@ -163,8 +163,8 @@ class ZooKeeperStore(Looking):
         if node.epoch != session.epoch:
             return self._unreachable(SessionExpiredError("the session ended meanwhile"))
         node.is_first = True
-        session.guardian.believe(node.path, session.proved + share)
-        return Granted(node.token, _told(claim.ttl, share), session.proved, most=share)
+        session.guardian.believe(node.path, session.proved + ttl)
+        return Granted(node.token, ttl, session.proved, most=session.share)
 
     async def _stand_in_line(self, node: Node, claim: Claim, until: float) -> list[Contender] | BaseException:
         """The line, with the own node in it."""
@@ -209,7 +209,7 @@ class ZooKeeperStore(Looking):
     async def _create(self, node: Node, claim: Claim, children: Call, until: float) -> list[Contender] | BaseException:
         client = node.session.client
         path = f"{node.parent}/{claim.owner}{protocol.LOCK}"
-        node.card = self._card(claim.label, _told(claim.ttl, node.session.share))
+        node.card = self._card(claim.label, min(claim.ttl, node.session.share))
         create = functools.partial(
             client.create_async, path, node.card, acl=self._acl(), ephemeral=True, sequence=True, include_data=True
         )
@@ -262,18 +262,18 @@ class ZooKeeperStore(Looking):
 
     async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None]:
         results: dict[str, Reason | Unreachable | None] = {}
-        sessions: dict[Session, list[tuple[str, Node]]] = {}
+        sessions: dict[Session, list[tuple[Hold, Node]]] = {}
         for hold in holds:
             node = self.nodes.get(hold.owner)
             if node is None or node.epoch != node.session.epoch:
                 results[hold.owner] = "session"
             else:
-                sessions.setdefault(node.session, []).append((hold.owner, node))
+                sessions.setdefault(node.session, []).append((hold, node))
         for held in sessions.values():
             results |= await self._renew(held)
         return [results[hold.owner] for hold in holds]
 
-    async def _renew(self, held: Sequence[tuple[str, Node]]) -> dict[str, Reason | Unreachable | None]:
+    async def _renew(self, held: Sequence[tuple[Hold, Node]]) -> dict[str, Reason | Unreachable | None]:
         """One write for all leases of a session, and a look at each of the others' nodes behind it."""
         results: dict[str, Reason | Unreachable | None] = {}
         sent = self._link.now()
@@ -282,11 +282,12 @@ class ZooKeeperStore(Looking):
         first = held[0][1]
         written, *found = await self._surely(first.session, [self._prove(first), *looks], until)
         if isinstance(written, NoNodeError):
-            results[held[0][0]] = "broken"
+            results[held[0][0].owner] = "broken"
             return results | (await self._renew(held[1:]) if held[1:] else {})
         if not isinstance(written, BaseException):
             first.session.proved = max(first.session.proved, sent)
-        for (owner, node), answer in zip(held, [written, *found], strict=True):
+        for (hold, node), answer in zip(held, [written, *found], strict=True):
+            owner = hold.owner
             trouble = written if isinstance(written, BaseException) else answer
             if _is_over(trouble) or node.epoch != node.session.epoch:
                 results[owner] = "session"
@@ -294,7 +295,7 @@ class ZooKeeperStore(Looking):
                 results[owner] = self._unreachable(trouble)
             else:
                 results[owner] = "broken" if answer is None else None
-                node.session.guardian.believe(node.path, sent + node.session.share)
+                node.session.guardian.believe(node.path, sent + min(hold.ttl, node.session.share))
         return results
 
     def look(self) -> Sequence[tuple[str, Reason]]:
@@ -366,11 +367,6 @@ class ZooKeeperStore(Looking):
 def _place(line: Sequence[Contender], path: str) -> int | None:
     mine = path.rpartition("/")[2]
     return next((place for place, each in enumerate(line) if each.node == mine), None)
-
-
-def _told(asked: float, got: float) -> float:
-    """The ttl that was asked for, if what was got differs only by the roundings on the way."""
-    return asked if 0.0 <= got - asked < 0.01 else got
 
 
 def _asks(inbox: Inbox) -> Callable[[Any], None]:
