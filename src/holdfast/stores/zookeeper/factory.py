@@ -132,7 +132,7 @@ def factory_of(client: KazooClient, options: dict[str, Any]) -> ZooKeeperFactory
             raise ConfigurationError(
                 "this KazooClient belongs to the process that was forked: connect() with a new one"
             )
-        return Session(where, lambda: client, is_ours=not client.connected)
+        return Session(where, lambda: client, is_ours=client._stopped.is_set())  # otherwise it runs, connected or not
 
     def acl() -> Any:
         """As the client is when a node is made: an identity may be added later."""

@@ -133,6 +133,10 @@ class Guardian:
     def forget(self, path: str) -> None:
         self._until.pop(path, None)
 
+    def doubt_all(self) -> None:
+        for path in list(self._until):
+            self._until[path] = -math.inf
+
     def stop(self) -> None:
         self._told.put(False)
 
@@ -185,9 +189,9 @@ class Session:
         """Begins to connect, in the background, and goes on until it is stopped."""
         if not self._is_started:
             self._is_started = True
-            if not self.client.connected:
+            if self._is_ours:
                 self.client.start_async()
-            elif not self.timeout:
+            elif self.client.connected and not self.timeout:
                 threading.Thread(target=self._probe, name="holdfast-probe", daemon=True).start()
 
     def when_connected(self, tell: Callable[[], None]) -> None:
@@ -234,9 +238,15 @@ class Session:
             probe.close()
 
     def _negotiated(self, milliseconds: int) -> None:
-        """On kazoo's thread, after it has told that it is connected."""
-        self.timeout = milliseconds / 1000
+        """On kazoo's thread, after it has told that it is connected. A server may give less than the one before: then
+        what was believed is over, though the session is not."""
+        timeout = milliseconds / 1000
+        if timeout < self.timeout:
+            self.epoch += 1  # before anything is dated by the new one
+            self.guardian.doubt_all()
+        self.timeout = timeout
         self._tell_connected()
+        self.wake()
 
     def _changed(self, state: str) -> None:
         """On kazoo's thread."""
