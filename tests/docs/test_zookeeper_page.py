@@ -87,6 +87,7 @@ def test_the_options_of_kazoo_are_those_that_are_passed_on() -> None:
 def test_the_figures_are_those_of_the_code() -> None:
     assert (session.SHARE, "3/4 of the time-out" in WORDS, "ttl × 4/3" in WORDS) == (0.75, True, True)
     assert f"({factory.SESSIONS_MOST} at most" in WORDS
+    assert (factory.TTL_LEAST / session.SHARE, "never for less than a second" in WORDS) == (1.0, True)
     assert f"asks every {store.SLOW_PACE:g} s" in WORDS
     assert (rules.drift(100.0), "1 % and 2 ms" in WORDS) == (pytest.approx(1.002), True)
     assert (factory.PORT, "the port may be left out" in WORDS) == (2181, True)
@@ -107,7 +108,7 @@ def test_the_error_is_in_these_words(phrase: str) -> None:
 # -- what the page says of the server ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("asked", "got"), [(1, 3.0), (10, 10.0), (30, 30.0), (3600, 30.0)])
+@pytest.mark.parametrize(("asked", "got"), [(1, 1.0), (10, 10.0), (30, 30.0), (3600, 30.0)])
 def test_a_server_that_is_told_nothing_gives_these_ttls(server: ZooKeeperServer, asked: float, got: float) -> None:
     with holdfast.connect(server.lock_space()) as client, client.lock("job", ttl=asked) as lease:
         assert lease.ttl == pytest.approx(got, abs=0.01)

@@ -103,6 +103,28 @@ async def test_while_holdfast_holds_it_kazoo_is_refused(place: Place) -> None:
 
 
 @staged
+async def test_readers_and_writers_of_kazoo_are_respected(place: Place) -> None:
+    async with place.world() as world:
+        alice = world.actor()
+        reader, another_reader = (place.kazoo.ReadLock(place.path) for _ in range(2))
+        writer = place.kazoo.WriteLock(place.path)
+        assert reader.acquire(blocking=False)
+        assert another_reader.acquire(blocking=False)
+        waiting = alice.acquire("job")
+        await place.stand(3)
+        assert reader.release()
+        assert await world.actor().try_acquire("job") is None
+        assert not waiting.done()
+        assert another_reader.release()
+        lease = await waiting
+        assert not reader.acquire(blocking=False)
+        assert not writer.acquire(blocking=False)
+        await alice.release(lease)
+        with writer:
+            assert await alice.try_acquire("job") is None
+
+
+@staged
 async def test_names_that_need_encoding_are_on_the_path_the_page_says(place: Place) -> None:
     async with place.world() as world:
         alice = world.actor()

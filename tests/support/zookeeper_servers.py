@@ -27,7 +27,7 @@ from urllib.parse import urlencode
 from kazoo.client import KazooClient
 
 from support.proxy import Proxy
-from support.server_process import HOST, PORTS, ServerProcess, shared
+from support.server_process import HOST, ServerProcess, shared
 from support.waiting import until
 
 T = TypeVar("T")
@@ -37,13 +37,12 @@ CLASSES = ("zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-al
 """All that a server needs: a class path of everything there is takes the virtual machine longer to start with."""
 QUICK_START = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 MEMBERS = 3
-SHORTEST_MS = 10
-LONGEST_MS = 200_000_000
-"""Of sessions: enough for any ttl that a lock may have."""
+INNER_PORTS = range(14000, 20000)
+"""Between servers of an ensemble; none that any other server or proxy of the tests would take meanwhile."""
 SETTINGS = {
     "tickTime": 100,
-    "minSessionTimeout": SHORTEST_MS,
-    "maxSessionTimeout": LONGEST_MS,
+    "minSessionTimeout": 10,  # any ttl that a lock may have
+    "maxSessionTimeout": 200_000_000,
     "initLimit": 50,
     "syncLimit": 10,
     "maxClientCnxns": 0,
@@ -200,10 +199,6 @@ class Ensemble:
             self.close()
             raise
 
-    @property
-    def url(self) -> str:
-        return url_of([server.address for server in self.servers])
-
     def lock_space(self, **options: object) -> str:
         """The URL of locks that nobody else uses, by way of any of the servers."""
         return url_of([server.address for server in self.servers], root=new_root(), **options)
@@ -262,8 +257,9 @@ class Ensemble:
     def _start(self, settings: Sequence[str]) -> None:
         ports = [Ports(_free_port(), _free_port()) for _ in range(MEMBERS)]
         for way in itertools.permutations(range(MEMBERS), 2):
-            # Refused, whoever follows would try again until the leader listens; but it has already met the proxy.
-            self._ways[way] = Ports(*(self._proxy(port, patience=2.0) for port in ports[way[1]]))
+            # Whoever is refused tries again until the leader listens; the proxy never refuses, so it has to do that.
+            proxies = (Proxy((HOST, port), patience=2.0) for port in ports[way[1]])
+            self._ways[way] = Ports(*map(self._closing.enter_context, proxies))
         for (one, other), proxies in self._ways.items():
             # A server tells another where elections find it. Left as it is, that would lead past the proxy.
             found = ports[one].election, self._ways[other, one].election.port
@@ -275,9 +271,6 @@ class Ensemble:
         for each in starting:
             each.result()
         self.all_serve(within=30)
-
-    def _proxy(self, port: int, patience: float) -> Proxy:
-        return self._closing.enter_context(Proxy((HOST, port), patience))
 
     def _lines_for(self, number: int, own: "Ports[int]") -> tuple[str, ...]:
         """The others are where the proxies to them are."""
@@ -293,8 +286,8 @@ class Ensemble:
 
 
 def _free_port() -> int:
-    """One that no server uses now; they are taken a moment later."""
+    """One that nobody uses now; a server takes it some moments later."""
     while True:
         with contextlib.suppress(OSError), socket.socket() as trial:
-            trial.bind((HOST, port := random.choice(PORTS)))
+            trial.bind((HOST, port := random.choice(INNER_PORTS)))
             return port

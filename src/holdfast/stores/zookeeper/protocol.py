@@ -1,7 +1,7 @@
 """Names to paths and back, contenders in their order, cards, and kazoo's errors in words: all pure.
 
-A contender is `<owner>__lock__<number>`, as kazoo's own Lock writes it: so both stand in one line. The number is ten
-digits and may become negative; what stands before it tells whose it is.
+A contender is `<owner>__lock__<number>`, as kazoo's own Lock writes it: so both stand in one line. The number has ten
+places; it becomes negative when it has been through all that an int of 32 bits has.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from holdfast.core.ports import LockInfo
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
 
 LOCK = "__lock__"
-_CONTENDER = re.compile(rf"^(?P<owner>.*)(?:{LOCK}|__rlock__)(?P<number>-?\d{{10}})$", re.DOTALL)
+HALF_ROUND = 2**31
+_CONTENDER = re.compile(rf"^(?P<owner>.*)(?:{LOCK}|__rlock__)(?P<number>\d{{10}}|-\d{{9,10}})$", re.DOTALL)
 """Readers of kazoo's ReadLock, too: whoever has the lock alone has to wait for them."""
 
 
@@ -42,7 +43,10 @@ def decoded(component: str) -> str:
 def in_order(children: Iterable[str]) -> list[Contender]:
     """Those that are in line, the first one first."""
     found = [match for child in children if (match := _CONTENDER.match(child))]
-    return sorted(Contender(int(match["number"]), match[0], match["owner"]) for match in found)
+    line = sorted(Contender(int(match["number"]), match[0], match["owner"]) for match in found)
+    if line and line[-1].number - line[0].number > HALF_ROUND:  # the numbers have just become negative
+        line.sort(key=lambda each: each.number % (2 * HALF_ROUND))
+    return line
 
 
 def write_card(label: str | None, host: str, pid: int, ttl: float) -> bytes:

@@ -11,6 +11,7 @@ nothing locked behind that this thread would need.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import math
 import os
@@ -21,8 +22,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
 
@@ -33,6 +34,9 @@ _log = logging.getLogger("holdfast.connection")
 
 _quiet = logging.getLogger("holdfast.zookeeper")
 _quiet.setLevel(logging.INFO)  # below that kazoo writes down every request, passwords included
+
+TLS = ("use_ssl", "ca", "certfile", "keyfile", "keyfile_password", "verify_certs", "check_hostname")
+"""What a client keeps of how it was made."""
 
 GUARD_PACE = 0.1
 """Seconds between two looks for those who were not heard of in time."""
@@ -115,7 +119,7 @@ class Guardian:
     kazoo's thread goes on pinging for them, so the ensemble would keep their nodes as long as the process lives.
     """
 
-    def __init__(self, delete: Callable[[str], object]) -> None:
+    def __init__(self, delete: Callable[[str], Any]) -> None:
         self._delete = delete
         self._until: dict[str, float] = {}
         self._told: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -153,7 +157,12 @@ class Guardian:
         for path, until in list(self._until.items()):
             if now > until and self._until.pop(path, None) is not None:
                 _log.warning("nobody has kept %s: it is deleted", path)
-                self._delete(path)
+                self._delete(path).rawlink(functools.partial(self._deleted, path))
+
+    def _deleted(self, path: str, result: Any) -> None:
+        """On kazoo's thread. What a broken connection has left undone is done again."""
+        if isinstance(result.exception, ConnectionLoss):
+            self.believe(path, -math.inf)
 
 
 class Session:
@@ -167,10 +176,11 @@ class Session:
         """When the last write left that was answered: by then the session was there, and has its whole time-out."""
         self.client = make()
         self._is_ours = is_ours
-        self._is_started = False
+        self._starts = [True]
+        """Taken out by whoever starts it: one of all threads."""
         self._pid = os.getpid()
         self._connected: list[Callable[[], None]] = []
-        self._waiting: weakref.WeakSet[Inbox] = weakref.WeakSet()
+        self._waiting: weakref.WeakValueDictionary[int, Inbox] = weakref.WeakValueDictionary()
         self.guardian = Guardian(self.client.delete_async)
         _watch_negotiation(self.client, weakref.WeakMethod(self._negotiated))
         self._listener = _weakly(weakref.WeakMethod(self._changed))
@@ -187,12 +197,14 @@ class Session:
 
     def start(self) -> None:
         """Begins to connect, in the background, and goes on until it is stopped."""
-        if not self._is_started:
-            self._is_started = True
-            if self._is_ours:
-                self.client.start_async()
-            elif self.client.connected and not self.timeout:
-                threading.Thread(target=self._probe, name="holdfast-probe", daemon=True).start()
+        try:
+            self._starts.pop()
+        except IndexError:
+            return
+        if self._is_ours:
+            self.client.start_async()
+        elif self.client.connected and not self.timeout:
+            threading.Thread(target=self._probe, name="holdfast-probe", daemon=True).start()
 
     def when_connected(self, tell: Callable[[], None]) -> None:
         self._connected.append(tell)
@@ -205,18 +217,19 @@ class Session:
 
     def waits(self, inbox: Inbox) -> None:
         """Have it ask when there is a new connection or a new session: its watch may be gone."""
-        self._waiting.add(inbox)
+        self._waiting[id(inbox)] = inbox
 
     def wake(self) -> None:
-        for inbox in list(self._waiting):
-            inbox.deliver(None)
+        for ref in self._waiting.valuerefs():  # in one step of C: others come and go meanwhile
+            if (inbox := ref()) is not None:
+                inbox.deliver(None)
 
     def stop(self) -> None:
         if self._pid != os.getpid():
             return
         self.guardian.stop()
         self.client.remove_listener(self._listener)
-        if self._is_ours and self._is_started:
+        if self._is_ours and not self._starts:
             self.client.stop()
             self.client.close()
 
@@ -225,14 +238,15 @@ class Session:
         the same time-out the server gives the same."""
         mine = self.client
         hosts = ",".join(f"{host}:{port}" for host, port in mine.hosts)
-        tls = {name: getattr(mine, name) for name in ("use_ssl", "ca", "certfile", "keyfile", "verify_certs")}
-        probe = new_client(hosts, mine._session_timeout / 1000, tls)
+        settings = {name: getattr(mine, name) for name in TLS}
+        settings |= {"auth_data": list(mine.auth_data), "sasl_options": mine._connection.sasl_options}
+        probe = new_client(hosts, mine._session_timeout / 1000, settings)
         _watch_negotiation(probe, weakref.WeakMethod(self._negotiated))
         try:
             probe.start(timeout=mine._session_timeout / 1000)
         except KazooTimeoutError:
             _log.warning("%s: no second session could be had to learn the session's time-out", self.where)
-            self._is_started = False
+            self._starts.append(True)
         finally:
             probe.stop()
             probe.close()
@@ -241,6 +255,8 @@ class Session:
         """On kazoo's thread, after it has told that it is connected. A server may give less than the one before: then
         what was believed is over, though the session is not."""
         timeout = milliseconds / 1000
+        if timeout < self.timeout and self._is_ours:
+            raise SessionExpiredError("the session's time-out has shrunk: a new one begins")  # kazoo then makes it
         if timeout < self.timeout:
             self.epoch += 1  # before anything is dated by the new one
             self.guardian.doubt_all()
@@ -252,6 +268,7 @@ class Session:
         """On kazoo's thread."""
         if state == KazooState.LOST:
             self.epoch += 1
+            self.timeout = 0.0
         self.wake()
 
     def _tell_connected(self) -> None:
@@ -275,17 +292,21 @@ def _weakly(method: weakref.WeakMethod[Callable[[str], None]]) -> Callable[[str]
 
 
 def _watch_negotiation(client: KazooClient, told: weakref.WeakMethod[Callable[[int], None]]) -> None:
-    """kazoo keeps what the server has negotiated to itself: two thirds of it are what a read may take."""
-    connection: ConnectionHandler = client._connection
-    connect = connection._connect
+    """kazoo keeps what the server has negotiated to itself: two thirds of it are what a read may take. Listened to once
+    for each client, however many of ours it serves."""
+    connection: Any = client._connection
+    if not hasattr(connection, "_holdfast"):
+        connection._holdfast = []
+        connection._connect = functools.partial(_connect_and_tell, connection._connect, connection._holdfast)
+    connection._holdfast[:] = [each for each in connection._holdfast if each() is not None] + [told]
 
-    def connect_and_tell(*args: Any, **kwargs: Any) -> Any:
-        read_timeout, connect_timeout = connect(*args, **kwargs)
-        if (tell := told()) is not None:
+
+def _connect_and_tell(connect: Callable[..., Any], tellers: list[Any], *args: Any, **kwargs: Any) -> Any:
+    read_timeout, connect_timeout = connect(*args, **kwargs)
+    for tell in [method() for method in list(tellers)]:
+        if tell is not None:
             tell(round(read_timeout * 3 / 2))
-        return read_timeout, connect_timeout
-
-    connection._connect = connect_and_tell
+    return read_timeout, connect_timeout
 
 
 def new_client(hosts: str, timeout: float, settings: Mapping[str, Any]) -> KazooClient:

@@ -74,6 +74,10 @@ class Node:
     is_first: bool = False
 
 
+Group = list[tuple[Hold, Node]]
+"""Leases of one session."""
+
+
 class ZooKeeperStore(Looking):
     capabilities = CAPABILITIES
 
@@ -151,7 +155,7 @@ class ZooKeeperStore(Looking):
         """Dated by the last write of the session: that it is the first, a read may tell, for who was before it does not
         come back; that its session is there, only a write. None if its node is gone."""
         session, ttl = node.session, min(claim.ttl, node.session.share)
-        if self._link.now() - session.proved > ttl / 2:
+        if self._link.now() - session.proved > ttl / 10:
             sent = self._link.now()
             (written,) = await self._link.ask([self._prove(node)], until)
             if isinstance(written, NoNodeError):
@@ -186,33 +190,48 @@ class ZooKeeperStore(Looking):
 
     async def _found(self, node: Node, owner: str, until: float) -> bool | BaseException | None:
         """A node whose create was not answered; None if none was ever asked for, or there is none."""
-        if not node.card:
+        paths = await self._own(node, owner, until)
+        if isinstance(paths, BaseException):
+            return paths
+        if not paths:
             return None
         client = node.session.client
-        (found,) = await self._link.ask([functools.partial(client.get_children_async, node.parent)], until)
-        if isinstance(found, NoNodeError):
-            return None
-        if isinstance(found, BaseException):
-            return found
-        mine = [each for each in protocol.in_order(found) if each.owner == owner]
-        if not mine:
-            return None
-        path = f"{node.parent}/{mine[0].node}"
-        (stat,) = await self._link.ask([functools.partial(client.exists_async, path)], until)
+        (stat,) = await self._link.ask([functools.partial(client.exists_async, paths[0])], until)
         if isinstance(stat, BaseException) or stat is None:
             return stat
-        if stat.ephemeralOwner != client.client_id[0]:
+        if stat.ephemeralOwner != client._session_id:
             return None
-        node.path, node.token = path, stat.czxid
+        node.path, node.token = paths[0], stat.czxid
         return True
+
+    async def _own(self, node: Node, owner: str, until: float) -> list[str] | BaseException:
+        """Whatever this owner has in line. Another server may be behind the one that was asked to create it."""
+        if not node.card:
+            return []
+        client = node.session.client
+        calls = [functools.partial(call, node.parent) for call in (client.sync_async, client.get_children_async)]
+        synced, found = await self._link.ask(calls, until)
+        if isinstance(found, NoNodeError):
+            return []
+        for answer in (synced, found):
+            if isinstance(answer, BaseException):
+                return answer
+        return [f"{node.parent}/{each.node}" for each in protocol.in_order(found) if each.owner == owner]
 
     async def _create(self, node: Node, claim: Claim, children: Call, until: float) -> list[Contender] | BaseException:
         client = node.session.client
         path = f"{node.parent}/{claim.owner}{protocol.LOCK}"
         node.card = self._card(claim.label, min(claim.ttl, node.session.share))
-        create = functools.partial(
-            client.create_async, path, node.card, acl=self._acl(), ephemeral=True, sequence=True, include_data=True
-        )
+        lasts = max(node.session.share, 2 * SLOW_PACE)
+
+        def create() -> Any:
+            """What was made is known to the guardian at once, on kazoo's thread: whoever asked may never hear of it."""
+            result = client.create_async(
+                path, node.card, acl=self._acl(), ephemeral=True, sequence=True, include_data=True
+            )
+            result.rawlink(functools.partial(_guard, node.session, self._link.now() + lasts))
+            return result
+
         sent = self._link.now()
         created, found = await self._link.ask([create, children], until)
         if isinstance(created, NoNodeError):
@@ -269,34 +288,51 @@ class ZooKeeperStore(Looking):
                 results[hold.owner] = "session"
             else:
                 sessions.setdefault(node.session, []).append((hold, node))
-        for held in sessions.values():
-            results |= await self._renew(held)
+        until = self._link.now() + min([self._link.timeout, *(max(0.05, hold.ttl / 3) for hold in holds)])
+        again = await self._renew(list(sessions.values()), results, until)
+        lost = [group for group in again if await self._link.connected(group[0][1].session, until)]
+        await self._renew(lost, results, until)
         return [results[hold.owner] for hold in holds]
 
-    async def _renew(self, held: Sequence[tuple[Hold, Node]]) -> dict[str, Reason | Unreachable | None]:
-        """One write for all leases of a session, and a look at each of the others' nodes behind it."""
-        results: dict[str, Reason | Unreachable | None] = {}
-        sent = self._link.now()
-        until = sent + self._link.timeout
-        looks = [functools.partial(node.session.client.exists_async, node.path) for _, node in held[1:]]
-        first = held[0][1]
-        written, *found = await self._surely(first.session, [self._prove(first), *looks], until)
-        if isinstance(written, NoNodeError):
-            results[held[0][0].owner] = "broken"
-            return results | (await self._renew(held[1:]) if held[1:] else {})
+    async def _renew(
+        self, groups: list[Group], results: dict[str, Reason | Unreachable | None], until: float
+    ) -> list[Group]:
+        """One write for all leases of a session, and a look at the nodes of the others behind it. Those whose
+        connection broke meanwhile may be asked once more."""
+        again: list[Group] = []
+        while groups:
+            sent = self._link.now()
+            answers = iter(await self._link.ask([call for group in groups for call in self._proofs(group)], until))
+            told = [(group, [next(answers) for _ in group]) for group in groups]
+            groups = []
+            for group, answered in told:
+                if isinstance(answered[0], NoNodeError):  # no proof for the others
+                    results[group[0][0].owner] = "broken"
+                    groups += [group[1:]] if group[1:] else []
+                else:
+                    self._settle(group, answered, sent, results)
+                    again += [group] if isinstance(answered[0], ConnectionLoss) else []
+        return again
+
+    def _proofs(self, group: Group) -> list[Call]:
+        looks = [functools.partial(node.session.client.exists_async, node.path) for _, node in group[1:]]
+        return [self._prove(group[0][1]), *looks]
+
+    def _settle(
+        self, group: Group, answers: Sequence[Any], sent: float, results: dict[str, Reason | Unreachable | None]
+    ) -> None:
+        written, session = answers[0], group[0][1].session
         if not isinstance(written, BaseException):
-            first.session.proved = max(first.session.proved, sent)
-        for (hold, node), answer in zip(held, [written, *found], strict=True):
-            owner = hold.owner
+            session.proved = max(session.proved, sent)
+        for (hold, node), answer in zip(group, answers, strict=True):
             trouble = written if isinstance(written, BaseException) else answer
-            if _is_over(trouble) or node.epoch != node.session.epoch:
-                results[owner] = "session"
+            if _is_over(trouble) or node.epoch != session.epoch:
+                results[hold.owner] = "session"
             elif isinstance(trouble, BaseException):
-                results[owner] = self._unreachable(trouble)
+                results[hold.owner] = self._unreachable(trouble)
             else:
-                results[owner] = "broken" if answer is None else None
-                node.session.guardian.believe(node.path, sent + min(hold.ttl, node.session.share))
-        return results
+                results[hold.owner] = "broken" if answer is None else None
+                session.guardian.believe(node.path, sent + min(hold.ttl, session.share))
 
     def look(self) -> Sequence[tuple[str, Reason]]:
         nodes = list(self.nodes.items())
@@ -339,13 +375,15 @@ class ZooKeeperStore(Looking):
         return trouble
 
     async def _remove(self, node: Node, owner: str, until: float) -> BaseException | None:
-        node.session.guardian.forget(node.path)
-        if not node.path:
-            found = await self._found(node, owner, until)
-            if found is None or isinstance(found, BaseException):
-                return found
-        (deleted,) = await self._link.ask([functools.partial(node.session.client.delete_async, node.path)], until)
-        return deleted if isinstance(deleted, BaseException) else None
+        paths = [node.path] if node.path else await self._own(node, owner, until)
+        if isinstance(paths, BaseException):
+            return paths
+        calls = [functools.partial(node.session.client.delete_async, path) for path in paths]
+        for path, deleted in zip(paths, await self._link.ask(calls, until) if calls else [], strict=True):
+            if isinstance(deleted, BaseException) and not isinstance(deleted, NoNodeError):
+                return deleted
+            node.session.guardian.forget(path)
+        return None
 
     def forget(self, owner: str) -> None:
         self.nodes.pop(owner, None)
@@ -367,6 +405,11 @@ class ZooKeeperStore(Looking):
 def _place(line: Sequence[Contender], path: str) -> int | None:
     mine = path.rpartition("/")[2]
     return next((place for place, each in enumerate(line) if each.node == mine), None)
+
+
+def _guard(session: Session, until: float, created: Any) -> None:
+    if created.successful():
+        session.guardian.believe(created.value[0], until)
 
 
 def _asks(inbox: Inbox) -> Callable[[Any], None]:
