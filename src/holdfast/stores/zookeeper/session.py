@@ -24,7 +24,7 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 
 from holdfast.core.ports import Inbox
@@ -176,6 +176,7 @@ class Session:
         """When the last write left that was answered: by then the session was there, and has its whole time-out."""
         self.client = make()
         self._is_ours = is_ours
+        self._is_stopped = False
         self._starts = [True]
         """Taken out by whoever starts it: one of all threads."""
         self._pid = os.getpid()
@@ -227,6 +228,7 @@ class Session:
     def stop(self) -> None:
         if self._pid != os.getpid():
             return
+        self._is_stopped = True
         self.guardian.stop()
         self.client.remove_listener(self._listener)
         if self._is_ours and not self._starts:
@@ -269,6 +271,8 @@ class Session:
         if state == KazooState.LOST:
             self.epoch += 1
             self.timeout = 0.0
+            if self.client.client_state == KeeperState.CLOSED and not self._is_stopped:
+                self._starts[:] = [True]  # its thread has ended by itself: whoever comes next starts it again
         self.wake()
 
     def _tell_connected(self) -> None:
