@@ -170,15 +170,19 @@ def large_stage(
 def kill_leader(stage: ZooKeeperStage, ensemble: Ensemble) -> None:
     leader = ensemble.leader()
     leader.kill()
-    stage.go_on(grants=5)
-    leader.restart()
+    try:
+        stage.go_on(grants=5)
+    finally:
+        leader.restart()
 
 
 def stop_leader(stage: ZooKeeperStage, ensemble: Ensemble) -> None:
     leader = ensemble.leader()
     leader.pause()
-    stage.wait_out(SESSION * 1.2)
-    leader.resume()
+    try:
+        stage.wait_out(SESSION * 1.2)
+    finally:
+        leader.resume()
 
 
 def cut_off_leader(stage: ZooKeeperStage, ensemble: Ensemble) -> None:

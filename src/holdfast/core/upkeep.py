@@ -86,6 +86,8 @@ class Reaper:
         self._store = store
         self._now = now
         self._left: dict[str, Mark] = {}
+        self._forgets = not store.capabilities.session
+        """A session lives on by itself, and so does whatever an owner has in it."""
 
     async def reap_all(self, ledger: Ledger) -> None:
         marks = ledger.marks()
@@ -105,7 +107,7 @@ class Reaper:
         answer = await self._store.abandon([Hold(mark.name, mark.owner, mark.ttl) for mark in batch])
         now = self._now()
         for mark in batch:
-            if answer is None or now > rules.forgotten_at(mark.sent, mark.ttl):
+            if answer is None or (self._forgets and now > rules.forgotten_at(mark.sent, mark.ttl)):
                 mark.ledger.confirm_gone(mark.owner)
                 self._store.forget(mark.owner)
                 del self._left[mark.owner]

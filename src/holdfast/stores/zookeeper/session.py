@@ -148,7 +148,7 @@ class Guardian:
         goes_on = True
         while goes_on:
             try:
-                goes_on = self._told.get(timeout=GUARD_PACE if self._until else None)
+                goes_on = self._told.get(timeout=GUARD_PACE if self._until else 1.0)
             except queue.Empty:
                 self._look()
 
