@@ -83,7 +83,7 @@ CLEAN_UP = (
         "reaper forgets",
         "clean-up",
         "What could not be given back is forgotten.",
-        (Edit(upkeep.Reaper.reap, "if answer is None or (self._forgets and now > rules.forgotten_at(mark.sent, mark.ttl)):", "if True:"),),
+        (Edit(upkeep.Reaper.reap, "if answer is None or (self._forgets", "if True or (self._forgets"),),
     ),
     Mutant(
         "failed release forgotten",
