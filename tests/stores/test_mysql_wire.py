@@ -120,7 +120,7 @@ def test_one_that_ended_in_the_middle_of_a_request_takes_no_other(stage: Stage) 
 
 def test_one_that_ends_while_nothing_is_under_way_says_so(stage: Stage) -> None:
     wire = stage.dial()
-    stage.rows(scripts.end_session(wire.session))
+    stage.rows(scripts.end_session(wire.session, wire.birth))
     assert await_descriptor(wire.fileno(), 5.0)
     with pytest.raises(ConnectionError):
         wire.receive()
@@ -128,7 +128,7 @@ def test_one_that_ends_while_nothing_is_under_way_says_so(stage: Stage) -> None:
 
 def test_a_killed_session_is_a_broken_connection(stage: Stage) -> None:
     wire = stage.dial()
-    stage.rows(scripts.end_session(wire.session))
+    stage.rows(scripts.end_session(wire.session, wire.birth))
     until(lambda: not is_there(stage, wire.session))
     with pytest.raises(ConnectionError):
         ask(wire, HERE)
@@ -138,7 +138,7 @@ def test_a_session_that_is_killed_while_it_works_says_so_or_is_closed(stage: Sta
     wire = stage.dial()
     wire.send([Ask(Statement("SELECT SLEEP(100)"))])
     until(lambda: stage.sql("SELECT 1 FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'"))
-    stage.rows(scripts.end_session(wire.session))
+    stage.rows(scripts.end_session(wire.session, wire.birth))
     try:
         told = answer(wire)
     except ConnectionError:

@@ -123,7 +123,7 @@ def test_who_may_not_make_tables_is_told_what_to_grant() -> None:
 def test_who_may_not_end_a_session_is_told_what_to_grant() -> None:
     server = postgres_server()
     with server._connect("holdfast") as admin, wire_to() as wire:
-        fault = dialect_of(server.url).refused(refused(wire, scripts.end_session(admin.info.backend_pid)))
+        fault = dialect_of(server.url).refused(refused(wire, scripts.end_session(admin.info.backend_pid, "")))
     assert fault.kind == "no_rights"
     assert "pg_signal_backend" in str(fault.error)
 

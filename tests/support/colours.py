@@ -223,6 +223,7 @@ class AsyncActor(Actor):
                 raise  # a cancelled actor does nothing more
             except BaseException as error:
                 answer.set_exception(error)
+                answer.exception()  # looked at: a test may end without, and nobody is to be told of that later
 
         self._told.put_nowait(obey)
         return answer

@@ -24,7 +24,7 @@ from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
 from holdfast.stores.postgres.protocol import kind_of
-from holdfast.stores.sql.ports import Answer, Refusal, Rows
+from holdfast.stores.sql.ports import Answer, Refusal, Rows, SessionGone
 from holdfast.stores.sql.statement import Ask, Statement, Value
 
 _log = logging.getLogger("holdfast.connection")
@@ -253,7 +253,7 @@ class PostgresWire:
         """The server's last words say more than that it has left."""
         first_line = str(error).partition("\n")[0].removeprefix("consuming input failed: ")
         self._ended = self._notices.last_words or first_line or "the connection has ended"
-        return ConnectionResetError(self._ended)
+        return SessionGone(self._ended) if self._notices.last_words else ConnectionResetError(self._ended)
 
 
 class _Notices:

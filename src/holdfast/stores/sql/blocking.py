@@ -8,6 +8,7 @@ import select
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
 
 from holdfast.core.ports import Granted
 from holdfast.errors import OutcomeUnknown, StoreUnavailable
@@ -17,7 +18,7 @@ from holdfast.stores.inboxes import BlockingInbox, Nothing
 from holdfast.stores.sql.asking import Channel
 from holdfast.stores.sql.ear import Ear
 from holdfast.stores.sql.line import Lines
-from holdfast.stores.sql.ports import Answer, Dialect, Fault, Refusal, Wire, WireDown
+from holdfast.stores.sql.ports import Answer, Dialect, Fault, Kind, Refusal, SessionGone, Wire, WireDown
 from holdfast.stores.sql.statement import Ask
 
 HURRY = 0.05
@@ -347,7 +348,8 @@ def has_ended(channel: Channel) -> bool:
 
 
 def broken(where: str, error: OSError, was_idle: bool) -> Fault:
-    return Fault(OutcomeUnknown(f"{where}: the connection broke: {error}", {where: str(error)}), was_idle=was_idle)
+    kind: Kind | Literal["down"] = "gone" if isinstance(error, SessionGone) else "down"
+    return Fault(OutcomeUnknown(f"{where}: the connection broke: {error}", {where: str(error)}), kind, was_idle)
 
 
 def no_answer_in(where: str, seconds: float) -> Fault:

@@ -52,6 +52,10 @@ class Fault(NamedTuple):
         return self.kind in PERMANENT
 
 
+class SessionGone(ConnectionResetError):
+    """The connection has ended because the server has ended the session, and has said so."""
+
+
 class WireDown(Exception):
     """There is no connection."""
 

@@ -113,7 +113,7 @@ class SessionStore(Looking):
             key = None if self.mode == "row" else self._scripts.advisory_key(self._link.dialect.database, name)
             session = self.sessions[claim.owner] = Session(name, channel, key, self._link.turn())
         is_known = session.phase == "granted"
-        fault = await self._get_ahead(session, claim)
+        fault = await self._try(session, claim) if session.phase == "new" else await self._get_ahead(session, claim)
         if fault is None and session.phase == "locked":
             fault = await self._stamp(session, claim)
         if fault is None and session.phase == "granted" and (is_known or self.mode == "row"):
@@ -125,8 +125,6 @@ class SessionStore(Looking):
         return await self._taken(session, claim)
 
     async def _get_ahead(self, session: Session, claim: Claim) -> Fault | None:
-        if session.phase == "new":
-            return await self._try(session, claim)
         return await self._look_at_wait(session, claim) if session.phase == "waiting" else None
 
     async def _failed(self, session: Session, claim: Claim, fault: Fault) -> Granted | Taken | Unreachable:
@@ -343,7 +341,7 @@ class SessionStore(Looking):
 
     async def _freed(self, session: Session) -> list[Rows] | Fault:
         timeout = self._link.timeout
-        if not await session.turn.take(timeout):
+        if not session.turn.take_now() and not await session.turn.take(timeout):
             return self._silent(session)
         if session.is_asked and await session.channel.answer(self._link.now() + timeout) is None:
             return self._silent(session)
@@ -369,7 +367,7 @@ class SessionStore(Looking):
                 self._link.drop(session.channel)
             if session is not None and is_there:
                 fault = await self._end_session(session.channel.session, session.channel.birth)
-                if fault is not None and fault.kind == "down":
+                if fault is not None and fault.kind in ("down", "gone"):
                     trouble = unreachable(fault.error)
             self._lines.leave(self._prefix + hold.name, hold.owner)
         return trouble
