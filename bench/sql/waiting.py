@@ -53,7 +53,7 @@ def idle(engine: Engine) -> Scenario:
             waiting(ours_async(LEASE), LEASE, on_a_loop, engine),
         ),
         figure=WATCHED_COUNT,
-        promises=tuple(at_most(who, 1, WATCHED_COUNT, always=True) for who in (ours(LEASE), ours_async(LEASE)))
+        promises=tuple(at_most(who, 2, WATCHED_COUNT, always=True) for who in (ours(LEASE), ours_async(LEASE)))
         if engine is POSTGRES
         else (),
         rounds=1,

@@ -10,7 +10,7 @@ from sweeps.worlds import TARGET, World
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease
 
-BUDGET = 60
+BUDGET = 20
 
 kinds = pytest.mark.parametrize("kind", [Lock, RLock])
 

@@ -22,7 +22,7 @@ from sweeps.worlds import SQL, STORES, TARGET, World, url_of
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 COLOUR = "asyncio"
 
-BUDGET = {"memory": 40, "sqlite": 25, "redis": 25, "redlock": 12, "zookeeper": 25} | dict.fromkeys(SQL, 12)
+BUDGET = {"memory": 40, "sqlite": 25, "redis": 25, "redlock": 12, "zookeeper": 10} | dict.fromkeys(SQL, 12)
 
 Main = Callable[[holdfast.AsyncClient, str], Awaitable[None]]
 
