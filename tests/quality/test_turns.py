@@ -9,7 +9,7 @@ from support.colours import COLOURS
 from support.stores import STORES, StoreUnderTest, is_in_turn
 
 IN_TURNS = [store for store in STORES if store.mode]
-EACH_ONCE = {"lease": 1, "row": 1, "advisory": 1, "ensemble": 1}
+MODES = {"lease", "row", "advisory"}
 TESTS = [f"tests/conformance/test_of_{number}.py::test_it" for number in range(200)]
 
 
@@ -23,20 +23,23 @@ def strided(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("test", TESTS[:20])
-def test_every_test_sees_all_modes_and_both_engines(test: str) -> None:
-    assert Counter(store.mode for store, _ in turns(test)) == EACH_ONCE
-    assert {store.name.partition("-")[0] for store, _ in turns(test)} == {"postgres", "mysql", "zookeeper"}
+def test_every_test_sees_two_modes_and_the_ensemble(test: str) -> None:
+    seen = [store.mode for store, _ in turns(test)]
+    assert len(seen) == len(set(seen)) == 3
+    assert len(MODES & set(seen)) == 2
+    assert "ensemble" in seen
 
 
 def test_every_store_in_every_colour_has_its_share_of_the_tests() -> None:
     share = Counter((store.name, colour) for test in TESTS for store, colour in turns(test))
     assert len(share) == len(IN_TURNS) * len(COLOURS)
-    assert min(share.values()) > len(TESTS) / 8
+    assert min(share.values()) > len(TESTS) / 12
 
 
 @pytest.mark.parametrize("test", TESTS[:20])
-def test_a_test_of_one_colour_sees_all_modes(test: str) -> None:
-    assert Counter(store.mode for store in IN_TURNS if is_in_turn(test, store, None)) == EACH_ONCE
+def test_a_test_of_one_colour_sees_two_modes_and_the_ensemble(test: str) -> None:
+    seen = [store.mode for store in IN_TURNS if is_in_turn(test, store, None)]
+    assert len(seen) == len(set(seen)) == 3
 
 
 def test_other_stores_are_in_every_turn() -> None:

@@ -1,4 +1,4 @@
-"""The production code on 3,000 seeds, every time. A failing one is told with how to replay it.
+"""The production code on 2,000 seeds, every time. A failing one is told with how to replay it.
 
 `make sim` runs a million.
 """
@@ -15,7 +15,7 @@ from holdfast.sim.scenarios import SCENARIOS
 from holdfast.sim.shrink import shrunk
 
 CHUNK = 250
-SEEDS = 3000
+SEEDS = 2000
 REDIS = SCENARIOS["redis"]
 
 
