@@ -6,7 +6,7 @@ VENV ?= .venv
 ARGS ?=
 # Most tests wait for something, so there are more of them at a time than cores. Those of the simulation compute: they
 # come afterwards, because they would keep the others from waking up in time.
-WORKERS ?= 5
+WORKERS ?= 4
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 
 BIN := $(VENV)/bin

@@ -100,20 +100,22 @@ def nursery_for_sql() -> Iterator[Worker]:
         yield nursery
 
 
-@pytest.fixture(scope="module", params=[PostgresServer, MariaServer], ids=["PostgreSQL", "MariaDB"])
+ENGINES: dict[str, type[SqlServer]] = {"PostgreSQL": PostgresServer, "MariaDB": MariaServer}
+PLANTED = [(bug, engine) for bug, caught in CAUGHT.items() for engine in ENGINES if LONG or engine == caught.engine]
+"""Each in one engine, and in every run; in both in the long form."""
+
+
+@pytest.fixture(scope="module")
 def sql_server(request: pytest.FixtureRequest) -> Iterator[SqlServer]:
-    with request.param() as server:
+    with ENGINES[request.param]() as server:
         yield server
 
 
-@pytest.mark.parametrize("bug", CAUGHT)
+@pytest.mark.parametrize(("bug", "sql_server"), PLANTED, indirect=["sql_server"])
 def test_a_planted_bug_is_caught(
     bug: str, nursery_for_sql: Worker, sql_server: SqlServer, tmp_path: Path, seed: str
 ) -> None:
     caught = CAUGHT[bug]
-    engine = "PostgreSQL" if isinstance(sql_server, PostgresServer) else "MariaDB"
-    if engine != caught.engine and not LONG:
-        pytest.skip(f"planted in {caught.engine or 'the long form'}")
     with Proxy((HOST, sql_server.port)) as proxy:
         theatre = Theatre(nursery_for_sql, sql_server, proxy, tmp_path, seed, modes=(caught.mode,))
         try:
