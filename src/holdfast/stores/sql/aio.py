@@ -15,21 +15,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from holdfast.errors import StoreUnavailable
 from holdfast.machine import boottime
 from holdfast.stores.inboxes import AioInbox
 from holdfast.stores.sql.asking import Channel
-from holdfast.stores.sql.blocking import (
-    HURRY,
-    IDLE_MOST,
-    SHARED_MOST,
-    all_in_use,
-    broken,
-    count_open,
-    gone_is_down,
-    no_answer_in,
-)
-from holdfast.stores.sql.ear import not_told
+from holdfast.stores.sql.blocking import HURRY, IDLE_MOST, SHARED_MOST, count_open
+from holdfast.stores.sql.faults import all_in_use, broken, closed, gone_is_down, no_answer_in, not_told
 from holdfast.stores.sql.line import Lines
 from holdfast.stores.sql.ports import Answer, Dialect, Fault, Refusal, Wire, WireDown
 from holdfast.stores.sql.statement import Ask
@@ -402,11 +392,6 @@ class AioLink:
             channel.close()
         while self._requests:
             self._requests.popleft().answer(closed(self.dialect.where))
-
-
-def closed(where: str) -> Fault:
-    text = "this client is closed"
-    return Fault(StoreUnavailable(f"{where}: {text}", {where: text}))
 
 
 class AioTurn:

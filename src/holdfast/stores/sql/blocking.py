@@ -8,17 +8,16 @@ import select
 import time
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
 
 from holdfast.core.ports import Granted
-from holdfast.errors import OutcomeUnknown, StoreUnavailable
 from holdfast.guard import Guard
 from holdfast.machine import boottime
 from holdfast.stores.inboxes import BlockingInbox, Nothing
 from holdfast.stores.sql.asking import Channel
 from holdfast.stores.sql.ear import Ear
+from holdfast.stores.sql.faults import all_in_use, broken, gone_is_down, no_answer_in
 from holdfast.stores.sql.line import Lines
-from holdfast.stores.sql.ports import Answer, Dialect, Fault, Kind, Refusal, SessionGone, Wire, WireDown
+from holdfast.stores.sql.ports import Answer, Dialect, Fault, Refusal, Wire, WireDown
 from holdfast.stores.sql.statement import Ask
 
 HURRY = 0.05
@@ -345,28 +344,6 @@ def new_poller(fd: int, to_write: bool = False) -> Callable[[float], bool]:
 def has_ended(channel: Channel) -> bool:
     """Whether the server has closed it, as far as can be seen without asking: nothing else arrives on an idle one."""
     return not channel.is_open or await_descriptor(channel.fileno(), 0.0)
-
-
-def broken(where: str, error: OSError, was_idle: bool) -> Fault:
-    kind: Kind | Literal["down"] = "gone" if isinstance(error, SessionGone) else "down"
-    return Fault(OutcomeUnknown(f"{where}: the connection broke: {error}", {where: str(error)}), kind, was_idle)
-
-
-def no_answer_in(where: str, seconds: float) -> Fault:
-    text = f"no answer within {seconds:g} s"
-    return Fault(OutcomeUnknown(f"{where}: {text}: is the server overloaded, stopped or cut off?", {where: text}))
-
-
-def gone_is_down(dialect: Dialect, answer: Answer) -> Answer | Fault:
-    """A session that the server has ended: on a shared connection as good as one that was found closed."""
-    if isinstance(answer, Refusal) and answer.kind == "gone":
-        return dialect.refused(answer)._replace(kind="down", was_idle=True)
-    return answer
-
-
-def all_in_use(where: str, most: int) -> Fault:
-    text = f"all {most} connections are in use"
-    return Fault(StoreUnavailable(f"{where}: {text}: give a larger max_connections", {where: text}), "full")
 
 
 def count_open(channels: Iterable[Channel]) -> int:

@@ -14,9 +14,9 @@ import socket
 import threading
 from typing import NamedTuple
 
-from holdfast.errors import StoreUnavailable
 from holdfast.guard import Guard
 from holdfast.machine import boottime
+from holdfast.stores.sql.faults import no_answer_in, not_told
 from holdfast.stores.sql.line import Lines
 from holdfast.stores.sql.ports import Dialect, Fault, Wire, WireDown
 from holdfast.stores.sql.statement import Ask
@@ -85,11 +85,6 @@ class Ear:
         return listener
 
 
-def not_told(where: str) -> Fault:
-    text = "there is a proxy that pools connections: releases are not heard through it"
-    return Fault(StoreUnavailable(f"{where}: {text}", {where: text}), "unfit")
-
-
 class Listener:
     """One connection, and its thread."""
 
@@ -138,8 +133,6 @@ class Listener:
             return False
 
     def fault(self) -> Fault:
-        from holdfast.stores.sql.blocking import no_answer_in
-
         return self._trouble or no_answer_in(self._dialect.where, self._timeout)
 
     def _wake(self) -> None:

@@ -28,6 +28,7 @@ from holdfast.core.ports import (
 from holdfast.errors import Reason, StoreUnavailable
 from holdfast.stores.sql import protocol
 from holdfast.stores.sql.asking import Channel, Link, SessionInbox, Turn, no_answer
+from holdfast.stores.sql.faults import no_answer_in
 from holdfast.stores.sql.looking import Looking
 from holdfast.stores.sql.ports import Answer, Fault, Refusal, Rows
 from holdfast.stores.sql.statement import Ask, Value
@@ -383,7 +384,7 @@ class SessionStore(Looking):
 
     def _silent(self, session: Session) -> Fault:
         session.channel.cut()
-        return Fault(StoreUnavailable(f"{self._link.dialect.where}: no answer in time"))
+        return no_answer_in(self._link.dialect.where, self._link.timeout)
 
     async def _ask_own_surely(self, session: Session, asks: Sequence[Ask]) -> list[Rows] | Fault:
         session.dated = self._link.now()
