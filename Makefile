@@ -9,12 +9,16 @@ ARGS ?=
 WORKERS ?= 4
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 
+# Hundreds of tests start an interpreter: none of them need compile what one before it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCH := $(VENV)/.bench-ready
+DOCS := $(VENV)/.docs-ready
 INTEROP := tests/interop/node_modules/.ready
 
-.PHONY: help test lint format types pytest simtest sweep chaos sim bench clean
+.PHONY: help test lint format types pytest simtest sweep chaos sim bench docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -50,6 +54,12 @@ sim: $(READY)  ## a million seeds of the simulation; ARGS="--seeds 10000" for fe
 bench: $(BENCH) $(INTEROP)  ## the benchmarks; ARGS="pair" picks some, ARGS=--list tells which there are
 	$(BIN)/python -m bench $(ARGS)
 
+docs: $(DOCS)  ## the pages that are generated, and the site, in build/docs
+	$(BIN)/python scripts/reference.py
+	$(BIN)/python -m holdfast.lab.page docs
+	$(BIN)/python -m sphinx -q -W --keep-going -E -j $(CORES) docs build/docs
+	@echo "build/docs/index.html"
+
 clean:  ## remove what these targets made
 	rm -rf $(VENV) $(dir $(INTEROP)) build dist bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
@@ -66,4 +76,8 @@ $(INTEROP): tests/interop/package.json tests/interop/package-lock.json | $(READY
 
 $(BENCH): $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,bench]'
+	touch $@
+
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,docs]'
 	touch $@

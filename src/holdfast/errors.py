@@ -45,7 +45,15 @@ class LockTimeout(HoldfastError, TimeoutError):
 
 
 class LeaseLost(HoldfastError):
-    """Had the lock and lost it before the release; `reason` tells how."""
+    """Had the lock and lost it before the release; `reason` tells how.
+
+    - `expired`: it could not be renewed before its deadline.
+    - `taken`: someone else holds the lock now.
+    - `broken`: it was force-released.
+    - `session`: the session or process that held it is gone.
+    - `max_hold`: it reached its max_hold.
+    - `released`: it was released before.
+    """
 
     def __init__(self, name: str, reason: Reason) -> None:
         self.name = name

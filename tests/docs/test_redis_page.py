@@ -1,10 +1,6 @@
 """What docs/redis.md shows works as printed, and what it says about the server is what one finds there."""
 
-import os
 import re
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -15,17 +11,12 @@ import redis
 from redis.crc import key_slot
 
 import holdfast
+from support.pages import blocks, page, run_program
 from support.redis_server import RedisServer
 from support.waiting import until
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "redis.md").read_text(encoding="utf-8")
+PAGE = page("redis")
 OWNER = "[0-9a-f]{32}"
-
-
-def blocks(language: str) -> list[str]:
-    """The fenced blocks of this language, also those inside a list."""
-    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", PAGE, re.MULTILINE | re.DOTALL)
-    return [textwrap.dedent(block) for _, block in found]
 
 
 def table(heading: str) -> dict[str, str]:
@@ -48,18 +39,13 @@ def data(server: RedisServer) -> Iterator["redis.Redis"]:
         yield client
 
 
-@pytest.mark.parametrize("code", blocks("python"))
+@pytest.mark.parametrize("code", blocks(PAGE, "python"))
 def test_every_example_of_the_page_runs(server: RedisServer, code: str, tmp_path: Path) -> None:
     assert "localhost:6379" in code
-    code = code.replace("localhost:6379", f"127.0.0.1:{server.port}")
-    environment = {**os.environ, "PYTHONWARNINGS": "error"}
-    ended = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout
-    assert not re.search("Traceback|Warning", ended.stderr), ended.stderr
+    assert run_program(code.replace("localhost:6379", f"127.0.0.1:{server.port}"), tmp_path)
 
 
-@pytest.mark.parametrize("command", [line for block in blocks("redis") for line in block.splitlines()])
+@pytest.mark.parametrize("command", [line for block in blocks(PAGE, "redis") for line in block.splitlines()])
 def test_every_command_of_the_page_is_one_that_redis_takes(command: str) -> None:
     with RedisServer() as own, own.client() as client:
         assert client.execute_command(*command.split()) in (b"OK", True)

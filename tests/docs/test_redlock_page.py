@@ -1,24 +1,15 @@
 """What docs/redlock.md shows works as printed, and what it says about the nodes is what one finds there."""
 
-import os
-import re
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import holdfast
+from support.pages import blocks, page, run_program
 from support.redis_server import RedisServer
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "redlock.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", PAGE, re.MULTILINE | re.DOTALL)
-    return [textwrap.dedent(block) for _, block in found]
+PAGE = page("redlock")
 
 
 @pytest.fixture(scope="module")
@@ -33,24 +24,19 @@ def at(servers: list[RedisServer], text: str) -> str:
     return text
 
 
-@pytest.mark.parametrize("code", blocks("python"))
+@pytest.mark.parametrize("code", blocks(PAGE, "python"))
 def test_every_example_of_the_page_runs(servers: list[RedisServer], code: str, tmp_path: Path) -> None:
-    environment = {**os.environ, "PYTHONWARNINGS": "error"}
-    command = [sys.executable, "-c", at(servers, code)]
-    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout
-    assert not re.search("Traceback|Warning", ended.stderr), ended.stderr
+    assert run_program(at(servers, code), tmp_path)
 
 
-@pytest.mark.parametrize("command", [line for block in blocks("redis") for line in block.splitlines()])
+@pytest.mark.parametrize("command", [line for block in blocks(PAGE, "redis") for line in block.splitlines()])
 def test_every_command_of_the_page_is_one(servers: list[RedisServer], command: str) -> None:
     with servers[0].client() as client:
         assert client.execute_command(*command.split(" ")) in (True, "OK", b"OK")
 
 
 def test_the_user_of_the_page_may_do_all_that_a_client_does(servers: list[RedisServer]) -> None:
-    (line,) = [line for block in blocks("redis") for line in block.splitlines() if line.startswith("ACL")]
+    (line,) = [line for block in blocks(PAGE, "redis") for line in block.splitlines() if line.startswith("ACL")]
     for server in servers:
         with server.client() as client:
             client.execute_command(*line.split(" "))

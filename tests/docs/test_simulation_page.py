@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -11,8 +10,9 @@ from click.testing import CliRunner
 from holdfast.sim.__main__ import main
 from holdfast.sim.checks import RULES
 from holdfast.sim.faults import KINDS
+from support.pages import page
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "simulation.md").read_text(encoding="utf-8")
+PAGE = page("simulation")
 
 
 def faults(row: str) -> list[str]:

@@ -1,10 +1,6 @@
 """What docs/sql.md shows works as printed, and what it says about the servers is what one finds there."""
 
-import os
 import re
-import subprocess
-import sys
-import textwrap
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -29,21 +25,16 @@ from holdfast.stores.postgres import scripts as postgres_scripts
 from holdfast.stores.sql import asking, blocking, sessions, store
 from holdfast.stores.sql.factory import MODES, SESSIONS_MOST, SqlFactory
 from holdfast.stores.sql.ports import Refusal
+from support.pages import blocks, page, run_program
 from support.sql_process import SqlServer
 from support.sql_servers import MariaServer, PostgresServer
 from support.waiting import until
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "sql.md").read_text(encoding="utf-8")
+PAGE = page("sql")
 WORDS = " ".join(PAGE.split())
 ENGINES = ("postgresql", "mysql")
 SCRIPTS = {"postgresql": postgres_scripts, "mysql": mysql_scripts}
 GUARDED_BY_TOKENS = "holdfast_fence"
-
-
-def blocks(language: str) -> list[str]:
-    """The fenced blocks of this language."""
-    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```$", PAGE, re.MULTILINE | re.DOTALL)
-    return [textwrap.dedent(block) for _, block in found]
 
 
 def table(first_cell: str, after: str = "# ") -> list[list[str]]:
@@ -94,7 +85,7 @@ def users(servers: dict[str, SqlServer]) -> dict[str, SqlServer]:
     administer(servers, "postgresql", "CREATE ROLE app LOGIN PASSWORD 'change-me'")
     administer(servers, "mysql", "CREATE USER app IDENTIFIED BY 'change-me'")
     for engine in ENGINES:
-        for block in blocks(engine):
+        for block in blocks(PAGE, engine):
             administer(servers, engine, block)
     return servers
 
@@ -110,15 +101,10 @@ def printed_by(command: str) -> str:
 # -- examples and commands ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", blocks("python"))
+@pytest.mark.parametrize("code", blocks(PAGE, "python"))
 def test_every_example_of_the_page_runs(servers: dict[str, SqlServer], code: str, tmp_path: Path) -> None:
     assert "localhost" in code
-    environment = {**os.environ, "PYTHONWARNINGS": "error"}
-    command = [sys.executable, "-c", at(servers, code)]
-    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout
-    assert not re.search("Traceback|Warning", ended.stderr), ended.stderr
+    assert run_program(at(servers, code), tmp_path)
 
 
 @pytest.mark.parametrize("command", re.findall(r"^(holdfast schema .*?) \|", PAGE, re.MULTILINE))
@@ -294,6 +280,8 @@ def application(servers: dict[str, SqlServer], engine: str) -> Any:
 
 def test_the_page_grants_no_more_than_it_says() -> None:
     """A right on a table that Holdfast does not have would be a mistake of the page's."""
-    granted = {name for engine in ENGINES for block in blocks(engine) for name in re.findall(r"holdfast_\w+", block)}
+    granted = {
+        name for engine in ENGINES for block in blocks(PAGE, engine) for name in re.findall(r"holdfast_\w+", block)
+    }
     tables = set(re.findall(r"(holdfast_\w+) \(", "".join(each.sql for each in postgres_scripts.SCHEMA)))
     assert granted == tables | {GUARDED_BY_TOKENS, *(f"holdfast_{mode}" for mode in MODES)}

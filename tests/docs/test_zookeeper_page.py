@@ -1,10 +1,7 @@
 """What docs/zookeeper.md shows works as printed, and what it says about the servers is what one finds there."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,17 +14,14 @@ import holdfast
 from holdfast.core import rules
 from holdfast.runtime.parts import Patience
 from holdfast.stores.zookeeper import factory, protocol, session, store
+from support.pages import blocks, page, run_program
 from support.waiting import until
 from support.zookeeper_servers import ZooKeeperServer
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "zookeeper.md").read_text(encoding="utf-8")
+PAGE = page("zookeeper")
 WORDS = " ".join(PAGE.split())
 BY_DEFAULT = ("tickTime=2000", "minSessionTimeout=4000", "maxSessionTimeout=40000")
 """What a server that is told nothing has."""
-
-
-def examples() -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 
 
 def table(first_cell: str) -> list[list[str]]:
@@ -53,16 +47,10 @@ def kazoo(server: ZooKeeperServer) -> Iterator[KazooClient]:
         yield client
 
 
-@pytest.mark.parametrize("code", examples())
+@pytest.mark.parametrize("code", blocks(PAGE, "python"))
 def test_every_example_of_the_page_runs(server: ZooKeeperServer, code: str, tmp_path: Path) -> None:
     assert "localhost:2181" in code
-    code = code.replace("localhost:2181", server.address)
-    environment = {**os.environ, "PYTHONWARNINGS": "error"}
-    command = [sys.executable, "-c", code]
-    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout
-    assert not re.search("Traceback|Warning", ended.stderr), ended.stderr
+    assert run_program(code.replace("localhost:2181", server.address), tmp_path)
 
 
 # -- what the page says of the code ------------------------------------------------------------------------------------

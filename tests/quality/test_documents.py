@@ -6,9 +6,14 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from quality.tree import PACKAGE, ROOT
+from quality.tree import PACKAGE, ROOT, label
 
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+LINKED_FROM = [*(ROOT / name for name in DOCUMENTS if name.endswith(".md")), *PAGES]
+FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 QUOTED_PATH = re.compile(r"`([\w./-]+(?:\.(?:py|md|toml|sh)|/))`")
 
 
@@ -21,6 +26,23 @@ def is_there(name: str, folder: Path) -> bool:
     """Paths are relative to the package or to the project; a bare file name stands for any file of that name."""
     bare = "/" not in name
     return any((root / name).exists() for root in (PACKAGE, ROOT, folder)) or (bare and any(PACKAGE.rglob(name)))
+
+
+def links(text: str) -> list[str]:
+    """Where a document leads within the project: `redis.md`, `sql.md#waiting`, `#waiting`."""
+    return [link for link in LINK.findall(FENCED.sub("", text)) if "://" not in link]
+
+
+def anchors(text: str) -> set[str]:
+    """What code hosts, and the site, make of headings."""
+    plain = (re.sub(r"[^\w\- ]", "", heading).lower() for heading in HEADING.findall(FENCED.sub("", text)))
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+def leads_somewhere(link: str, document: Path) -> bool:
+    name, _, anchor = link.partition("#")
+    target = document.parent / name if name else document
+    return target.exists() and (not anchor or anchor in anchors(target.read_text(encoding="utf-8")))
 
 
 def parts_of_the_package() -> list[str]:
@@ -48,9 +70,37 @@ def test_the_changelog_tells_about_the_current_version() -> None:
     assert holdfast.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("document", LINKED_FROM, ids=label)
+def test_every_link_of_the_document_leads_somewhere(document: Path) -> None:
+    found = links(document.read_text(encoding="utf-8"))
+    assert [link for link in found if not leads_somewhere(link, document)] == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name != "index.md"], ids=label)
+def test_the_map_of_the_documentation_has_every_page(page: Path) -> None:
+    """The menu of the site is made of these links, too."""
+    assert links((ROOT / "docs" / "index.md").read_text(encoding="utf-8")).count(page.name) == 1
+
+
+def test_the_readme_leads_to_the_documentation() -> None:
+    assert "docs/index.md" in links((ROOT / "README.md").read_text(encoding="utf-8"))
+
+
 def test_a_path_that_is_not_there_is_noticed() -> None:
     assert named_paths("see `core/nothing.py`, `nowhere/` and `lease.held`") == ["core/nothing.py", "nowhere/"]
     assert not is_there("core/nothing.py", ROOT)
     assert not is_there("nowhere/", ROOT)
     assert not is_there("nothing.py", ROOT)
     assert is_there("pyproject.toml", ROOT)
+
+
+def test_a_link_that_leads_nowhere_is_noticed() -> None:
+    text = "[a](b.md) [c](d.md#e) [f](https://g.h) ![i](j.svg)\n```\n[k](l.md)\n```\n"
+    assert links(text) == ["b.md", "d.md#e", "j.svg"]
+    assert anchors("# What Redis can't do\n```\n# no heading\n```\n## `x`, y\n") == {"what-redis-cant-do", "x-y"}
+    readme = ROOT / "README.md"
+    assert leads_somewhere("docs/redis.md#what-redis-cant-do", readme)
+    assert leads_somewhere("#stores", readme)
+    assert not leads_somewhere("docs/redis.md#what-redis-can-do", readme)
+    assert not leads_somewhere("docs/nothing.md", readme)
+    assert not leads_somewhere("#nothing", readme)

@@ -48,6 +48,7 @@ class AnyClient:
 
     @property
     def capabilities(self) -> Capabilities:
+        """What the store can do; known without asking it."""
         return self._config.factory.capabilities
 
     def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
@@ -80,7 +81,15 @@ class Client(AnyClient):
         label: str | None = None,
         on_lost: Callable[[Lease, Reason], object] | None = None,
     ) -> Lock:
-        """A lock on this name; making it does no I/O."""
+        """A lock on this name; making it does no I/O.
+
+        - `ttl`: seconds that a lease lasts unless it is renewed; without it, what `connect()` was told, or 30.
+        - `renew`: the client renews the lease, every third of the ttl, for as long as its process lives.
+        - `max_hold`: after so many seconds the lease ends although it is renewed: released, and lost.
+        - `reentrant`: the thread that holds the lock may take it again; it gets another handle on the same lease.
+        - `label`: words for those who ask who holds the lock.
+        - `on_lost`: called with the lease and the reason, on a thread of its own, when the lease is lost.
+        """
         settings = self._settings(
             name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost
         )
@@ -90,6 +99,9 @@ class Client(AnyClient):
         self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """A decorator: hold the lock while the function runs. `{…}` in the name are arguments of the call.
+
+        If the lock can't be had within `wait` seconds (None: for ever), the call raises LockTimeout or, with
+        `busy="skip"`, returns None without running the function. The rest are settings of `lock()`.
 
         For a coroutine function an AsyncClient of the same store, one per event loop, does the work.
         """
@@ -201,7 +213,11 @@ class AsyncClient(AnyClient):
         label: str | None = None,
         on_lost: Callable[[AsyncLease, Reason], object] | None = None,
     ) -> AsyncLock:
-        """A lock on this name; making it does no I/O."""
+        """A lock on this name; making it does no I/O.
+
+        The settings are those of `Client.lock`. `reentrant` is for the task that holds the lock, and `on_lost`, which
+        may be a coroutine function, runs as a task.
+        """
         settings = self._settings(
             name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost
         )
@@ -210,7 +226,10 @@ class AsyncClient(AnyClient):
     def locked(
         self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator: hold the lock while the coroutine function runs. `{…}` in the name are arguments of the call."""
+        """A decorator: hold the lock while the coroutine function runs. `{…}` in the name are arguments of the call.
+
+        `wait`, `busy` and the settings are those of `Client.locked`.
+        """
         self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
         return locked_async(self.lock, name, wait, busy, settings)
 

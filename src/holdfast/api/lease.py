@@ -59,14 +59,17 @@ class _Handle(Generic[R]):
 
     @property
     def owner(self) -> str:
+        """By what the engine knows this acquisition: random, and new each time."""
         return self._state.owner
 
     @property
     def ttl(self) -> float:
+        """What a renewal brings; less than was asked for where the engine's session allows no more."""
         return self._state.ttl
 
     @property
     def held(self) -> bool:
+        """Whether it is neither lost nor released at this moment, by the clock."""
         return self.remaining() > 0.0
 
     def remaining(self) -> float:
@@ -118,6 +121,7 @@ class Lease(_Handle[BlockingRuntime]):
 
     @property
     def lost(self) -> Lost:
+        """Event-like: `is_set()`, and `wait(timeout=None)`, which blocks until the lease is lost or released."""
         return Lost(self)
 
     def extend(self, ttl: float | None = None) -> None:
@@ -166,6 +170,7 @@ class AsyncLease(_Handle[AioRuntime]):
 
     @property
     def lost(self) -> AsyncLost:
+        """Event-like: `is_set()`, and `await wait(timeout=None)`, which ends when the lease is lost or released."""
         return AsyncLost(self)
 
     async def extend(self, ttl: float | None = None) -> None:

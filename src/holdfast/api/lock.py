@@ -38,6 +38,7 @@ class Lock:
 
     @property
     def ttl(self) -> float:
+        """Seconds, as asked for; `Lease.ttl` tells what was got."""
         return self._settings.want.ttl
 
     def acquire(self, wait: float | None = None) -> Lease:
@@ -115,6 +116,7 @@ class AsyncLock:
 
     @property
     def ttl(self) -> float:
+        """Seconds, as asked for; `Lease.ttl` tells what was got."""
         return self._settings.want.ttl
 
     def acquire(self, wait: float | None = None) -> Acquiring:

@@ -15,6 +15,7 @@ import holdfast
 from holdfast.cli import codes
 from holdfast.cli.completion import COMPLETE, PROGRAM, completion
 from holdfast.cli.failure import explain, redacted, say
+from holdfast.cli.lab import lab
 from holdfast.cli.locks import break_, ls, show, wait
 from holdfast.cli.options import url_option
 from holdfast.cli.run import run
@@ -40,7 +41,7 @@ def cli(ctx: click.Context) -> int | None:
     return codes.USAGE
 
 
-for command in (run, ls, show, break_, wait, schema, completion):
+for command in (run, ls, show, break_, wait, schema, lab, completion):
     cli.add_command(command)
 
 

@@ -43,6 +43,8 @@ class Found(NamedTuple):
 
     what: str
     path: tuple[str, ...]
+    trail: tuple[tuple[Any, Any], ...] = ()
+    """The same for who wants to tell it otherwise: label and state after each step."""
 
     def __str__(self) -> str:
         steps = (f"{number:5}  {step}" for number, step in enumerate(self.path, 1))
@@ -134,19 +136,20 @@ class _Search:
     def _judge(self, state: Any) -> None:
         what = self._model.wrong(state)
         if what is not None:
-            self._found.append(Found(what, self._path(state)))
+            trail = self._trail(state)
+            self._found.append(Found(what, tuple(self._model.tell(label) for label, _ in trail), trail))
             self.is_stopped = True
 
-    def _path(self, state: Any) -> tuple[str, ...]:
+    def _trail(self, state: Any) -> tuple[tuple[Any, Any], ...]:
         states = list(self._reached_from)
-        labels: list[str] = []
+        trail: list[tuple[Any, Any]] = []
         place = self._reached_from[state]
         while place != _NOWHERE:
             before = states[place]
             label = next(label for label, after in self._model.steps(before) if after == state)
-            labels.append(self._model.tell(label))
+            trail.append((label, state))
             state, place = before, self._reached_from[before]
-        return tuple(reversed(labels))
+        return tuple(reversed(trail))
 
 
 # What can be explored by name ---------------------------------------------------------------------------------------

@@ -78,6 +78,7 @@ def minimised(task: Task, seed: int, result: Shrunk) -> str:
             told(after),
             "",
             f"replay: {replay(task, seed)}",
+            *([f"draw:   holdfast lab seed {seed} --scenario {task.scenario}"] if task.mutant is None else []),
         ]
     )
 

@@ -132,6 +132,21 @@ _UNITS = {b"PX": (1, True), b"EX": (1000, True), b"PXAT": (1, False), b"EXAT": (
 """How many milliseconds one is, and whether it counts from now."""
 
 
+@_command("setnx", 3)
+def _setnx(keys: Keyspace, words: Words) -> Reply:
+    if keys.find(words[1]) is not None:
+        return 0
+    keys.put(words[1], words[2], None)
+    return 1
+
+
+@_command("getset", 3)
+def _getset(keys: Keyspace, words: Words) -> Reply:
+    before = keys.text(words[1])
+    keys.put(words[1], words[2], None)
+    return before
+
+
 @_command("incr", 2)
 def _incr(keys: Keyspace, words: Words) -> Reply:
     before = keys.text(words[1])
@@ -308,6 +323,25 @@ def _hset(keys: Keyspace, words: Words) -> Reply:
 def _hget(keys: Keyspace, words: Words) -> Reply:
     found = keys.collection(words[1], Hash)
     return None if found is None else found.get(words[2])
+
+
+@_command("hexists", 3)
+def _hexists(keys: Keyspace, words: Words) -> Reply:
+    return int(words[2] in (keys.collection(words[1], Hash) or ()))
+
+
+@_command("hincrby", 4)
+def _hincrby(keys: Keyspace, words: Words) -> Reply:
+    by = integer(words[3])
+    found = keys.collection(words[1], Hash) or Hash()
+    try:
+        number = integer(found.get(words[2], b"0"))
+    except ReplyError:
+        raise ReplyError("ERR hash value is not an integer") from None
+    if not SMALLEST <= number + by <= LARGEST:
+        raise ReplyError("ERR increment or decrement would overflow")
+    keys.collection_for_writing(words[1], Hash)[words[2]] = b"%d" % (number + by)
+    return number + by
 
 
 @_command("hdel", 3, ANY_NUMBER)

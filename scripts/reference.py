@@ -1,0 +1,191 @@
+"""Writes the references, docs/api.md and docs/cli.md, from the code itself: what a page says of a name is what it is.
+
+python scripts/reference.py
+
+A test holds the committed pages to what this writes.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import click
+
+import holdfast
+from holdfast.cli.app import cli
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+FURTHER = ("holdfast.fencing", "holdfast.compat.threading", "holdfast.compat.asyncio", "holdfast.compat.redis")
+FIRST = (
+    *("connect", "connect_async", "lock", "async_lock"),
+    *("Client", "Lock", "Lease", "AsyncClient", "AsyncLock", "AsyncLease"),
+    *("InTransaction", "LockInfo", "Capabilities", "HoldfastError"),
+)
+"""In the order in which a reader needs them; names that are not told of here follow, in the order of `__all__`."""
+WIDTH = 88
+"""Of what click prints, in columns."""
+
+
+def pages() -> dict[str, str]:
+    """The generated pages, by file name."""
+    return {"api.md": api(), "cli.md": command_line()}
+
+
+# -- docs/api.md -------------------------------------------------------------------------------------------------------
+
+
+def api() -> str:
+    names = [name for name in holdfast.__all__ if not name.startswith("_")]
+    top = [*filter(names.__contains__, FIRST), *(name for name in names if name not in FIRST)]
+    parts = [
+        "# The API",
+        "Written by `scripts/reference.py` from the signatures and docstrings of the code. Times are seconds, whole or "
+        "not. The options of `connect()` are on the page of each store, see [Which lock when](choosing.md). What is "
+        "not on this page is nobody's to rely on.",
+        *(part for name in top for part in described(name, getattr(holdfast, name), "##")),
+    ]
+    for path in FURTHER:
+        module = importlib.import_module(path)
+        parts += [f"## {path}", told(module), *in_module(module)]
+    return "\n\n".join(parts) + "\n"
+
+
+def in_module(module: ModuleType) -> Iterator[str]:
+    for name in module.__all__:
+        yield from described(f"{module.__name__}.{name}", getattr(module, name), "###")
+
+
+def described(title: str, thing: Any, level: str) -> Iterator[str]:
+    """A function or a class, under a heading of its own."""
+    yield f"{level} {title}"
+    module, _, name = title.rpartition(".")
+    if inspect.isfunction(thing):
+        yield from described_function(name, thing)
+        return
+    if issubclass(thing, Exception):
+        yield "A kind of " + " and of ".join(f"`{base.__name__}`" for base in thing.__bases__) + "."
+    elif module:  # those of `holdfast` itself are not made by hand
+        yield code(name + signature(thing).removesuffix(" -> None"))
+    yield told(thing)
+    fields = dict(field for base in reversed(ours(thing)) for field in attributes(base))
+    if fields:
+        yield "\n".join(f"- `{field}`{': ' if about else ''}{about}" for field, about in fields.items())
+    for member, value in methods(thing).items():
+        yield from described_function(f"{name}.{member}", value)
+
+
+def described_function(name: str, function: Any) -> Iterator[str]:
+    awaited = "await " if inspect.iscoroutinefunction(function) else ""
+    yield code(awaited + name + signature(function))
+    if about := told(function):
+        yield about
+
+
+def code(text: str) -> str:
+    """Not marked as `python`: those blocks are programs, and run as tests."""
+    return f"```py\n{text}\n```"
+
+
+def methods(cls: type) -> dict[str, Any]:
+    """The public ones, in the order of the source, those of its bases first."""
+    found = {name: value for base in reversed(ours(cls)) for name, value in vars(base).items()}
+    return {name: value for name, value in found.items() if inspect.isfunction(value) and not name.startswith("_")}
+
+
+def attributes(cls: type) -> Iterator[tuple[str, str]]:
+    """Fields, properties and what an error carries, as `name: type`, each with what is said of it."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(cls))).body
+    assert isinstance(body, ast.ClassDef)
+    for node, after in zip(body.body, [*body.body[1:], None], strict=True):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id[0] != "_":
+            yield f"{node.target.id}: {ast.unparse(node.annotation)}", words_of(after)
+        elif isinstance(node, ast.FunctionDef) and is_property(node) and node.returns and node.name[0] != "_":
+            yield f"{node.name}: {ast.unparse(node.returns)}", ast.get_docstring(node) or ""
+        elif isinstance(node, ast.FunctionDef) and node.name == "__init__" and issubclass(cls, Exception):
+            yield from carried(node)
+
+
+def carried(init: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    """What an error keeps of its arguments: `self.name = name`, or `self.name: str = …`."""
+    types = {each.arg: each.annotation for each in init.args.args if each.annotation is not None}
+    for node in init.body:
+        target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+        if isinstance(target, ast.Attribute):
+            annotation = node.annotation if isinstance(node, ast.AnnAssign) else types[target.attr]
+            yield f"{target.attr}: {ast.unparse(annotation)}", ""
+
+
+def is_property(node: ast.FunctionDef) -> bool:
+    return any(isinstance(each, ast.Name) and each.id == "property" for each in node.decorator_list)
+
+
+def words_of(node: ast.stmt | None) -> str:
+    """The text below a field, if this is one."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return inspect.cleandoc(node.value.value)
+    return ""
+
+
+def ours(cls: type) -> list[type]:
+    return [base for base in cls.__mro__ if base.__module__.startswith("holdfast.")]
+
+
+def told(thing: Any) -> str:
+    return inspect.cleandoc(thing.__doc__ or "")
+
+
+class AsWritten:
+    """An annotation that prints without quotes around it."""
+
+    def __init__(self, annotation: Any) -> None:
+        self._text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def signature(function: Any) -> str:
+    """On one line, or on one for each parameter if that is too long."""
+    given = inspect.signature(function)
+    kept = [each.replace(annotation=AsWritten(each.annotation)) for name, each in given.parameters.items()]
+    kept = [each for each in kept if each.name != "self"]
+    returns = f" -> {AsWritten(given.return_annotation)!r}"
+    words = [str(each) for each in kept]
+    named = next((at for at, each in enumerate(kept) if each.kind is each.KEYWORD_ONLY), None)
+    if named is not None and not any(each.kind is each.VAR_POSITIONAL for each in kept):
+        words.insert(named, "*")
+    line = f"({', '.join(words)}){returns}"
+    return line if len(line) <= WIDTH else "(\n" + "".join(f"    {each},\n" for each in words) + f"){returns}"
+
+
+# -- docs/cli.md -------------------------------------------------------------------------------------------------------
+
+
+def command_line() -> str:
+    parts = [
+        "# The command line",
+        "Written by `scripts/reference.py`: this is what `--help` prints.",
+        *helps(cli, click.Context(cli, info_name="holdfast", terminal_width=WIDTH)),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def helps(command: click.Command, context: click.Context) -> Iterator[str]:
+    yield f"## {context.command_path}\n\n```text\n{command.get_help(context).rstrip()}\n```"
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            if below is not None and not below.hidden:
+                yield from helps(below, click.Context(below, context, info_name=name))
+
+
+if __name__ == "__main__":
+    for file, text in pages().items():
+        (DOCS / file).write_text(text, encoding="utf-8")

@@ -1,0 +1,1 @@
+"""The locks of the field, from worst to best, each with the shortest history that breaks it."""

@@ -1,0 +1,48 @@
+"""docs/api.md and docs/cli.md are what scripts/reference.py writes now, and leave nothing out."""
+
+import re
+from typing import get_args
+
+import pytest
+
+import holdfast
+from holdfast.cli.app import cli
+from holdfast.errors import Reason
+from scripts.reference import FURTHER, pages
+from support.pages import page
+
+
+def as_every_click_has_it(text: str) -> str:
+    """Which brackets stand in a line of usage differs between versions of click."""
+    return re.sub(r"^Usage:.*$", lambda line: re.sub(r"[][]", "", line[0]), text, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["api", "cli"])
+def test_the_page_is_what_the_code_says(name: str) -> None:
+    generated = pages()[f"{name}.md"]
+    assert as_every_click_has_it(page(name)) == as_every_click_has_it(generated), "run: make docs"
+
+
+@pytest.mark.parametrize("name", [name for name in holdfast.__all__ if not name.startswith("_")])
+def test_every_public_name_has_a_heading(name: str) -> None:
+    assert f"\n## {name}\n" in page("api")
+
+
+@pytest.mark.parametrize("module", FURTHER)
+def test_every_public_module_has_a_heading(module: str) -> None:
+    assert f"\n## {module}\n" in page("api")
+
+
+@pytest.mark.parametrize("reason", get_args(Reason))
+def test_every_reason_of_a_loss_is_told(reason: str) -> None:
+    assert f"- `{reason}`: " in page("api")
+
+
+@pytest.mark.parametrize("command", sorted(cli.commands))
+def test_every_command_has_a_heading(command: str) -> None:
+    assert f"\n## holdfast {command}\n" in page("cli")
+
+
+def test_parameters_are_told_by_name_and_type() -> None:
+    assert "\n    max_hold: float | None = None,\n" in page("api")
+    assert "Lease.ensure_held() -> None\n" in page("api")
