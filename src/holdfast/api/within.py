@@ -6,7 +6,7 @@ clients, and they exclude it. It has no deadline, and nothing is renewed: it liv
 1. The row is there: committed on a connection of the client's own. (In the caller's transaction it would be a row that
    others don't see.)
 2. The row is locked in the caller's transaction: at first without waiting, so the uncontended lock needs no more. Then
-   it waits, by the engine's own lock time-out, which is put back after.
+   it waits, by the engine's own time-outs, which are put back after.
 3. The token is taken and committed on the client's connection, now that the lock is ours.
 4. A plain read in the caller's transaction must see that token. If it does not, this transaction reads a snapshot that
    is older than the lock: it would decide by what was true before the last holder's commit. Refused. (Or the two
@@ -43,7 +43,12 @@ TRIES_FOR = 2.0
 FOR_EVER_S = 100_000_000
 """What MariaDB takes for no time-out at all, and is three years on MySQL."""
 
+CLOSE_ENOUGH = 0.01
+"""Seconds that the server's idea of when a wait is over may be ahead of ours."""
+
 _BUSY = {"55P03", "1205", "3572"}
+_CANCELLED = "57014"
+"""By its time-out, or by somebody."""
 _NO_TABLE = {"42P01", "1146"}
 _MADE_SINCE = {"1412"}
 """A table that is newer than the snapshot."""
@@ -96,8 +101,13 @@ TEXTS: Mapping[tuple[str, str], _Texts] = {
 }
 """By engine and mode."""
 
-POSTGRES_SETTINGS = "SELECT current_setting('transaction_isolation'), current_setting('lock_timeout')"
-POSTGRES_SET_TIMEOUT = "SELECT set_config('lock_timeout', :timeout, true)"
+POSTGRES_SETTINGS = """\
+SELECT current_setting('transaction_isolation'), current_setting('lock_timeout'), current_setting('statement_timeout'),
+    CAST(EXTRACT(epoch FROM CAST(current_setting('statement_timeout') AS interval)) * 1000 AS bigint)
+"""
+POSTGRES_SET_TIMEOUTS = """\
+SELECT set_config('lock_timeout', :for_lock, true), set_config('statement_timeout', :for_statement, true)
+"""
 SAVEPOINT = "SAVEPOINT holdfast_within"
 ROLLBACK_TO_SAVEPOINT = "ROLLBACK TO SAVEPOINT holdfast_within"
 RELEASE_SAVEPOINT = "RELEASE SAVEPOINT holdfast_within"
@@ -224,7 +234,7 @@ class _InPostgres(_Locking):
     async def _look_around(self) -> None:
         row = await self._run(POSTGRES_SETTINGS)
         assert row is not None
-        level, self._timeout = row
+        level, *self._timeouts, self._statement_ms = row
         if level not in ("read committed", "read uncommitted"):
             raise ConfigurationError(
                 f"this transaction is {level.upper()}: everything in it is read as it was at its first statement, "
@@ -232,20 +242,27 @@ class _InPostgres(_Locking):
             )
 
     async def _wait(self, ends: float) -> Row | None:
+        """A row may have to wait for several locks, one after the other, each with all of the lock time-out: so the
+        statement has one as well, unless the caller's own is shorter anyway."""
         left_ms = 0 if math.isinf(ends) else max(1, math.ceil((ends - self._env.now()) * 1000))
+        statement_ms = min(left_ms or self._statement_ms, self._statement_ms or left_ms)
         await self._run(SAVEPOINT)
         try:
-            await self._run(POSTGRES_SET_TIMEOUT, {"timeout": str(left_ms)})
+            await self._set_timeouts(str(left_ms), str(statement_ms))
             row = await self._wait_in_line()
         except Exception as error:
-            if code_of(error) not in _BUSY:
+            is_over = ends - self._env.now() < CLOSE_ENOUGH and code_of(error) == _CANCELLED
+            if code_of(error) not in _BUSY and not is_over:
                 raise
             await self._run(ROLLBACK_TO_SAVEPOINT)
             await self._run(RELEASE_SAVEPOINT)
             return None
-        await self._run(POSTGRES_SET_TIMEOUT, {"timeout": self._timeout})
+        await self._set_timeouts(*self._timeouts)
         await self._run(RELEASE_SAVEPOINT)
         return row
+
+    async def _set_timeouts(self, for_lock: str, for_statement: str) -> None:
+        await self._run(POSTGRES_SET_TIMEOUTS, {"for_lock": for_lock, "for_statement": for_statement})
 
 
 class _InMySQL(_Locking):
