@@ -49,12 +49,11 @@ def before(zookeeper: ZooKeeperServer) -> Iterator[Proxy]:
 def stage(
     nursery_for_zookeeper: Worker, zookeeper: ZooKeeperServer, before: Proxy, tmp_path: Path, seed: str
 ) -> Iterator[ZooKeeperStage]:
-    with zookeeper.client(timeout=60.0) as observer:
-        url = behind(before, zookeeper.lock_space())
-        stage = ZooKeeperStage(nursery_for_zookeeper, url, observer, tmp_path, seed)
-        yield stage
-        zookeeper.resume()
-        stage.close()
+    url = behind(before, zookeeper.lock_space())
+    stage = ZooKeeperStage(nursery_for_zookeeper, url, zookeeper.client, tmp_path, seed)
+    yield stage
+    zookeeper.resume()
+    stage.close()
 
 
 def behind(proxy: Proxy, url: str) -> str:
@@ -161,10 +160,9 @@ def ensemble() -> Iterator[Ensemble]:
 def large_stage(
     nursery_for_zookeeper: Worker, ensemble: Ensemble, tmp_path: Path, seed: str
 ) -> Iterator[ZooKeeperStage]:
-    with ensemble.client(timeout=60.0) as observer:
-        stage = ZooKeeperStage(nursery_for_zookeeper, ensemble.lock_space(), observer, tmp_path, seed)
-        yield stage
-        stage.close()
+    stage = ZooKeeperStage(nursery_for_zookeeper, ensemble.lock_space(), ensemble.client, tmp_path, seed)
+    yield stage
+    stage.close()
 
 
 def kill_leader(stage: ZooKeeperStage, ensemble: Ensemble) -> None:

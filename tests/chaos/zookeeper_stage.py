@@ -4,13 +4,14 @@ A lease ends before its session does, so that no fault may let two in. And a ses
 ended, there is no node in any line, and the janitor removes what the lines hung from.
 """
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from kazoo.client import KazooClient
+from kazoo.handlers.threading import KazooTimeoutError
 
 import holdfast
 from chaos.journal import now
@@ -27,11 +28,17 @@ SERVED_AGAIN = 3.0
 """Seconds, beside a session's, until each lock is in use: a client that was refused pauses before it tries again."""
 LOAD: dict[str, Any] = {"threads": 1, "tasks": 2, "keepers": 1, "ttls": (TTL,), "waits": (0.0, 0.02, 0.2, 2.0)}
 JANITOR = "janitor"
+ANSWERED = 10.0
+"""Seconds for an answer when no fault is left: far above what it takes, so that only a hang reaches it."""
+
+Observer = Callable[[], AbstractContextManager[KazooClient]]
+"""Connects, to look at the nodes themselves. When the faults are over: a server that is being started may accept a
+connection and never answer on it, and kazoo waits there for as long as a session lives."""
 
 
 class ZooKeeperStage(Stage):
-    def __init__(self, nursery: Worker, url: str, observer: KazooClient, folder: Path, seed: str) -> None:
-        """`url`: with a root of its own; `observer`: looks at the nodes themselves."""
+    def __init__(self, nursery: Worker, url: str, observer: Observer, folder: Path, seed: str) -> None:
+        """`url`: with a root of its own."""
         super().__init__(nursery, [], url, folder, seed)
         self._observer = observer
 
@@ -42,7 +49,9 @@ class ZooKeeperStage(Stage):
         self.judge(crew, ttl=SESSION, may_be_unreachable=True, recover_within=SESSION + SERVED_AGAIN)
 
     def _left(self, ttl: float) -> Iterator[Event]:
-        for node in left_behind(self._observer, self.url, within=ttl + 1.0):
+        with self._observer() as observer:
+            left = left_behind(observer, self.url, within=ttl + 1.0)
+        for node in left:
             yield Event(now(), "ensemble", node, "left")
 
 
@@ -50,15 +59,26 @@ def left_behind(observer: KazooClient, url: str, within: float) -> list[str]:
     """Nodes below the root once sessions have ended, for which they have some seconds, and the janitor has passed."""
     root = parse_qs(urlsplit(url).query)["root"][0]
 
+    def children(path: str) -> list[str]:
+        found: list[str] = answer(observer.get_children_async(path), f"the children of {path}")
+        return [f"{path}/{child}" for child in found if child != JANITOR]
+
     def nodes() -> list[str]:
-        observer.sync(root)
-        names = [f"{root}/{name}" for name in observer.get_children(root) if name != JANITOR]
-        return [*names, *(f"{name}/{child}" for name in names for child in observer.get_children(name))]
+        answer(observer.sync_async(root), f"sync of {root}")
+        names = children(root)
+        return [*names, *(node for name in names for node in children(name))]
 
     with suppress(AssertionError):
         until(lambda: all(node.count("/") == root.count("/") + 1 for node in nodes()), within=within)
     pass_with_the_janitor(url)
     return nodes()
+
+
+def answer(result: Any, asked: str) -> Any:
+    try:
+        return result.get(timeout=ANSWERED)
+    except KazooTimeoutError:
+        raise AssertionError(f"asked for {asked}, the server has not answered for {ANSWERED:g} s") from None
 
 
 def pass_with_the_janitor(url: str) -> None:

@@ -26,10 +26,13 @@ class AioLink:
 
     async def connected(self, session: Session, until: float) -> bool:
         told = self._loop.create_future()
-        tell = self._teller(told, 1)
-        session.when_connected(tell)
-        session.start()
+
+        def tell() -> None:
+            self._tell(told)
+
         try:
+            session.when_connected(tell)
+            session.start()
             await asyncio.wait([told], timeout=max(0.0, until - boottime()))
         finally:
             session.no_longer(tell)
@@ -50,10 +53,13 @@ class AioLink:
 
         def tell() -> None:
             if next(left) == 0:
-                with contextlib.suppress(RuntimeError):  # the loop is closed
-                    self._loop.call_soon_threadsafe(_set, told)
+                self._tell(told)
 
         return tell
+
+    def _tell(self, told: asyncio.Future[None]) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(_set, told)
 
 
 def _set(told: asyncio.Future[None]) -> None:

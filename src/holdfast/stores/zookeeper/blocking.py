@@ -27,13 +27,14 @@ class BlockingLink:
         def tell() -> None:
             told.put(None)
 
-        session.when_connected(tell)
-        session.start()
         try:
+            session.when_connected(tell)
+            session.start()
             told.get(timeout=max(0.0, until - boottime()))
         except queue.Empty:
-            session.no_longer(tell)
             return False
+        finally:
+            session.no_longer(tell)
         return True
 
     async def ask(self, calls: Sequence[Call], until: float) -> list[Any]:

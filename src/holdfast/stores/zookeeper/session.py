@@ -29,6 +29,9 @@ from kazoo.retry import KazooRetry
 
 from holdfast.core.ports import Inbox
 from holdfast.machine import boottime
+from holdfast.stores.zookeeper import protocol
+from holdfast.stores.zookeeper.departed import Departed
+from holdfast.stores.zookeeper.protocol import Contender
 
 _log = logging.getLogger("holdfast.connection")
 
@@ -40,6 +43,9 @@ TLS = ("use_ssl", "ca", "certfile", "keyfile", "keyfile_password", "verify_certs
 
 GUARD_PACE = 0.1
 """Seconds between two looks for those who were not heard of in time."""
+
+CONNECTING_LEAST, CONNECTING_MOST = 1.0, 5.0
+"""Seconds for which one server may be silent while a connection is made, however short or long sessions are."""
 
 SHARE = 0.75
 """Of the session's time-out, for which its holder believes in it after the last proof."""
@@ -109,8 +115,15 @@ class Result:
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    def __init__(self, patience: float) -> None:
+        super().__init__()
+        self._patience = patience
+
     def async_result(self) -> Result:
         return Result()
+
+    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
+        return super().create_connection(*args, timeout=min(timeout, self._patience), **kwargs)
 
 
 class Guardian:
@@ -169,7 +182,10 @@ class Session:
     def __init__(self, where: str, make: Callable[[], KazooClient], is_ours: bool) -> None:
         self.where = where
         self.epoch = 0
+        """Counts what may be believed: a lease of an earlier one is lost."""
+        self.life = 0
         """Counts sessions: what was made in an earlier one is gone."""
+        self.departed = Departed()
         self.timeout = 0.0
         """Seconds, as the server has negotiated it; 0 before there is a session."""
         self.proved = -math.inf
@@ -179,8 +195,12 @@ class Session:
         self._is_stopped = False
         self._starts = [True]
         """Taken out by whoever starts it: one of all threads."""
+        self._may_have_ended: list[bool] = []
+        """The client's thread, by itself, since it has last been heard of: taken out by whoever finds that it has."""
         self._pid = os.getpid()
         self._connected: list[Callable[[], None]] = []
+        self._arriving: dict[Callable[[], None], None] = {}
+        """Who waits for a connection, or was told of it and has not gone on yet: whoever comes is behind them."""
         self._waiting: weakref.WeakValueDictionary[int, Inbox] = weakref.WeakValueDictionary()
         self.guardian = Guardian(self.client.delete_async)
         _watch_negotiation(self.client, weakref.WeakMethod(self._negotiated))
@@ -192,12 +212,21 @@ class Session:
         return bool(self.client.connected) and self.timeout > 0.0
 
     @property
+    def lets_pass(self) -> bool:
+        """Connected, and nobody is in line for it who came earlier."""
+        return self.is_connected and not self._arriving
+
+    @property
     def share(self) -> float:
         """Seconds for which a proof of the session lasts."""
         return SHARE * self.timeout
 
     def start(self) -> None:
         """Begins to connect, in the background, and goes on until it is stopped."""
+        if self._may_have_ended and self.client.client_state == KeeperState.CLOSED:
+            with contextlib.suppress(IndexError):
+                self._may_have_ended.pop()
+                self._starts.append(True)
         try:
             self._starts.pop()
         except IndexError:
@@ -208,6 +237,8 @@ class Session:
             threading.Thread(target=self._probe, name="holdfast-probe", daemon=True).start()
 
     def when_connected(self, tell: Callable[[], None]) -> None:
+        """In the order they came; once, or now and then twice. It is to be ended by `no_longer`."""
+        self._arriving[tell] = None
         self._connected.append(tell)
         if self.is_connected:
             self._tell_connected()
@@ -215,6 +246,7 @@ class Session:
     def no_longer(self, tell: Callable[[], None]) -> None:
         with contextlib.suppress(ValueError):
             self._connected.remove(tell)
+        self._arriving.pop(tell, None)
 
     def waits(self, inbox: Inbox) -> None:
         """Have it ask when there is a new connection or a new session: its watch may be gone."""
@@ -263,25 +295,46 @@ class Session:
             self.epoch += 1  # before anything is dated by the new one
             self.guardian.doubt_all()
         self.timeout = timeout
+        self._look_for_departed()
         self._tell_connected()
         self.wake()
 
     def _changed(self, state: str) -> None:
         """On kazoo's thread."""
         if state == KazooState.LOST:
+            self.life += 1  # first: nobody may take what is made in the new session for something of the old one
             self.epoch += 1
+            self.departed = Departed()
             self.timeout = 0.0
-            if self.client.client_state == KeeperState.CLOSED and not self._is_stopped:
-                self._starts[:] = [True]  # its thread has ended by itself: whoever comes next starts it again
+        if not self._is_stopped:
+            self._may_have_ended[:] = [True]
         self.wake()
 
+    def _look_for_departed(self) -> None:
+        """With every new connection: the servers may have another leader."""
+        for parent in self.departed.reconnected():
+            self.client.sync_async(parent)
+            self.client.get_children_async(parent).rawlink(functools.partial(self._looked, parent))
+
+    def _looked(self, parent: str, children: Any) -> None:
+        if children.successful():
+            self.send_off(parent, protocol.in_order(children.value))
+
+    def send_off(self, parent: str, line: list[Contender]) -> list[Contender]:
+        """The line without those who have left it; they are deleted. If that fails, a new connection comes."""
+        stand, back = self.departed.split(line)
+        for each in back:
+            _log.warning("%s/%s is there again after it was deleted: it is deleted once more", parent, each.node)
+            self.client.delete_async(f"{parent}/{each.node}")
+        return stand
+
     def _tell_connected(self) -> None:
+        """Told first, then taken out: another thread that tells the next one finds nobody before it untold."""
         while self._connected:
-            try:
-                tell = self._connected.pop(0)
-            except IndexError:
-                return
-            tell()
+            with contextlib.suppress(IndexError, ValueError):
+                tell = self._connected[0]
+                tell()
+                self._connected.remove(tell)
 
 
 def _weakly(method: weakref.WeakMethod[Callable[[str], None]]) -> Callable[[str], bool | None]:
@@ -315,13 +368,23 @@ def _connect_and_tell(connect: Callable[..., Any], tellers: list[Any], *args: An
 
 def new_client(hosts: str, timeout: float, settings: Mapping[str, Any]) -> KazooClient:
     """That tries to connect for ever, and repeats no request by itself: whoever asks has a patience of its own."""
-    retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0)
-    return KazooClient(
+    patience = max(CONNECTING_LEAST, min(CONNECTING_MOST, timeout / 4))
+    client = KazooClient(
         hosts=hosts,
         timeout=timeout,
-        handler=Handler(),
-        connection_retry=retry,
+        handler=Handler(patience),
+        connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
         command_retry=KazooRetry(max_tries=0),
         logger=_quiet,
         **settings,
     )
+    connection: Any = client._connection
+    connection._invoke = functools.partial(_greet, connection._invoke, patience)
+    return client
+
+
+def _greet(invoke: Callable[..., Any], patience: float, timeout: float, *args: Any, **kwargs: Any) -> Any:
+    """kazoo asks a server for a session, or to go on with one. A server that has just been started may have accepted a
+    connection on which it never says anything. Left to itself, kazoo would wait for as long as a session lives, though
+    the same server serves whoever comes next."""
+    return invoke(min(timeout, patience), *args, **kwargs)

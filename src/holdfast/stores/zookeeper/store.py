@@ -66,6 +66,7 @@ class Node:
     parent: str
     session: Session
     epoch: int
+    life: int
     path: str = ""
     """Empty until it is known."""
     token: int = 0
@@ -112,18 +113,17 @@ class ZooKeeperStore(Looking):
     async def _claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         session = self._sessions(claim.ttl)
         until = self._link.now() + self._link.timeout
-        if not session.is_connected and not await self._link.connected(session, until):
+        if not session.lets_pass and not await self._link.connected(session, until):
             return self._unreachable(TimeoutError("no connection in time: check that it runs, and its address"))
         node = self.nodes.get(claim.owner)
-        if node is not None and node.epoch != session.epoch:
-            node = None  # its session is over, and so is it
-        if node is None:
-            node = self.nodes[claim.owner] = Node(self._parent(claim.name), session, session.epoch)
+        if node is None or node.epoch != session.epoch:
+            node = self._new_node(claim, session, node)
         while True:
             sent = self._link.now()
             line = await self._stand_in_line(node, claim, until)
             if isinstance(line, BaseException):
                 return self._unreachable(line, may_raise=True)
+            line = session.send_off(node.parent, line)
             place = _place(line, node.path)
             if node.path:
                 node.session.guardian.believe(node.path, sent + max(node.session.share, 2 * SLOW_PACE))
@@ -143,11 +143,18 @@ class ZooKeeperStore(Looking):
                     return self._unreachable(error)
                 return Taken(holder, 0 if holder is None else holder.token, SLOW_PACE)
 
+    def _new_node(self, claim: Claim, session: Session, before: Node | None) -> Node:
+        session.departed.remove(claim.owner)
+        node = self.nodes[claim.owner] = Node(self._parent(claim.name), session, session.epoch, session.life)
+        if before is not None and before.life == node.life:
+            node.card = before.card  # what it may have in line, in a session that goes on, is looked for
+        return node
+
     async def _leave(self, owner: str, node: Node, until: float) -> BaseException | None:
         """A plain no leaves nothing."""
         error = await self._remove(node, owner, until)
         if error is None or isinstance(error, NoNodeError):
-            self.nodes.pop(owner, None)
+            self.forget(owner)
             return None
         return error
 
@@ -235,11 +242,10 @@ class ZooKeeperStore(Looking):
         sent = self._link.now()
         created, found = await self._link.ask([create, children], until)
         if isinstance(created, NoNodeError):
-            error = await self._make_parent(node, until)
-            if error is not None:
-                return error
+            above = self._creates_above(node)
             sent = self._link.now()
-            created, found = await self._link.ask([create, children], until)
+            *made, created, found = await self._link.ask([*above, create, children], until)
+            created = _first_cause(made, created)
         if isinstance(created, BaseException):
             if not isinstance(created, UNSURE):
                 node.card = b""  # answered: nothing was made
@@ -247,16 +253,17 @@ class ZooKeeperStore(Looking):
         node.path, node.token, node.session.proved = created[0], created[1].czxid, sent
         return found if isinstance(found, BaseException) else protocol.in_order(found)
 
-    async def _make_parent(self, node: Node, until: float) -> BaseException | None:
-        """With a mark: what others have made, they may rely on."""
+    def _creates_above(self, node: Node) -> list[Call]:
+        """Whatever a contender hangs from, whether it is there or not: sent together with the contender's own, so that
+        nobody of this session who came later gets in between. The name has a mark: what others have made, they may
+        rely on."""
         client, acl = node.session.client, self._acl()
-        root = functools.partial(client.ensure_path_async, self._root, acl=acl)
-        parent = functools.partial(client.create_async, node.parent, MARK, acl=acl)
-        for call in (root, parent):
-            (made,) = await self._link.ask([call], until)
-            if isinstance(made, BaseException) and not isinstance(made, NodeExistsError):
-                return made
-        return None
+        steps = self._root.split("/")
+        paths = ["/".join(steps[: depth + 1]) for depth in range(1, len(steps))]
+        if client.chroot:
+            paths.insert(0, "/")
+        above = [functools.partial(client.create_async, path, acl=acl) for path in paths]
+        return [*above, functools.partial(client.create_async, node.parent, MARK, acl=acl)]
 
     async def _watch(
         self, node: Node, line: Sequence[Contender], place: int, claim: Claim, until: float
@@ -351,11 +358,11 @@ class ZooKeeperStore(Looking):
         if was_lost and await self._link.connected(node.session, until):
             (deleted,) = await self._link.ask([delete], until)
         if node.epoch != node.session.epoch or _is_over(deleted):
-            self.nodes.pop(hold.owner, None)
+            self.forget(hold.owner)
             return "session"
         if isinstance(deleted, BaseException) and not isinstance(deleted, NoNodeError):
             return self._unreachable(deleted)
-        self.nodes.pop(hold.owner, None)
+        self.forget(hold.owner)
         node.session.guardian.forget(node.path)
         await self._clean_now_and_then(node.session)
         return "broken" if isinstance(deleted, NoNodeError) and not was_lost else None
@@ -367,9 +374,9 @@ class ZooKeeperStore(Looking):
             node = self.nodes.get(hold.owner)
             if node is None:
                 continue
-            error = None if node.epoch != node.session.epoch else await self._remove(node, hold.owner, until)
+            error = None if node.life != node.session.life else await self._remove(node, hold.owner, until)
             if error is None or _is_over(error) or isinstance(error, NoNodeError):
-                self.nodes.pop(hold.owner, None)
+                self.forget(hold.owner)
             else:
                 trouble = self._unreachable(error)
         return trouble
@@ -386,7 +393,9 @@ class ZooKeeperStore(Looking):
         return None
 
     def forget(self, owner: str) -> None:
-        self.nodes.pop(owner, None)
+        node = self.nodes.pop(owner, None)
+        if node is not None and node.card and node.life == node.session.life:
+            node.session.departed.add(owner, node.parent)
 
     async def vouch(self, hold: Hold, pid: int) -> None:
         """The ensemble does not look at processes."""
@@ -410,6 +419,16 @@ def _place(line: Sequence[Contender], path: str) -> int | None:
 def _guard(session: Session, until: float, created: Any) -> None:
     if created.successful():
         session.guardian.believe(created.value[0], until)
+
+
+def _first_cause(made: Sequence[Any], created: Any) -> Any:
+    """What was created, or why not: what is to hang from something can't be made if that could not."""
+    for above in reversed(made):
+        is_there = not isinstance(above, BaseException) or isinstance(above, NodeExistsError)
+        if is_there or not isinstance(created, NoNodeError):
+            break
+        created = above
+    return created
 
 
 def _asks(inbox: Inbox) -> Callable[[Any], None]:
