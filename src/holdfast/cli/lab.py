@@ -82,8 +82,10 @@ def seed(seed: int, scenario: str, svg: str | None, html: str | None) -> int:
     with _simulation():
         from holdfast.lab.seeds import story_of_seed
         from holdfast.sim.runner import scenarios
-    if scenario not in scenarios():
-        raise click.UsageError(f"No scenario is called {scenario}; there are: {', '.join(scenarios())}.")
+
+        known = scenarios()  # imported by being asked for
+    if scenario not in known:
+        raise click.UsageError(f"No scenario is called {scenario}; there are: {', '.join(known)}.")
     story, violations = story_of_seed(seed, scenario)
     if not _draw(story, svg, html):
         click.echo(_timeline(story))
@@ -209,7 +211,9 @@ def _simulation() -> Iterator[None]:
 
 
 def _names(typed: str) -> list[str]:
-    with _simulation():
+    try:
         from holdfast.lab.entries import BY_NAME
         from holdfast.lab.own import OWN
+    except ModuleNotFoundError:
+        return []  # a prompt is no place for advice
     return [name for name in (*BY_NAME, *(own.name for own in OWN)) if name.startswith(typed)]

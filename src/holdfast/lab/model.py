@@ -1,7 +1,9 @@
 """A protocol, some clients that follow it, an engine, and what may go wrong: a model for the explorer.
 
 A step is one request with its answer, a fault, or time that passes. Time passes only when everyone who could act has
-acted, except for those who are slow, paused or have not begun yet; so without a fault nobody is late.
+acted, except for those who are slow, paused or have not begun yet; so without a fault nobody is late. And it passes
+only if somebody waits for something, to the moment at which that comes. A program looks at a clock in the moment of the
+answer before, so it may be late after it has looked and not before. All this hides some histories and invents none.
 
 What is wrong with a state:
 
@@ -17,99 +19,29 @@ they are played again with those answers, once for each place.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from itertools import product
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
-from holdfast.lab.engines.port import Engine
-from holdfast.lab.moves import ALL, REFUSED, RETRY, STALL, Ask, Enter, Leave, Look, Move, Outcome, Program, Rest
+from holdfast.lab.engines.port import Happening
+from holdfast.lab.moves import ALL, REFUSED, RETRY, STALL, Ask, Enter, Leave, Look, Move, Outcome, Rest
+from holdfast.lab.world import (
+    CRASH,
+    CUT,
+    LOST_REPLY,
+    MISS,
+    PAUSE,
+    SLOW,
+    WRONG_CLOCK,
+    Act,
+    Client,
+    Protocol,
+    State,
+    Step,
+)
 
 MOST_HOPES = 50_000
 LONG_AGO = 3 * STALL
 """Seconds after which nobody cares how many more there are."""
-
-CRASH, SLOW, PAUSE, CUT, LOST_REPLY, MISS, WRONG_CLOCK = (
-    "crash",
-    "slow",
-    "pause",
-    "cut",
-    "lost reply",
-    "miss",
-    "wrong clock",
-)
-"""What happens to clients; engines have faults of their own."""
-
-
-@dataclass(frozen=True)
-class Protocol:
-    attempt: Program
-    engine: Engine
-    clients: tuple[str, ...] = ("A", "B")
-    faults: dict[str, int] = field(default_factory=dict)
-    """How often each kind may happen."""
-    renewal: Ask | None = None
-    """What a watchdog asks in the name of the holder, {} in it; its answer is not looked at."""
-    renews_every: int = 10
-    tells_time: bool = False
-    """Programs look at clocks, so the hour matters."""
-    takes_time: bool = False
-    """Programs look at how long they have taken."""
-    in_step: bool = False
-    """All clients act at the same moments; which of them is the first at a node is a matter of where they are."""
-
-
-class Client(NamedTuple):
-    answers: tuple[Any, ...] = ()
-    begun: bool = False
-    rests: int = 0
-    """Seconds."""
-    stalls: int = 0
-    """Seconds for which it is slow, or paused."""
-    is_paused: bool = False
-    holds: bool = False
-    lasts: int | None = None
-    """Seconds until it stops by itself."""
-    token: int | None = None
-    renews_in: int | None = None
-    was_refused: bool = False
-    is_over: bool = False
-    is_dead: bool = False
-    is_cut: bool = False
-    ahead: int = 0
-    """Seconds that its clock is wrong."""
-    spent: int = 0
-    """Seconds since its attempt began, if it looks at that."""
-
-
-class State(NamedTuple):
-    now: int
-    engine: Any
-    clients: tuple[Client, ...]
-    left: tuple[int, ...]
-    """How often each kind of fault may still happen."""
-    tokens: int
-    """The largest that was given."""
-    trouble: str
-    first_at: tuple[int, ...]
-    """If all are in step: the client that is first at each node."""
-
-
-class Act(NamedTuple):
-    """What happened in a step, for whoever tells of it."""
-
-    kind: str
-    who: str = ""
-    ask: Ask | None = None
-    reply: Any = None
-    unreached: tuple[str, ...] = ()
-    """Nodes that the request did not get to."""
-    text: str = ""
-    seconds: int = 0
-    others: tuple[Act, ...] = ()
-    """All that happened in the same moment, if clients are in step."""
-
-
-Step: TypeAlias = tuple[Act, State]
 
 
 class Lab:
@@ -125,6 +57,8 @@ class Lab:
         clients = tuple(Client() for _ in self.protocol.clients)
         first_at: tuple[tuple[int, ...], ...] = ((),)
         if self.protocol.in_step:
+            if not isinstance(self._at(0, ()), Ask):
+                raise ValueError("clients that are in step begin by asking")
             clients = tuple(Client(begun=True) for _ in clients)
             first_at = tuple(product(range(len(clients)), repeat=len(self._engine.nodes)))
         for each in first_at:
@@ -142,19 +76,28 @@ class Lab:
         holders = self.holders(state)
         if len(holders) > 1:
             return f"exclusion: {' and '.join(holders)} hold the lock at the same time"
-        waiting = [
-            client
-            for client in state.clients
-            if not (client.is_dead or client.is_over or client.is_cut or client.holds)
-        ]
-        if waiting and all(client.was_refused for client in waiting) and not self._has_hope(state):
-            return "progress: nobody will ever get the lock again"
+        waiting = self.waiting(state)
+        if waiting and all(self._is_in_vain(state, who) for who in waiting) and not self._has_hope(state):
+            return "progress: nobody will ever get the lock"
         return None
 
     def holders(self, state: State) -> tuple[str, ...]:
         """Those who hold it as far as they know, and can do something because of that."""
         pairs = zip(self.protocol.clients, state.clients, strict=True)
         return tuple(who for who, client in pairs if client.holds and not client.is_paused)
+
+    def waiting(self, state: State) -> tuple[str, ...]:
+        pairs = zip(self.protocol.clients, state.clients, strict=True)
+        return tuple(who for who, each in pairs if not (each.is_dead or each.is_over or each.is_cut or each.holds))
+
+    def _is_in_vain(self, state: State, who: str) -> bool:
+        """It was refused, or the engine makes it wait."""
+        place = self.protocol.clients.index(who)
+        client = state.clients[place]
+        if client.was_refused or client.rests or client.stalls:
+            return client.was_refused
+        move = self._at(place, self._looked(state, place, client).answers)
+        return isinstance(move, Ask) and self._engine.ask(state.engine, who, move) is None
 
     def tell(self, act: Act) -> str:
         return act.text or f"{act.who} {act.kind} {act.ask or act.seconds or ''}"
@@ -172,8 +115,7 @@ class Lab:
                 yield step
         for happening in self._engine.happenings(state.engine):
             if not happening.fault:
-                act = Act("happens", happening.where, text=happening.text)
-                yield act, state._replace(engine=happening.state)
+                yield _happened(happening), state._replace(engine=happening.state)
         if not is_busy:
             yield from self._passing(state)
 
@@ -188,12 +130,15 @@ class Lab:
         move = self._at(place, client.answers)
         if isinstance(move, Ask):
             yield from self._asked(state, place, client, move)
+        else:
+            act = Act("begins", self.protocol.clients[place])
+            yield from ((act, after) for after in self._goes_on(state, place, client._replace(begun=True)))
 
     def _asked(self, state: State, place: int, client: Client, ask: Ask) -> Iterator[Step]:
         who = self.protocol.clients[place]
         if client.is_cut:
             act = Act("asks", who, ask, unreached=self._engine.asked(state.engine, ask))
-            yield act, self._goes_on(state, place, client, None)
+            yield from ((act, after) for after in self._answered(state, place, client, self._nothing(ask)))
             return
         for missing in ("", *(self._engine.nodes if ask.at == ALL and self._may(state, MISS) else ())):
             answer = self._engine.ask(state.engine, who, ask, missing)
@@ -202,10 +147,19 @@ class Lab:
             left = self._without(state, MISS) if missing else state.left
             asked = state._replace(engine=answer.state, left=left)
             act = Act("asks", who, ask, answer.reply, answer.unreached, seconds=answer.takes)
-            yield act, self._goes_on(asked, place, client._replace(stalls=answer.takes), answer.reply)
+            if answer.takes:
+                waits = client._replace(begun=True, stalls=answer.takes, answer=(answer.reply,))
+                yield act, _with(asked, place, waits)
+            else:
+                yield from ((act, after) for after in self._answered(asked, place, client, answer.reply))
             if not missing and self._may(state, LOST_REPLY):
                 lost = asked._replace(left=self._without(state, LOST_REPLY))
-                yield act._replace(kind="asks in vain"), self._goes_on(lost, place, client, None)
+                vain = act._replace(kind="asks in vain")
+                yield from ((vain, after) for after in self._answered(lost, place, client, self._nothing(ask)))
+
+    def _nothing(self, ask: Ask) -> Any:
+        """What it is answered if it is answered nothing."""
+        return (None,) * len(self._engine.nodes) if ask.at == ALL else None
 
     def _renewed(self, state: State, place: int, client: Client) -> Step:
         who, ask = self.protocol.clients[place], self.protocol.renewal
@@ -230,6 +184,8 @@ class Lab:
         if not acting:
             yield from self._passing(state)
             return
+        if any(ask.at != ALL for _, _, ask in acting):
+            raise ValueError("clients that are in step ask all nodes")
         engine, replies = state.engine, {place: [None] * len(self._engine.nodes) for place, _, _ in acting}
         for at, node in enumerate(self._engine.nodes):
             for place, _, ask in sorted(acting, key=lambda each: each[0] != state.first_at[at]):
@@ -239,15 +195,10 @@ class Lab:
         acts = [Act("asks", self.protocol.clients[place], ask, tuple(replies[place])) for place, _, ask in acting]
         branches = [state._replace(engine=engine)]
         for place, client, _ in acting:
-            branches = [each for branch in branches for each in self._lucky(branch, place, client, replies[place])]
+            reply = tuple(replies[place])
+            branches = [each for branch in branches for each in self._answered(branch, place, client, reply)]
         for branch in branches:
             yield Act("together", others=tuple(acts)), branch
-
-    def _lucky(self, state: State, place: int, client: Client, replies: list[Any]) -> Iterator[State]:
-        after = self._goes_on(state, place, client, tuple(replies))
-        move = self._at(place, after.clients[place].answers)
-        for seconds in move.seconds if isinstance(move, Rest) else (after.clients[place].rests,):
-            yield _with(after, place, after.clients[place]._replace(rests=seconds))
 
     def _passing(self, state: State) -> Iterator[Step]:
         silent = self._silent(state)
@@ -258,18 +209,18 @@ class Lab:
                 moments += [client.stalls or client.rests, client.lasts, renews_in]
         seconds = min((each for each in moments if each), default=0)
         if seconds:
-            yield Act("passes", seconds=seconds), self._later(state, seconds, silent)
+            yield from ((Act("passes", seconds=seconds), after) for after in self._later(state, seconds, silent))
 
-    def _later(self, state: State, seconds: int, silent: frozenset[str]) -> State:
+    def _later(self, state: State, seconds: int, silent: frozenset[str]) -> list[State]:
         engine = self._engine.passes(state.engine, seconds, silent)
         now = state.now + seconds if self.protocol.tells_time else 0
-        after = state._replace(now=now, engine=engine)
+        branches = [state._replace(now=now, engine=engine)]
         for place, client in enumerate(state.clients):
             if not client.is_dead:
-                after = self._aged(after, place, client, seconds)
-        return after
+                branches = [each for branch in branches for each in self._aged(branch, place, client, seconds)]
+        return branches
 
-    def _aged(self, state: State, place: int, client: Client, seconds: int) -> State:
+    def _aged(self, state: State, place: int, client: Client, seconds: int) -> Iterator[State]:
         stalls, rests = max(0, client.stalls - seconds), client.rests if client.stalls else client.rests - seconds
         rests = max(0, rests)
         lasts, renews_in = client.lasts, client.renews_in
@@ -277,15 +228,21 @@ class Lab:
             lasts = max(0, lasts - seconds)
         if renews_in is not None and not client.is_paused:
             renews_in = max(0, renews_in - seconds)
-        spent = min(client.spent + seconds, LONG_AGO) if self.protocol.takes_time and client.answers else 0
+        is_at_it = client.begun and not client.is_over and not client.tries_again
+        spent = min(client.spent + seconds, LONG_AGO) if self.protocol.takes_time and is_at_it else 0
         older = client._replace(stalls=stalls, rests=rests, lasts=lasts, renews_in=renews_in, spent=spent)
         if lasts == 0:
             older = older._replace(holds=False, lasts=None, token=None)
         if not stalls:
             older = older._replace(is_paused=False)
-        state = _with(state, place, older)
-        is_rested = client.rests and not rests
-        return self._goes_on(state, place, older, None) if is_rested and client.answers else state
+        if client.answer and not stalls:
+            yield from self._answered(state, place, older._replace(answer=()), *client.answer)
+        elif client.rests and not rests and client.tries_again:
+            yield from self._goes_on(state, place, older._replace(tries_again=False))
+        elif client.rests and not rests:
+            yield from self._answered(state, place, older, None)
+        else:
+            yield _with(state, place, older)
 
     def _silent(self, state: State) -> frozenset[str]:
         return frozenset(
@@ -308,38 +265,50 @@ class Lab:
                     move = program.send(answer)
                 self._places[key] = move
             except StopIteration as end:
+                if not isinstance(end.value, Outcome):
+                    raise ValueError("a program ends by returning DONE or REFUSED") from None
                 self._places[key] = end.value
         return self._places[key]
 
-    def _goes_on(self, state: State, place: int, client: Client, answer: Any) -> State:
-        """To its next request or rest: all that it does without anybody else happens at once."""
-        client = client._replace(answers=(*client.answers, answer), begun=True)
+    def _answered(self, state: State, place: int, client: Client, answer: Any) -> Iterator[State]:
+        return self._goes_on(state, place, client._replace(answers=(*client.answers, answer), begun=True))
+
+    def _goes_on(self, state: State, place: int, client: Client) -> Iterator[State]:
+        """To its next request or rest: all that it does without anybody else happens at once. How long it rests may be
+        a matter of luck."""
+        has_entered = False
         while True:
             move = self._at(place, client.answers)
             if isinstance(move, Enter):
                 state, client = self._entered(state, place, client, move)
+                has_entered = True
             elif isinstance(move, Leave):
+                if has_entered:
+                    raise ValueError("a hold that takes no time can't be seen: let it rest before it leaves")
                 client = client._replace(holds=False, lasts=None, token=None, renews_in=None)
             elif isinstance(move, Look):
                 client = self._looked(state, place, client)
                 continue
-            elif isinstance(move, Rest):
-                client = client._replace(rests=move.seconds[0])
-                break
             else:
-                client = self._ended(client, move) if isinstance(move, Outcome) else client
                 break
             client = client._replace(answers=(*client.answers, None))
-        return _with(state, place, client)
+        if isinstance(move, Rest):
+            yield from (_with(state, place, client._replace(rests=seconds)) for seconds in move.seconds)
+        else:
+            yield _with(state, place, self._ended(client, move) if isinstance(move, Outcome) else client)
 
     def _looked(self, state: State, place: int, client: Client) -> Client:
         while isinstance(move := self._at(place, client.answers), Look):
+            if not (self.protocol.tells_time if move.at == "clock" else self.protocol.takes_time):
+                raise ValueError("who looks at a clock needs tells_time, who looks at a stopwatch takes_time")
             seen = state.now + client.ahead if move.at == "clock" else client.spent
             client = client._replace(answers=(*client.answers, seen))
         return client
 
     def _entered(self, state: State, place: int, client: Client, move: Enter) -> tuple[State, Client]:
         who, token = self.protocol.clients[place], move.token
+        if move.lasts is not None and move.lasts <= 0:
+            raise ValueError("a hold that is over can't be entered")
         if token is not None:
             if token <= state.tokens:
                 trouble = f"token: {who} got {token}, and {state.tokens} was given before"
@@ -350,8 +319,8 @@ class Lab:
 
     def _ended(self, client: Client, outcome: Outcome) -> Client:
         if outcome is REFUSED:
-            return client._replace(
-                answers=(), rests=RETRY, was_refused=True, holds=False, token=None, renews_in=None, spent=0
+            return Client(
+                begun=True, rests=RETRY, tries_again=True, was_refused=True, is_cut=client.is_cut, ahead=client.ahead
             )
         return client._replace(is_over=True, holds=False, token=None, renews_in=None, spent=0)
 
@@ -368,8 +337,7 @@ class Lab:
                         yield from self._fault(spent, place, client, kind)
         for happening in self._engine.happenings(state.engine):
             if happening.fault and self._may(state, happening.fault):
-                act = Act(happening.fault, happening.where, text=happening.text)
-                yield act, self._spent(state, happening.fault)._replace(engine=happening.state)
+                yield _happened(happening), self._spent(state, happening.fault)._replace(engine=happening.state)
 
     def _fault(self, state: State, place: int, client: Client, kind: str) -> Iterator[Step]:
         who = self.protocol.clients[place]
@@ -421,6 +389,10 @@ class Lab:
             return False
         self._hopeful |= {state, calm}
         return True
+
+
+def _happened(what: Happening) -> Act:
+    return Act(what.fault or "happens", what.where, text=what.text, brief=what.brief, source=what.source)
 
 
 def _has_new_holder(before: State, after: State) -> bool:

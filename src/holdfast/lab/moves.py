@@ -102,6 +102,8 @@ def leave() -> Leave:
 
 
 def rest(*seconds: int) -> Rest:
+    if not seconds or min(seconds) < 1:
+        raise ValueError("a rest takes a second at least")
     return Rest(seconds)
 
 

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from holdfast.lab.entries import ENTRIES, Entry
-from holdfast.lab.own import OWN
+from holdfast.lab.own import NOT_HERE, OWN
 from holdfast.lab.pictures import svg
 from holdfast.lab.verdicts import OwnVerdict, Verdict, judged, judged_own
 
 HEAD = Path(__file__).with_name("page_head.md")
 RULES = {
     "exclusion": "**Exclusion** breaks: two clients hold the lock at the same time.",
-    "progress": "**Progress** breaks: nobody will ever get the lock again, although nothing more goes wrong.",
+    "progress": "**Progress** breaks: nobody will ever get the lock, although nothing more goes wrong.",
     "token": "**The token** breaks: a later grant does not have a larger token.",
 }
 
@@ -75,12 +75,8 @@ def _section(number: int, verdict: Verdict) -> Iterator[str]:
         yield str(verdict)
         return
     calm = verdict.calm
-    is_calm = not calm.violations
-    yield RULES[verdict.rule] + (
-        f" Without a fault it holds, in all of its {calm.states:,} states."
-        if is_calm
-        else " It needs no fault for that."
-    )
+    without = f"Without a fault it holds, in all of its {calm.states:,} states." if calm.ended else "It needs no fault."
+    yield f"{RULES[verdict.rule]} {without}"
     yield f"![{story.title}: {verdict.rule} breaks](lab/{entry.name}.svg)"
     yield "\n".join(f"{place}. {_escaped(moment.text)}" for place, moment in enumerate(story.moments, 1))
     if story.goes_on:
@@ -99,6 +95,7 @@ def _own_sections(first: int, own: list[OwnVerdict]) -> Iterator[str]:
             for each in verdict.searched
         ]
         yield "\n".join(["| world | searched | |\n|---|---|---|", *rows])
+    yield f"{NOT_HERE} [The simulation](simulation.md) tells what worlds and seeds are."
 
 
 def _escaped(text: str) -> str:

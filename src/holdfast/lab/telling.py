@@ -1,7 +1,7 @@
 """The path that a search found, as a story.
 
-A moment is a step of the path. Time that passes in several steps is one moment, and that somebody who was slow or
-paused goes on is one of its own.
+A moment is a step of the path. Steps in which nothing but time passes are told together, and that somebody who was
+slow or paused goes on is a moment of its own.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.lab.model import CRASH, CUT, PAUSE, SLOW, WRONG_CLOCK, Act, Lab, State
+from holdfast.lab.model import Lab
 from holdfast.lab.moves import ALL, RETRY
 from holdfast.lab.story import Arrow, Bar, Broken, Lane, Moment, Sign, Story
+from holdfast.lab.world import CRASH, CUT, PAUSE, SLOW, WRONG_CLOCK, Act, Client, State
 from holdfast.sim.explore import Found
 
 WORLD = "time"
@@ -38,17 +39,21 @@ class _Teller:
         self._bars: list[Bar] = []
         self._stalled: set[str] = set()
         self._now = 0
+        self._passed = 0
+        """Seconds since something was told."""
 
     def story(self, found: Found, title: str) -> Story:
         before = next(iter(self._lab.starts()))
-        for act, after in _without_pauses(found.trail):
+        for act, after in found.trail:
             if act.kind == "passes":
                 self._pass(act, before, after)
             else:
+                self._stay()
                 self._moments.append(self._moment(act, before, after))
                 self._stalled |= {act.who} if act.kind in (SLOW, PAUSE) else set()
             self._follow(before, after)
             before = after
+        self._stay()
         has_waited = any(moment.sign == "time" for moment in self._moments)
         lanes = [Lane(who, "client") for who in self._clients] + [Lane(node, "node") for node in self._engine.nodes]
         if has_waited:
@@ -74,8 +79,9 @@ class _Teller:
             CUT: ("cut", f"{act.who} is cut off from the server", "cut off"),
             WRONG_CLOCK: ("jump", f"{act.who}'s clock is {act.seconds} s ahead of the others", f"+{act.seconds} s"),
         }
-        sign, text, brief = texts.get(act.kind, (_SIGNS.get(act.kind, "other"), act.text, ""))
-        return Moment(act.who, sign, text, brief, self._now)
+        sign, text, brief = texts.get(act.kind, (_SIGNS.get(act.kind, "other"), act.text, act.brief))
+        arrows = (Arrow(act.source, act.who, act.brief),) if act.source else ()
+        return Moment(act.who, sign, text, brief, self._now, arrows)
 
     def _asked(self, act: Act, before: State, after: State) -> Moment:
         assert act.ask is not None
@@ -100,14 +106,13 @@ class _Teller:
             yield Arrow(act.who, node, text, back, is_lost, is_back_lost)
 
     def _together(self, act: Act, before: State, after: State) -> Moment:
-        """Only what the nodes said yes to is drawn: that is what each of them got."""
-        parts, arrows = [], []
+        parts, arrows = [], list[Arrow]()
         for each in act.others:
             got = [node for node, reply in zip(self._engine.nodes, each.reply, strict=True) if reply]
             parts.append(f"{each.who}: {each.ask} → yes at {', '.join(got) or 'no node'}")
-            arrows += [Arrow(each.who, node, "", "yes") for node in got]
+            arrows += self._arrows(each, before)
         refused = [each.who for each in act.others if self._outcome(each.who, before, after)[0] == "refused"]
-        text = f"{_and(self._clients)} ask all nodes at the same moment. " + "; ".join(parts)
+        text = f"{_and(self._clients)} ask all nodes at the same moment: " + "; ".join(parts)
         ending = f"; {_and(refused)} are refused" if refused else ""
         sign: Sign = "refused" if refused else "ask"
         return Moment(self._clients[0], sign, text + ending, "all at once", self._now, tuple(arrows))
@@ -119,27 +124,32 @@ class _Teller:
             return "enter", f"{who} has the lock" + (f", with token {now.token}" if now.token is not None else "")
         if was.holds and not now.holds:
             return "leave", f"{who} is done"
-        if now.was_refused and not now.answers:
+        if now.tries_again:
             return "refused", f"{who} is refused"
         return "ask", ""
 
     def _pass(self, act: Act, before: State, after: State) -> None:
+        """If nothing else happens by that, it is told together with the time that passes next."""
         self._now += act.seconds
-        effects = [self._engine.lapsed(before.engine, after.engine)]
+        self._passed += act.seconds
         pairs = list(zip(self._clients, before.clients, after.clients, strict=True))
-        for who, was, now in pairs:
-            if was.lasts is not None and was.holds and not now.holds and was.lasts <= act.seconds:
-                effects.append(f"{who}'s time is over, and it knows")
-            elif was.holds and not now.holds:
-                effects.append(f"{who} is done with its work")
-            elif now.holds and len(now.answers) > len(was.answers) and now.lasts is not None:
-                effects.append(f"{who} enters an inner block and asks nobody")
-        text = "; ".join([f"{act.seconds} s pass", *(each for each in effects if each)])
-        self._add(WORLD, "time", text, f"{act.seconds} s")
-        for who, was, now in pairs:  # time passed first
-            if who in self._stalled and was.stalls and not now.stalls:
-                self._stalled.remove(who)
-                self._add(who, "resume", f"{who} goes on", "goes on")
+        ended = [self._engine.lapsed(before.engine, after.engine)]
+        effects = ended + [_became(act, who, was, now) for who, was, now in pairs]
+        resumed = [who for who, was, now in pairs if who in self._stalled and was.stalls and not now.stalls]
+        refused = [who for who, was, now in pairs if now.tries_again and not was.tries_again]
+        if any(effects) or resumed or refused:
+            self._stay("; ".join(each for each in effects if each))
+        for who in resumed:
+            self._stalled.remove(who)
+            self._add(who, "resume", f"{who} goes on", "goes on")
+        for who in refused:
+            self._add(who, "refused", f"{who} is refused", "refused")
+
+    def _stay(self, effects: str = "") -> None:
+        if self._passed:
+            text = f"{self._passed} s pass" + (f"; {effects}" if effects else "")
+            self._add(WORLD, "time", text, f"{self._passed} s")
+            self._passed = 0
 
     # What was true in between -----------------------------------------------------------------------------------------
 
@@ -161,34 +171,31 @@ class _Teller:
 
     def _broken(self, what: str, last: State) -> Broken:
         rule, _, text = what.partition(": ")
+        text = f"{text[0].upper()}{text[1:]}."
         here = len(self._moments) - 1
         if rule == "exclusion":
             return Broken(rule, text, self._lab.holders(last), here, here)
         if rule == "token":
             tokens = sorted({bar.lane for bar in self._bars if bar.token is not None and bar.token >= last.tokens})
             return Broken(rule, text, tuple(tokens), here, here)
-        return Broken(rule, text, self._waiting(last), here, here)
-
-    def _waiting(self, state: State) -> tuple[str, ...]:
-        pairs = zip(self._clients, state.clients, strict=True)
-        return tuple(who for who, client in pairs if not (client.is_dead or client.is_over))
+        return Broken(rule, text, self._lab.waiting(last), here, here)
 
     def _goes_on(self, last: State) -> str:
-        waiting = self._waiting(last)
-        verb = "asks" if len(waiting) == 1 else "ask"
-        return f"{_and(waiting)} {verb} again every {RETRY} s. The answer is always the same, for ever."
+        waiting = self._lab.waiting(last)
+        if not all(last.clients[self._clients.index(who)].was_refused for who in waiting):
+            return f"{_and(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for ever."
+        verb, verb_to_be = ("tries", "is") if len(waiting) == 1 else ("try", "are")
+        return f"{_and(waiting)} {verb} again {RETRY} s after each refusal, and {verb_to_be} refused for ever."
 
 
-def _without_pauses(trail: tuple[tuple[Any, Any], ...]) -> Iterator[tuple[Act, State]]:
-    """Time that passes step after step, at once."""
-    waited = 0
-    for place, (act, after) in enumerate(trail):
-        is_last = place + 1 == len(trail) or trail[place + 1][0].kind != "passes"
-        if act.kind == "passes" and not is_last:
-            waited += act.seconds
-        else:
-            yield (act._replace(seconds=act.seconds + waited) if act.kind == "passes" else act), after
-            waited = 0
+def _became(act: Act, who: str, was: Client, now: Client) -> str:
+    """What time has done to a client."""
+    if was.holds and not now.holds:
+        is_over = was.lasts is not None and was.lasts <= act.seconds
+        return f"{who}'s time is over, and it knows" if is_over else f"{who} is done with its work"
+    if now.holds and not was.holds:
+        return f"{who} has the lock" if was.answer else f"{who} enters an inner block and asks nobody"
+    return ""
 
 
 def _answered(act: Act, nodes: tuple[str, ...]) -> str:

@@ -35,7 +35,7 @@ class Verdict:
 
     @cached_property
     def calm(self) -> Report:
-        """The same world without any fault."""
+        """The same world without any fault. It holds there if the search has `ended`."""
         protocol = self.entry.protocol()
         return explore(Lab(self.entry.name, replace(protocol, faults={})), MOST_STATES)
 

@@ -16,6 +16,7 @@ DELETE = "DELETE FROM locks WHERE name = 'job'"
 SELECT = "SELECT … WHERE name = 'job' FOR UPDATE"
 COMMIT = "COMMIT"
 
+DUPLICATE = "duplicate key"
 ENDED = "the server has ended this session"
 
 
@@ -40,7 +41,7 @@ class Database:
         if who in has.ended:
             return Answer(has, ENDED)
         if command == INSERT:
-            return Answer(has._replace(is_inserted=True), 0 if has.is_inserted else 1)
+            return Answer(has, DUPLICATE) if has.is_inserted else Answer(has._replace(is_inserted=True), 1)
         if command == DELETE:
             return Answer(has._replace(is_inserted=False), int(has.is_inserted))
         if command == SELECT:
@@ -64,7 +65,7 @@ class Database:
     def happenings(self, has: Has) -> Iterator[Happening]:
         if has.locked_by:
             ended = self._unlocked(has, has.locked_by)._replace(ended=(*has.ended, has.locked_by))
-            yield Happening("session", "database", f"the database ends {has.locked_by}'s session", ended)
+            yield Happening("session", "database", f"the database ends {has.locked_by}'s session", ended, "ends it")
 
     def _unlocked(self, has: Has, who: str) -> Has:
         return has._replace(locked_by="") if has.locked_by == who else has

@@ -27,6 +27,10 @@ class Happening(NamedTuple):
     where: str
     text: str
     state: State
+    brief: str = ""
+    """A word or two for a picture."""
+    source: str = ""
+    """The node that it comes from."""
 
 
 class Engine(Protocol):

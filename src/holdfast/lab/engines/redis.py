@@ -64,7 +64,10 @@ class Contents:
     def _number(self) -> int:
         number = self._numbers.setdefault(self._database.fingerprint(), len(self._snapshots))
         if number == len(self._snapshots):
-            self._snapshots.append(self._database.snapshot())
+            values, expiries = self._database.snapshot()
+            if any((expiry - _BASE_MS) % 1000 for expiry in expiries.values()):
+                raise ValueError("the lab counts in whole seconds")
+            self._snapshots.append((values, expiries))
         return number
 
 
@@ -99,6 +102,14 @@ class Alone:
 
     def happenings(self, state: int) -> Iterator[Happening]:
         return iter(())
+
+
+class LeftOver(Alone):
+    """One server, with a lock that a client has left behind whose time was over long ago: the value says 0."""
+
+    def start(self) -> int:
+        number, _ = self._contents.asked(EMPTY, Ask(("SET lock 0",)))
+        return number
 
 
 DOWN = -1
@@ -151,11 +162,12 @@ class Several:
             node = self.nodes[place]
             if has == DOWN:
                 continue
-            yield Happening("node down", node, f"{node} goes down", _with(state, place, DOWN))
+            yield Happening("node down", node, f"{node} goes down", _with(state, place, DOWN), "down")
             if has != EMPTY:
-                yield Happening("restart", node, f"{node} restarts, empty", _with(state, place, EMPTY))
-                ahead = self._contents.later(has, AHEAD)
-                yield Happening("clock", node, f"the clock of {node} jumps {AHEAD} s ahead", _with(state, place, ahead))
+                empty, ahead = _with(state, place, EMPTY), _with(state, place, self._contents.later(has, AHEAD))
+                yield Happening("restart", node, f"{node} restarts, empty", empty, "empty")
+                text = f"the clock of {node} jumps {AHEAD} s ahead"
+                yield Happening("clock", node, text, ahead, f"+{AHEAD} s")
 
 
 AHEAD = 60
@@ -220,10 +232,11 @@ class Replicated:
             node = self.nodes[place]
             text = f"{primary} goes down, and {node} takes its place"
             down = state._replace(serves=place, has=_with(has, serves, DOWN))
-            yield Happening("failover", primary, text, down)
+            yield Happening("failover", primary, text, down, "down")
             if has[place] != has[serves]:
                 text = f"{node} gets what {primary} has"
-                yield Happening("", node, text, state._replace(has=_with(has, place, has[serves])))
+                copied = state._replace(has=_with(has, place, has[serves]))
+                yield Happening("", node, text, copied, "copy", source=primary)
 
     def _replicas(self, state: Copies) -> list[int]:
         return [place for place, has in enumerate(state.has) if place != state.serves and has != DOWN]

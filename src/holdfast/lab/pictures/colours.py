@@ -25,7 +25,7 @@ LINE = Shade("#a3adba", "#566170")
 NODE = Shade("#e6eaef", "#2a313b")
 ALARM = Shade("#b00020", "#ff8a8a")
 LABEL = Shade("#b00020", "#a3001d")
-"""Behind white letters."""
+"""Behind white letters, and over bars."""
 WHITE = Shade("#ffffff", "#ffffff")
 
 CLIENTS = (
@@ -42,8 +42,8 @@ FILLS: Mapping[str, Shade] = {
     "label": LABEL, "white": WHITE, "plain": LINE, **{f"client{place}": shade for place, shade in enumerate(CLIENTS)},
 }  # fmt: skip
 STROKES: Mapping[str, Shade] = {
-    "line": LINE, "edge": INK, "soft-edge": FAINT, "alarm-edge": ALARM, "page-halo": PAGE, "stripe-halo": STRIPE,
-    "alarmed-halo": ALARMED,
+    "line": LINE, "edge": INK, "soft-edge": FAINT, "alarm-edge": ALARM, "hatch": LABEL, "page-halo": PAGE,
+    "stripe-halo": STRIPE, "alarmed-halo": ALARMED,
     **{f"client{place}-edge": shade for place, shade in enumerate(CLIENTS)},
 }  # fmt: skip
 

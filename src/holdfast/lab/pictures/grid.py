@@ -19,7 +19,8 @@ TEXT_STEP = 18.0
 CODE = 6.8
 """Pixels a letter, of the small letters on arrows and pills."""
 TEXT = 7.4
-"""And of those at the right."""
+"""And of those at the right, but for capitals."""
+CAPITAL = 9.0
 TEXT_CELLS = 44
 TITLE = 9.2
 
@@ -57,6 +58,11 @@ def _told(moment: Moment) -> list[str]:
     return wrapped(visible(moment.text), TEXT_CELLS)
 
 
+def _width(line: str) -> float:
+    capitals = sum(char.isupper() for char in line)
+    return cells(line) * TEXT + capitals * (CAPITAL - TEXT)
+
+
 class Grid:
     def __init__(self, layout: Layout, has_title: bool) -> None:
         self._layout = layout
@@ -87,8 +93,8 @@ class Grid:
         self.middle = gap_left + gap / 2
         self.right = (x - nodes / 2 if layout.nodes else gap_left + gap) + 8
         self.text_x = self.right + 14
-        longest = max([0, *(cells(line) for moment in layout.story.moments for line in _told(moment))])
-        self.width = max(WIDTH_LEAST, self.text_x + longest * TEXT + 16)
+        longest = max([0.0, *(_width(line) for moment in layout.story.moments for line in _told(moment))])
+        self.width = max(WIDTH_LEAST, self.text_x + longest + 20)
 
     def _client_step(self) -> float:
         names = [self.name_width(lane) for lane in self._layout.clients]

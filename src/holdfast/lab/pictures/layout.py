@@ -107,22 +107,33 @@ class Layout:
     def span(self, bar: Bar) -> Span:
         return Span(bar.lane, bar.begins, self.length if bar.ends is None else bar.ends)
 
-    def held_at(self, lane: str, moment: int) -> Bar | None:
+    def is_held(self, lane: str, moment: int) -> bool:
         """Whoever lets go in a moment does not hold any more."""
-        return next((bar for bar, span in self.bars if span.lane == lane and span.begins <= moment < span.ends), None)
+        return any(span.lane == lane and span.begins <= moment < span.ends for _, span in self.bars)
 
     @cached_property
     def overlaps(self) -> list[Overlap]:
-        """Where more than one holds, if that is what is broken."""
+        """Where more than one holds, if that is what is broken: not before the story says so, since who is paused may
+        hold and does no harm."""
         broken = self.story.broken
         if broken is None or broken.rule not in EXCLUSION:
             return []
-        spans = [span for _, span in self.bars if not broken.lanes or span.lane in broken.lanes]
+        first = broken.begins or 0
+        spans = [
+            span._replace(begins=max(span.begins, first))
+            for _, span in self.bars
+            if not broken.lanes or span.lane in broken.lanes
+        ]
         pairs = [pair for one, other in combinations(spans, 2) if (pair := _overlap(one, other)) is not None]
         return _joined(pairs)
 
-    def is_overlap(self, moment: int) -> bool:
-        return any(overlap.begins <= moment < overlap.ends for overlap in self.overlaps)
+    def shared(self, overlap: Overlap) -> list[Span]:
+        """The part that each of the bars has in it."""
+        cut = [
+            span._replace(begins=max(span.begins, overlap.begins), ends=min(span.ends, overlap.ends))
+            for _, span in self.bars
+        ]
+        return [span for span in cut if span.lane in overlap.lanes and span.begins < span.ends]
 
     @cached_property
     def wrong_tokens(self) -> list[Bar]:
@@ -169,7 +180,7 @@ class Layout:
         nothing belongs to the round before it."""
         rounds: list[Round] = []
         for arrow in moment.arrows:
-            if arrow.start not in self.place or arrow.end not in self.place:
+            if arrow.start == arrow.end or not {arrow.start, arrow.end} <= self.place.keys():
                 continue
             last = rounds[-1] if rounds else None
             if last is not None and last.start == arrow.start and arrow.text in ("", last.text):

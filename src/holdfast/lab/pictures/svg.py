@@ -60,7 +60,7 @@ class _Picture:
     def _patterns(self) -> str:
         return element(
             "defs",
-            self._pattern("alarm", line(0, 0, 0, 8, "alarm-edge", 4), "rotate(45)"),
+            self._pattern("alarm", line(0, 0, 0, 8, "hatch", 4), "rotate(45)"),
             self._pattern("still", line(0, 2, 8, 2, "page-halo", 3), "rotate(0)"),
         )
 
@@ -154,9 +154,12 @@ class _Picture:
 
     def _shared(self, overlap: Overlap) -> str:
         """Hatched, in each of the bars that overlap."""
-        _, top, _, height = self._extent(overlap)
-        hatch, xs = f"url(#{self._id}-alarm)", [self._grid.x[lane] - BAR / 2 for lane in overlap.lanes]
-        return "".join(box(x, top, BAR, height, "alarm-edge", 4, fill=hatch, stroke_width=2) for x in xs)
+        parts = []
+        for lane, begins, ends in self._layout.shared(overlap):
+            top, bottom = self._grid.span_y(begins, ends)
+            place = (self._grid.x[lane] - BAR / 2, top, BAR, bottom - top)
+            parts.append(box(*place, "alarm-edge", 4, fill=f"url(#{self._id}-alarm)", stroke_width=2))
+        return "".join(parts)
 
     def _shared_label(self, overlap: Overlap) -> str:
         left, top, width, _ = self._extent(overlap)
@@ -255,7 +258,7 @@ class _Picture:
         """Where a round begins; and where it ends, if its asker is refused."""
         lane, (ask_y, back_y) = row.rounds[number].start, row.ys[number]
         dot = self._speaks(lane, ask_y)
-        if row.moment.sign != "refused" or self._layout.held_at(lane, row.number - 1):
+        if row.moment.sign != "refused" or self._layout.is_held(lane, row.number - 1):
             return dot
         return dot + sign("refused", self._grid.x[lane], back_y)
 

@@ -35,21 +35,20 @@ class Signs(NamedTuple):
     crossing: str
     to_the_right: str
     to_the_left: str
-    lost: str
     across: str
     more: str
 
 
 _SAME: dict[Sign, str] = {"crash": "X", "slow": "~", "resume": ">"}
 UNICODE = Signs(
-    {**_SAME, "ask": "●", "enter": "●", "leave": "○", "refused": "⊘", "lost": "●", "pause": "‖", "restart": "↻",
+    {**_SAME, "ask": "●", "enter": "●", "leave": "○", "refused": "⊘", "lost": "×", "pause": "‖", "restart": "↻",
      "jump": "↷", "cut": "≠", "time": "·", "other": "•"},
-    "│", "█", "▓", "┊", "▒", " ", "─", "┼", "▶", "◀", "×", "┄", "…",
+    "│", "█", "▓", "┊", "▒", " ", "─", "┼", "▶", "◀", "┄", "…",
 )  # fmt: skip
 ASCII = Signs(
-    {**_SAME, "ask": "o", "enter": "o", "leave": "o", "refused": "0", "lost": "o", "pause": "=", "restart": "R",
+    {**_SAME, "ask": "o", "enter": "o", "leave": "E", "refused": "0", "lost": "x", "pause": "=", "restart": "R",
      "jump": "J", "cut": "/", "time": ".", "other": "*"},
-    "|", "#", "%", ":", "H", " ", "-", "+", ">", "<", "x", ".", "~",
+    "|", "#", "%", ":", "H", " ", "-", "+", ">", "<", ".", "~",
 )  # fmt: skip
 MEANT: Mapping[Sign, str] = {
     "leave": "ends", "refused": "refused", "pause": "paused", "resume": "goes on", "crash": "crashed",
@@ -168,17 +167,23 @@ class _Sheet:
         for each in rounds:
             line = self._lanes_after(place)
             self._draw_round(line, each)
-            self._draw_mark(line, each.start, moment if moment.lane == each.start else None)
+            self._draw_mark(line, each.start, self._sign_of(place, moment, each.start))
             yield line
         if not rounds:
             line = self._lanes_after(place)
             if moment.lane in self._layout.place:
-                self._draw_mark(line, moment.lane, moment)
+                self._draw_mark(line, moment.lane, moment.sign)
             else:
                 self._draw_across(line)
             yield line
         if any(bar.begins == place for bar, _ in self._layout.bars):
             yield self._with_tokens(place)
+
+    def _sign_of(self, place: int, moment: Moment, asker: str) -> Sign:
+        """All who ask in one moment are refused together, but for those who have the lock."""
+        is_refused = moment.sign == "refused" and not self._layout.is_held(asker, place)
+        is_its_own = moment.lane == asker and moment.sign != "lost"  # the arrow shows that
+        return moment.sign if is_refused or is_its_own else "ask"
 
     def _lanes_after(self, place: int) -> Line:
         line = [Cell(" ")] * self._lanes
@@ -188,7 +193,7 @@ class _Sheet:
 
     def _state(self, number: int, lane: str, place: int) -> Cell:
         signs, absent = self._signs, self._layout.absent(lane, place)
-        if self._layout.held_at(lane, place):
+        if self._layout.is_held(lane, place):
             if any(
                 lane in overlap.lanes and overlap.begins <= place < overlap.ends for overlap in self._layout.overlaps
             ):
@@ -206,12 +211,10 @@ class _Sheet:
                 self._write(line, self._centre(number) + 1, token, style)
         return line
 
-    def _draw_mark(self, line: Line, lane: str, moment: Moment | None) -> None:
+    def _draw_mark(self, line: Line, lane: str, sign: Sign) -> None:
         number = self._layout.place[lane]
-        kind: Sign = moment.sign if moment else "ask"
-        style = ALARM if kind == "crash" else self._colour(number)
-        mark = self._signs.lost if moment and kind == "lost" and not moment.arrows else self._signs.marks[kind]
-        line[self._centre(number)] = Cell(mark, style)
+        style = ALARM if sign in ("crash", "lost") else self._colour(number)
+        line[self._centre(number)] = Cell(self._signs.marks[sign], style)
 
     def _draw_across(self, line: Line) -> None:
         for x, cell in enumerate(line):
@@ -228,9 +231,9 @@ class _Sheet:
                 if line[x].char in (" ", signs.lane, signs.down):
                     line[x] = Cell(signs.shaft if line[x].char == " " else signs.crossing)
             head = signs.to_the_right if side == 1 else signs.to_the_left
-            line[end - side] = Cell(signs.lost, ALARM) if arrow.is_lost else Cell(head)
+            line[end - side] = Cell(signs.marks["lost"], ALARM) if arrow.is_lost else Cell(head)
             if arrow.is_back_lost:
-                line[end - 2 * side] = Cell(signs.lost, ALARM)
+                line[end - 2 * side] = Cell(signs.marks["lost"], ALARM)
             elif arrow.back:
                 line[start + side] = Cell(signs.to_the_left if side == 1 else signs.to_the_right)
 
@@ -261,7 +264,7 @@ class _Sheet:
         parts += [f"{signs.marks[kind]} {word}" for kind, word in MEANT.items() if kind in used]
         arrows = [arrow for moment in self._story.moments for arrow in moment.arrows]
         if "lost" in used or any(arrow.is_lost or arrow.is_back_lost for arrow in arrows):
-            parts.append(f"{signs.lost} lost")
+            parts.append(signs.marks["lost"] + " lost")
         return "   ".join(part.replace(" ", TIED) for part in parts)
 
     # Letters ----------------------------------------------------------------------------------------------------------

@@ -32,20 +32,16 @@ RENEW_IF_MINE = f"""
 if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('EXPIRE', KEYS[1], {TTL}) end
 return 0
 """
-DELETE_IF_LATER = """
-if tonumber(redis.call('GET', KEYS[1]) or 0) > tonumber(ARGV[1]) then return redis.call('DEL', KEYS[1]) end
-return 0
-"""
 COUNT_UP = f"""
 if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end
 local count = redis.call('HINCRBY', KEYS[1], ARGV[1], 1)
 redis.call('EXPIRE', KEYS[1], {TTL})
 return count
 """
-COUNT_DOWN = """
+COUNT_DOWN = f"""
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return -1 end
 local count = redis.call('HINCRBY', KEYS[1], ARGV[1], -1)
-if count < 1 then redis.call('DEL', KEYS[1]) end
+if count < 1 then redis.call('DEL', KEYS[1]) else redis.call('EXPIRE', KEYS[1], {TTL}) end
 return count
 """
 
@@ -90,19 +86,40 @@ def multi_exec(me: str) -> Attempt:
 
 
 def getset(me: str) -> Attempt:
-    now = yield clock()
-    if not (yield ask(f"SETNX lock {now + TTL}")):
+    mine = (yield clock()) + TTL
+    if not (yield ask(f"SETNX lock {mine}")):
         ends_at = yield ask("GET lock")
         now = yield clock()
         if ends_at is None or int(ends_at) > now:
             return REFUSED
-        if (yield ask(f"GETSET lock {now + TTL}")) != ends_at:
+        mine = now + TTL
+        if (yield ask(f"GETSET lock {mine}")) != ends_at:
             return REFUSED  # somebody else was faster
     yield enter(lasts=TTL)
     yield rest(WORK)
     yield leave()
-    now = yield clock()
-    yield run(DELETE_IF_LATER, "lock", str(now), f"delete lock if it ends after {now}")
+    if (yield clock()) < mine:  # it is not over yet, so it is still ours
+        yield ask("DEL lock")
+    return DONE
+
+
+def getset_by_value(me: str) -> Attempt:
+    mine = (yield clock()) + TTL
+    if not (yield ask(f"SETNX lock {mine}")):
+        ends_at = yield ask("GET lock")
+        now = yield clock()
+        if ends_at is None or int(ends_at) > now:
+            return REFUSED
+        mine = now + TTL
+        if (yield ask(f"GETSET lock {mine}")) != ends_at:
+            return REFUSED  # somebody else was faster
+    left = mine - (yield clock())
+    if left <= 0:
+        return REFUSED
+    yield enter(lasts=left)
+    yield rest(WORK)
+    yield leave()
+    yield run(DELETE_IF_MINE, "lock", str(mine), f"delete lock if it is {mine}")
     return DONE
 
 
@@ -128,7 +145,7 @@ def get_compare_del(me: str) -> Attempt:
 
 
 def compare_and_delete(me: str) -> Attempt:
-    if not (yield ask(f"SET lock {me} NX EX {TTL}")):
+    if not (yield ask(f"SET lock {me} NX PX {TTL * 1000}")):
         return REFUSED
     yield enter()
     yield rest(WORK)
@@ -138,7 +155,7 @@ def compare_and_delete(me: str) -> Attempt:
 
 
 def with_watchdog(me: str) -> Attempt:
-    if not (yield ask(f"SET lock {me} NX EX {TTL}")):
+    if not (yield ask(f"SET lock {me} NX PX {TTL * 1000}")):
         return REFUSED
     yield enter()  # from here on a watchdog renews
     yield rest(LONG)
@@ -152,9 +169,9 @@ def thread_local(me: str) -> Attempt:
         return REFUSED
     count = 1
     yield enter(lasts=TTL)
-    yield rest(1)
-    if count:  # an inner block wants the same lock: we have it, so there is nothing to ask
-        yield enter(lasts=TTL)
+    yield rest(WORK)
+    if count:  # an inner block wants the same lock, and the counter says that we have it
+        yield enter(lasts=WORK)
     yield rest(WORK)
     yield leave()
     yield delete_if_mine(me)
@@ -187,10 +204,10 @@ def on_primary(me: str) -> Attempt:
 def on_primary_with_wait(me: str) -> Attempt:
     if not (yield ask(f"SET lock {me} NX EX {TTL}")):
         return REFUSED
-    if not (yield ask("WAIT 1 0")):  # until one replica has it
-        return REFUSED
+    copies = yield ask("WAIT 1 0")  # until one replica has it
     left = TTL - (yield elapsed())
-    if left <= 0:
+    if not copies or left <= 0:
+        yield delete_if_mine(me)
         return REFUSED
     yield enter(lasts=left)
     yield rest(WORK)

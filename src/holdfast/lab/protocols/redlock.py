@@ -5,14 +5,27 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from holdfast.lab.moves import ALL, DONE, REFUSED, TTL, WORK, Ask, Move, Outcome, ask, ask_all, elapsed, enter, leave
-from holdfast.lab.moves import rest as rest
-from holdfast.lab.moves import run as run
+from holdfast.lab.moves import (
+    ALL,
+    DONE,
+    REFUSED,
+    TTL,
+    WORK,
+    Ask,
+    Move,
+    Outcome,
+    ask,
+    ask_all,
+    elapsed,
+    enter,
+    leave,
+    rest,
+    run,
+)
 from holdfast.lab.protocols.redis import DELETE_IF_MINE
 
 Attempt = Generator[Move, Any, Outcome]
 
-MAJORITY = 2
 FIVE = ("n1", "n2", "n3", "n4", "n5")
 SHORT_TTL = 10
 
@@ -26,38 +39,41 @@ def delete_everywhere(me: str) -> Ask:
     return run(DELETE_IF_MINE, "lock", me, f"delete lock if it is {me}'s", at=ALL)
 
 
-def redlock(me: str) -> Attempt:
-    replies = yield ask_all(f"SET lock {me} NX EX {TTL}")
-    if replies.count("OK") < MAJORITY:
-        yield delete_everywhere(me)
-        return REFUSED
-    yield enter(lasts=TTL)
-    yield rest(WORK)
-    yield leave()
-    yield delete_everywhere(me)
-    return DONE
-
-
-def without_looking_again(me: str) -> Attempt:
-    replies = yield ask_all(f"SET lock {me} NX EX {TTL}")
-    if replies.count("OK") < MAJORITY:
-        yield delete_everywhere(me)
-        return REFUSED
-    yield enter()
-    yield rest(WORK)
-    yield leave()
-    yield delete_everywhere(me)
-    return DONE
-
-
 def one_by_one(me: str) -> Attempt:
     votes = 0
     for node in FIVE:
         votes += (yield ask(f"SET lock {me} NX EX {SHORT_TTL}", at=node)) == "OK"
-    if votes < 3 or (yield elapsed()) >= SHORT_TTL:
+    left = SHORT_TTL - (yield elapsed())
+    if votes < 3 or left <= 0:
         yield delete_everywhere(me)
         return REFUSED
-    yield enter(lasts=SHORT_TTL)
+    yield enter(lasts=left)
+    yield rest(WORK)
+    yield leave()
+    yield delete_everywhere(me)
+    return DONE
+
+
+def redlock(me: str) -> Attempt:
+    replies = yield ask_all(f"SET lock {me} NX EX {TTL}")
+    left = TTL - (yield elapsed())
+    if replies.count("OK") <= len(replies) / 2 or left <= 0:
+        yield delete_everywhere(me)
+        return REFUSED
+    yield enter(lasts=left)
+    yield rest(WORK)
+    yield leave()
+    yield delete_everywhere(me)
+    return DONE
+
+
+def looked_before(me: str) -> Attempt:
+    replies = yield ask_all(f"SET lock {me} NX EX {TTL}")
+    left = TTL - (yield elapsed())
+    if replies.count("OK") <= len(replies) / 2 or left <= 0:
+        yield delete_everywhere(me)
+        return REFUSED
+    yield enter()  # there is time left, so it works
     yield rest(WORK)
     yield leave()
     yield delete_everywhere(me)
@@ -67,10 +83,11 @@ def one_by_one(me: str) -> Attempt:
 def with_counters(me: str) -> Attempt:
     counts = yield run(SET_AND_COUNT, "lock", me, f"SET lock {me} NX EX {TTL}; count", at=ALL)
     votes = [count for count in counts if count]
-    if len(votes) < MAJORITY:
+    left = TTL - (yield elapsed())
+    if len(votes) <= len(counts) / 2 or left <= 0:
         yield delete_everywhere(me)
         return REFUSED
-    yield enter(token=max(votes), lasts=TTL)
+    yield enter(token=max(votes), lasts=left)
     yield rest(WORK)
     yield leave()
     yield delete_everywhere(me)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any
 
-from holdfast.lab.engines.database import COMMIT, DELETE, ENDED, INSERT, SELECT
+from holdfast.lab.engines.database import COMMIT, DELETE, DUPLICATE, ENDED, INSERT, SELECT
 from holdfast.lab.engines.ensemble import CHILDREN, CREATE, GONE
 from holdfast.lab.engines.ensemble import DELETE as DELETE_NODE
 from holdfast.lab.moves import DONE, REFUSED, WORK, Move, Outcome, ask, enter, leave, rest
@@ -14,7 +14,7 @@ Attempt = Generator[Move, Any, Outcome]
 
 
 def table(me: str) -> Attempt:
-    if not (yield ask(INSERT)):  # the name is the primary key
+    if (yield ask(INSERT)) == DUPLICATE:  # the name is the primary key
         return REFUSED
     yield enter()
     yield rest(WORK)
@@ -43,6 +43,23 @@ def ephemeral_node(me: str) -> Attempt:
         if not before_me:
             break
         yield ask(GONE.format(max(before_me)))
+    yield enter()
+    yield rest(WORK)
+    yield leave()
+    yield ask(DELETE_NODE.format(mine))
+    return DONE
+
+
+def created_again(me: str) -> Attempt:
+    while (mine := (yield ask(CREATE))) is None:
+        pass  # no answer: ask again
+    while True:
+        there = yield ask(CHILDREN)
+        before_me = [number for number in there or () if number < mine]
+        if there and not before_me:
+            break
+        if before_me:
+            yield ask(GONE.format(max(before_me)))
     yield enter()
     yield rest(WORK)
     yield leave()
