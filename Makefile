@@ -6,7 +6,7 @@ VENV ?= .venv
 ARGS ?=
 # Most tests wait for something, so there are more of them at a time than cores. Those of the simulation compute: they
 # come afterwards, because they would keep the others from waking up in time.
-WORKERS ?= 4
+WORKERS ?= 5
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 
 # Hundreds of tests start an interpreter: none of them need compile what one before it has compiled.
@@ -18,12 +18,14 @@ BENCH := $(VENV)/.bench-ready
 DOCS := $(VENV)/.docs-ready
 INTEROP := tests/interop/node_modules/.ready
 
-.PHONY: help test lint format types pytest simtest sweep chaos sim bench docs clean
+.PHONY: help test lint format types compiled pytest simtest sweep chaos sim bench docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-test: lint types pytest simtest  ## everything: lint, types, all tests (sweeps strided)
+test: $(READY)  ## everything: lint, types, all tests (sweeps strided)
+	$(MAKE) --no-print-directory --jobs 2 lint types compiled
+	$(MAKE) --no-print-directory pytest simtest
 
 lint: $(READY)  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -36,6 +38,10 @@ format: $(READY)  ## let ruff fix and format
 types: $(READY)  ## mypy, strict
 	$(BIN)/mypy
 
+compiled: $(READY)
+	@# By one process: all workers of pytest would compile all tests at the same time. What is wrong, pytest will tell.
+	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
+
 pytest: $(READY) $(INTEROP)  ## the tests alone, but those of the simulation; ARGS="-k name" picks some
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim $(ARGS)
 
@@ -43,7 +49,7 @@ simtest: $(READY)  ## the tests of the simulation: seeds, mutants, small worlds
 	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile tests/sim
 
 sweep: $(READY)  ## every point of every sweep, every test over every store in both colours; takes its time
-	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/conformance tests/compat tests/regressions tests/chaos/test_cuts.py --timeout 3600 $(ARGS)
+	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/conformance tests/compat tests/regressions tests/chaos/test_cuts.py tests/sim --timeout 3600 $(ARGS)
 
 chaos: $(READY)  ## servers and processes broken under load, for long
 	HOLDFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)

@@ -18,7 +18,9 @@ from support.sql_servers import MariaServer, PostgresServer
 
 pytestmark = pytest.mark.timeout(600 if LONG else 60)
 
-IMPATIENT = 0.8
+LASTS = TTL * 1.8
+"""Seconds that a fault lasts: longer than a lease lives, and than anybody waits for a reply."""
+IMPATIENT = 1.4
 """Seconds for one request, where a fault lasts longer; enough to connect on a busy machine."""
 
 
@@ -57,7 +59,7 @@ def stop(theatre: Theatre) -> None:
     """For longer than any lease lives."""
     theatre.broke()
     theatre.server.pause()
-    theatre.wait_out(TTL * 1.2)
+    theatre.wait_out(LASTS)
     theatre.server.resume()
 
 
@@ -81,7 +83,7 @@ def hold_replies(theatre: Theatre) -> None:
     """For longer than anybody waits for one, and than a lease lives."""
     theatre.broke()
     theatre.proxy.hold("replies")
-    theatre.wait_out(TTL * 1.2)
+    theatre.wait_out(LASTS)
     theatre.proxy.let_go()
 
 

@@ -30,13 +30,16 @@ def log(tmp_path: Path) -> Log:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Iterator[Call]:
-    log = logging.getLogger("holdfast")
+    log, of_leases = logging.getLogger("holdfast"), logging.getLogger("holdfast.lease")
     before = log.level, log.propagate, log.handlers
+    watched = of_leases.level
+    of_leases.setLevel(logging.NOTSET)  # another test of this process may have asked for everything
 
     def call(*args: str) -> Outcome:
         capsys.readouterr()
         return Outcome(main(args), *capsys.readouterr())
 
     yield call
+    of_leases.setLevel(watched)
     log.setLevel(before[0])
     log.propagate, log.handlers = before[1:]

@@ -16,7 +16,7 @@ import psycopg
 import pytest
 
 import holdfast
-from chaos.stage import LONGER
+from chaos.stage import LONG, LONGER
 from fencing.sql_databases import fenced_database
 from support.processes import Worker
 from support.sql_servers import postgres_server
@@ -24,7 +24,7 @@ from support.waiting import until
 
 WRITER = str(Path(__file__).with_name("sql_writer.py"))
 WRITERS = 3
-PAUSES = 3 * LONGER
+PAUSES = 60 if LONG else 2
 REGISTER = "register"
 
 

@@ -4,8 +4,9 @@ import pytest
 
 from sim.redis_pair import Pair, hold_alike
 from sim.redis_programs import cases, programs_are_alike
+from support.sweeping import FULL
 
 
 @pytest.mark.timeout(400)  # making a failure smaller takes a while
 def test_any_program(pair: Pair) -> None:
-    hold_alike(pair, cases, programs_are_alike, examples=250)
+    hold_alike(pair, cases, programs_are_alike, examples=500 if FULL else 150)

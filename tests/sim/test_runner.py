@@ -93,6 +93,7 @@ def test_a_failing_seed_ends_the_run_and_is_minimised(call: Call) -> None:
         "violation: overlap: 'a', needs 3 and 7",
         "",
         f"replay: python -m holdfast.sim --scenario bad --seed {FAILING}",
+        f"draw:   holdfast lab seed {FAILING} --scenario bad",
     ]
 
 

@@ -80,20 +80,26 @@ BOUNDARIES = [
 ]
 
 
-@pytest.mark.parametrize(
-    "prefix", ["", "a", "a\ud7ff", f"a{LAST}", f"a{LAST}{LAST}", LAST, f"{LAST}{LAST}", "\x7f", "c"]
-)
-def test_a_page_has_the_names_with_the_prefix_and_no_others(prefix: str) -> None:
+@pytest.fixture(scope="module")
+def boundaries() -> Iterator[PostgresWire]:
+    """A database with these names, and no others."""
     with postgres_server().fresh_database() as url, wire_to(url) as wire:
         make_tables(wire)
         for name in BOUNDARIES:
             claimed(wire, name, "a")
-        expected = sorted(name.encode() for name in BOUNDARIES if name.startswith(prefix))
-        found: list[bytes] = []
-        while rows := told(wire, scripts.page(found[-1].decode() if found else "", prefix, 2)):
-            assert len(rows) <= 2
-            found += [row[0] or b"" for row in rows]
-        assert found == expected
+        yield wire
+
+
+@pytest.mark.parametrize(
+    "prefix", ["", "a", "a\ud7ff", f"a{LAST}", f"a{LAST}{LAST}", LAST, f"{LAST}{LAST}", "\x7f", "c"]
+)
+def test_a_page_has_the_names_with_the_prefix_and_no_others(boundaries: PostgresWire, prefix: str) -> None:
+    expected = sorted(name.encode() for name in BOUNDARIES if name.startswith(prefix))
+    found: list[bytes] = []
+    while rows := told(boundaries, scripts.page(found[-1].decode() if found else "", prefix, 2)):
+        assert len(rows) <= 2
+        found += [row[0] or b"" for row in rows]
+    assert found == expected
 
 
 def test_a_page_includes_names_that_nobody_has(wire: PostgresWire) -> None:

@@ -169,7 +169,7 @@ def test_every_right_is_needed(
     told = ""
     try:
         for name in NAMES:
-            live(url, name, admin, patience=2)
+            live(url, name, admin, patience=1)
     except (holdfast.HoldfastError, AssertionError) as error:
         told = str(error)
     assert re.search("user executing the script|no permissions", told + " ".join(failures(caplog)))

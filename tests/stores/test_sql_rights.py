@@ -62,10 +62,10 @@ async def live(url: str) -> None:
     """Everything that can be asked for."""
     async with both_colours(url) as actors, both_colours(url) as others:
         for actor, other in zip(actors, others, strict=True):
-            lease = await actor.acquire("job", ttl=3)
+            lease = await actor.acquire("job", ttl=1.5)
             assert (await actor.inspect("job")).token == lease.token
             assert [info.name for info in await actor.listing()] == ["job"]
-            waiting = other.acquire("job", wait=20.0, ttl=3)
+            waiting = other.acquire("job", wait=20.0, ttl=1.5)
             await asyncio.wait([waiting], timeout=0.1)
             await actor.extend(lease)
             await actor.release(lease)

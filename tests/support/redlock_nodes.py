@@ -50,7 +50,4 @@ def lock_space(prefix: str) -> Iterator[str]:
         yield redlock_url(nodes, prefix=prefix, request_timeout=NODE_TIMEOUT)
     finally:
         for node in nodes:
-            with node.client() as client:
-                # Side keys have the lock's own key somewhere in their names.
-                if keys := list(client.scan_iter(match=f"*{prefix}*", count=10_000)):
-                    client.unlink(*keys)
+            node.forget(prefix)

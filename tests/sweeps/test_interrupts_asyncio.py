@@ -22,7 +22,7 @@ from sweeps.worlds import SQL, STORES, TARGET, World, url_of
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 COLOUR = "asyncio"
 
-BUDGET = {"memory": 40, "sqlite": 25, "redis": 25, "redlock": 12, "zookeeper": 10} | dict.fromkeys(SQL, 12)
+BUDGET = {"memory": 40, "sqlite": 25, "redis": 25, "redlock": 8, "zookeeper": 8} | dict.fromkeys(SQL, 10)
 
 Main = Callable[[holdfast.AsyncClient, str], Awaitable[None]]
 
@@ -134,10 +134,8 @@ def store(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def world(store: str, tmp_path: Path) -> Iterator[World]:
-    gc.freeze()  # collecting after every run is quick if it need not look at pytest
     with contextlib.closing(World(url_of(store, tmp_path))) as world:
         yield world
-    gc.unfreeze()
 
 
 @pytest.mark.parametrize(("main", "state"), CASES, ids=lambda part: getattr(part, "__name__", part))

@@ -15,7 +15,7 @@ from support.waiting import auntil
 from traps.redlock_cluster import Cluster
 
 NODE_TIMEOUT = 0.3
-PATIENCE = 1.0
+PATIENCE = 0.6
 """For nodes that can't be asked."""
 SLACK = 2.0
 """Seconds that a busy machine may add."""
