@@ -124,7 +124,7 @@ async def test_closing_a_client_closes_its_files(world: World) -> None:
     client = world.connect()
     await work_with(client, world)
     await world.colour.disconnect(client)
-    await auntil(lambda: open_files() == before)
+    await auntil(lambda: open_files().items() <= before.items())  # some of another test may be closed only now
 
 
 async def test_one_client_has_few_threads_and_tasks_however_many_leases(world: World) -> None:
