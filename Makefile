@@ -7,7 +7,7 @@ ARGS ?=
 # Most tests wait for something, so there are more of them at a time than cores. Types and the tests of the simulation
 # compute: `make test` has them beside the others, but behind them in line for a core, so that those wake up in time.
 WORKERS ?= 5
-GENTLY := nice -n 10
+GENTLY := nice -n 19
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 
 # Hundreds of tests start an interpreter: none of them need compile what one before it has compiled.
@@ -45,7 +45,7 @@ compiled: $(READY)
 
 computing: $(READY)
 	@mkdir -p build
-	@$(GENTLY) $(MAKE) --no-print-directory types simtest >build/computing.log 2>&1; status=$$?; cat build/computing.log; exit $$status
+	@$(GENTLY) $(MAKE) --no-print-directory types simtest CORES=1 >build/computing.log 2>&1; status=$$?; cat build/computing.log; exit $$status
 
 pytest: $(READY) $(INTEROP)  ## the tests alone, but those of the simulation; ARGS="-k name" picks some
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim $(ARGS)

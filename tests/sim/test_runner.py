@@ -184,7 +184,9 @@ def test_a_second_ctrl_c_names_the_seed_that_does_not_end(call: Call) -> None:
 
 def test_a_second_ctrl_c_names_it_and_ends_it_in_another_process_too() -> None:
     done = run_script("--scenario", "endless", "--jobs", 2)
-    assert (done.returncode, done.stderr) == (130, "given up by a second Ctrl-C, in one of the seeds 50 to 74\n")
+    assert done.returncode == 130
+    # On a busy machine it has told before how far it is.
+    assert done.stderr.splitlines()[-1] == "given up by a second Ctrl-C, in one of the seeds 50 to 74"
 
 
 def test_processes_end_with_the_one_that_started_them() -> None:

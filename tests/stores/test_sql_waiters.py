@@ -53,7 +53,7 @@ class Count:
 
 def test_many_threads_that_wait_use_two_connections(server: SqlServer, url: str) -> None:
     with holdfast.connect(url) as holder, holdfast.connect(url) as client:
-        lease = holder.lock("job").acquire()
+        lease = holder.lock("job", ttl=300).acquire()
         count, served = Count(server, url), 0
         asking = threading.Barrier(MANY + 1)
 
@@ -84,7 +84,7 @@ def watch(count: Count, seconds: float) -> None:
 def test_many_tasks_that_wait_use_two_connections(server: SqlServer, url: str) -> None:
     async def play() -> None:
         async with holdfast.connect_async(url) as holder, holdfast.connect_async(url) as client:
-            lease = await holder.lock("job").acquire()
+            lease = await holder.lock("job", ttl=300).acquire()
             count, served = Count(server, url), 0
 
             async def wait() -> None:

@@ -35,6 +35,17 @@ def counted(server: ZooKeeperServer) -> Iterator[list[int]]:
     told.append(received(server) - before - 1)
 
 
+async def silence(server: ZooKeeperServer) -> None:
+    """Until nothing but these questions has come for a while."""
+    seen: list[int] = []
+
+    def is_silent() -> bool:
+        seen.append(received(server))
+        return len(seen) > 20 and seen[-1] - seen[-21] == 20
+
+    await auntil(is_silent)
+
+
 @staged
 async def test_a_free_lock_is_three_requests(server: ZooKeeperServer) -> None:
     async with both_colours(server.lock_space(), ttl=60) as actors:
@@ -69,6 +80,7 @@ async def test_a_renewal_wakes_nobody_who_waits(server: ZooKeeperServer) -> None
             return (await holder.inspect("job")).waiters == len(waiting)
 
         await auntil(all_wait)
+        await silence(server)  # they are seen to wait before they have set their watches
         with counted(server) as told:
             for _ in range(10):
                 await holder.extend(lease)

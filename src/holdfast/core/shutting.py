@@ -26,8 +26,9 @@ class Shutting:
             raise ConfigurationError("this client is closed")
 
     async def _undo(self, claim: Claim) -> None:
-        """Closed while it was asked: nobody would renew or give back what it may have got."""
+        """Closed while it was asked: nobody would renew or give back what it may have got. That the client is closed is
+        why, also where giving back has failed, perhaps for the same reason."""
         answer = await self.abandon([Hold(claim.name, claim.owner, claim.ttl)])
+        self._check_open()
         if answer is not None:
             raise to_raise(answer.error)
-        self._check_open()
