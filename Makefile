@@ -45,7 +45,7 @@ compiled: $(READY)
 
 computing: $(READY)
 	@mkdir -p build
-	@$(GENTLY) $(MAKE) --no-print-directory types simtest CORES=1 >build/computing.log 2>&1; status=$$?; cat build/computing.log; exit $$status
+	@$(GENTLY) $(MAKE) --no-print-directory types simtest >build/computing.log 2>&1; status=$$?; cat build/computing.log; exit $$status
 
 pytest: $(READY) $(INTEROP)  ## the tests alone, but those of the simulation; ARGS="-k name" picks some
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim $(ARGS)

@@ -110,6 +110,8 @@ class Lab:
             return
         is_busy = False
         for place, client in enumerate(state.clients):
+            if not client.begun and client in state.clients[:place]:
+                continue  # those who have not begun are alike: that the first of them begins will do
             for step in self._moves(state, place, client):
                 is_busy = is_busy or client.begun
                 yield step
