@@ -6,7 +6,7 @@ VENV ?= .venv
 ARGS ?=
 # Most tests wait for something, so there are more of them at a time than cores. Types and the tests of the simulation
 # compute: `make test` has them beside the others, but behind them in line for a core, so that those wake up in time.
-WORKERS ?= 5
+WORKERS ?= 4
 GENTLY := nice -n 19
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 

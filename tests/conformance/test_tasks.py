@@ -108,8 +108,15 @@ async def test_the_body_of_an_acquired_lease_is_cancelled_when_it_is_lost(tasks:
 async def test_a_body_is_cancelled_when_the_lease_is_broken(tasks: World) -> None:
     alice, operator = tasks.actors(2)
     # Long enough that the next renewal, which is told of it, has its answer before the deadline on a busy machine.
-    inside = alice.inside("job", for_ever, ttl=1.5)
-    await auntil(lambda: operator.force_release("job"))
+    is_in = asyncio.Event()
+
+    async def body(lease: Any) -> None:
+        is_in.set()
+        await for_ever(lease)
+
+    inside = alice.inside("job", body, ttl=1.5)
+    await is_in.wait()
+    assert await operator.force_release("job")
     with pytest.raises(LeaseLost) as caught:
         await inside
     assert caught.value.reason in (("broken", "session") if alice.client.capabilities.session else ("broken",))

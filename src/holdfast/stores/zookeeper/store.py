@@ -125,11 +125,11 @@ class ZooKeeperStore(Looking):
                 return self._unreachable(line, may_raise=True)
             line = session.send_off(node.parent, line)
             place = _place(line, node.path)
-            if node.path:
-                node.session.guardian.believe(node.path, sent + max(node.session.share, 2 * SLOW_PACE))
             if place is None:  # somebody has taken it out of the line
+                session.guardian.forget(node.path)
                 node.path = ""
                 continue
+            session.guardian.believe(node.path, sent + max(session.share, 2 * SLOW_PACE))
             if place == 0:
                 granted = await self._granted(node, claim, until)
                 if granted is not None:
