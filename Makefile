@@ -4,10 +4,9 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-# Most tests wait for something, so there are more of them at a time than cores. Types and the tests of the simulation
-# compute: `make test` has them beside the others, but behind them in line for a core, so that those wake up in time.
+# Most tests wait for something, so there are more of them at a time than cores. Those of the simulation compute: they
+# come afterwards, because they would keep the others from waking up in time, even at the lowest priority.
 WORKERS ?= 4
-GENTLY := nice -n 19
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 
 # Hundreds of tests start an interpreter: none of them need compile what one before it has compiled.
@@ -19,14 +18,14 @@ BENCH := $(VENV)/.bench-ready
 DOCS := $(VENV)/.docs-ready
 INTEROP := tests/interop/node_modules/.ready
 
-.PHONY: help test lint format types compiled computing pytest simtest sweep chaos sim bench docs clean
+.PHONY: help test lint format types compiled pytest simtest sweep chaos sim bench docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 test: $(READY)  ## everything: lint, types, all tests (sweeps strided)
-	$(MAKE) --no-print-directory lint compiled
-	$(MAKE) --no-print-directory --jobs 2 pytest computing
+	$(MAKE) --no-print-directory --jobs 2 lint types compiled
+	$(MAKE) --no-print-directory pytest simtest
 
 lint: $(READY)  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -42,10 +41,6 @@ types: $(READY)  ## mypy, strict
 compiled: $(READY)
 	@# By one process: all workers of pytest would compile all tests at the same time. What is wrong, pytest will tell.
 	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
-
-computing: $(READY)
-	@mkdir -p build
-	@$(GENTLY) $(MAKE) --no-print-directory types simtest >build/computing.log 2>&1; status=$$?; cat build/computing.log; exit $$status
 
 pytest: $(READY) $(INTEROP)  ## the tests alone, but those of the simulation; ARGS="-k name" picks some
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim $(ARGS)

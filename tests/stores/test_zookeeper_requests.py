@@ -107,6 +107,7 @@ async def test_a_release_wakes_only_the_next(server: ZooKeeperServer) -> None:
                     return (await actor.inspect("job")).waiters == place  # type: ignore[attr-defined]
 
                 await auntil(stands)
+            await silence(server)
             with counted(server) as told:
                 await actor.release(lease)
                 first = await waiting[0]
