@@ -9,16 +9,14 @@ from holdfast import LockInfo
 from holdfast.cli.text import (
     aligned,
     as_json,
-    cells,
-    clipped,
     duration,
     holder,
     human_table,
     info_as_dict,
     plain_table,
     portrait,
-    visible,
 )
+from holdfast.lab.pictures.texts import cells, clipped, visible
 
 FOREIGN = LockInfo("job", "their id", 0, None, "", 0, None, math.inf, 0)
 

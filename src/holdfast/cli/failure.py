@@ -8,8 +8,8 @@ import click
 
 from holdfast.cli import codes
 from holdfast.cli.signals import Interrupted
-from holdfast.cli.text import visible
 from holdfast.errors import ConfigurationError, LeaseLost, LockTimeout, StoreUnavailable
+from holdfast.lab.pictures.texts import visible
 
 _CREDENTIALS = re.compile(r"(?<=://)\S*@")
 _SECRET = re.compile(r"(?i)\b(passw(?:or)?d|pwd|secret)=[^&\s]+")

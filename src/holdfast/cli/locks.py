@@ -14,6 +14,7 @@ from holdfast.cli.failure import Failure, say
 from holdfast.cli.options import json_option, name_argument, open_client, url_option, wait_option
 from holdfast.cli.signals import listening
 from holdfast.cli.waiting import obtain
+from holdfast.lab.pictures.texts import visible
 
 
 @click.command(short_help="List the locks that are held.")
@@ -91,7 +92,7 @@ def break_(ctx: click.Context, name: str, in_json: bool, yes: bool) -> None:
     if in_json:
         click.echo(text.as_json({"name": name, "broken": True, "holder": text.info_as_dict(info)}))
     else:
-        click.echo(f"{text.visible(name)} is broken; it was {text.holder(info)}")
+        click.echo(f"{visible(name)} is broken; it was {text.holder(info)}")
 
 
 def _confirm(client: holdfast.Client, info: holdfast.LockInfo) -> None:

@@ -16,8 +16,9 @@ from holdfast.cli.options import name_argument, open_client, seconds_option, url
 from holdfast.cli.signals import Signals, listening
 from holdfast.cli.spawn import Command, start
 from holdfast.cli.supervise import Ending, Supervisor, sane_grace
-from holdfast.cli.text import holder, visible
+from holdfast.cli.text import holder
 from holdfast.cli.waiting import obtain
+from holdfast.lab.pictures.texts import visible
 
 GRACE = 5.0
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import math
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 
 from holdfast import LockInfo
+from holdfast.lab.pictures.texts import cells, visible
 
 HEADINGS = ("NAME", "LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "WAITERS", "TOKEN")
 FOREIGN = "someone else's lock"
 """A key that other software has set: who that is, it does not tell."""
-
-
-def visible(text: str) -> str:
-    """Names and labels come from others: nothing in them may steer the reader's terminal."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def duration(seconds: float) -> str:
@@ -82,18 +77,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
         "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
-
-
-def cells(text: str) -> int:
-    """Columns on a terminal: wide characters take two, combining ones none."""
-    return sum(0 if unicodedata.combining(c) else 1 + (unicodedata.east_asian_width(c) in "WF") for c in text)
-
-
-def clipped(text: str, width: int) -> str:
-    """As much as fits into `width` columns."""
-    while cells(text) > width:
-        text = text[: -2 if text.endswith("…") else -1] + "…" if width else ""
-    return text
 
 
 def as_json(value: object) -> str:

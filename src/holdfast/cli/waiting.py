@@ -13,7 +13,8 @@ import click
 import holdfast
 from holdfast.cli.failure import redacted, say
 from holdfast.cli.signals import Signals
-from holdfast.cli.text import clipped, duration, holder, visible
+from holdfast.cli.text import duration, holder
+from holdfast.lab.pictures.texts import clipped, visible
 
 SILENT_FOR = 0.2
 REFRESH = 1.0

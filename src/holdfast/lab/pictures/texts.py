@@ -24,7 +24,9 @@ def _width(char: str) -> int:
 
 def clipped(text: str, width: int) -> str:
     """As much as fits, with a sign if that is not all."""
-    return text if cells(text) <= width else _head(text, width - 1) + "…"
+    if cells(text) <= width:
+        return text
+    return _head(text, width - 1) + "…" if width else ""
 
 
 def wrapped(text: str, width: int) -> list[str]:
