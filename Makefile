@@ -49,20 +49,20 @@ simtest: $(READY)  ## the tests of the simulation: seeds, mutants, small worlds
 	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile --timeout 300 tests/sim
 
 sweep: $(READY)  ## every point of every sweep, every test over every store in both colours; takes its time
-	HOLDFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/conformance tests/compat tests/regressions tests/chaos/test_cuts.py tests/sim --timeout 3600 $(ARGS)
+	GRIPFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/conformance tests/compat tests/regressions tests/chaos/test_cuts.py tests/sim --timeout 3600 $(ARGS)
 
 chaos: $(READY)  ## servers and processes broken under load, for long
-	HOLDFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)
+	GRIPFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)
 
 sim: $(READY)  ## a million seeds of the simulation; ARGS="--seeds 10000" for fewer
-	$(BIN)/python -m holdfast.sim --seeds 1000000 --jobs $(CORES) $(ARGS)
+	$(BIN)/python -m gripfast.sim --seeds 1000000 --jobs $(CORES) $(ARGS)
 
 bench: $(BENCH) $(INTEROP)  ## the benchmarks; ARGS="pair" picks some, ARGS=--list tells which there are
 	$(BIN)/python -m bench $(ARGS)
 
 docs: $(DOCS)  ## the pages that are generated, and the site, in build/docs
 	$(BIN)/python scripts/reference.py
-	$(BIN)/python -m holdfast.lab.page docs
+	$(BIN)/python -m gripfast.lab.page docs
 	$(BIN)/python -m sphinx -q -W --keep-going -E -j $(CORES) docs build/docs
 	@echo "build/docs/index.html"
 

@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(scenario: Scenario, options: argparse.Namespace) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
+    with tempfile.TemporaryDirectory(prefix="gripfast-bench-") as folder:
         outcome = run(scenario, Path(folder), options.rounds, options.quick)
     print(report.table(scenario, outcome), end="\n\n", flush=True)
     return outcome

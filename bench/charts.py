@@ -1,6 +1,6 @@
 """Charts of a run: one SVG for each scenario, drawn by hand.
 
-Bars with their numbers written beside them, a thin line from low to high. Holdfast's bars are blue, everybody else's
+Bars with their numbers written beside them, a thin line from low to high. Gripfast's bars are blue, everybody else's
 grey, so that nothing depends on telling two hues apart; the colours follow the reader's light or dark setting.
 """
 
@@ -34,13 +34,13 @@ STYLE = """
   .title { font-weight: 600; font-size: 15px; }
   .small { font-size: 12px; fill: #57606a; }
   .other { fill: #8c959f; }
-  .holdfast { fill: #0b65c2; }
+  .gripfast { fill: #0b65c2; }
   .spread { stroke: #24292f; stroke-width: 1.5; }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3; }
     .small { fill: #9aa4ae; }
     .other { fill: #7d8590; }
-    .holdfast { fill: #58a6ff; }
+    .gripfast { fill: #58a6ff; }
     .spread { stroke: #e6edf3; }
   }
 """
@@ -101,7 +101,7 @@ def _panel(canvas: Canvas, scenario: Mapping[str, Any], figure: str) -> None:
 def _bar(canvas: Canvas, name: str, spread: Mapping[str, float], scale: float) -> None:
     left, middle = MARGIN + NAMES, canvas.y + BAR / 2
     canvas.text(name, x=left - 8, anchor="end")
-    kind = "holdfast" if name.startswith(OURS) else "other"
+    kind = "gripfast" if name.startswith(OURS) else "other"
     size = f'width="{max(1.0, spread["median"] * scale):.1f}" height="{BAR}" rx="2"'
     canvas.parts.append(f'<rect class="{kind}" x="{left}" y="{canvas.y:.1f}" {size}/>')
     low, high = (left + spread[end] * scale for end in ("low", "high"))

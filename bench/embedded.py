@@ -1,6 +1,6 @@
 """The embedded store beside the least that SQLite could do for the same: two bare transactions, one upsert each.
 
-The bare side uses a database that Holdfast made, so the table has the same shape; it has the same settings.
+The bare side uses a database that Gripfast made, so the table has the same shape; it has the same settings.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from itertools import count
 
-import holdfast
-from bench.holdfast_pair import BY_ASYNC_WITH, BY_CALLS, BY_WITH, by_async_with, by_calls, by_with
+import gripfast
+from bench.gripfast_pair import BY_ASYNC_WITH, BY_CALLS, BY_WITH, by_async_with, by_calls, by_with
 from bench.promise import at_most
 from bench.scenario import Contestant, Place, Sample, Scenario
 from bench.timing import per_operation
@@ -19,7 +19,7 @@ from bench.timing import per_operation
 PAIRS = (500, 10)
 """In a full and in a quick round."""
 
-TABLE = "holdfast_lock"
+TABLE = "gripfast_lock"
 BARE = "bare transactions"
 
 
@@ -50,8 +50,8 @@ def bare(place: Place) -> Iterator[Callable[[], Sample]]:
 
 
 def held_row(place: Place, connection: sqlite3.Connection) -> tuple[list[str], tuple[object, ...]]:
-    """What Holdfast writes for a lock that is held; the connection gets the settings that Holdfast's have."""
-    with holdfast.connect(url(place)) as client, client.lock("bench"):
+    """What Gripfast writes for a lock that is held; the connection gets the settings that Gripfast's have."""
+    with gripfast.connect(url(place)) as client, client.lock("bench"):
         for setting in ("journal_mode = WAL", "synchronous = NORMAL"):
             connection.execute(f"PRAGMA {setting}")
         cursor = connection.execute(f"SELECT * FROM {TABLE}")

@@ -16,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager
 from itertools import pairwise
 
 from bench.crew import Shift, Turn, crew
-from bench.locks import Make, holdfast_locks
+from bench.locks import Make, gripfast_locks
 from bench.scenario import Contestant, Place, Sample, Scenario
 
 PROCESSES = 8
@@ -94,17 +94,17 @@ def hand_offs(turns: Sequence[Sequence[Turn]]) -> list[Turn]:
     return [turn for (_, before, _), (_, number, turn) in pairwise(entries) if before != number]
 
 
-EMBEDDED = Make("holdfast", holdfast_locks)
+EMBEDDED = Make("gripfast", gripfast_locks)
 
 EMBEDDED_HAND_OFF = Scenario(
     name="embedded hand-off",
     about="processes that hand one embedded lock around, eight beside two and four",
     contestants=tuple(
-        processes(f"holdfast, {count} processes", EMBEDDED, lambda place: f"sqlite:///{place.folder}/locks.db", count)
+        processes(f"gripfast, {count} processes", EMBEDDED, lambda place: f"sqlite:///{place.folder}/locks.db", count)
         for count in (2, 4, 8)
     ),
     figure=HAND_OFFS,
-    against="holdfast, 2 processes",
+    against="gripfast, 2 processes",
     charted=("wait p99 ms",),
     rounds=5,
     pinned=False,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol
 
-import holdfast
+import gripfast
 
 
 class Lock(Protocol):
@@ -37,6 +37,6 @@ class Make:
 
 
 @contextmanager
-def holdfast_locks(url: str) -> Iterator[Callable[[str], Lock]]:
-    with holdfast.connect(url) as client:
+def gripfast_locks(url: str) -> Iterator[Callable[[str], Lock]]:
+    with gripfast.connect(url) as client:
         yield client.lock

@@ -1,6 +1,6 @@
-"""The memory store: what Holdfast itself costs, with no engine behind it."""
+"""The memory store: what Gripfast itself costs, with no engine behind it."""
 
-from bench.holdfast_pair import BY_ASYNC_WITH, BY_CALLS, BY_WITH, by_async_with, by_calls, by_with
+from bench.gripfast_pair import BY_ASYNC_WITH, BY_CALLS, BY_WITH, by_async_with, by_calls, by_with
 from bench.scenario import Scenario
 
 PAIRS = (2000, 20)

@@ -12,7 +12,7 @@ from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 
-import holdfast
+import gripfast
 from bench.promise import Verdict
 from bench.redis import server
 from bench.runner import Outcome, Standing, is_installed
@@ -94,7 +94,7 @@ def machine(scenarios: Iterable[Scenario]) -> dict[str, object]:
     packages = {need for scenario in scenarios for contestant in scenario.contestants for need in contestant.needs}
     return {
         "python": platform.python_version(),
-        "holdfast": holdfast.__version__,
+        "gripfast": gripfast.__version__,
         "sqlite": sqlite3.sqlite_version,
         "redis-server": server.version(),
         "postgresql": servers.postgres_version(),

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from bench.promise import Promise
 
-OURS = "holdfast"
-"""How the name of a contestant begins that is Holdfast's."""
+OURS = "gripfast"
+"""How the name of a contestant begins that is Gripfast's."""
 
 Sample = Mapping[str, float]
 """One round of one contestant: figure → value."""

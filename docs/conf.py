@@ -9,12 +9,12 @@ import re
 import sphinx.application
 from pygments.lexers.special import TextLexer
 
-project = "Holdfast"
-author = "Holdfast contributors"
+project = "Gripfast"
+author = "Gripfast contributors"
 extensions = ["myst_parser"]
 myst_heading_anchors = 4
 html_theme = "furo"
-html_title = "Holdfast"
+html_title = "Gripfast"
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False

@@ -11,11 +11,11 @@ Prints:
 
 import asyncio
 
-import holdfast
+import gripfast
 
 
 async def job(name: str) -> None:
-    async with holdfast.async_lock("report"):
+    async with gripfast.async_lock("report"):
         print(name, "starts")
         await asyncio.sleep(0.01)
         print(name, "ends")

@@ -1,4 +1,4 @@
-"""Whatever takes a `lock=` takes a Holdfast lock: here a cache that several threads fill (needs cachetools).
+"""Whatever takes a `lock=` takes a Gripfast lock: here a cache that several threads fill (needs cachetools).
 
 Prints:
     looking up 7
@@ -7,10 +7,10 @@ Prints:
 
 from cachetools import LRUCache, cached
 
-import holdfast
-from holdfast.compat.threading import Lock
+import gripfast
+from gripfast.compat.threading import Lock
 
-with holdfast.connect() as client:
+with gripfast.connect() as client:
 
     @cached(LRUCache(maxsize=100), lock=Lock(client, "words"))
     def word(number: int) -> str:

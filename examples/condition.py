@@ -1,4 +1,4 @@
-"""Code written for threading's locks works across processes: here a Condition over a Holdfast lock.
+"""Code written for threading's locks works across processes: here a Condition over a Gripfast lock.
 
 Prints:
     got bread
@@ -7,10 +7,10 @@ Prints:
 
 import threading
 
-import holdfast
-from holdfast.compat.threading import RLock
+import gripfast
+from gripfast.compat.threading import RLock
 
-with holdfast.connect() as client:
+with gripfast.connect() as client:
     table = threading.Condition(RLock(client, "table"))
     dishes: list[str] = []
 

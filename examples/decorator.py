@@ -6,9 +6,9 @@ Prints:
     second call for 7 was skipped: True
 """
 
-import holdfast
+import gripfast
 
-client = holdfast.connect()
+client = gripfast.connect()
 
 
 @client.locked("billing:{customer}", wait=0, busy="skip")

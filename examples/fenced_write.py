@@ -7,8 +7,8 @@ Prints:
 
 import sqlite3
 
-import holdfast
-from holdfast.fencing import guard, schema
+import gripfast
+from gripfast.fencing import guard, schema
 
 shop = sqlite3.connect(":memory:")
 shop.execute("CREATE TABLE stock (amount INTEGER)")
@@ -23,14 +23,14 @@ def set_stock(amount: int, token: int) -> None:
         shop.execute("UPDATE stock SET amount = ?", (amount,))
 
 
-with holdfast.connect() as client:
+with gripfast.connect() as client:
     paused = client.lock("stock").acquire()
     client.force_release("stock")  # what a long pause does, too: the lease is over, and its holder has not noticed
     with client.lock("stock") as lease:
         set_stock(90, lease.token)
     try:
         set_stock(101, paused.token)
-    except holdfast.StaleToken:
+    except gripfast.StaleToken:
         print("refused: token is stale")
 
 print("stock is", *shop.execute("SELECT amount FROM stock").fetchone())

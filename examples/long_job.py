@@ -6,9 +6,9 @@ Prints:
     stopped: broken
 """
 
-import holdfast
+import gripfast
 
-client = holdfast.connect()
+client = gripfast.connect()
 
 
 def steps() -> None:
@@ -17,12 +17,12 @@ def steps() -> None:
             lease.ensure_held()  # cheap: it reads the clock, not the engine
             print("step", step)
             if step == 2:
-                client.force_release("migration")  # stands for: someone ran `holdfast break migration`
+                client.force_release("migration")  # stands for: someone ran `gripfast break migration`
                 lease.lost.wait(10)  # renewal finds out; a real job would just go on working
 
 
 try:
     steps()
-except holdfast.LeaseLost as lost:
+except gripfast.LeaseLost as lost:
     print("stopped:", lost.reason)
 client.close()

@@ -6,13 +6,13 @@ Prints:
     free now: True
 """
 
-import holdfast
+import gripfast
 
-with holdfast.connect() as client:
+with gripfast.connect() as client:
     with client.lock("warehouse", label="the import job"):
         try:
             client.lock("warehouse").acquire(wait=0.05)
-        except holdfast.LockTimeout as busy:
+        except gripfast.LockTimeout as busy:
             print("busy: held by", busy.holder.label if busy.holder else "someone")
         print("still busy, without waiting:", client.lock("warehouse").try_acquire() is None)
     print("free now:", client.inspect("warehouse") is None)

@@ -8,11 +8,11 @@ Prints:
 
 import os
 
-import holdfast
+import gripfast
 
 url = os.environ.get("POSTGRES_URL", "postgresql://localhost/postgres")
 
-with holdfast.connect(url, prefix="example:") as office, holdfast.connect(url, prefix="example:") as other:
+with gripfast.connect(url, prefix="example:") as office, gripfast.connect(url, prefix="example:") as other:
     with office.lock("books") as before:
         pass
     lease = office.lock("books", ttl=10, label="month's end").acquire(wait=5)
@@ -22,5 +22,5 @@ with holdfast.connect(url, prefix="example:") as office, holdfast.connect(url, p
     other.force_release("books")
     try:
         lease.release()
-    except holdfast.LeaseLost as loss:
+    except gripfast.LeaseLost as loss:
         print("the first holder is told:", loss.reason)

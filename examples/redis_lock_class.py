@@ -1,4 +1,4 @@
-"""A program that locks through redis-py keeps its code and gets Holdfast's lock (needs a Redis server).
+"""A program that locks through redis-py keeps its code and gets Gripfast's lock (needs a Redis server).
 
 Prints:
     mine: True
@@ -10,7 +10,7 @@ import os
 
 import redis
 
-from holdfast.compat.redis import Lock
+from gripfast.compat.redis import Lock
 
 client = redis.Redis.from_url(os.environ.get("REDIS_URL", "redis://localhost:6379/0"))
 

@@ -8,12 +8,12 @@ Prints:
 
 import os
 
-import holdfast
+import gripfast
 
 nodes = os.environ.get("REDLOCK_NODES", "localhost:6379,localhost:6380,localhost:6381").split(",")
 nodes[-1] = "localhost:1"  # nobody is there: it costs its time-out once, and is asked again in the background
 
-with holdfast.connect([f"redis://{node}" for node in nodes], prefix="example:") as client:
+with gripfast.connect([f"redis://{node}" for node in nodes], prefix="example:") as client:
     with client.lock("deploy", ttl=10) as lease:
         print("alone, with token:", lease.token > 0)
     with client.lock("deploy", ttl=10) as after:

@@ -6,9 +6,9 @@ Prints:
     free after the outer one: True
 """
 
-import holdfast
+import gripfast
 
-with holdfast.connect() as client:
+with gripfast.connect() as client:
     ledger = client.lock("ledger", reentrant=True)
 
     def book() -> int:

@@ -5,11 +5,11 @@ Prints:
     the token is larger than last time: True
 """
 
-import holdfast
+import gripfast
 
-with holdfast.lock("nightly") as lease:
+with gripfast.lock("nightly") as lease:
     print("working alone")
     first = lease.token
 
-with holdfast.lock("nightly", ttl=10, label="nightly report") as lease:
+with gripfast.lock("nightly", ttl=10, label="nightly report") as lease:
     print("the token is larger than last time:", lease.token > first)

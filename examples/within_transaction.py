@@ -10,11 +10,11 @@ import os
 
 import psycopg
 
-import holdfast
+import gripfast
 
 url = os.environ.get("POSTGRES_URL", "postgresql://localhost/postgres")
 
-with holdfast.connect(url, mode="row", prefix="example:") as client, psycopg.connect(url) as connection:
+with gripfast.connect(url, mode="row", prefix="example:") as client, psycopg.connect(url) as connection:
     connection.execute("CREATE TEMPORARY TABLE invoices (number int PRIMARY KEY)")
     connection.commit()
 

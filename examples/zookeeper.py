@@ -11,13 +11,13 @@ import os
 
 from kazoo.client import KazooClient
 
-import holdfast
+import gripfast
 
 hosts = os.environ.get("ZOOKEEPER_HOSTS", "localhost:2181")
 zk = KazooClient(hosts)
 zk.start()
 
-with holdfast.connect(f"zookeeper://{hosts}", root="/example") as client:
+with gripfast.connect(f"zookeeper://{hosts}", root="/example") as client:
     lock = client.lock("report", ttl=20, label="nightly report")
     theirs = zk.Lock("/example/report")
     with theirs:

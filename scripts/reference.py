@@ -18,15 +18,15 @@ from typing import Any
 
 import click
 
-import holdfast
-from holdfast.cli.app import cli
+import gripfast
+from gripfast.cli.app import cli
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-FURTHER = ("holdfast.fencing", "holdfast.compat.threading", "holdfast.compat.asyncio", "holdfast.compat.redis")
+FURTHER = ("gripfast.fencing", "gripfast.compat.threading", "gripfast.compat.asyncio", "gripfast.compat.redis")
 FIRST = (
     *("connect", "connect_async", "lock", "async_lock"),
     *("Client", "Lock", "Lease", "AsyncClient", "AsyncLock", "AsyncLease"),
-    *("InTransaction", "LockInfo", "Capabilities", "HoldfastError"),
+    *("InTransaction", "LockInfo", "Capabilities", "GripfastError"),
 )
 """In the order in which a reader needs them; names that are not told of here follow, in the order of `__all__`."""
 WIDTH = 88
@@ -42,14 +42,14 @@ def pages() -> dict[str, str]:
 
 
 def api() -> str:
-    names = [name for name in holdfast.__all__ if not name.startswith("_")]
+    names = [name for name in gripfast.__all__ if not name.startswith("_")]
     top = [*filter(names.__contains__, FIRST), *(name for name in names if name not in FIRST)]
     parts = [
         "# The API",
         "Written by `scripts/reference.py` from the signatures and docstrings of the code. Times are seconds, whole or "
         "not. The options of `connect()` are on the page of each store, see [Which lock when](choosing.md). What is "
         "not on this page is nobody's to rely on.",
-        *(part for name in top for part in described(name, getattr(holdfast, name), "##")),
+        *(part for name in top for part in described(name, getattr(gripfast, name), "##")),
     ]
     for path in FURTHER:
         module = importlib.import_module(path)
@@ -71,7 +71,7 @@ def described(title: str, thing: Any, level: str) -> Iterator[str]:
         return
     if issubclass(thing, Exception):
         yield "A kind of " + " and of ".join(f"`{base.__name__}`" for base in thing.__bases__) + "."
-    elif module:  # those of `holdfast` itself are not made by hand
+    elif module:  # those of `gripfast` itself are not made by hand
         yield code(name + signature(thing).removesuffix(" -> None"))
     yield told(thing)
     fields = dict(field for base in reversed(ours(thing)) for field in attributes(base))
@@ -134,7 +134,7 @@ def words_of(node: ast.stmt | None) -> str:
 
 
 def ours(cls: type) -> list[type]:
-    return [base for base in cls.__mro__ if base.__module__.startswith("holdfast.")]
+    return [base for base in cls.__mro__ if base.__module__.startswith("gripfast.")]
 
 
 def told(thing: Any) -> str:
@@ -172,7 +172,7 @@ def command_line() -> str:
     parts = [
         "# The command line",
         "Written by `scripts/reference.py`: this is what `--help` prints.",
-        *helps(cli, click.Context(cli, info_name="holdfast", terminal_width=WIDTH)),
+        *helps(cli, click.Context(cli, info_name="gripfast", terminal_width=WIDTH)),
     ]
     return "\n\n".join(parts) + "\n"
 

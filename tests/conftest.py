@@ -1,4 +1,4 @@
-"""Every test runs as a user of its own: no $HOLDFAST_URL of the developer's, no lock database in the real home."""
+"""Every test runs as a user of its own: no $GRIPFAST_URL of the developer's, no lock database in the real home."""
 
 import gc
 from pathlib import Path
@@ -36,7 +36,7 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     """A home directory for this test alone, for the test and for the processes it starts."""
     path = tmp_path_factory.mktemp("home")
     monkeypatch.setenv("HOME", str(path))
-    for name in ("HOLDFAST_URL", "HOLDFAST_REQUIRE_URL", "XDG_STATE_HOME"):
+    for name in ("GRIPFAST_URL", "GRIPFAST_REQUIRE_URL", "XDG_STATE_HOME"):
         monkeypatch.delenv(name, raising=False)
     return path
 

@@ -1,4 +1,4 @@
-"""Locks for asyncio: Holdfast's, redis-py's and pottery's, and the bare one. Each is opened on a loop of its own."""
+"""Locks for asyncio: Gripfast's, redis-py's and pottery's, and the bare one. Each is opened on a loop of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from typing import Any
 
-import holdfast
+import gripfast
 from bench.redis.peers import TTL
 from bench.redis.wire import Multiplexed, Wire, multiplexed, owners, requests
 
@@ -49,8 +49,8 @@ def pair_on(lock: AbstractAsyncContextManager[object]) -> Pair:
 
 
 @asynccontextmanager
-async def holdfast_locks(url: str) -> AsyncIterator[LockOf]:
-    async with holdfast.connect_async(url) as client:
+async def gripfast_locks(url: str) -> AsyncIterator[LockOf]:
+    async with gripfast.connect_async(url) as client:
         yield client.lock
 
 
@@ -96,6 +96,6 @@ def bare_pair(wire: Wire, protocol: Multiplexed, name: str) -> Pair:
     return pair
 
 
-HOLDFAST = AsyncMake("holdfast", holdfast_locks, ("redis",))
+GRIPFAST = AsyncMake("gripfast", gripfast_locks, ("redis",))
 REDIS_PY = AsyncMake("redis.asyncio Lock", redis_py_locks, ("redis",))
 POTTERY = AsyncMake("pottery AIORedlock", pottery_locks, ("pottery",))

@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from multiprocessing.connection import Connection
 
-import holdfast
+import gripfast
 from bench.crew import SPAWN
 from bench.locks import Locks, Make
 from bench.promise import at_most
-from bench.redis.peers import HOLDFAST, PEERS, REDIS_PY
+from bench.redis.peers import GRIPFAST, PEERS, REDIS_PY
 from bench.redis.server import redis_server
 from bench.redis.wire import Wire
 from bench.scenario import Contestant, Place, Sample, Scenario
@@ -24,8 +24,8 @@ TTL = 30.0
 QUICK_TTL = 0.6
 LIFETIMES = 1.2
 """How long they are held, in ttls: none lives that long unless it was renewed."""
-BLOCKING = "holdfast"
-ASYNC = "holdfast, asyncio"
+BLOCKING = "gripfast"
+ASYNC = "gripfast, asyncio"
 CPU = "cpu %"
 LOST = "lost"
 
@@ -43,13 +43,13 @@ def blocking(place: Place) -> Iterator[Callable[[], Sample]]:
     ttl = QUICK_TTL if place.quick else TTL
 
     def measure() -> Sample:
-        with holdfast.connect(place.url) as client:
+        with gripfast.connect(place.url) as client:
             leases = [client.lock(name, ttl=ttl).acquire() for name in names(place)]
             before = cpu_clock()
             time.sleep(ttl * LIFETIMES)
             sample = {CPU: share_since(before), LOST: lost(place, [lease.held for lease in leases])}
             for lease in leases:
-                with suppress(holdfast.LeaseLost):
+                with suppress(gripfast.LeaseLost):
                     lease.release()
             return sample
 
@@ -61,13 +61,13 @@ def on_a_loop(place: Place) -> Iterator[Callable[[], Sample]]:
     ttl = QUICK_TTL if place.quick else TTL
 
     async def hold() -> Sample:
-        async with holdfast.connect_async(place.url) as client:
+        async with gripfast.connect_async(place.url) as client:
             leases = [await client.lock(name, ttl=ttl).acquire() for name in names(place)]
             before = cpu_clock()
             await asyncio.sleep(ttl * LIFETIMES)
             sample = {CPU: share_since(before), LOST: lost(place, [lease.held for lease in leases])}
             for lease in leases:
-                with suppress(holdfast.LeaseLost):
+                with suppress(gripfast.LeaseLost):
                     await lease.release()
             return sample
 
@@ -163,7 +163,7 @@ REDIS_LEASES = Scenario(
 REDIS_MEMORY = Scenario(
     name="redis bytes per lease",
     about="memory that a held lease takes in the client, over 20,000 of them, beside other libraries",
-    contestants=tuple(memory(make) for make in (HOLDFAST, *PEERS)),
+    contestants=tuple(memory(make) for make in (GRIPFAST, *PEERS)),
     figure=BYTES,
     against=REDIS_PY.name,
     rounds=3,

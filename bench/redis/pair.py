@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager
 
-from bench.holdfast_pair import BY_CALLS, BY_WITH, Times, by_calls, by_with
+from bench.gripfast_pair import BY_CALLS, BY_WITH, Times, by_calls, by_with
 from bench.locks import Make
 from bench.promise import at_least, at_most, faster
 from bench.redis import aio
@@ -108,11 +108,11 @@ REDIS_PAIR_ASYNC = Scenario(
     about="the same on an event loop, one task, beside redis-py's and pottery's asyncio locks and a bare protocol",
     contestants=(
         one_task(BARE_ASYNC, bare_pairs(joined=False), NEEDS),
-        *by_each(one_task, aio.HOLDFAST, aio.REDIS_PY, aio.POTTERY),
+        *by_each(one_task, aio.GRIPFAST, aio.REDIS_PY, aio.POTTERY),
     ),
     figure=MICROSECONDS,
     against=BARE_ASYNC,
-    promises=(faster(aio.HOLDFAST.name, 2.5, MICROSECONDS, than=aio.REDIS_PY.name),),
+    promises=(faster(aio.GRIPFAST.name, 2.5, MICROSECONDS, than=aio.REDIS_PY.name),),
     server=redis_server,
 )
 
@@ -121,10 +121,10 @@ REDIS_TASKS = Scenario(
     about=f"pairs per second of {TASKS} tasks, each with its own lock, beside redis-py's and pottery's asyncio locks",
     contestants=(
         many_tasks(BARE_ASYNC, bare_pairs(joined=True), NEEDS),
-        *by_each(many_tasks, aio.HOLDFAST, aio.REDIS_PY, aio.POTTERY),
+        *by_each(many_tasks, aio.GRIPFAST, aio.REDIS_PY, aio.POTTERY),
     ),
     figure=PAIRS_PER_SECOND,
     against=aio.REDIS_PY.name,
-    promises=(at_least(aio.HOLDFAST.name, 8, PAIRS_PER_SECOND, against=aio.REDIS_PY.name),),
+    promises=(at_least(aio.GRIPFAST.name, 8, PAIRS_PER_SECOND, against=aio.REDIS_PY.name),),
     server=redis_server,
 )

@@ -1,4 +1,4 @@
-"""Other libraries' locks on Redis, each as its documentation shows it, with the lease that Holdfast has.
+"""Other libraries' locks on Redis, each as its documentation shows it, with the lease that Gripfast has.
 
 None renews here: redis-py, tooz and pottery leave that to the caller, and python-redis-lock would start a thread for
 every lease. Names differ from library to library, because some use the same keys.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from bench.locks import Lock, Make, holdfast_locks
+from bench.locks import Lock, Make, gripfast_locks
 
 TTL = 30
 
@@ -53,7 +53,7 @@ def pottery(url: str) -> Iterator[Callable[[str], Lock]]:
         yield lambda name: redlock(key=f"pottery:{name}", masters={client}, auto_release_time=TTL)
 
 
-HOLDFAST = Make("holdfast", holdfast_locks, ("redis",))
+GRIPFAST = Make("gripfast", gripfast_locks, ("redis",))
 REDIS_PY = Make("redis-py Lock", redis_py, ("redis",))
 PEERS = (
     REDIS_PY,

@@ -10,7 +10,7 @@ from contextlib import AbstractAsyncContextManager, closing, contextmanager
 from bench.crew import Shift, Turn
 from bench.hand_off import ACQUIRED, HAND_OFFS, figures
 from bench.promise import at_most
-from bench.redis.aio import HOLDFAST, REDIS_PY, AsyncMake
+from bench.redis.aio import GRIPFAST, REDIS_PY, AsyncMake
 from bench.redis.server import connections, redis_server
 from bench.redis.wire import Wire
 from bench.scenario import Contestant, Place, Sample, Scenario
@@ -57,10 +57,10 @@ async def turns(lock: AbstractAsyncContextManager[object], shift: Shift) -> list
 REDIS_WAITERS = Scenario(
     name="redis 1,000 waiters",
     about="1,000 tasks of one process that want one lock of Redis, beside redis-py's asyncio lock",
-    contestants=(waiters(HOLDFAST), waiters(REDIS_PY)),
+    contestants=(waiters(GRIPFAST), waiters(REDIS_PY)),
     figure=ACQUIRED,
     against=REDIS_PY.name,
-    promises=(at_most(HOLDFAST.name, 2, "connections", always=True),),
+    promises=(at_most(GRIPFAST.name, 2, "connections", always=True),),
     charted=(HAND_OFFS, "wait max ms", "connections"),
     rounds=5,
     server=redis_server,

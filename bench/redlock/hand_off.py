@@ -11,7 +11,7 @@ from bench.hand_off import ACQUIRED, HAND_OFFS, PROCESSES, QUICK_SECONDS, SECOND
 from bench.redis.hand_off import url
 from bench.redlock.nodes import counters, five_nodes
 from bench.redlock.npm import NPM, RETRIES, Npm, npm
-from bench.redlock.peers import HOLDFAST, POTTERY, REDLOCK_PY
+from bench.redlock.peers import GRIPFAST, POTTERY, REDLOCK_PY
 from bench.scenario import Contestant, Place, Sample, Scenario
 
 NPM_ONCE = f"{NPM}, retryCount 0"
@@ -40,7 +40,7 @@ REDLOCK_HAND_OFF = Scenario(
     name=f"redlock {PROCESSES} processes",
     about=f"{PROCESSES} processes that pass one lock of five nodes around, kept for 0 ms, beside other libraries",
     contestants=(
-        *(processes(make.name, make, url, counters=counters) for make in (HOLDFAST, REDLOCK_PY, POTTERY)),
+        *(processes(make.name, make, url, counters=counters) for make in (GRIPFAST, REDLOCK_PY, POTTERY)),
         npm_processes(NPM, RETRIES),
         npm_processes(NPM_ONCE, 0),
     ),

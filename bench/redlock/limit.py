@@ -1,8 +1,8 @@
-"""The limit: Holdfast's own scripts on five bare sockets, written together.
+"""The limit: Gripfast's own scripts on five bare sockets, written together.
 
-The commands are those that a client of Holdfast sends for a free lock, with a new owner and a new proposal each time.
+The commands are those that a client of Gripfast sends for a free lock, with a new owner and a new proposal each time.
 Around them there is nothing: no time-out, no renewal, no thread that could ask in between, no node that is left out.
-It comes in two: one that waits until all five have answered, and one that goes on with a majority, as Holdfast does.
+It comes in two: one that waits until all five have answered, and one that goes on with a majority, as Gripfast does.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import holdfast
-from bench.holdfast_pair import Address, Times
+import gripfast
+from bench.gripfast_pair import Address, Times
 from bench.redis.wire import NEEDS, Wire, owners
 from bench.redlock.nodes import MAJORITY, NODES, wires
 from bench.scenario import Contestant, Place, Sample
@@ -45,17 +45,17 @@ def bare(name: str, address: Address, times: Times, enough: int = NODES) -> Cont
 
 
 def ready_nodes(url: str) -> None:
-    """A client of Holdfast's tells new nodes that they may vote, and brings the scripts."""
-    with holdfast.connect(url) as client, client.lock(NAME):
+    """A client of Gripfast's tells new nodes that they may vote, and brings the scripts."""
+    with gripfast.connect(url) as client, client.lock(NAME):
         pass
 
 
 def requests(name: str) -> tuple[bytes, bytes]:
     """To take, with gaps for owner, owner, owner and proposal; to give back, with one for the owner."""
     # Not at the top: they want hiredis, and who has none shall still see the list of scenarios.
-    from holdfast.core.redlock.nodes import Free, Vote
-    from holdfast.stores.redis.protocol import card
-    from holdfast.stores.redlock.protocol import Wording
+    from gripfast.core.redlock.nodes import Free, Vote
+    from gripfast.stores.redis.protocol import card
+    from gripfast.stores.redlock.protocol import Wording
 
     wording = Wording("lock:", GRACE, lambda label: card(label, "bench", 12345))
     owner, proposal = "f" * 32, 10**15

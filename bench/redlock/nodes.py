@@ -17,7 +17,7 @@ from bench.scenario import Sample
 NODES = 5
 MAJORITY = NODES // 2 + 1
 NODE_TIMEOUT = 0.05
-"""Seconds: what Holdfast gives each node unless told."""
+"""Seconds: what Gripfast gives each node unless told."""
 SCHEME = "redlock://"
 
 

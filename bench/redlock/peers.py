@@ -1,4 +1,4 @@
-"""Other libraries' Redlocks, each as its documentation shows it, with the lease that Holdfast has.
+"""Other libraries' Redlocks, each as its documentation shows it, with the lease that Gripfast has.
 
 None renews here, and none has fencing tokens. Only where nodes do not answer are they told how long to wait for one:
 left alone, they would wait for seconds, again and again.
@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing, 
 from types import TracebackType
 from typing import Any
 
-from bench.locks import Lock, Make, holdfast_locks
+from bench.locks import Lock, Make, gripfast_locks
 from bench.redis import aio
 from bench.redis.aio import AsyncMake, LockOf
 from bench.redis.peers import TTL, redis_client
@@ -79,9 +79,9 @@ async def aio_pottery(url: str) -> AsyncIterator[LockOf]:
 
 
 NEEDS = ("redis",)
-"""Of Holdfast."""
+"""Of Gripfast."""
 
-HOLDFAST = Make("holdfast", holdfast_locks, NEEDS)
+GRIPFAST = Make("gripfast", gripfast_locks, NEEDS)
 REDLOCK_PY = Make("redlock-py", redlock_py, ("redlock-py",))
 POTTERY = Make("pottery", pottery, ("pottery",))
 AIO_POTTERY = AsyncMake("pottery AIORedlock", aio_pottery, ("pottery",))

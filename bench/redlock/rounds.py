@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle, islice, product
 
-import holdfast
+import gripfast
 from bench.promise import at_least
 from bench.redlock.nodes import MAJORITY, NODES, five_nodes, script_calls
 from bench.redlock.peers import NEEDS
 from bench.scenario import Contestant, Place, Sample, Scenario
 
-BLOCKING = "holdfast"
-ASYNC = "holdfast, asyncio"
+BLOCKING = "gripfast"
+ASYNC = "gripfast, asyncio"
 ACQUISITIONS = (1000, 20)
 NAMES = [f"bench:{number}" for number in range(20)]
 ONE_ROUND = "one round %"
@@ -27,7 +27,7 @@ ONE_ROUND = "one round %"
 @contextmanager
 def blocking(place: Place) -> Iterator[Callable[[], Sample]]:
     """Two clients that take turns on every name: each meets the tokens of the other."""
-    with holdfast.connect(place.url) as one, holdfast.connect(place.url) as other:
+    with gripfast.connect(place.url) as one, gripfast.connect(place.url) as other:
         turns = list(islice(cycle(product(NAMES, (one, other))), place.size(*ACQUISITIONS)))
 
         def take_all() -> None:
@@ -41,7 +41,7 @@ def blocking(place: Place) -> Iterator[Callable[[], Sample]]:
 @contextmanager
 def on_a_loop(place: Place) -> Iterator[Callable[[], Sample]]:
     with asyncio.Runner() as runner:
-        clients = [holdfast.connect_async(place.url) for _ in range(2)]
+        clients = [gripfast.connect_async(place.url) for _ in range(2)]
         turns = list(islice(cycle(product(NAMES, clients)), place.size(*ACQUISITIONS)))
 
         async def take_all() -> None:

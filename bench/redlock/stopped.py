@@ -1,7 +1,7 @@
 """Two of five nodes do not answer: what a pair costs then, and what the first one that meets them costs.
 
 In every round each contestant connects anew and is measured with all nodes; then two are stopped, it is measured again,
-and they go on. The others are told to wait for a node as long as Holdfast does: left alone they wait for ever,
+and they go on. The others are told to wait for a node as long as Gripfast does: left alone they wait for ever,
 or nearly.
 """
 
@@ -15,12 +15,12 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import count
 
-import holdfast
-from bench.locks import Locks, holdfast_locks
+import gripfast
+from bench.locks import Locks, gripfast_locks
 from bench.promise import at_most
 from bench.redlock.nodes import NODE_TIMEOUT, NODES, five_nodes, stopped
 from bench.redlock.npm import NPM, npm
-from bench.redlock.peers import HOLDFAST, NEEDS, POTTERY, REDLOCK_PY, pottery, redlock_py
+from bench.redlock.peers import GRIPFAST, NEEDS, POTTERY, REDLOCK_PY, pottery, redlock_py
 from bench.scenario import Contestant, Place, Sample, Scenario
 
 STOPPED = 2
@@ -29,7 +29,7 @@ POTTERY_TTL = 2.0
 With three nodes left, one such node keeps everybody out until the lease ends; 30 s each time would take too long."""
 PAIRS = (300, 5)
 WARM_UP = (100, 1)
-ASYNC = "holdfast, asyncio"
+ASYNC = "gripfast, asyncio"
 
 HEALTHY_US = "healthy µs"
 STOPPED_US = "stopped µs"
@@ -94,7 +94,7 @@ def with_lock(locks: Locks, url: str, name: str) -> Iterator[Pairs]:
 @contextmanager
 def on_a_loop(url: str, name: str) -> Iterator[Pairs]:
     with asyncio.Runner() as runner:
-        client = holdfast.connect_async(url)
+        client = gripfast.connect_async(url)
         lock = client.lock(name)
 
         async def pair() -> float:
@@ -120,7 +120,7 @@ REDLOCK_STOPPED = Scenario(
     name=f"redlock {STOPPED} of {NODES} stopped",
     about=f"pairs while {STOPPED} of {NODES} nodes are stopped (SIGSTOP), beside the same with all nodes",
     contestants=(
-        contestant(HOLDFAST.name, partial(with_lock, holdfast_locks), NEEDS),
+        contestant(GRIPFAST.name, partial(with_lock, gripfast_locks), NEEDS),
         contestant(ASYNC, on_a_loop, NEEDS),
         contestant(REDLOCK_PY.name, partial(with_lock, partial(redlock_py, timeout=NODE_TIMEOUT)), REDLOCK_PY.needs),
         contestant(
@@ -131,7 +131,7 @@ REDLOCK_STOPPED = Scenario(
     figure=STOPPED_US,
     promises=tuple(
         promise
-        for who in (HOLDFAST.name, ASYNC)
+        for who in (GRIPFAST.name, ASYNC)
         for promise in (
             at_most(who, 1.3, SLOWER),
             at_most(who, 2 * NODE_TIMEOUT * 1e3, WORST, always=True),

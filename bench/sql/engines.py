@@ -1,4 +1,4 @@
-"""The two engines, and what each mode of Holdfast is compared with there."""
+"""The two engines, and what each mode of Gripfast is compared with there."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.holdfast_pair import Address
+from bench.gripfast_pair import Address
 from bench.locks import Make
 from bench.scenario import Place
 from bench.sql import limit
@@ -32,7 +32,7 @@ class Engine:
     """The same, where statements can be counted."""
     peers: tuple[Make, ...]
     needs: tuple[str, ...]
-    """Of Holdfast."""
+    """Of Gripfast."""
 
 
 POSTGRES = Engine(
@@ -52,12 +52,12 @@ MARIA = Engine(
 
 
 def ours(mode: str) -> str:
-    """How Holdfast is called among contestants."""
-    return f"holdfast {mode}"
+    """How Gripfast is called among contestants."""
+    return f"gripfast {mode}"
 
 
 def ours_async(mode: str) -> str:
-    return f"holdfast {mode}, asyncio"
+    return f"gripfast {mode}, asyncio"
 
 
 def address(mode: str) -> Address:

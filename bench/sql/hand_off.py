@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import holdfast
+import gripfast
 from bench.promise import at_most
 from bench.scenario import Contestant, Place, Sample, Scenario
 from bench.sql.engines import LEASE, MARIA, MODES, POSTGRES, Engine, address, ours, ours_async
@@ -26,7 +26,7 @@ def handing_over(name: str, mode: str, waits: Waits, needs: tuple[str, ...]) -> 
     @contextmanager
     def opened(place: Place) -> Iterator[Callable[[], Sample]]:
         url, lock_name = address(mode)(place), f"bench {name}"
-        with waiter(waits, url, lock_name) as other, holdfast.connect(url) as client:
+        with waiter(waits, url, lock_name) as other, gripfast.connect(url) as client:
             lock = client.lock(lock_name)
 
             def hand_over() -> float:

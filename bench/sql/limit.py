@@ -1,13 +1,13 @@
-"""The limits: what Holdfast sends for a free lock of each mode, on bare connections, in one thread.
+"""The limits: what Gripfast sends for a free lock of each mode, on bare connections, in one thread.
 
     lease       claim; release
     row         begin, and lock the row; the token, on a second connection; ask the first once more; end
     advisory    take it; the token, on the same connection; give it back
 
-The statements are Holdfast's own, so they say the same about the owner and end a silent session as soon. Around them
+The statements are Gripfast's own, so they say the same about the owner and end a silent session as soon. Around them
 there is nothing: no time-out, no renewal, no waiting, nobody who looks whether the session is still there. PostgreSQL's
 are prepared, and those of a request leave together. Settings that a session of MariaDB has already are not sent again,
-as Holdfast does not.
+as Gripfast does not.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from bench.sql.wire import MariaWire, PostgresWire, Row, is_postgres
 
 if TYPE_CHECKING:
-    from holdfast.stores.sql.ports import Scripts
-    from holdfast.stores.sql.statement import Ask
+    from gripfast.stores.sql.ports import Scripts
+    from gripfast.stores.sql.statement import Ask
 
 NAME = "bare"
 CHANNEL = "bare"
@@ -52,10 +52,10 @@ def owners() -> Iterator[str]:
 def scripts_for(url: str) -> Scripts:
     # Not at the top: who has no driver shall still see the list of scenarios.
     if is_postgres(url):
-        from holdfast.stores.postgres import scripts as postgres_scripts
+        from gripfast.stores.postgres import scripts as postgres_scripts
 
         return postgres_scripts
-    from holdfast.stores.mysql import scripts as maria_scripts
+    from gripfast.stores.mysql import scripts as maria_scripts
 
     return maria_scripts
 
@@ -108,8 +108,8 @@ def on_postgres(wire: PostgresWire) -> Asking:
 
 
 def on_maria(wire: MariaWire) -> Asking:
-    from holdfast.stores.mysql.packets import literal
-    from holdfast.stores.mysql.scripts import Setting
+    from gripfast.stores.mysql.packets import literal
+    from gripfast.stores.mysql.scripts import Setting
 
     had_before: set[bytes] = set()
 
@@ -177,7 +177,7 @@ def advisory(url: str) -> Iterator[Pair]:
 @contextmanager
 def commit(url: str) -> Iterator[Pair]:
     """Not a lock: a row written and on disk, what every durable change costs at least."""
-    from holdfast.stores.sql.statement import Ask, Statement
+    from gripfast.stores.sql.statement import Ask, Statement
 
     counted = Statement("UPDATE bare_commit SET number = number + 1 WHERE name = :name")
     with connection(url) as ask:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bench.holdfast_pair import by_async_with, by_calls
+from bench.gripfast_pair import by_async_with, by_calls
 from bench.promise import Promise, at_most, faster
 from bench.redis.pair import peer
 from bench.scenario import Contestant, Place, Sample, Scenario

@@ -1,7 +1,7 @@
 """Other libraries' locks on SQL servers, each as its documentation shows it. All of them are advisory locks.
 
 They keep no lease: a lock is held until its session ends. None has tokens, so none writes anything. SQLAlchemy is
-given the driver that Holdfast uses.
+given the driver that Gripfast uses.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from bench.gripfast_pair import Address
 from bench.hand_off import ACQUIRED, HAND_OFFS, PROCESSES, processes
-from bench.holdfast_pair import Address
-from bench.locks import Make, holdfast_locks
+from bench.locks import Make, gripfast_locks
 from bench.redis.hand_off import url
 from bench.scenario import Contestant, Scenario
 from bench.sql.engines import MARIA, MODES, POSTGRES, Engine, address, ours
@@ -24,7 +24,7 @@ def crowd(engine: Engine) -> Scenario:
         name=f"sql {PROCESSES} processes, {engine.name}",
         about=f"{PROCESSES} processes that pass one lock of {engine.name} around, kept for 0 ms, by mode",
         contestants=(
-            *(passing(ours(mode), Make(mode, holdfast_locks, engine.needs), address(mode)) for mode in MODES),
+            *(passing(ours(mode), Make(mode, gripfast_locks, engine.needs), address(mode)) for mode in MODES),
             passing(DLOCK, dlock, url),
         ),
         figure=ACQUIRED,

@@ -74,7 +74,7 @@ def maria_server(folder: Path) -> Iterator[str]:
 @contextmanager
 def _own_folder(package_user: str) -> Iterator[tuple[Path, str | None]]:
     """Where that user can come, which a folder of the caller's is not; and the user, if it must be another one."""
-    own = Path(tempfile.mkdtemp(prefix="holdfast-bench-"))
+    own = Path(tempfile.mkdtemp(prefix="gripfast-bench-"))
     user = package_user if os.geteuid() == 0 else None
     try:
         if user:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing.connection import Connection
 
-import holdfast
+import gripfast
 from bench.crew import GOODBYE, PATIENCE, SPAWN
 
 SETTLED = 0.05
@@ -21,7 +21,7 @@ Waits = Callable[[str, str], AbstractContextManager[Callable[[], Leave]]]
 
 @contextmanager
 def in_a_thread(url: str, name: str) -> Iterator[Callable[[], Leave]]:
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
         lock = client.lock(name)
         yield lambda: lock.acquire().release
 
@@ -29,10 +29,10 @@ def in_a_thread(url: str, name: str) -> Iterator[Callable[[], Leave]]:
 @contextmanager
 def on_a_loop(url: str, name: str) -> Iterator[Callable[[], Leave]]:
     with asyncio.Runner() as runner:
-        client = holdfast.connect_async(url)
+        client = gripfast.connect_async(url)
         lock = client.lock(name)
 
-        async def acquired() -> holdfast.AsyncLease:
+        async def acquired() -> gripfast.AsyncLease:
             return await lock.acquire()
 
         def enter() -> Leave:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
-import holdfast
+import gripfast
 from bench.crew import Shift
 from bench.crew import turns as turns_of_a_thread
 from bench.hand_off import ACQUIRED, HAND_OFFS, figures
@@ -43,7 +43,7 @@ def waiters(name: str, mode: str, crowd: Crowd, needs: tuple[str, ...]) -> Conte
 def threads(url: str, wire: Wire, count: int, seconds: float) -> Sample:
     """Everybody asks again and again until the time is up; who waits by then is let in once more."""
     before = sessions(wire)
-    with holdfast.connect(url) as client, ThreadPoolExecutor(count) as pool:
+    with gripfast.connect(url) as client, ThreadPoolExecutor(count) as pool:
         with client.lock("bench"):
             begin = time.monotonic()
         shift = Shift(begin, begin + seconds, 0.0)
@@ -56,7 +56,7 @@ def threads(url: str, wire: Wire, count: int, seconds: float) -> Sample:
 def tasks(url: str, wire: Wire, count: int, seconds: float) -> Sample:
     async def crowd() -> Sample:
         before = sessions(wire)
-        async with holdfast.connect_async(url) as client:
+        async with gripfast.connect_async(url) as client:
             async with client.lock("bench"):
                 begin = time.monotonic()
             shift = Shift(begin, begin + seconds, 0.0)

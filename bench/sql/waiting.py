@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import holdfast
+import gripfast
 from bench.promise import at_most
 from bench.scenario import Contestant, Place, Sample, Scenario
 from bench.sql.engines import LEASE, MARIA, MODES, POSTGRES, Engine, address, ours, ours_async
@@ -25,7 +25,7 @@ def waiting(name: str, mode: str, waits: Waits, engine: Engine) -> Contestant:
         url, lock_name = address(mode)(place), f"bench {name}"
         with (
             waiter(waits, url, lock_name) as other,
-            holdfast.connect(url) as client,
+            gripfast.connect(url) as client,
             counters(url) as counted,
         ):
 

@@ -88,7 +88,7 @@ def is_postgres(url: str) -> bool:
 
 
 def wire_to(url: str) -> Wire:
-    """The URL's options are Holdfast's."""
+    """The URL's options are Gripfast's."""
     bare = url.partition("?")[0]
     return PostgresWire(bare) if is_postgres(url) else MariaWire(bare)
 

@@ -1,7 +1,7 @@
 """The limits: bare requests on a KazooClient, in one thread or on one event loop, with nothing around them.
 
     create+delete               a node that ends with the session, made and deleted; nobody looks who else is there
-    create+get_children+delete  what Holdfast sends for a free lock: the first two leave together
+    create+get_children+delete  what Gripfast sends for a free lock: the first two leave together
 
 They have no deadline, no renewal and no waiting. The second one reads the token, and whether its node is the first.
 """
@@ -20,7 +20,7 @@ from bench.zookeeper.server import hosts
 
 PARENT = "/bare"
 CARD = b'{"host": "bench", "pid": 12345, "label": null, "ttl": 30.0}'
-"""As long as Holdfast's."""
+"""As long as Gripfast's."""
 
 Pair = Callable[[], None]
 """Takes a lock and gives it back."""

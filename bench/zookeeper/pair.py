@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-from bench.holdfast_pair import BY_ASYNC_WITH, BY_CALLS, BY_WITH, Times, by_async_with, by_calls, by_with
+from bench.gripfast_pair import BY_ASYNC_WITH, BY_CALLS, BY_WITH, Times, by_async_with, by_calls, by_with
 from bench.promise import at_most, faster
 from bench.redis.hand_off import url
 from bench.redis.pair import one_task, peer

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from bench.locks import Lock, Make, holdfast_locks
+from bench.locks import Lock, Make, gripfast_locks
 from bench.zookeeper.limit import kazoo_client
 
 NEEDS = ("kazoo",)
@@ -17,5 +17,5 @@ def kazoo_locks(url: str) -> Iterator[Callable[[str], Lock]]:
         yield lambda name: client.Lock(f"/kazoo/{name}")
 
 
-HOLDFAST = Make("holdfast", holdfast_locks, NEEDS)
+GRIPFAST = Make("gripfast", gripfast_locks, NEEDS)
 KAZOO = Make("kazoo Lock", kazoo_locks, NEEDS)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import holdfast
+import gripfast
 from api.within_stage import Place
 
 
@@ -16,9 +16,9 @@ def url(place: Place) -> str:
 
 
 @pytest.fixture
-def client(url: str) -> Iterator[holdfast.Client]:
+def client(url: str) -> Iterator[gripfast.Client]:
     """Somebody else, who uses leases."""
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
         yield client
 
 

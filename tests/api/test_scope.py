@@ -9,17 +9,17 @@ from collections.abc import Iterator
 
 import pytest
 
-import holdfast
+import gripfast
 from support.waiting import until
 
 
 @pytest.fixture
-def client() -> Iterator[holdfast.Client]:
-    with holdfast.connect("memory://") as client:
+def client() -> Iterator[gripfast.Client]:
+    with gripfast.connect("memory://") as client:
         yield client
 
 
-def test_the_lease_of_a_block_is_known_to_nobody_but_the_block(client: holdfast.Client) -> None:
+def test_the_lease_of_a_block_is_known_to_nobody_but_the_block(client: gripfast.Client) -> None:
     lock = client.lock("job")
     with lock:
         assert lock._entered() == []
@@ -27,7 +27,7 @@ def test_the_lease_of_a_block_is_known_to_nobody_but_the_block(client: holdfast.
     assert client.inspect("job") is None
 
 
-def test_nested_blocks_of_a_reentrant_lock_leave_one_by_one(client: holdfast.Client) -> None:
+def test_nested_blocks_of_a_reentrant_lock_leave_one_by_one(client: gripfast.Client) -> None:
     lock = client.lock("job", reentrant=True)
     with lock as outer:
         with lock as inner:
@@ -37,7 +37,7 @@ def test_nested_blocks_of_a_reentrant_lock_leave_one_by_one(client: holdfast.Cli
     assert client.inspect("job") is None
 
 
-def test_an_exit_stack_enters_and_leaves_it(client: holdfast.Client) -> None:
+def test_an_exit_stack_enters_and_leaves_it(client: gripfast.Client) -> None:
     lock = client.lock("job", reentrant=True)
     with contextlib.ExitStack() as stack:
         first = stack.enter_context(lock)
@@ -48,7 +48,7 @@ def test_an_exit_stack_enters_and_leaves_it(client: holdfast.Client) -> None:
     assert lock._entered() == []
 
 
-def test_entered_by_hand_it_is_left_by_hand(client: holdfast.Client) -> None:
+def test_entered_by_hand_it_is_left_by_hand(client: gripfast.Client) -> None:
     lock = client.lock("job")
     lock.__enter__()
     gc.collect()
@@ -57,12 +57,12 @@ def test_entered_by_hand_it_is_left_by_hand(client: holdfast.Client) -> None:
     assert client.inspect("job") is None
 
 
-def test_leaving_what_was_never_entered_is_an_error(client: holdfast.Client) -> None:
+def test_leaving_what_was_never_entered_is_an_error(client: gripfast.Client) -> None:
     with pytest.raises(RuntimeError, match="not entered"):
         client.lock("job").__exit__(None, None, None)
 
 
-def test_a_block_inside_a_lock_entered_by_hand_does_not_leave_that_one(client: holdfast.Client) -> None:
+def test_a_block_inside_a_lock_entered_by_hand_does_not_leave_that_one(client: gripfast.Client) -> None:
     lock = client.lock("job", reentrant=True)
     lock.__enter__()
     with lock:
@@ -72,7 +72,7 @@ def test_a_block_inside_a_lock_entered_by_hand_does_not_leave_that_one(client: h
     assert client.inspect("job") is None
 
 
-def test_a_thread_that_ends_without_leaving_gives_back_what_it_entered_by_hand(client: holdfast.Client) -> None:
+def test_a_thread_that_ends_without_leaving_gives_back_what_it_entered_by_hand(client: gripfast.Client) -> None:
     lock = client.lock("job")
     thread = threading.Thread(target=lock.__enter__)
     with pytest.warns(ResourceWarning, match="job"):
@@ -81,7 +81,7 @@ def test_a_thread_that_ends_without_leaving_gives_back_what_it_entered_by_hand(c
         until(lambda: client.inspect("job") is None)
 
 
-def test_a_generator_that_is_dropped_inside_the_block_gives_the_lock_back(client: holdfast.Client) -> None:
+def test_a_generator_that_is_dropped_inside_the_block_gives_the_lock_back(client: gripfast.Client) -> None:
     def work() -> Iterator[None]:
         with client.lock("job"):
             yield

@@ -12,9 +12,9 @@ import psycopg
 import pymysql
 import pytest
 
-import holdfast
+import gripfast
 from api.within_stage import PLACES, Kind, Place, blocking_ways, every_way, main_ways, taken, within, within_blocking
-from holdfast import LockTimeout
+from gripfast import LockTimeout
 from support.both_colours import staged
 from support.callers import mysql_words, opened
 from support.sql_servers import MariaServer
@@ -27,7 +27,7 @@ from support.waiting import auntil, until
 @pytest.mark.parametrize("ending", ["commit", "rollback"])
 @staged
 async def test_it_excludes_leases_until_the_transaction_ends(
-    kind: Kind, url: str, client: holdfast.Client, place: Place, ending: str
+    kind: Kind, url: str, client: gripfast.Client, place: Place, ending: str
 ) -> None:
     lock = client.lock("stock")
     before = lock.acquire()
@@ -45,7 +45,7 @@ async def test_it_excludes_leases_until_the_transaction_ends(
 @every_way
 @staged
 async def test_it_is_excluded_by_a_lease_and_the_transaction_goes_on(
-    kind: Kind, url: str, client: holdfast.Client, place: Place, table: str
+    kind: Kind, url: str, client: gripfast.Client, place: Place, table: str
 ) -> None:
     async with opened(kind, place.server.url) as caller:
         await caller.begin()
@@ -80,7 +80,7 @@ async def test_two_transactions_exclude_each_other_and_one_may_take_it_twice(
 @main_ways
 @staged
 async def test_the_end_of_the_callers_session_frees_it(
-    kind: Kind, url: str, client: holdfast.Client, place: Place
+    kind: Kind, url: str, client: gripfast.Client, place: Place
 ) -> None:
     which = "SELECT pg_backend_pid()" if place.engine == "postgresql" else "SELECT CONNECTION_ID()"
     lock = client.lock("stock")
@@ -93,7 +93,7 @@ async def test_the_end_of_the_callers_session_frees_it(
         await auntil(lambda: asyncio.to_thread(lambda: _got(lock)))
 
 
-def _got(lock: holdfast.Lock) -> bool:
+def _got(lock: gripfast.Lock) -> bool:
     lease = lock.try_acquire()
     if lease is not None:
         lease.release()
@@ -102,7 +102,7 @@ def _got(lock: holdfast.Lock) -> bool:
 
 @main_ways
 @staged
-async def test_others_see_who_has_it(kind: Kind, url: str, client: holdfast.Client, place: Place) -> None:
+async def test_others_see_who_has_it(kind: Kind, url: str, client: gripfast.Client, place: Place) -> None:
     async with opened(kind, place.server.url) as caller:
         held = await within(url, caller, label="nightly")
         info = client.inspect("stock")
@@ -115,7 +115,7 @@ async def test_others_see_who_has_it(kind: Kind, url: str, client: holdfast.Clie
 
 
 @blocking_ways
-def test_force_release_ends_the_callers_session(kind: Kind, url: str, client: holdfast.Client, place: Place) -> None:
+def test_force_release_ends_the_callers_session(kind: Kind, url: str, client: gripfast.Client, place: Place) -> None:
     caller = kind(place.server.url)
     asyncio.run(caller.open())
     client.lock("stock").within(caller.given, 0)
@@ -133,7 +133,7 @@ def test_force_release_ends_the_callers_session(kind: Kind, url: str, client: ho
 @pytest.mark.parametrize("wait", [5.0, None])
 @staged
 async def test_it_waits_until_the_lease_is_released(
-    kind: Kind, url: str, client: holdfast.Client, place: Place, wait: float | None
+    kind: Kind, url: str, client: gripfast.Client, place: Place, wait: float | None
 ) -> None:
     lease = client.lock("stock").acquire()
     async with opened(kind, place.server.url) as caller:
@@ -147,7 +147,7 @@ async def test_it_waits_until_the_lease_is_released(
 @main_ways
 @staged
 async def test_a_lease_waits_until_the_transaction_ends(
-    kind: Kind, url: str, client: holdfast.Client, place: Place
+    kind: Kind, url: str, client: gripfast.Client, place: Place
 ) -> None:
     async with opened(kind, place.server.url) as caller:
         held = await within(url, caller)
@@ -164,7 +164,7 @@ async def test_a_lease_waits_until_the_transaction_ends(
 async def test_a_wait_holds_to_its_fractions_of_seconds(kind: Kind, place: Place) -> None:
     async def refused(wait: float) -> None:
         url = place.server.lock_space(mode=place.mode)
-        with holdfast.connect(url) as client, client.lock("stock"):
+        with gripfast.connect(url) as client, client.lock("stock"):
             async with opened(kind, place.server.url) as caller:
                 started = time.monotonic()
                 with pytest.raises(LockTimeout) as refusal:
@@ -179,7 +179,7 @@ async def test_a_wait_holds_to_its_fractions_of_seconds(kind: Kind, place: Place
 @main_ways
 @staged
 async def test_a_second_waiter_waits_no_longer_than_it_was_asked_to(
-    kind: Kind, url: str, client: holdfast.Client, place: Place
+    kind: Kind, url: str, client: gripfast.Client, place: Place
 ) -> None:
     """On PostgreSQL it waits for the first waiter, and then for the holder."""
 
@@ -203,7 +203,7 @@ THEIRS = {"postgresql": ("200ms", 0.2), "mysql": ("1s", 1.0)}
 @main_ways
 @staged
 async def test_the_callers_own_lock_timeout_neither_counts_nor_changes(
-    kind: Kind, url: str, client: holdfast.Client, place: Place
+    kind: Kind, url: str, client: gripfast.Client, place: Place
 ) -> None:
     shown, seconds = THEIRS[place.engine]
     async with opened(kind, place.server.url) as caller:
@@ -227,7 +227,7 @@ async def test_the_callers_own_lock_timeout_neither_counts_nor_changes(
 
 @pytest.mark.parametrize("place", PLACES[:1], ids=str)
 def test_a_lock_timeout_of_the_transaction_alone_is_put_back_too(
-    url: str, client: holdfast.Client, place: Place
+    url: str, client: gripfast.Client, place: Place
 ) -> None:
     with psycopg.connect(place.server.url) as caller, ThreadPoolExecutor(1) as threads:
         caller.execute("SET LOCAL lock_timeout TO '700ms'")
@@ -242,7 +242,7 @@ def test_a_lock_timeout_of_the_transaction_alone_is_put_back_too(
 
 
 @pytest.mark.parametrize("place", PLACES[2:], ids=str)
-def test_who_did_not_get_it_is_in_nobodys_way(client: holdfast.Client, place: Place, table: str) -> None:
+def test_who_did_not_get_it_is_in_nobodys_way(client: gripfast.Client, place: Place, table: str) -> None:
     """In REPEATABLE READ a row that was skipped would leave a lock on the gap behind it, where new names go."""
     with closing(pymysql.connect(**mysql_words(place.server.url), ssl_disabled=True)) as caller:
         with client.lock("stock").acquire():
@@ -256,7 +256,7 @@ def test_who_did_not_get_it_is_in_nobodys_way(client: holdfast.Client, place: Pl
 def test_where_a_time_out_would_roll_back_the_transaction_it_is_not_used() -> None:
     with (
         MariaServer("innodb_rollback_on_timeout=ON") as server,
-        holdfast.connect(server.url_with(mode="row")) as client,
+        gripfast.connect(server.url_with(mode="row")) as client,
     ):
         server.execute("CREATE TABLE stock (amount INTEGER) ENGINE = InnoDB")
         with closing(pymysql.connect(**mysql_words(server.url), ssl_disabled=True)) as caller:
@@ -289,7 +289,7 @@ def test_transactions_and_leases_in_a_race_lose_no_update(kind: Kind, url: str, 
         async def work() -> list[int]:
             tokens = []
             async with opened(kind, place.server.url) as caller:
-                with holdfast.connect(url) as client:
+                with gripfast.connect(url) as client:
                     begins.wait()
                     for _ in range(10):
                         tokens.append(client.lock("stock").within(caller.given, 30).token)
@@ -301,7 +301,7 @@ def test_transactions_and_leases_in_a_race_lose_no_update(kind: Kind, url: str, 
 
     def in_leases() -> list[int]:
         tokens = []
-        with holdfast.connect(url) as client:
+        with gripfast.connect(url) as client:
             begins.wait()
             for _ in range(10):
                 with client.lock("stock").acquire(wait=30) as lease:

@@ -7,9 +7,9 @@ import psycopg
 import pymysql
 import pytest
 
-import holdfast
+import gripfast
 from api.within_stage import PLACES, SERVERS, Kind, Place, blocking_ways, every_way, full_name, main_ways, taken, within
-from holdfast import ConfigurationError, LockTimeout
+from gripfast import ConfigurationError, LockTimeout
 from support.both_colours import staged
 from support.callers import Psycopg, PyMySQL, mysql_words, opened
 from support.sql_servers import mariadb_server, postgres_server
@@ -20,7 +20,7 @@ from support.sql_servers import mariadb_server, postgres_server
 @pytest.mark.parametrize("place", PLACES[:2], ids=str)
 @pytest.mark.parametrize("level", [psycopg.IsolationLevel.REPEATABLE_READ, psycopg.IsolationLevel.SERIALIZABLE])
 def test_above_read_committed_postgres_is_refused_before_anything_is_locked(
-    url: str, client: holdfast.Client, place: Place, level: psycopg.IsolationLevel
+    url: str, client: gripfast.Client, place: Place, level: psycopg.IsolationLevel
 ) -> None:
     with psycopg.connect(place.server.url) as caller:
         caller.isolation_level = level
@@ -49,7 +49,7 @@ OLD_SNAPSHOTS = {"read", "begin, read", "consistent snapshot"}
 @pytest.mark.parametrize("level", ["READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"])
 @pytest.mark.parametrize("beginning", BEGINNINGS)
 def test_mariadb_is_refused_if_its_snapshot_is_older_than_the_lock(
-    url: str, client: holdfast.Client, place: Place, table: str, level: str, beginning: str
+    url: str, client: gripfast.Client, place: Place, table: str, level: str, beginning: str
 ) -> None:
     with closing(pymysql.connect(**mysql_words(place.server.url), ssl_disabled=True)) as caller:
         with caller.cursor() as cursor:
@@ -65,7 +65,7 @@ def test_mariadb_is_refused_if_its_snapshot_is_older_than_the_lock(
             caller.rollback()
         client.lock("stock").within(caller, 0)
         caller.commit()
-    left = place.server.execute("SELECT count(*) FROM holdfast_row WHERE name LIKE %s", full_name(url, "\0within:%"))
+    left = place.server.execute("SELECT count(*) FROM gripfast_row WHERE name LIKE %s", full_name(url, "\0within:%"))
     assert left == [(int(is_refused),)]  # what nobody has rolled back
 
 
@@ -76,7 +76,7 @@ BEGIN = {
 
 
 @pytest.mark.parametrize("place", [PLACES[0], PLACES[2]], ids=str)
-def test_what_it_refuses_would_be_a_wrong_decision(url: str, client: holdfast.Client, place: Place, table: str) -> None:
+def test_what_it_refuses_would_be_a_wrong_decision(url: str, client: gripfast.Client, place: Place, table: str) -> None:
     """A row lock by hand, got after another has written: what is read then is what was there before."""
     kind = Psycopg if place.engine == "postgresql" else PyMySQL
     lock = client.lock("stock")
@@ -87,7 +87,7 @@ def test_what_it_refuses_would_be_a_wrong_decision(url: str, client: holdfast.Cl
             assert await caller.execute(f"SELECT amount FROM {table}") == [(0,)]
             with lock:
                 place.server.execute(f"UPDATE {table} SET amount = 1")
-            await caller.execute(f"SELECT 1 FROM holdfast_row WHERE name = '{full_name(url, 'stock')}' FOR UPDATE")
+            await caller.execute(f"SELECT 1 FROM gripfast_row WHERE name = '{full_name(url, 'stock')}' FOR UPDATE")
             assert await caller.execute(f"SELECT amount FROM {table}") == [(0,)]
             with pytest.raises(ConfigurationError, match="Roll back"):
                 lock.within(caller.given, 5)
@@ -105,7 +105,7 @@ def test_what_it_refuses_would_be_a_wrong_decision(url: str, client: holdfast.Cl
 @every_way
 @staged
 async def test_a_connection_that_commits_every_statement_is_refused(
-    kind: Kind, url: str, client: holdfast.Client, place: Place
+    kind: Kind, url: str, client: gripfast.Client, place: Place
 ) -> None:
     async with opened(kind, place.server.url, autocommit=True) as caller:
         with pytest.raises(ConfigurationError, match="begin a transaction first"):
@@ -120,21 +120,21 @@ async def test_a_connection_that_commits_every_statement_is_refused(
 @main_ways
 @staged
 async def test_a_connection_of_the_other_colour_is_refused(
-    kind: Kind, url: str, client: holdfast.Client, place: Place
+    kind: Kind, url: str, client: gripfast.Client, place: Place
 ) -> None:
     async with opened(kind, place.server.url) as caller:
         if kind.is_async:
             with pytest.raises(ConfigurationError, match="use the lock of connect_async"):
                 client.lock("stock").within(caller.given)
         else:
-            async with holdfast.connect_async(url) as other:
+            async with gripfast.connect_async(url) as other:
                 with pytest.raises(ConfigurationError, match="would block the event loop"):
                     await other.lock("stock").within(caller.given)
 
 
 @blocking_ways
 @staged
-async def test_a_connection_of_another_engine_is_refused(kind: Kind, client: holdfast.Client, place: Place) -> None:
+async def test_a_connection_of_another_engine_is_refused(kind: Kind, client: gripfast.Client, place: Place) -> None:
     other = PyMySQL if place.engine == "postgresql" else Psycopg
     async with opened(other, SERVERS[other.engine]().url) as caller:
         with pytest.raises(ConfigurationError, match=f"in {place.engine}, and this connection is of {other.engine}"):
@@ -146,9 +146,9 @@ async def test_a_connection_of_another_engine_is_refused(kind: Kind, client: hol
 @pytest.mark.parametrize("wait", [0, 5])
 @staged
 async def test_a_connection_of_another_database_is_refused(
-    kind: Kind, url: str, client: holdfast.Client, place: Place, has: str, wait: float
+    kind: Kind, url: str, client: gripfast.Client, place: Place, has: str, wait: float
 ) -> None:
-    with place.server.fresh_database(mode=place.mode) as elsewhere, holdfast.connect(elsewhere) as other:
+    with place.server.fresh_database(mode=place.mode) as elsewhere, gripfast.connect(elsewhere) as other:
         if has != "nothing":
             other.lock("another" if has == "tables" else full_name(url, "stock")).acquire().release()
         # A row that is not there is skipped like one that is locked: who only tries is told that it is taken.
@@ -167,12 +167,12 @@ def test_other_stores_and_modes_are_refused_with_what_to_use() -> None:
         mariadb_server().lock_space(mode="advisory"): r"not for \?mode=advisory: GET_LOCK .* \?mode=row",
     }
     for url, message in expected.items():
-        with holdfast.connect(url) as client, pytest.raises(ConfigurationError, match=message):
+        with gripfast.connect(url) as client, pytest.raises(ConfigurationError, match=message):
             client.lock("stock").within(object())
 
 
 @pytest.mark.parametrize("place", PLACES, ids=str)
-def test_something_else_than_a_connection_is_refused(client: holdfast.Client) -> None:
+def test_something_else_than_a_connection_is_refused(client: gripfast.Client) -> None:
     with pytest.raises(ConfigurationError, match=r"psycopg, .* not a builtins\.object"):
         client.lock("stock").within(object())
     with pytest.raises(ConfigurationError, match="wait"):

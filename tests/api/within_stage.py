@@ -7,8 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-import holdfast
-from holdfast import InTransaction
+import gripfast
+from gripfast import InTransaction
 from support.callers import KINDS, AioMySQL, Application, Asyncpg, Psycopg, PyMySQL
 from support.sql_servers import mariadb_server, postgres_server
 
@@ -55,17 +55,17 @@ async def within(url: str, caller: Application, wait: float | None = 0, **settin
     """With a client of its own, in the caller's colour; off the loop, where it would block."""
     await caller.begin()
     if caller.is_async:
-        async with holdfast.connect_async(url) as client:
+        async with gripfast.connect_async(url) as client:
             return await client.lock("stock", **settings).within(caller.given, wait)
     return await asyncio.to_thread(within_blocking, url, caller.given, wait, settings)
 
 
 def within_blocking(url: str, connection: Any, wait: float | None, settings: dict[str, Any]) -> InTransaction:
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
         return client.lock("stock", **settings).within(connection, wait)
 
 
-async def taken(lock: holdfast.Lock) -> bool:
+async def taken(lock: gripfast.Lock) -> bool:
     """Whether a lease can be had right now: tried from a thread, so that an asyncio caller may go on."""
     lease = await asyncio.to_thread(lock.try_acquire)
     if lease is not None:

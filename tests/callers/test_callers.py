@@ -15,9 +15,9 @@ import pytest
 import sqlalchemy
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from holdfast import callers
-from holdfast.callers import caller_of, code_of
-from holdfast.errors import ConfigurationError
+from gripfast import callers
+from gripfast.callers import caller_of, code_of
+from gripfast.errors import ConfigurationError
 from support.both_colours import staged
 from support.callers import KINDS, Application, mysql_words, opened
 from support.sql_servers import mariadb_server, postgres_server
@@ -146,7 +146,7 @@ def test_whatever_else_is_not_known() -> None:
 
 
 def test_asking_imports_no_driver() -> None:
-    code = "import sys; from holdfast import callers; callers.is_async(object())\n"
+    code = "import sys; from gripfast import callers; callers.is_async(object())\n"
     code += "assert not {'psycopg', 'asyncpg', 'pymysql', 'aiomysql', 'sqlalchemy'} & set(sys.modules), sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 

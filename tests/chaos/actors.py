@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import holdfast
+import gripfast
 from chaos.journal import Fenced, Journal, Plain, now
 from chaos.notes import Notes
 
@@ -100,7 +100,7 @@ class _Actor:
 class Thread(_Actor):
     """Asks again and again."""
 
-    def __init__(self, client: holdfast.Client, who: str, play: Play, journal: Journal, stop: threading.Event) -> None:
+    def __init__(self, client: gripfast.Client, who: str, play: Play, journal: Journal, stop: threading.Event) -> None:
         super().__init__(who, play, journal, stop)
         self._client = client
 
@@ -129,7 +129,7 @@ class Thread(_Actor):
         except BaseException as error:
             self.notes.error(plan.name, error)
 
-    def body(self, plan: _Plan, lease: holdfast.Lease) -> None:
+    def body(self, plan: _Plan, lease: gripfast.Lease) -> None:
         read = self.before_update(lease)
         lease.lost.wait(plan.hold)
         if plan.extends:
@@ -137,10 +137,10 @@ class Thread(_Actor):
         self.update(lease, *read)
 
 
-def extend(lease: holdfast.Lease) -> None:
+def extend(lease: gripfast.Lease) -> None:
     try:
         lease.extend()
-    except holdfast.StoreUnavailable:
+    except gripfast.StoreUnavailable:
         pass  # an answer, too; the lease goes on as it was
 
 
@@ -152,7 +152,7 @@ class Keeper(Thread):
         hold = self._chance.uniform(0.5, 1.5) * chosen.ttl
         return chosen._replace(name="kept", hold=hold, wait=2.0)
 
-    def body(self, plan: _Plan, lease: holdfast.Lease) -> None:
+    def body(self, plan: _Plan, lease: gripfast.Lease) -> None:
         ends = now() + plan.hold
         read = self.before_update(lease)
         while now() < ends and not self.stop.is_set():
@@ -166,7 +166,7 @@ class Task(_Actor):
     """The same on an event loop; gives up by cancelling."""
 
     def __init__(
-        self, client: holdfast.AsyncClient, who: str, play: Play, journal: Journal, stop: threading.Event
+        self, client: gripfast.AsyncClient, who: str, play: Play, journal: Journal, stop: threading.Event
     ) -> None:
         super().__init__(who, play, journal, stop)
         self._client = client
@@ -202,21 +202,21 @@ class Task(_Actor):
         except BaseException as error:
             self.notes.error(plan.name, error)
 
-    async def _acquired(self, plan: _Plan) -> holdfast.AsyncLease | None:
+    async def _acquired(self, plan: _Plan) -> gripfast.AsyncLease | None:
         lock = self._client.lock(plan.name, ttl=plan.ttl, renew=plan.renews)
         return await lock.acquire(wait=plan.wait) if plan.wait else await lock.try_acquire()
 
 
-async def aextend(lease: holdfast.AsyncLease) -> None:
+async def aextend(lease: gripfast.AsyncLease) -> None:
     try:
         await lease.extend()
-    except holdfast.StoreUnavailable:
+    except gripfast.StoreUnavailable:
         pass
 
 
 async def act_together(play: Play, journal: Journal, stop: threading.Event) -> None:
     """The tasks of a process: all of one client."""
-    async with holdfast.connect_async(play.url, request_timeout=play.request_timeout) as client:
+    async with gripfast.connect_async(play.url, request_timeout=play.request_timeout) as client:
         async with asyncio.TaskGroup() as group:
             for number in range(play.tasks):
                 group.create_task(Task(client, f"task {number}", play, journal, stop).act())

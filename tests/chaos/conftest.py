@@ -49,7 +49,7 @@ def server(arguments: tuple[str, ...]) -> Iterator[RedisServer]:
 def seed(request: pytest.FixtureRequest) -> str:
     """The same in every run, unless it is a long one."""
     usual = f"{request.node.name} {time.time_ns()}" if LONG else str(request.node.name)
-    return os.environ.get("HOLDFAST_SEED", usual)
+    return os.environ.get("GRIPFAST_SEED", usual)
 
 
 @pytest.fixture

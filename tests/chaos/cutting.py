@@ -14,10 +14,10 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
 
-import holdfast
+import gripfast
 from chaos.notes import Notes
-from holdfast.sim.checks import violations
-from holdfast.sim.history import Event
+from gripfast.sim.checks import violations
+from gripfast.sim.history import Event
 from support.proxy import Proxy
 from support.waiting import until
 
@@ -75,7 +75,7 @@ class Colour:
         self._notes.asked(name, wait, self._request_timeout, ttl=ttl, renews=True)
         try:
             lease = ask()
-        except holdfast.ConfigurationError:
+        except gripfast.ConfigurationError:
             self._notes.note("cancelled" if self.is_closed else "failed", name)
             raise
         except BaseException as error:
@@ -98,7 +98,7 @@ class Colour:
 class Blocking(Colour):
     def __init__(self, url: str, notes: Notes, request_timeout: float) -> None:
         super().__init__(notes, request_timeout)
-        self._client = holdfast.connect(url, ttl=TTL)
+        self._client = gripfast.connect(url, ttl=TTL)
 
     def _acquire(self, name: str, wait: float | None, ttl: float) -> Any:
         lock = self._client.lock(name, ttl=ttl)
@@ -124,8 +124,8 @@ class Asyncio(Colour):
         self._thread.start()
         self._client = self._do(self._connect(url))
 
-    async def _connect(self, url: str) -> holdfast.AsyncClient:
-        return holdfast.connect_async(url, ttl=TTL)
+    async def _connect(self, url: str) -> gripfast.AsyncClient:
+        return gripfast.connect_async(url, ttl=TTL)
 
     def _do(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
@@ -175,7 +175,7 @@ class World:
         self._url = url_behind
         self._request_timeout = request_timeout
         self._history: list[Event] = []
-        self.second = holdfast.connect(url, ttl=TTL)
+        self.second = gripfast.connect(url, ttl=TTL)
         self.first = self._new_first()
         self.name = ""
         self._over = threading.Event()
@@ -196,7 +196,7 @@ class World:
         self.first.extend(lease)
         self.first.release(lease)
         self.taken()
-        with suppress(holdfast.LockTimeout):
+        with suppress(gripfast.LockTimeout):
             self.first.acquire(self.name, 0.01)
         self.end_run()
         assert self.problem() is None
@@ -282,7 +282,7 @@ class World:
     def _not_free(self) -> str | None:
         try:
             self._second_takes()()
-        except holdfast.LockTimeout as error:
+        except gripfast.LockTimeout as error:
             self.second.force_release(self.name)
             return f"not free within {PATIENCE:g} s: {error}"
         try:

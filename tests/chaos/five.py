@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-import holdfast
+import gripfast
 from chaos.stage import Stage
 from support.jumping_clock import JumpingClock
 from support.redis_server import HOST, RedisServer
@@ -40,7 +40,7 @@ def as_new(nodes: Sequence[RedisServer]) -> str:
         with node.client() as client:
             client.flushall()
     url = url_of(node.port for node in nodes)
-    with holdfast.connect(url, request_timeout=10.0) as client:
+    with gripfast.connect(url, request_timeout=10.0) as client:
         client.lock("first of all", ttl=MAX_TTL).acquire(wait=20).release()
     return url
 

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from holdfast.machine import boottime
-from holdfast.sim.history import Event
+from gripfast.machine import boottime
+from gripfast.sim.history import Event
 
 
 class Journal:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-import holdfast
+import gripfast
 from chaos.cutting import World
 
 MOST_REPLIES = 40
@@ -53,7 +53,7 @@ def whole_life(world: World) -> str | None:
         return "the lock was taken twice"
     try:
         first.acquire(name, 0.03)
-    except holdfast.LockTimeout:
+    except gripfast.LockTimeout:
         return None
     return "the lock was taken twice"
 

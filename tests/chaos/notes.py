@@ -1,4 +1,4 @@
-"""What a caller of a lock notes: what it does and is told, as `holdfast.sim.history` has it.
+"""What a caller of a lock notes: what it does and is told, as `gripfast.sim.history` has it.
 
 Dated so that it believes rather too little than too much: a grant after it was returned, what a lease says of itself
 before it is asked.
@@ -7,9 +7,9 @@ before it is asked.
 from collections.abc import Callable
 from typing import Any
 
-import holdfast
+import gripfast
 from chaos.journal import now
-from holdfast.sim.history import Event, Kind
+from gripfast.sim.history import Event, Kind
 
 AT_ONCE = 0.001
 LOOKS = 20
@@ -58,11 +58,11 @@ class Notes:
 
     def error(self, name: str, error: BaseException) -> None:
         """How an attempt ended without a lease, or a lease otherwise than by its release."""
-        if isinstance(error, holdfast.LockTimeout):
+        if isinstance(error, gripfast.LockTimeout):
             self.note("refused", name)
-        elif isinstance(error, holdfast.StoreUnavailable):
+        elif isinstance(error, gripfast.StoreUnavailable):
             self.note("unreachable", name, note=str(error))
-        elif isinstance(error, holdfast.LeaseLost):
+        elif isinstance(error, gripfast.LeaseLost):
             self.note("lost", name, note=error.reason)
         elif isinstance(error, TimeoutError):
             self.note("cancelled", name)

@@ -17,8 +17,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import holdfast
-import holdfast.stores.redlock.factory  # here, so that no child has to; it brings all of Redis
+import gripfast
+import gripfast.stores.redlock.factory  # here, so that no child has to; it brings all of Redis
 from chaos.actors import Keeper, Play, Thread, act_together
 from chaos.journal import Journal
 
@@ -43,7 +43,7 @@ def perform(play: Play) -> None:
     journal, stop = Journal(Path(play.folder) / "journal"), threading.Event()
     with contextlib.ExitStack() as stack:
         clients = [
-            stack.enter_context(holdfast.connect(play.url, request_timeout=play.request_timeout)) for _ in range(2)
+            stack.enter_context(gripfast.connect(play.url, request_timeout=play.request_timeout)) for _ in range(2)
         ]
         roles = [Thread] * play.threads + [Keeper] * play.keepers
         actors = [

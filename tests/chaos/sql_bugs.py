@@ -4,10 +4,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from holdfast.stores.mysql import scripts as mysql
-from holdfast.stores.postgres import scripts as postgres
-from holdfast.stores.sql.sessions import SessionStore
-from holdfast.stores.sql.statement import Statement
+from gripfast.stores.mysql import scripts as mysql
+from gripfast.stores.postgres import scripts as postgres
+from gripfast.stores.sql.sessions import SessionStore
+from gripfast.stores.sql.statement import Statement
 
 Plant = Callable[[], None]
 
@@ -51,7 +51,7 @@ def server_never_ends_a_silent_session() -> None:
 
 def a_row_is_read_not_locked() -> None:
     rewritten(postgres, "_ROW_TRY", ("FOR UPDATE NOWAIT", ""))()
-    mysql._row_try = Statement("SELECT '' FROM holdfast_row WHERE name = :name")
+    mysql._row_try = Statement("SELECT '' FROM gripfast_row WHERE name = :name")
 
 
 BUGS: dict[str, Plant] = {

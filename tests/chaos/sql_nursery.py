@@ -10,8 +10,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import holdfast.stores.mysql.factory
-import holdfast.stores.postgres.factory  # noqa: F401 - here, so that no child has to
+import gripfast.stores.mysql.factory
+import gripfast.stores.postgres.factory  # noqa: F401 - here, so that no child has to
 from chaos.actors import Play
 from chaos.nursery import perform, safely
 from chaos.sql_bugs import BUGS

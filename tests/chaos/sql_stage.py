@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-import holdfast
+import gripfast
 from chaos.journal import now
 from chaos.stage import Crew, Stage
-from holdfast.sim.attempts import Attempt, attempts_of
-from holdfast.sim.history import Event
+from gripfast.sim.attempts import Attempt, attempts_of
+from gripfast.sim.history import Event
 from support.processes import Worker
 from support.proxy import Proxy
 from support.sql_process import HOST, SqlServer
@@ -70,7 +70,7 @@ class SqlStage(Stage):
 
     def _left(self, ttl: float) -> Iterator[Event]:
         """Locks are gone when their ttl is over."""
-        with holdfast.connect(self.url) as client:
+        with gripfast.connect(self.url) as client:
             try:
                 until(lambda: not list(client.list()), within=ttl + 1.5)
             except AssertionError:

@@ -8,7 +8,7 @@ A test starts a crew, lets faults happen while it works, declares the faults ove
     stage.healed()
     stage.judge(crew)
 
-HOLDFAST_CHAOS=long makes everything LONGER times as long, with another seed each time; HOLDFAST_SEED sets the seed.
+GRIPFAST_CHAOS=long makes everything LONGER times as long, with another seed each time; GRIPFAST_SEED sets the seed.
 """
 
 import dataclasses
@@ -23,13 +23,13 @@ from typing import Any
 
 from chaos.actors import Play
 from chaos.journal import Fenced, Journal, Plain, Reader, now
-from holdfast.sim.checks import Violation, violations
-from holdfast.sim.history import ANY, ONLY_TOKENS, WORLD, Event
+from gripfast.sim.checks import Violation, violations
+from gripfast.sim.history import ANY, ONLY_TOKENS, WORLD, Event
 from support.processes import Worker
 from support.redis_server import RedisServer
 from support.waiting import until
 
-LONG = os.environ.get("HOLDFAST_CHAOS") == "long"
+LONG = os.environ.get("GRIPFAST_CHAOS") == "long"
 LONGER = 20 if LONG else 1
 SHOWN = 12
 """Violations that are shown: the first ones tell the story."""
@@ -38,7 +38,7 @@ WINDOW_MS = 10_000
 """How long the place of a waiter that has vanished may be remembered."""
 MEMORY_MS = 26 * 3600 * 1000
 """How long a token may: a day, past the later of now and the token itself, which some tests put an hour ahead."""
-BIRTH = b"holdfast\0holdfast:birth"
+BIRTH = b"gripfast\0gripfast:birth"
 """Of a node of Redlock: this one stays."""
 
 
@@ -196,7 +196,7 @@ class Stage:
                     until(lambda: all(b"\0" in key for key in client.scan_iter()), within=ttl + 0.5)
                 for key in client.scan_iter():
                     left = client.pttl(key)
-                    limit = (MEMORY_MS if b"\0holdfast:token" in key else WINDOW_MS) if b"\0" in key else -1
+                    limit = (MEMORY_MS if b"\0gripfast:token" in key else WINDOW_MS) if b"\0" in key else -1
                     if key != BIRTH and left != -2 and not 0 <= left <= limit:
                         yield Event(at, f"server {number}", repr(key), "left", note=f"for {left} ms more")
 
@@ -210,7 +210,7 @@ class Stage:
             assert not tally.lost, self._report([f"the register of {name!r} has lost updates: {tally}"])
 
     def _report(self, lines: list[str]) -> str:
-        return "\n  ".join([f"HOLDFAST_SEED={self.seed!r}", *lines])
+        return "\n  ".join([f"GRIPFAST_SEED={self.seed!r}", *lines])
 
     def close(self) -> None:
         for crew in self.crews:

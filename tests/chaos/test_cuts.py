@@ -1,6 +1,6 @@
 """The connection is cut after every byte of request and reply: answers are true, and nothing is left behind.
 
-`make test` strides through the bytes; HOLDFAST_SWEEP=full takes every one.
+`make test` strides through the bytes; GRIPFAST_SWEEP=full takes every one.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import holdfast
+import gripfast
 from chaos.cutting import World
 from support.proxy import DIRECTIONS, Direction
 from support.redis_server import RedisServer
@@ -55,7 +55,7 @@ def _must_be_done(world: World, answer: Answer) -> str | None:
 
 
 def _must_be_refused(world: World, answer: Answer) -> str | None:
-    is_refusal = answer is None or isinstance(answer, holdfast.LockTimeout)
+    is_refusal = answer is None or isinstance(answer, gripfast.LockTimeout)
     return None if is_refusal else f"the lock was taken, the answer was {answer!r}"
 
 
@@ -81,7 +81,7 @@ SCENARIOS = {
 
 
 def _granted_or_not_known(world: World, answer: Answer) -> str | None:
-    return None if isinstance(answer, holdfast.StoreUnavailable) else _must_be_granted(world, answer)
+    return None if isinstance(answer, gripfast.StoreUnavailable) else _must_be_granted(world, answer)
 
 
 OUT_OF_REACH = {
@@ -115,7 +115,7 @@ def run(world: World, scenario: Scenario, direction: Direction, arm: Callable[[]
     with suppress(OSError):  # it accepts already
         proxy.accept()
     problem = scenario.wrong(world, answer)
-    if releases and isinstance(answer, holdfast.Lease | holdfast.AsyncLease):
+    if releases and isinstance(answer, gripfast.Lease | gripfast.AsyncLease):
         world.first.release(answer)
     prepared = answer = None
     world.end_run()

@@ -8,7 +8,7 @@ import pytest
 
 from chaos.journal import Fenced, Plain
 from chaos.stage import Stage
-from holdfast.sim.checks import violations
+from gripfast.sim.checks import violations
 from support.waiting import until
 
 
@@ -28,7 +28,7 @@ def test_a_lock_that_someone_takes_away_is_noticed(stage: Stage) -> None:
         for _ in range(50):
             client.delete("lock:a", "lock:b", "lock:kept")
             stage.go_on(grants=2)
-    with pytest.raises(AssertionError, match=r"(?s)HOLDFAST_SEED=.*(overlap|robbed)"):
+    with pytest.raises(AssertionError, match=r"(?s)GRIPFAST_SEED=.*(overlap|robbed)"):
         stage.judge(crew)
 
 
@@ -37,7 +37,7 @@ def test_a_key_that_someone_leaves_behind_is_noticed(stage: Stage) -> None:
     stage.go_on(grants=20)
     with stage.server.client() as client:
         client.set("lock:for good", "someone")
-    with pytest.raises(AssertionError, match=r"(?s)HOLDFAST_SEED=.*left behind.*lock:for good.*1 in all"):
+    with pytest.raises(AssertionError, match=r"(?s)GRIPFAST_SEED=.*left behind.*lock:for good.*1 in all"):
         stage.judge(crew, ttl=0.0)
 
 

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import gripfast
 from chaos.cutting import Asyncio, Blocking, World
 from chaos.journal import now
 from chaos.losing import lose_every_reply
 from chaos.notes import Notes
 from chaos.stage import Stage
-from holdfast.sim.checks import violations
-from holdfast.sim.history import WORLD, Event
+from gripfast.sim.checks import violations
+from gripfast.sim.history import WORLD, Event
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.waiting import until
@@ -45,10 +45,10 @@ def test_a_release_whose_reply_was_lost_has_released(world: World) -> None:
 def test_a_force_release_whose_reply_was_lost_breaks_nobody_else(server: RedisServer, proxy: Proxy) -> None:
     history: list[Event] = []
     holder, waiter = (Blocking(server.url, Notes(who, history.append), 5.0) for who in ("holder", "waiter"))
-    with holdfast.connect(f"redis://127.0.0.1:{proxy.port}") as operator:
+    with gripfast.connect(f"redis://127.0.0.1:{proxy.port}") as operator:
         operator.force_release("warm-up")
         lease = holder.acquire("job", 5.0)
-        waiting: list[holdfast.Lease] = []
+        waiting: list[gripfast.Lease] = []
         thread = threading.Thread(target=lambda: waiting.append(waiter.acquire("job", 10.0)))
         thread.start()
         until(lambda: waiters(operator) == 1)
@@ -56,11 +56,11 @@ def test_a_force_release_whose_reply_was_lost_breaks_nobody_else(server: RedisSe
         since = now()
         try:
             operator.force_release("job")
-        except holdfast.OutcomeUnknown:
+        except gripfast.OutcomeUnknown:
             pass  # the truth, and enough
         history.append(Event(since, WORLD, "job", "forgot", until=now()))
         thread.join()
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(gripfast.LeaseLost):
             holder.release(lease)
         waiter.extend(waiting[0])  # asks the server
         waiter.release(waiting[0])
@@ -69,7 +69,7 @@ def test_a_force_release_whose_reply_was_lost_breaks_nobody_else(server: RedisSe
     assert violations(history) == []
 
 
-def waiters(client: holdfast.Client) -> int:
+def waiters(client: gripfast.Client) -> int:
     info = client.inspect("job")
     return info.waiters if info else 0
 
@@ -96,13 +96,13 @@ def test_a_client_that_is_closed_while_it_asks_says_so_and_keeps_nothing(world: 
     world.proxy.let_go()
     asking.join()
     closing.join()
-    assert [type(answer) for answer in answers] == [holdfast.ConfigurationError]
+    assert [type(answer) for answer in answers] == [gripfast.ConfigurationError]
     world.start_afresh()
     assert world.problem() is None
 
 
 def time_out(world: World) -> None:
-    with pytest.raises(holdfast.OutcomeUnknown):
+    with pytest.raises(gripfast.OutcomeUnknown):
         world.first.try_acquire(world.name)
 
 
@@ -136,7 +136,7 @@ def test_a_grant_that_nobody_hears_is_given_back(world: World) -> None:
     world.warm_up()
     world.new_run()
     world.proxy.hold("replies")
-    with pytest.raises(holdfast.StoreUnavailable):
+    with pytest.raises(gripfast.StoreUnavailable):
         world.first.try_acquire(world.name)
     world.proxy.let_go()
     assert world.problem() is None

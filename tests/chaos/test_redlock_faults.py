@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import gripfast
 from chaos.five import LOAD, MAX_TTL, NODE_TIMEOUT, RECOVERED, TTL, as_new, five_nodes, some, url_of
 from chaos.journal import now
 from chaos.stage import Stage
-from holdfast.sim.attempts import attempts_of
-from holdfast.sim.history import ONLY_TOKENS
+from gripfast.sim.attempts import attempts_of
+from gripfast.sim.history import ONLY_TOKENS
 from support.both_colours import Outcome, both_colours, each, outcome, staged
 from support.proxy import Proxy
 from support.redis_server import HOST, RedisServer
@@ -155,7 +155,7 @@ async def asked_in_vain(url: str) -> list[Outcome]:
 
 
 def assert_tells_of_each(told: Outcome, stage: Stage, down: list[RedisServer]) -> None:
-    assert isinstance(told.error, holdfast.StoreUnavailable), told
+    assert isinstance(told.error, gripfast.StoreUnavailable), told
     assert len(told.error.nodes) == len(stage.servers)
     for node in down:
         (state,) = [state for name, state in told.error.nodes.items() if f":{node.port}" in name]

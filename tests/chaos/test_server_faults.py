@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-import holdfast
+import gripfast
 from chaos.journal import now
 from chaos.stage import Stage
 
@@ -104,7 +104,7 @@ def test_the_server_is_killed_and_comes_back_empty(stage: Stage) -> None:
 
 def test_the_clock_of_the_server_was_set_back(stage: Stage) -> None:
     """As it looks from its memory: the last tokens are an hour ahead of the clock. They go on from there."""
-    with holdfast.connect(stage.server.url) as client:
+    with gripfast.connect(stage.server.url) as client:
         for name in ("a", "b", "kept"):
             client.lock(name).acquire().release()
     ahead = an_hour_ahead(stage)
@@ -119,7 +119,7 @@ def an_hour_ahead(stage: Stage) -> int:
     """Put all tokens there; the smallest."""
     ahead = []
     with stage.server.client() as client:
-        for key in list(client.scan_iter(match="*holdfast:token*")):
+        for key in list(client.scan_iter(match="*gripfast:token*")):
             number = re.match(rb"\d+", client.get(key))
             assert number is not None
             ahead.append(int(number[0]) + 3600 * 1_000_000)

@@ -1,5 +1,5 @@
 """The judgement of the chaos tests would notice: each bug that is planted in the SQL stores is caught, by a rule that
-names it. In short, on one engine each; HOLDFAST_CHAOS=long plants all of them in both."""
+names it. In short, on one engine each; GRIPFAST_CHAOS=long plants all of them in both."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

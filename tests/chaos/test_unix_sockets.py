@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-import holdfast
+import gripfast
 from chaos.cutting import TTL, Blocking
 from chaos.notes import Notes
-from holdfast.sim.checks import violations
-from holdfast.sim.history import Event
+from gripfast.sim.checks import violations
+from gripfast.sim.history import Event
 from support.redis_server import RedisServer
 
 IN_TIME = 5.0
@@ -45,7 +45,7 @@ def test_a_task_goes_on_although_its_connection_was_killed(server: RedisServer) 
     history: list[Event] = []
     notes = Notes("task", history.append)
 
-    async def live(client: holdfast.AsyncClient) -> None:
+    async def live(client: gripfast.AsyncClient) -> None:
         notes.asked("job", IN_TIME, IN_TIME, ttl=TTL, renews=True)
         lease = await client.lock("job", ttl=TTL).acquire(wait=IN_TIME)
         notes.answered("job", lease)
@@ -58,7 +58,7 @@ def test_a_task_goes_on_although_its_connection_was_killed(server: RedisServer) 
         notes.note("released", "job")
 
     async def go_on() -> None:
-        async with holdfast.connect_async(server.url) as client:
+        async with gripfast.connect_async(server.url) as client:
             await live(client)
             kill_connections(server)
             await live(client)

@@ -13,15 +13,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-import holdfast
+import gripfast
 from chaos.cutting import COLOURS, Blocking, Colour
 from chaos.journal import now
 from chaos.notes import Notes
 from chaos.stage import LONG
 from chaos.zookeeper_stage import left_behind
-from holdfast.sim.checks import violations
-from holdfast.sim.history import Event
-from holdfast.stores.zookeeper.store import Node, ZooKeeperStore
+from gripfast.sim.checks import violations
+from gripfast.sim.history import Event
+from gripfast.stores.zookeeper.store import Node, ZooKeeperStore
 from support.proxy import Proxy
 from support.server_process import HOST
 from support.waiting import until
@@ -70,7 +70,7 @@ class Trials:
         self.all = [self._trial(number, holders_at, waiters_at) for number in range(AT_ONCE)]
         for trial in self.all:
             trial.waiting.start()
-        with holdfast.connect(self._url) as operator:
+        with gripfast.connect(self._url) as operator:
             until(lambda: all(trial.outcome or _waiters(operator, trial.name) == 1 for trial in self.all))
 
     def _trial(self, number: int, holders_at: ZooKeeperServer, waiters_at: ZooKeeperServer) -> Trial:
@@ -111,7 +111,7 @@ class Trials:
         """Once nobody is cut off any more."""
         for trial in self.all:
             trial.waiting.join()
-            with pytest.raises(holdfast.LeaseLost):
+            with pytest.raises(gripfast.LeaseLost):
                 trial.holder.release(trial.lease)
         self._closing.close()
         assert [outcome for trial in self.all for outcome in trial.outcome if outcome != STOPPED] == []
@@ -120,7 +120,7 @@ class Trials:
             assert left_behind(observer, self._url, within=2.0) == []
 
 
-def _waiters(operator: holdfast.Client, name: str) -> int:
+def _waiters(operator: gripfast.Client, name: str) -> int:
     info = operator.inspect(name)
     return info.waiters if info else 0
 
@@ -131,7 +131,7 @@ def _wait(waiter: Blocking, name: str, lease: Any, outcome: list[str]) -> None:
         try:
             lease.ensure_held()
             outcome.append(f"believed for {lease.remaining():.3f} s more when the next was granted")
-        except holdfast.LeaseLost:
+        except gripfast.LeaseLost:
             outcome.append(STOPPED)
         waiter.release(granted)
     except Exception as error:
@@ -184,7 +184,7 @@ def stop_its_leader(ensemble: Ensemble, chance: random.Random) -> int:
     leader, *others = sorted(ensemble.servers, key=lambda server: server.mode != "leader")
     trials = Trials(ensemble, leader, others[0], ttl, request_timeout=0.3)
     for trial in trials.all:
-        with suppress(holdfast.StoreUnavailable):
+        with suppress(gripfast.StoreUnavailable):
             trial.holder.extend(trial.lease)
     holders = trials.holders()
     leader.pause()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import holdfast.stores.zookeeper.factory  # noqa: F401 - here, so that no child has to
+import gripfast.stores.zookeeper.factory  # noqa: F401 - here, so that no child has to
 from chaos.nursery import main
 
 main()

@@ -13,11 +13,11 @@ from urllib.parse import parse_qs, urlsplit
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError
 
-import holdfast
+import gripfast
 from chaos.journal import now
 from chaos.stage import Crew, Stage
-from holdfast.sim.history import Event
-from holdfast.stores.zookeeper import looking
+from gripfast.sim.history import Event
+from gripfast.stores.zookeeper import looking
 from support.processes import Worker
 from support.waiting import until
 
@@ -85,7 +85,7 @@ def pass_with_the_janitor(url: str) -> None:
     """It looks when something is released, and removes what it has found idle twice."""
     pace, looking.JANITOR_PACE = looking.JANITOR_PACE, 0.0
     try:
-        with holdfast.connect(url) as client:
+        with gripfast.connect(url) as client:
             for _ in range(3):
                 client.lock(JANITOR).acquire(wait=5.0).release()
     finally:

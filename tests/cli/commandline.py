@@ -1,4 +1,4 @@
-"""Real `holdfast` processes for the tests, and the puppet that they run."""
+"""Real `gripfast` processes for the tests, and the puppet that they run."""
 
 import os
 import signal
@@ -9,17 +9,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import holdfast
+import gripfast
 from support.waiting import until
 
-HOLDFAST = [sys.executable, "-W", "error", "-m", "holdfast"]
+GRIPFAST = [sys.executable, "-W", "error", "-m", "gripfast"]
 PUPPET = [sys.executable, "-I", "-S", str(Path(__file__).with_name("puppet.py"))]
 
 
-def run_holdfast(*args: str, stdin: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def run_gripfast(*args: str, stdin: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run to the end, without a terminal."""
     return subprocess.run(
-        [*HOLDFAST, *args], input=stdin, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=30
+        [*GRIPFAST, *args], input=stdin, env={**os.environ, **(env or {})}, capture_output=True, text=True, timeout=30
     )
 
 
@@ -30,11 +30,11 @@ class Outcome(NamedTuple):
 
 
 Call = Callable[..., Outcome]
-"""`holdfast` called inside the test's own process, ten times as quick: for what needs no process of its own."""
+"""`gripfast` called inside the test's own process, ten times as quick: for what needs no process of its own."""
 
 
 class Started:
-    """A `holdfast` process that is running, its stderr collected."""
+    """A `gripfast` process that is running, its stderr collected."""
 
     def __init__(self, args: Sequence[str]) -> None:
         # In a group of its own: in one whose leader's parent is gone (a detached test run) the system stops nobody.
@@ -55,7 +55,7 @@ class Started:
 @contextmanager
 def started(*args: str, through: Sequence[str] = ()) -> Iterator[Started]:
     """`through` is a command that runs the command it is given."""
-    running = Started([*through, *HOLDFAST, *args])
+    running = Started([*through, *GRIPFAST, *args])
     try:
         yield running
     finally:
@@ -114,6 +114,6 @@ def end(pid: int) -> None:
         pass
 
 
-def waiters(client: holdfast.Client, name: str) -> int:
+def waiters(client: gripfast.Client, name: str) -> int:
     info = client.inspect(name)
     return info.waiters if info else 0

@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from cli.commandline import Call, Log, Outcome
-from holdfast.cli import main
+from gripfast.cli import main
 
 
 @pytest.fixture
 def url(sqlite_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.setenv("HOLDFAST_URL", sqlite_url)
+    monkeypatch.setenv("GRIPFAST_URL", sqlite_url)
     return sqlite_url
 
 
 @pytest.fixture
-def client(url: str) -> Iterator[holdfast.Client]:
-    with holdfast.connect(url) as client:
+def client(url: str) -> Iterator[gripfast.Client]:
+    with gripfast.connect(url) as client:
         yield client
 
 
@@ -30,7 +30,7 @@ def log(tmp_path: Path) -> Log:
 
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Iterator[Call]:
-    log, of_leases = logging.getLogger("holdfast"), logging.getLogger("holdfast.lease")
+    log, of_leases = logging.getLogger("gripfast"), logging.getLogger("gripfast.lease")
     before = log.level, log.propagate, log.handlers
     watched = of_leases.level
     of_leases.setLevel(logging.NOTSET)  # another test of this process may have asked for everything

@@ -1,4 +1,4 @@
-"""kill -9 of `holdfast run`: the command dies with it, and the lock is not free before."""
+"""kill -9 of `gripfast run`: the command dies with it, and the lock is not free before."""
 
 import os
 import signal
@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from cli.commandline import Log, is_alive, started, waiters
-from holdfast.cli.spawn import CHILD
+from gripfast.cli.spawn import CHILD
 from support.waiting import until
 
 TRIALS = 50
@@ -32,7 +32,7 @@ signal.pause()
 """
 
 
-def test_the_command_dies_with_run(client: holdfast.Client, log: Log) -> None:
+def test_the_command_dies_with_run(client: gripfast.Client, log: Log) -> None:
     with started("run", "nightly", "--", *log.puppet()) as running:
         pid = log.pid()
         running.send(signal.SIGKILL)
@@ -40,7 +40,7 @@ def test_the_command_dies_with_run(client: holdfast.Client, log: Log) -> None:
         until(lambda: client.inspect("nightly") is None)
 
 
-def test_the_next_command_starts_after_the_last_one_is_gone(client: holdfast.Client, log: Log, tmp_path: Path) -> None:
+def test_the_next_command_starts_after_the_last_one_is_gone(client: gripfast.Client, log: Log, tmp_path: Path) -> None:
     """Every other holder is killed as soon as the lock is its own, while its command is still coming into being."""
     witness = [sys.executable, "-I", "-S", "-c", WITNESS, str(log.path), str(tmp_path / "alone")]
     with ExitStack() as stack:
@@ -58,7 +58,7 @@ def test_the_next_command_starts_after_the_last_one_is_gone(client: holdfast.Cli
     assert len(log.lines()) >= TRIALS // 2
 
 
-def holder_among(running: Container[int], client: holdfast.Client) -> int | None:
+def holder_among(running: Container[int], client: gripfast.Client) -> int | None:
     info = client.inspect("nightly")
     return info.pid if info and info.pid in running else None
 
@@ -69,7 +69,7 @@ def has_begun(run: int, log: Log) -> bool:
 
 
 @pytest.mark.usefixtures("url")
-def test_a_command_that_lives_on_keeps_the_lock(client: holdfast.Client, log: Log) -> None:
+def test_a_command_that_lives_on_keeps_the_lock(client: gripfast.Client, log: Log) -> None:
     """A setuid program is not killed with its parent; here the command itself says that it will not be."""
     undo = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 0, 0, 0, 0); os.execvp(sys.argv[1], sys.argv[1:])"
     command = [sys.executable, "-I", "-S", "-c", undo, *log.puppet()]

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from cli.commandline import HOLDFAST, Call, run_holdfast
-from holdfast.cli.failure import explain, redacted
-from holdfast.errors import StoreUnavailable
+import gripfast
+from cli.commandline import GRIPFAST, Call, run_gripfast
+from gripfast.cli.failure import explain, redacted
+from gripfast.errors import StoreUnavailable
 
 COMMANDS = [
     ["run", "nightly", "--wait", "0.1", "--", "echo", "no"],
@@ -27,9 +27,9 @@ def test_a_store_that_can_not_be_asked_is_69(args: list[str], tmp_path: Path) ->
     with closing(sqlite3.connect(tmp_path / "locks.db", isolation_level=None)) as someone:
         someone.execute("PRAGMA locking_mode = EXCLUSIVE")
         someone.execute("BEGIN EXCLUSIVE")
-        ended = run_holdfast("--url", f"sqlite:///{tmp_path}/locks.db?request_timeout=0.1", *args)
+        ended = run_gripfast("--url", f"sqlite:///{tmp_path}/locks.db?request_timeout=0.1", *args)
     assert (ended.returncode, ended.stdout) == (69, "")
-    assert ended.stderr.startswith("holdfast: ")
+    assert ended.stderr.startswith("gripfast: ")
     assert ended.stderr.count("\n") == 1
     assert "locks.db" in ended.stderr
 
@@ -63,7 +63,7 @@ def test_a_url_that_makes_no_sense_is_64(args: list[str], call: Call) -> None:
 )
 @pytest.mark.parametrize("debug", ["", "1"])
 def test_a_password_is_never_shown(args: list[str], debug: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_DEBUG", debug)
+    monkeypatch.setenv("GRIPFAST_DEBUG", debug)
     ended = call(*args)
     assert ended.returncode == 64
     assert ended.stderr
@@ -71,8 +71,8 @@ def test_a_password_is_never_shown(args: list[str], debug: str, call: Call, monk
 
 
 def test_a_password_in_the_environment_is_never_shown(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOLDFAST_URL", "gopher://me:hunter2@nowhere/0")
-    monkeypatch.setenv("HOLDFAST_DEBUG", "1")
+    monkeypatch.setenv("GRIPFAST_URL", "gopher://me:hunter2@nowhere/0")
+    monkeypatch.setenv("GRIPFAST_DEBUG", "1")
     ended = call("ls")
     assert ended.returncode == 64
     assert "hunter2" not in ended.stdout + ended.stderr
@@ -104,12 +104,12 @@ def test_wrong_usage_is_64_and_points_to_the_help(args: list[str], call: Call) -
 def test_a_reader_who_has_seen_enough_is_no_error(url: str) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    ended = subprocess.run([*HOLDFAST, "ls", "--json"], stdout=writer, stderr=subprocess.PIPE, timeout=30)
+    ended = subprocess.run([*GRIPFAST, "ls", "--json"], stdout=writer, stderr=subprocess.PIPE, timeout=30)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
-def test_holdfast_alone_prints_its_help(call: Call) -> None:
+def test_gripfast_alone_prints_its_help(call: Call) -> None:
     ended = call()
     assert (ended.returncode, ended.stdout) == (64, "")
     assert "run" in ended.stderr
@@ -120,8 +120,8 @@ def test_every_command_has_a_help_with_an_example(call: Call) -> None:
     for command in ("run", "ls", "show", "break", "wait", "completion"):
         ended = call(command, "--help")
         assert ended.returncode == 0
-        assert f"holdfast {command} " in ended.stdout.partition("\n")[2]
+        assert f"gripfast {command} " in ended.stdout.partition("\n")[2]
 
 
 def test_the_version_is_the_library_s(call: Call) -> None:
-    assert call("--version").stdout == f"holdfast {holdfast.__version__}\n"
+    assert call("--version").stdout == f"gripfast {gripfast.__version__}\n"

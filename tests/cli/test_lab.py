@@ -1,4 +1,4 @@
-"""`holdfast lab`: the list with its verdicts, one history in the terminal or as a picture, a seed as a picture."""
+"""`gripfast lab`: the list with its verdicts, one history in the terminal or as a picture, a seed as a picture."""
 
 import os
 import re
@@ -11,21 +11,21 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cli.commandline import HOLDFAST, Call, run_holdfast
+from cli.commandline import GRIPFAST, Call, run_gripfast
 from cli.terminal import on_terminal
-from holdfast.lab import entries as entries_module
-from holdfast.lab import own as own_module
-from holdfast.lab import seeds
-from holdfast.lab.entries import ENTRIES, Entry
-from holdfast.lab.own import OWN, Own, Searched
-from holdfast.lab.page import source_of
-from holdfast.lab.story import Story
-from holdfast.sim.checks import Violation
+from gripfast.lab import entries as entries_module
+from gripfast.lab import own as own_module
+from gripfast.lab import seeds
+from gripfast.lab.entries import ENTRIES, Entry
+from gripfast.lab.own import OWN, Own, Searched
+from gripfast.lab.page import source_of
+from gripfast.lab.story import Story
+from gripfast.sim.checks import Violation
 
 ESCAPE = "\x1b"
 SOME = [entry for entry in ENTRIES if entry.name in ("setnx-del", "slow-holder", "for-update", "redlock-split")]
-SMALL = Own("holdfast-small", "Holdfast in a small world", "A text.", (lambda: Searched("line", 1234, "states"),))
-BROKEN = Own("holdfast-bad", "Holdfast, broken", "A text.", (lambda: Searched("line", 5, "states", "two hold it"),))
+SMALL = Own("gripfast-small", "Gripfast in a small world", "A text.", (lambda: Searched("line", 1234, "states"),))
+BROKEN = Own("gripfast-bad", "Gripfast, broken", "A text.", (lambda: Searched("line", 5, "states", "two hold it"),))
 
 
 @pytest.fixture
@@ -61,8 +61,8 @@ def test_a_verdict_that_nobody_expected_is_a_failure_that_names_it(call: Call, m
     assert ended.returncode == 70
     assert "line: two hold it" in ended.stdout
     assert ended.stderr.count("\n") == 1
-    assert "holdfast-bad" in ended.stderr
-    assert "holdfast-small" not in ended.stderr
+    assert "gripfast-bad" in ended.stderr
+    assert "gripfast-small" not in ended.stderr
 
 
 @pytest.mark.usefixtures("smaller")
@@ -84,9 +84,9 @@ def test_a_page_on_the_standard_output_is_there_alone(call: Call) -> None:
     assert "progress breaks after 3 events" in ended.stderr
 
 
-def test_the_real_list_has_every_protocol_and_ends_with_holdfast_s_own() -> None:
+def test_the_real_list_has_every_protocol_and_ends_with_gripfast_s_own() -> None:
     assert len(ENTRIES) == 25
-    assert [own.name for own in OWN] == ["holdfast-redis", "holdfast-redlock", "holdfast-rules"]
+    assert [own.name for own in OWN] == ["gripfast-redis", "gripfast-redlock", "gripfast-rules"]
 
 
 # One of them ----------------------------------------------------------------------------------------------------------
@@ -115,26 +115,26 @@ def test_no_line_is_wider_than_a_terminal(call: Call, monkeypatch: pytest.Monkey
         assert max(map(len, shown.splitlines())) <= columns
 
 
-@pytest.mark.parametrize("name", ["holdfast-small", "holdfast-bad"])
-def test_what_was_searched_of_holdfast_s_own_is_told(name: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["gripfast-small", "gripfast-bad"])
+def test_what_was_searched_of_gripfast_s_own_is_told(name: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_module, "OWN", (SMALL, BROKEN))
     ended = call("lab", "show", name)
-    is_broken = name == "holdfast-bad"
+    is_broken = name == "gripfast-bad"
     assert ended.returncode == (1 if is_broken else 0)
     assert re.search(r"^ +line +(1,234|5) states +(nothing found|two hold it)$", ended.stdout, re.MULTILINE)
     assert ended.stdout.splitlines()[-1] == ("line: two hold it" if is_broken else "nothing found in 1,234 states")
 
 
-def test_a_real_search_of_holdfast_s_own_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = Own("holdfast-line", "One line", "A text.", (partial(own_module._states, "line"),))
+def test_a_real_search_of_gripfast_s_own_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = Own("gripfast-line", "One line", "A text.", (partial(own_module._states, "line"),))
     monkeypatch.setattr(own_module, "OWN", (small,))
-    ended = call("lab", "show", "holdfast-line")
+    ended = call("lab", "show", "gripfast-line")
     assert ended.returncode == 0
     assert re.search(r"^nothing found in [\d,]+ states$", ended.stdout, re.MULTILINE)
 
 
 def test_where_nothing_was_found_there_is_nothing_to_draw(call: Call, tmp_path: Path) -> None:
-    ended = call("lab", "show", "holdfast-rules", "--svg", str(tmp_path / "x.svg"))
+    ended = call("lab", "show", "gripfast-rules", "--svg", str(tmp_path / "x.svg"))
     assert (ended.returncode, ended.stdout) == (64, "")
     assert ended.stderr.count("\n") == 1
     assert not (tmp_path / "x.svg").exists()
@@ -188,7 +188,7 @@ def test_a_list_that_can_not_be_drawn_is_told_too(call: Call, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (["show", "nonesuch"], "holdfast lab"),
+        (["show", "nonesuch"], "gripfast lab"),
         (["show"], "--help"),
         (["frobnicate"], "--help"),
         (["--html", "x", "show", "failover"], "after show"),
@@ -207,45 +207,45 @@ def test_wrong_usage_is_64_and_says_what_to_do(args: list[str], says: str, call:
 def test_the_help_tells_how_to_begin(call: Call) -> None:
     ended = call("lab", "--help")
     assert (ended.returncode, ended.stderr) == (0, "")
-    for example in re.findall(r"^  holdfast lab (\S.*?)(?:  .*)?$", ended.stdout, re.MULTILINE):
+    for example in re.findall(r"^  gripfast lab (\S.*?)(?:  .*)?$", ended.stdout, re.MULTILINE):
         assert example.split()[0] in ("show", "seed")
         assert call("lab", example.split()[0], "--help").returncode == 0
-    assert "holdfast lab show set-nx-ex-del" in ended.stdout
-    assert "holdfast[sim]" in ended.stdout
+    assert "gripfast lab show set-nx-ex-del" in ended.stdout
+    assert "gripfast[sim]" in ended.stdout
 
 
 # Terminals ------------------------------------------------------------------------------------------------------------
 
 
 def test_colours_are_for_terminals() -> None:
-    with on_terminal(*HOLDFAST, "lab", "show", "failover") as terminal:
+    with on_terminal(*GRIPFAST, "lab", "show", "failover") as terminal:
         assert terminal.status() == 0
         assert ESCAPE in terminal.screen()
         assert "\ufffd" not in terminal.screen()
 
 
 def test_no_colours_where_they_are_not_wanted() -> None:
-    with on_terminal("env", "NO_COLOR=1", *HOLDFAST, "lab", "show", "failover") as terminal:
+    with on_terminal("env", "NO_COLOR=1", *GRIPFAST, "lab", "show", "failover") as terminal:
         assert terminal.status() == 0
         assert ESCAPE not in terminal.screen()
         assert "Broken: exclusion" in terminal.screen()
 
 
 def test_no_colours_in_a_pipe() -> None:
-    ended = run_holdfast("lab", "show", "failover")
+    ended = run_gripfast("lab", "show", "failover")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ESCAPE not in ended.stdout
 
 
 @pytest.mark.parametrize("name", ["for-update", "redlock-split"])
 def test_what_can_only_write_ascii_gets_ascii(name: str) -> None:
-    ended = run_holdfast("lab", "show", name, "--program", env={"PYTHONIOENCODING": "ascii"})
+    ended = run_gripfast("lab", "show", name, "--program", env={"PYTHONIOENCODING": "ascii"})
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ended.stdout.isascii()
 
 
 def test_the_c_locale_is_no_obstacle() -> None:
-    ended = run_holdfast("lab", "show", "for-update", env={"LANG": "C", "LC_ALL": "C"})
+    ended = run_gripfast("lab", "show", "for-update", env={"LANG": "C", "LC_ALL": "C"})
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "Broken: exclusion" in ended.stdout
 
@@ -254,7 +254,7 @@ def test_a_reader_who_has_seen_enough_is_no_error() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     ended = subprocess.run(
-        [*HOLDFAST, "lab", "show", "failover", "--svg", "-"], stdout=writer, stderr=subprocess.PIPE, timeout=30
+        [*GRIPFAST, "lab", "show", "failover", "--svg", "-"], stdout=writer, stderr=subprocess.PIPE, timeout=30
     )
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (141, b"")
@@ -271,7 +271,7 @@ class Blocker(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocker())
-from holdfast.cli import main
+from gripfast.cli import main
 sys.exit(main(sys.argv[2:]))
 """
 
@@ -282,7 +282,7 @@ def test_without_the_extra_the_line_that_installs_it_is_told(args: list[str], pa
     ended = subprocess.run([sys.executable, "-c", WITHOUT, package, *args], capture_output=True, text=True, timeout=30)
     assert (ended.returncode, ended.stdout) == (64, "")
     assert ended.stderr.count("\n") == 1
-    assert "pip install 'holdfast[sim]'" in ended.stderr
+    assert "pip install 'gripfast[sim]'" in ended.stderr
 
 
 def test_without_the_extra_the_help_is_there() -> None:
@@ -296,20 +296,20 @@ def test_without_the_extra_the_help_is_there() -> None:
 
 def completed(line: str, *command: str) -> Sequence[str]:
     """What a shell would offer."""
-    asked = {"_HOLDFAST_COMPLETE": "bash_complete", "COMP_LINE": line, "COMP_POINT": str(len(line))}
+    asked = {"_GRIPFAST_COMPLETE": "bash_complete", "COMP_LINE": line, "COMP_POINT": str(len(line))}
     ended = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, timeout=30)
     assert ended.stderr == ""
     return [offer.removeprefix("plain,") for offer in ended.stdout.split()]
 
 
 def test_names_are_completed() -> None:
-    assert completed("holdfast lab show fail", *HOLDFAST) == ["failover", "failover-wait"]
-    assert completed("holdfast lab show holdfast-ru", *HOLDFAST) == ["holdfast-rules"]
-    assert completed("holdfast lab s", *HOLDFAST) == ["seed", "show"]
+    assert completed("gripfast lab show fail", *GRIPFAST) == ["failover", "failover-wait"]
+    assert completed("gripfast lab show gripfast-ru", *GRIPFAST) == ["gripfast-rules"]
+    assert completed("gripfast lab s", *GRIPFAST) == ["seed", "show"]
 
 
 def test_without_the_extra_nothing_is_completed_and_nobody_is_disturbed() -> None:
-    assert completed("holdfast lab show fail", sys.executable, "-c", WITHOUT, "lupa") == []
+    assert completed("gripfast lab show fail", sys.executable, "-c", WITHOUT, "lupa") == []
 
 
 # Seeds ----------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`holdfast ls`, `show`, `break` and `wait`."""
+"""`gripfast ls`, `show`, `break` and `wait`."""
 
 import json
 import os
@@ -7,15 +7,15 @@ from datetime import datetime
 
 import pytest
 
-import holdfast
-from cli.commandline import HOLDFAST, Call, run_holdfast, started, waiters
+import gripfast
+from cli.commandline import GRIPFAST, Call, run_gripfast, started, waiters
 from cli.terminal import on_terminal
 from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("url")
 
 
-def test_ls_prints_eight_words_a_line_into_a_pipe(client: holdfast.Client, call: Call) -> None:
+def test_ls_prints_eight_words_a_line_into_a_pipe(client: gripfast.Client, call: Call) -> None:
     with client.lock("report:7", label="two words").acquire() as lease, client.lock("a").acquire():
         ended = call("ls")
     first, second = (line.split() for line in ended.stdout.splitlines())
@@ -27,9 +27,9 @@ def test_ls_prints_eight_words_a_line_into_a_pipe(client: holdfast.Client, call:
     assert "\t" not in ended.stdout
 
 
-def test_ls_prints_a_table_on_a_terminal(client: holdfast.Client) -> None:
+def test_ls_prints_a_table_on_a_terminal(client: gripfast.Client) -> None:
     with client.lock("nightly", label="备份").acquire(), client.lock("x").acquire():
-        with on_terminal(*HOLDFAST, "ls") as terminal:
+        with on_terminal(*GRIPFAST, "ls") as terminal:
             assert terminal.status() == 0
     heading, first, second = terminal.screen().splitlines()
     column = heading.index("HOST")
@@ -38,7 +38,7 @@ def test_ls_prints_a_table_on_a_terminal(client: holdfast.Client) -> None:
     assert second[column:].startswith(socket.gethostname())
 
 
-def test_ls_picks_by_prefix(client: holdfast.Client, call: Call) -> None:
+def test_ls_picks_by_prefix(client: gripfast.Client, call: Call) -> None:
     with client.lock("report:7").acquire(), client.lock("nightly").acquire():
         ended = call("ls", "--prefix", "report:", "--json")
     assert [info["name"] for info in json.loads(ended.stdout)] == ["report:7"]
@@ -48,12 +48,12 @@ def test_ls_without_locks_prints_nothing_into_a_pipe_and_a_word_on_a_terminal(ca
     ended = call("ls")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
     assert json.loads(call("ls", "--json").stdout) == []
-    with on_terminal(*HOLDFAST, "ls") as terminal:
+    with on_terminal(*GRIPFAST, "ls") as terminal:
         assert terminal.status() == 0
     assert "no lock is held" in terminal.screen()
 
 
-def test_show_tells_who_holds_it(client: holdfast.Client, call: Call) -> None:
+def test_show_tells_who_holds_it(client: gripfast.Client, call: Call) -> None:
     with client.lock("nightly", label="by hand").acquire() as lease:
         ended = call("show", "nightly")
     assert ended.returncode == 0
@@ -61,7 +61,7 @@ def test_show_tells_who_holds_it(client: holdfast.Client, call: Call) -> None:
         assert word in ended.stdout
 
 
-def test_show_in_json_has_every_field(client: holdfast.Client, call: Call) -> None:
+def test_show_in_json_has_every_field(client: gripfast.Client, call: Call) -> None:
     with client.lock("nightly", label="by hand").acquire() as lease:
         shown = json.loads(call("show", "--json", "nightly").stdout)
     assert datetime.fromisoformat(shown.pop("since")).tzinfo is not None
@@ -80,12 +80,12 @@ def test_show_in_json_has_every_field(client: holdfast.Client, call: Call) -> No
 def test_show_of_a_free_lock_is_66(call: Call) -> None:
     ended = call("show", "nightly")
     assert (ended.returncode, ended.stdout) == (66, "")
-    assert ended.stderr.startswith("holdfast: nobody holds nightly")
+    assert ended.stderr.startswith("gripfast: nobody holds nightly")
     ended = call("show", "nightly", "--json")
     assert (ended.returncode, json.loads(ended.stdout)) == (66, None)
 
 
-def test_break_without_a_terminal_needs_yes(client: holdfast.Client, call: Call) -> None:
+def test_break_without_a_terminal_needs_yes(client: gripfast.Client, call: Call) -> None:
     with client.lock("nightly").acquire() as lease:
         ended = call("break", "nightly")
         assert ended.returncode == 64
@@ -94,20 +94,20 @@ def test_break_without_a_terminal_needs_yes(client: holdfast.Client, call: Call)
 
 
 @pytest.fixture
-def held(client: holdfast.Client) -> holdfast.Lease:
+def held(client: gripfast.Client) -> gripfast.Lease:
     """A lease that a test may break: it is not released, only closed with its client."""
     return client.lock("nightly", label="by hand").acquire()
 
 
 @pytest.mark.usefixtures("held")
-def test_break_with_yes_frees_the_lock(client: holdfast.Client, call: Call) -> None:
+def test_break_with_yes_frees_the_lock(client: gripfast.Client, call: Call) -> None:
     ended = call("break", "--yes", "nightly")
     assert (ended.returncode, ended.stderr) == (0, "")
     assert "by hand" in ended.stdout
     assert client.inspect("nightly") is None
 
 
-def test_break_in_json_tells_who_had_it(held: holdfast.Lease, call: Call) -> None:
+def test_break_in_json_tells_who_had_it(held: gripfast.Lease, call: Call) -> None:
     told = json.loads(call("break", "nightly", "--yes", "--json").stdout)
     assert (told["name"], told["broken"], told["holder"]["token"]) == ("nightly", True, held.token)
 
@@ -118,8 +118,8 @@ def test_break_of_a_free_lock_is_66(call: Call) -> None:
 
 @pytest.mark.parametrize(("answer", "status"), [("y\n", 0), ("n\n", 1), ("\n", 1), ("\x03", 1), ("\x04", 1)])
 @pytest.mark.usefixtures("held")
-def test_break_asks_first(answer: str, status: int, client: holdfast.Client) -> None:
-    with on_terminal(*HOLDFAST, "break", "nightly") as terminal:
+def test_break_asks_first(answer: str, status: int, client: gripfast.Client) -> None:
+    with on_terminal(*GRIPFAST, "break", "nightly") as terminal:
         terminal.shows(r"by hand[^?]*\? [^?]*\[y/N\]: ")
         terminal.type(answer)
         assert terminal.status() == status
@@ -127,9 +127,9 @@ def test_break_asks_first(answer: str, status: int, client: holdfast.Client) -> 
     assert ("nothing was changed" in terminal.screen()) == (status == 1)
 
 
-def test_break_does_not_hit_someone_who_came_meanwhile(client: holdfast.Client) -> None:
+def test_break_does_not_hit_someone_who_came_meanwhile(client: gripfast.Client) -> None:
     lease = client.lock("nightly").acquire()
-    with on_terminal(*HOLDFAST, "break", "nightly") as terminal:
+    with on_terminal(*GRIPFAST, "break", "nightly") as terminal:
         terminal.shows(r"\[y/N\]: ")
         lease.release()
         newcomer = client.lock("nightly").acquire()
@@ -141,12 +141,12 @@ def test_break_does_not_hit_someone_who_came_meanwhile(client: holdfast.Client) 
 
 
 def test_wait_returns_at_once_if_the_lock_is_free() -> None:
-    ended = run_holdfast("wait", "nightly")
+    ended = run_gripfast("wait", "nightly")
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    assert json.loads(run_holdfast("wait", "nightly", "--json").stdout)["free"] is True
+    assert json.loads(run_gripfast("wait", "nightly", "--json").stdout)["free"] is True
 
 
-def test_wait_returns_when_the_lock_is_free_and_does_not_keep_it(client: holdfast.Client) -> None:
+def test_wait_returns_when_the_lock_is_free_and_does_not_keep_it(client: gripfast.Client) -> None:
     lease = client.lock("nightly").acquire()
     with started("wait", "nightly") as running:
         until(lambda: waiters(client, "nightly") == 1, within=15)
@@ -155,15 +155,15 @@ def test_wait_returns_when_the_lock_is_free_and_does_not_keep_it(client: holdfas
     assert client.inspect("nightly") is None
 
 
-def test_wait_gives_up_with_75(client: holdfast.Client) -> None:
+def test_wait_gives_up_with_75(client: gripfast.Client) -> None:
     with client.lock("nightly", label="by hand").acquire():
-        ended = run_holdfast("wait", "nightly", "--wait", "0.1", "--json")
+        ended = run_gripfast("wait", "nightly", "--wait", "0.1", "--json")
     told = json.loads(ended.stdout)
     assert (ended.returncode, told["free"], told["holder"]["label"]) == (75, False, "by hand")
     assert told["waited"] >= 0.1
     assert "by hand" in ended.stderr
 
 
-def test_the_name_may_look_like_an_option(client: holdfast.Client, call: Call) -> None:
+def test_the_name_may_look_like_an_option(client: gripfast.Client, call: Call) -> None:
     with client.lock("--odd").acquire():
         assert call("show", "--", "--odd").returncode == 0

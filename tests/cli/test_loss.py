@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from cli.commandline import Log, end, is_alive, started
 from support.waiting import until
 
@@ -27,7 +27,7 @@ def unwritable(url: str) -> Iterator[None]:
         connection.execute("ROLLBACK")
 
 
-def expiry(client: holdfast.Client) -> float:
+def expiry(client: gripfast.Client) -> float:
     """The moment at which the engine would give the lock to the next one."""
     info = client.inspect("nightly")
     assert info is not None
@@ -39,7 +39,7 @@ def death(pid: int) -> float:
     return until(lambda: not is_alive(pid) and time.monotonic(), within=15)
 
 
-def test_a_stubborn_command_gets_term_and_is_killed_in_time(url: str, client: holdfast.Client, log: Log) -> None:
+def test_a_stubborn_command_gets_term_and_is_killed_in_time(url: str, client: gripfast.Client, log: Log) -> None:
     with started("run", "nightly", "--ttl", str(TTL), "--grace", str(GRACE), "--", *log.puppet()) as running:
         pid = log.pid()
         with unwritable(url):
@@ -55,7 +55,7 @@ def test_a_stubborn_command_gets_term_and_is_killed_in_time(url: str, client: ho
     assert "Traceback" not in err
 
 
-def test_a_command_that_obeys_term_has_the_whole_grace_to_do_so(url: str, client: holdfast.Client, log: Log) -> None:
+def test_a_command_that_obeys_term_has_the_whole_grace_to_do_so(url: str, client: gripfast.Client, log: Log) -> None:
     with started("run", "nightly", "--ttl", str(TTL), "--grace", str(GRACE), "--", *log.puppet("SIGTERM")) as running:
         pid = log.pid()
         with unwritable(url):
@@ -76,7 +76,7 @@ def test_a_paused_command_is_woken_to_hear_the_warning(url: str, log: Log) -> No
 
 
 def test_a_warned_command_lives_on_if_the_lock_can_be_renewed_after_all(
-    url: str, client: holdfast.Client, log: Log
+    url: str, client: gripfast.Client, log: Log
 ) -> None:
     with started("run", "nightly", "--ttl", str(TTL), "--grace", str(TTL / 2), "--", *log.puppet("SIGUSR1")) as running:
         log.pid()
@@ -89,7 +89,7 @@ def test_a_warned_command_lives_on_if_the_lock_can_be_renewed_after_all(
     assert log.signals() == ["SIGTERM", "SIGUSR1"]
 
 
-def test_a_broken_lock_ends_the_command(client: holdfast.Client, log: Log) -> None:
+def test_a_broken_lock_ends_the_command(client: gripfast.Client, log: Log) -> None:
     with started("run", "nightly", "--ttl", "0.9", "--", *log.puppet()) as running:
         pid = log.pid()
         assert client.force_release("nightly")
@@ -99,7 +99,7 @@ def test_a_broken_lock_ends_the_command(client: holdfast.Client, log: Log) -> No
     assert "nightly" in err
 
 
-def test_a_lock_that_was_broken_behind_the_back_of_a_command_is_told(client: holdfast.Client, log: Log) -> None:
+def test_a_lock_that_was_broken_behind_the_back_of_a_command_is_told(client: gripfast.Client, log: Log) -> None:
     with started("run", "nightly", "--ttl", "60", "--", *log.puppet("SIGUSR1")) as running:
         log.pid()
         assert client.force_release("nightly")
@@ -109,7 +109,7 @@ def test_a_lock_that_was_broken_behind_the_back_of_a_command_is_told(client: hol
     assert "40" in err
 
 
-def test_nothing_that_the_command_started_survives_the_loss(client: holdfast.Client, log: Log, tmp_path: Path) -> None:
+def test_nothing_that_the_command_started_survives_the_loss(client: gripfast.Client, log: Log, tmp_path: Path) -> None:
     inner = Log(tmp_path / "inner.log")
     script = f"{' '.join(inner.puppet())} & {' '.join(log.puppet())}; :"
     with started("run", "nightly", "--ttl", "0.9", "--", "sh", "-c", script) as running:
@@ -119,7 +119,7 @@ def test_nothing_that_the_command_started_survives_the_loss(client: holdfast.Cli
         assert [is_alive(pid) for pid in pids] == [False, False]
 
 
-def test_an_orphan_does_not_survive_the_loss_either(client: holdfast.Client, log: Log, tmp_path: Path) -> None:
+def test_an_orphan_does_not_survive_the_loss_either(client: gripfast.Client, log: Log, tmp_path: Path) -> None:
     inner = Log(tmp_path / "inner.log")
     script = f"({' '.join(inner.puppet())} &) ; exec {' '.join(log.puppet())}"
     with started("run", "nightly", "--ttl", "0.9", "--", "sh", "-c", script) as running:

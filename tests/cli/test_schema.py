@@ -1,4 +1,4 @@
-"""`holdfast schema` prints what a database needs, as its own client takes it."""
+"""`gripfast schema` prints what a database needs, as its own client takes it."""
 
 import sqlite3
 import subprocess
@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import holdfast
+import gripfast
 from cli.commandline import Call
-from holdfast import fencing
-from holdfast.stores.mysql import scripts as mysql_scripts
-from holdfast.stores.postgres import scripts as postgres_scripts
+from gripfast import fencing
+from gripfast.stores.mysql import scripts as mysql_scripts
+from gripfast.stores.postgres import scripts as postgres_scripts
 from support.sql_servers import mariadb_server, postgres_server
 
-TABLES = ["holdfast_lock", "holdfast_row", "holdfast_grant", "holdfast_fence"]
+TABLES = ["gripfast_lock", "gripfast_row", "gripfast_grant", "gripfast_fence"]
 SCRIPTS = {"postgresql": postgres_scripts, "mysql": mysql_scripts, "mariadb": mysql_scripts}
 
 
@@ -61,13 +61,13 @@ def test_the_engine_is_that_of_the_store(call: Call, monkeypatch: pytest.MonkeyP
     assert expected
     assert call("--url", url, "schema").stdout == expected
     assert call("schema", "--url", url).stdout == expected
-    monkeypatch.setenv("HOLDFAST_URL", url)
+    monkeypatch.setenv("GRIPFAST_URL", url)
     assert call("schema").stdout == expected
 
 
 def test_a_store_without_tables_is_told_apart(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     for url in ("redis://localhost", ""):
-        monkeypatch.setenv("HOLDFAST_URL", url)
+        monkeypatch.setenv("GRIPFAST_URL", url)
         refused = call("schema")
         assert (refused.returncode, refused.stdout) == (64, "")
         assert "Name the engine: postgresql, mysql, mariadb, sqlite" in refused.stderr
@@ -82,13 +82,13 @@ def test_sqlite_has_a_table_for_fencing_only(call: Call) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(printed)
         fencing.guard(connection, "stock", 1)
-    assert tables(printed) == ["holdfast_fence"]
+    assert tables(printed) == ["gripfast_fence"]
     assert call("schema", "sqlite", "--locks-only").returncode == 64
 
 
 def test_no_driver_is_needed_for_it() -> None:
     code = "import sys; sys.modules['psycopg'] = sys.modules['pymysql'] = None\n"
-    code += "from holdfast.cli import main; sys.exit(main(['schema', 'postgresql']) or main(['schema', 'mysql']))"
+    code += "from gripfast.cli import main; sys.exit(main(['schema', 'postgresql']) or main(['schema', 'mysql']))"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)
 
 
@@ -104,8 +104,8 @@ def test_what_it_prints_is_all_that_a_database_needs(call: Call, engine: str, mo
             server.execute(statement, database=database)
         if engine == "postgresql":
             server.execute(
-                "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO holdfast", database=database
+                "GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO gripfast", database=database
             )
-            server.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC, holdfast", database=database)
-        with holdfast.connect(url) as client, client.lock("nightly") as lease:
+            server.execute("REVOKE CREATE ON SCHEMA public FROM PUBLIC, gripfast", database=database)
+        with gripfast.connect(url) as client, client.lock("nightly") as lease:
             assert lease.held

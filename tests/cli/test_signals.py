@@ -1,4 +1,4 @@
-"""Signals that are sent to `holdfast run` reach the command, once; those it has already do not come again."""
+"""Signals that are sent to `gripfast run` reach the command, once; those it has already do not come again."""
 
 import os
 import signal
@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from cli.commandline import HOLDFAST, Log, is_alive, is_stopped, run_holdfast, started, waiters
+import gripfast
+from cli.commandline import GRIPFAST, Log, is_alive, is_stopped, run_gripfast, started, waiters
 from cli.terminal import CTRL_BACKSLASH, CTRL_C, CTRL_Z, on_terminal
 from support.waiting import until
 
@@ -19,9 +19,9 @@ pytestmark = pytest.mark.usefixtures("url")
 WITHOUT_SIGWAITINFO = [
     sys.executable,
     "-c",
-    "import signal, sys; del signal.sigwaitinfo; from holdfast.cli import main; sys.exit(main())",
+    "import signal, sys; del signal.sigwaitinfo; from gripfast.cli import main; sys.exit(main())",
 ]
-WAYS = pytest.mark.parametrize("way", [HOLDFAST, WITHOUT_SIGWAITINFO], ids=["read", "handled"])
+WAYS = pytest.mark.parametrize("way", [GRIPFAST, WITHOUT_SIGWAITINFO], ids=["read", "handled"])
 SENT = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGCONT", "SIGWINCH"]
 
 
@@ -43,7 +43,7 @@ def test_the_command_decides_what_a_signal_does(log: Log) -> None:
         assert running.ended() == (143, "", "")
 
 
-def test_a_pause_and_its_end_are_passed_on_while_the_lock_stays_held(client: holdfast.Client, log: Log) -> None:
+def test_a_pause_and_its_end_are_passed_on_while_the_lock_stays_held(client: gripfast.Client, log: Log) -> None:
     with started("run", "nightly", "--ttl", "0.6", "--", *log.puppet("SIGTERM")) as running:
         pid = log.pid()
         running.send(signal.SIGTSTP)
@@ -58,13 +58,13 @@ def test_a_pause_and_its_end_are_passed_on_while_the_lock_stays_held(client: hol
         assert running.ended()[0] == 40
 
 
-def _token(client: holdfast.Client) -> int:
+def _token(client: gripfast.Client) -> int:
     info = client.inspect("nightly")
     assert info is not None
     return info.token
 
 
-def _expires_in(client: holdfast.Client) -> float:
+def _expires_in(client: gripfast.Client) -> float:
     info = client.inspect("nightly")
     assert info is not None
     return info.expires_in
@@ -83,7 +83,7 @@ def blocked_and_ignored(text: str) -> list[int]:
     return [int(line.split()[1], 16) & ~PRIVATE for line in text.splitlines()]
 
 
-def test_the_command_ignores_what_holdfast_was_told_to_ignore() -> None:
+def test_the_command_ignores_what_gripfast_was_told_to_ignore() -> None:
     ignoring = ["sh", "-c", "trap '' HUP USR1 CHLD INT; exec \"$@\"", "sh"]
     directly = subprocess.run([*ignoring, *LOOK], stdout=subprocess.PIPE, text=True, check=True).stdout
     with started("run", "nightly", "--", *LOOK, through=ignoring) as running:
@@ -94,7 +94,7 @@ def test_the_command_ignores_what_holdfast_was_told_to_ignore() -> None:
 
 
 def test_nothing_is_blocked_or_ignored_otherwise() -> None:
-    assert blocked_and_ignored(run_holdfast("run", "nightly", "--", *LOOK).stdout) == [0, 0]
+    assert blocked_and_ignored(run_gripfast("run", "nightly", "--", *LOOK).stdout) == [0, 0]
 
 
 def test_nohup_keeps_its_meaning(log: Log) -> None:
@@ -130,7 +130,7 @@ def _send_and_wait(pid: int, signum: signal.Signals, log: Log) -> None:
 
 
 def test_ctrl_c_reaches_a_command_that_left_the_process_group_when_sent_to_run(log: Log) -> None:
-    with on_terminal(*HOLDFAST, "run", "nightly", "--", "setsid", *log.puppet("SIGINT")) as terminal:
+    with on_terminal(*GRIPFAST, "run", "nightly", "--", "setsid", *log.puppet("SIGINT")) as terminal:
         log.pid()
         terminal.type(CTRL_C)
         assert terminal.status() == 40
@@ -148,7 +148,7 @@ def test_signals_are_passed_on_where_nothing_tells_who_sent_them(log: Log) -> No
 @WAYS
 @pytest.mark.parametrize(("signum", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_while_waiting_leaves_the_queue(
-    way: list[str], signum: signal.Signals, status: int, client: holdfast.Client
+    way: list[str], signum: signal.Signals, status: int, client: gripfast.Client
 ) -> None:
     with client.lock("nightly").acquire(), on_terminal(*way, "run", "nightly", "--", "echo", "no") as terminal:
         until(lambda: waiters(client, "nightly") == 1, within=15)
@@ -158,15 +158,15 @@ def test_a_signal_while_waiting_leaves_the_queue(
         assert "Traceback" not in terminal.screen()
 
 
-def test_ctrl_c_while_waiting_leaves_the_queue(client: holdfast.Client) -> None:
-    with client.lock("nightly").acquire(), on_terminal(*HOLDFAST, "wait", "nightly") as terminal:
+def test_ctrl_c_while_waiting_leaves_the_queue(client: gripfast.Client) -> None:
+    with client.lock("nightly").acquire(), on_terminal(*GRIPFAST, "wait", "nightly") as terminal:
         until(lambda: waiters(client, "nightly") == 1, within=15)
         terminal.type(CTRL_C)
         assert terminal.status() == 130
         assert waiters(client, "nightly") == 0
 
 
-def test_other_signals_do_not_disturb_the_waiting(client: holdfast.Client, log: Log) -> None:
+def test_other_signals_do_not_disturb_the_waiting(client: gripfast.Client, log: Log) -> None:
     lease = client.lock("nightly").acquire()
     with started("run", "nightly", "--", *log.puppet("SIGTERM")) as running:
         until(lambda: waiters(client, "nightly") == 1, within=15)
@@ -186,7 +186,7 @@ def has_pending_signals(pid: int) -> bool:
 
 def test_ctrl_z_hands_the_terminal_to_the_shell_and_fg_takes_it_back(log: Log) -> None:
     with on_terminal("bash", "--norc", "--noprofile", "-i") as shell:
-        shell.type(" ".join([*HOLDFAST, "run", "nightly", "--", *log.puppet("SIGINT")]) + "\n")
+        shell.type(" ".join([*GRIPFAST, "run", "nightly", "--", *log.puppet("SIGINT")]) + "\n")
         pid = log.pid()
         shell.type(CTRL_Z)
         shell.shows("Stopped")
@@ -199,9 +199,9 @@ def test_ctrl_z_hands_the_terminal_to_the_shell_and_fg_takes_it_back(log: Log) -
         shell.shows("status=40")
 
 
-def test_a_command_suspended_beyond_the_ttl_is_killed_on_waking(client: holdfast.Client, log: Log) -> None:
+def test_a_command_suspended_beyond_the_ttl_is_killed_on_waking(client: gripfast.Client, log: Log) -> None:
     with on_terminal("bash", "--norc", "--noprofile", "-i") as shell:
-        shell.type(" ".join([*HOLDFAST, "run", "nightly", "--ttl", "0.5", "--", *log.puppet()]) + "\n")
+        shell.type(" ".join([*GRIPFAST, "run", "nightly", "--ttl", "0.5", "--", *log.puppet()]) + "\n")
         pid = log.pid()
         shell.type(CTRL_Z)
         shell.shows("Stopped")

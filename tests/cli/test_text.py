@@ -5,8 +5,8 @@ import math
 
 import pytest
 
-from holdfast import LockInfo
-from holdfast.cli.text import (
+from gripfast import LockInfo
+from gripfast.cli.text import (
     aligned,
     as_json,
     duration,
@@ -16,7 +16,7 @@ from holdfast.cli.text import (
     plain_table,
     portrait,
 )
-from holdfast.lab.pictures.texts import cells, clipped, visible
+from gripfast.lab.pictures.texts import cells, clipped, visible
 
 FOREIGN = LockInfo("job", "their id", 0, None, "", 0, None, math.inf, 0)
 

@@ -3,16 +3,16 @@
 import os
 import socket
 
-import holdfast
-from cli.commandline import HOLDFAST, started, waiters
+import gripfast
+from cli.commandline import GRIPFAST, started, waiters
 from cli.terminal import on_terminal
 from support.waiting import until
 
 
-def test_a_terminal_shows_who_holds_the_lock_and_how_long_it_has_waited(client: holdfast.Client) -> None:
+def test_a_terminal_shows_who_holds_the_lock_and_how_long_it_has_waited(client: gripfast.Client) -> None:
     lease = client.lock("nightly", label="the big backup").acquire()
-    with on_terminal(*HOLDFAST, "run", "nightly", "--", "echo", "my", "turn") as terminal:
-        line = terminal.shows(r"\r\x1b\[Kholdfast: waiting (\S+) for nightly, held by ([^\r\n]*UTC\))")
+    with on_terminal(*GRIPFAST, "run", "nightly", "--", "echo", "my", "turn") as terminal:
+        line = terminal.shows(r"\r\x1b\[Kgripfast: waiting (\S+) for nightly, held by ([^\r\n]*UTC\))")
         assert "the big backup" in line[2]
         assert f"pid {os.getpid()} on {socket.gethostname()}" in line[2]
         terminal.shows(r"waiting 1s for nightly")
@@ -23,21 +23,21 @@ def test_a_terminal_shows_who_holds_the_lock_and_how_long_it_has_waited(client: 
     assert screen.endswith("\r\x1b[Kmy turn\n")
 
 
-def test_the_line_fits_a_narrow_terminal(client: holdfast.Client) -> None:
+def test_the_line_fits_a_narrow_terminal(client: gripfast.Client) -> None:
     with client.lock("nightly", label="备份" * 30).acquire():
-        with on_terminal(*HOLDFAST, "run", "nightly", "--", "true", columns=50) as terminal:
-            line = terminal.shows(r"\r\x1b\[K(holdfast: waiting [^\r]*…)")[1]
+        with on_terminal(*GRIPFAST, "run", "nightly", "--", "true", columns=50) as terminal:
+            line = terminal.shows(r"\r\x1b\[K(gripfast: waiting [^\r]*…)")[1]
             assert "备份" in line
             assert len(line) + line.count("备") + line.count("份") <= 49
 
 
-def test_a_label_can_not_steer_the_terminal(client: holdfast.Client) -> None:
+def test_a_label_can_not_steer_the_terminal(client: gripfast.Client) -> None:
     with client.lock("nightly", label="\x1b[2Jboo\n").acquire():
-        with on_terminal(*HOLDFAST, "run", "nightly", "--", "true") as terminal:
+        with on_terminal(*GRIPFAST, "run", "nightly", "--", "true") as terminal:
             terminal.shows(r"\\x1b\[2Jboo\\n")
 
 
-def test_without_a_terminal_it_says_so_once(client: holdfast.Client) -> None:
+def test_without_a_terminal_it_says_so_once(client: gripfast.Client) -> None:
     lease = client.lock("nightly", label="the big backup").acquire()
     with started("run", "nightly", "--", "true") as running:
         assert running.process.stderr
@@ -45,10 +45,10 @@ def test_without_a_terminal_it_says_so_once(client: holdfast.Client) -> None:
         until(lambda: waiters(client, "nightly") == 1)
         lease.release()
         assert running.ended() == (0, "", "")
-    assert line.startswith("holdfast: waiting for nightly, held by the big backup")
+    assert line.startswith("gripfast: waiting for nightly, held by the big backup")
 
 
-def test_a_lock_that_is_free_is_taken_without_a_word(client: holdfast.Client) -> None:
-    with on_terminal(*HOLDFAST, "run", "nightly", "--", "echo", "done") as terminal:
+def test_a_lock_that_is_free_is_taken_without_a_word(client: gripfast.Client) -> None:
+    with on_terminal(*GRIPFAST, "run", "nightly", "--", "echo", "done") as terminal:
         assert terminal.status() == 0
         assert terminal.screen() == "done\n"

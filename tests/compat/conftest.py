@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from support.stores import STORES, StoreUnderTest
 
 
@@ -31,14 +31,14 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-def client(url: str) -> Iterator[holdfast.Client]:
-    with holdfast.connect(url) as client:
+def client(url: str) -> Iterator[gripfast.Client]:
+    with gripfast.connect(url) as client:
         yield client
 
 
 @pytest.fixture
-def other(url: str) -> Iterator[holdfast.Client]:
-    with holdfast.connect(url) as other:
+def other(url: str) -> Iterator[gripfast.Client]:
+    with gripfast.connect(url) as other:
         yield other
 
 
@@ -47,7 +47,7 @@ def unreachable(tmp_path: Path) -> Iterator[str]:
     """The URL of a store that can't be asked: another program is writing to its database, and does not stop."""
     path = tmp_path / "occupied.db"
     url = f"sqlite:///{path}"
-    with holdfast.connect(url) as client, client.lock("other"):
+    with gripfast.connect(url) as client, client.lock("other"):
         pass
     with closing(sqlite3.connect(path, isolation_level=None)) as writer:
         writer.execute("BEGIN IMMEDIATE")

@@ -1,4 +1,4 @@
-"""The four lock classes of redis-py's shape, told apart by nothing: redis-py's two, and Holdfast's two in their place.
+"""The four lock classes of redis-py's shape, told apart by nothing: redis-py's two, and Gripfast's two in their place.
 
 Tests of what all four do are coroutines. For the plain ones `Awaited` gives the methods an `await` that does not wait.
 """
@@ -13,7 +13,7 @@ import redis.asyncio
 import redis.asyncio.lock
 import redis.lock
 
-from holdfast.compat.redis import AsyncLock, Lock
+from gripfast.compat.redis import AsyncLock, Lock
 from support.redis_server import RedisServer, shared_server
 
 METHODS = {"acquire", "release", "locked", "owned", "extend", "reacquire"}
@@ -74,8 +74,8 @@ class Kind:
 KINDS = [
     Kind("redis-py", redis.lock.Lock, is_async=False, is_ours=False),
     Kind("redis-py-asyncio", redis.asyncio.lock.Lock, is_async=True, is_ours=False),
-    Kind("holdfast", Lock, is_async=False, is_ours=True),
-    Kind("holdfast-asyncio", AsyncLock, is_async=True, is_ours=True),
+    Kind("gripfast", Lock, is_async=False, is_ours=True),
+    Kind("gripfast-asyncio", AsyncLock, is_async=True, is_ours=True),
 ]
 OURS = [kind for kind in KINDS if kind.is_ours]
 

@@ -1,4 +1,4 @@
-"""asyncio.Condition over a Holdfast lock."""
+"""asyncio.Condition over a Gripfast lock."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-import holdfast
-from holdfast.compat.asyncio import Lock
+import gripfast
+from gripfast.compat.asyncio import Lock
 from support.waiting import auntil
 
 
 @asynccontextmanager
-async def condition_and_other(url: str) -> AsyncIterator[tuple[asyncio.Condition, holdfast.AsyncClient]]:
-    async with holdfast.connect_async(url) as client, holdfast.connect_async(url) as other:
+async def condition_and_other(url: str) -> AsyncIterator[tuple[asyncio.Condition, gripfast.AsyncClient]]:
+    async with gripfast.connect_async(url) as client, gripfast.connect_async(url) as other:
         yield asyncio.Condition(Lock(client, "job")), other  # type: ignore[arg-type]
 
 

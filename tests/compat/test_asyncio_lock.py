@@ -6,20 +6,20 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-import holdfast
-from holdfast.compat.asyncio import Lock
+import gripfast
+from gripfast.compat.asyncio import Lock
 from support.waiters import waiters_among, watch_for_waiters
 from support.waiting import auntil
 
 
 @asynccontextmanager
-async def two_clients(url: str) -> AsyncIterator[tuple[holdfast.AsyncClient, holdfast.AsyncClient]]:
-    async with holdfast.connect_async(url) as client, holdfast.connect_async(url) as other:
+async def two_clients(url: str) -> AsyncIterator[tuple[gripfast.AsyncClient, gripfast.AsyncClient]]:
+    async with gripfast.connect_async(url) as client, gripfast.connect_async(url) as other:
         watch_for_waiters(client)
         yield client, other
 
 
-async def free(client: holdfast.AsyncClient) -> bool:
+async def free(client: gripfast.AsyncClient) -> bool:
     return await client.inspect("job") is None
 
 
@@ -59,7 +59,7 @@ async def test_a_waiting_task_gets_it_from_a_release_that_nobody_awaits(url: str
         await (await waiting).release()
 
 
-async def has_a_waiter(client: holdfast.AsyncClient) -> bool:
+async def has_a_waiter(client: gripfast.AsyncClient) -> bool:
     if not client.capabilities.waiters_seen:
         return waiters_among([client], "job") == 1
     info = await client.inspect("job")
@@ -138,7 +138,7 @@ async def test_release_tells_of_a_loss_that_is_known(url: str) -> None:
         ours = Lock(client, "job", ttl=0.05, renew=False)
         await ours.acquire()
         await auntil(lambda: not ours.locked())
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(gripfast.LeaseLost):
             ours.release()
         with pytest.raises(RuntimeError, match="not acquired"):
             ours.release()
@@ -146,7 +146,7 @@ async def test_release_tells_of_a_loss_that_is_known(url: str) -> None:
 
 async def test_leaving_the_block_tells_of_the_loss(url: str) -> None:
     async with two_clients(url) as (client, other):
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(gripfast.LeaseLost):
             async with Lock(client, "job"):
                 await other.force_release("job")
 
@@ -168,7 +168,7 @@ async def test_the_task_that_lost_it_does_not_release_the_one_that_has_it_now(ur
             await other.force_release("job")
             has_lost.set()
             await may_leave.wait()
-            with pytest.raises(holdfast.LeaseLost):
+            with pytest.raises(gripfast.LeaseLost):
                 await ours.__aexit__(None, None, None)
 
         losing = asyncio.create_task(loser())
@@ -196,9 +196,9 @@ async def test_a_cancelled_wait_leaves_nothing_behind(url: str) -> None:
 
 
 async def test_an_engine_that_cannot_be_asked_is_an_error(unreachable: str) -> None:
-    async with holdfast.connect_async(unreachable) as client:
+    async with gripfast.connect_async(unreachable) as client:
         ours = Lock(client, "job")
-        with pytest.raises(holdfast.StoreUnavailable):
+        with pytest.raises(gripfast.StoreUnavailable):
             await ours.acquire()
         assert not ours.locked()
 

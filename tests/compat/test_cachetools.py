@@ -6,14 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 import cachetools
 import pytest
 
-import holdfast
-from holdfast.compat.threading import Lock, RLock
+import gripfast
+from gripfast.compat.threading import Lock, RLock
 
 kinds = pytest.mark.parametrize("kind", [Lock, RLock])
 
 
 @kinds
-def test_a_cached_function_is_locked_by_us(client: holdfast.Client, kind: type[Lock]) -> None:
+def test_a_cached_function_is_locked_by_us(client: gripfast.Client, kind: type[Lock]) -> None:
     calls = []
 
     @cachetools.cached(cachetools.LRUCache(10), lock=kind(client, "cache"))
@@ -28,7 +28,7 @@ def test_a_cached_function_is_locked_by_us(client: holdfast.Client, kind: type[L
 
 
 @kinds
-def test_a_condition_of_ours_keeps_a_cache_from_computing_twice(client: holdfast.Client, kind: type[Lock]) -> None:
+def test_a_condition_of_ours_keeps_a_cache_from_computing_twice(client: gripfast.Client, kind: type[Lock]) -> None:
     calls = []
 
     @cachetools.cached({}, condition=threading.Condition(kind(client, "cache")))

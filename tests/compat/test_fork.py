@@ -6,8 +6,8 @@ import sys
 import pytest
 
 PROGRAM = """
-import os, sys, holdfast
-from holdfast.compat import threading as compat
+import os, sys, gripfast
+from gripfast.compat import threading as compat
 
 def raised(call):
     try:
@@ -15,7 +15,7 @@ def raised(call):
     except Exception as error:
         return type(error).__name__
 
-client = holdfast.connect(sys.argv[1])
+client = gripfast.connect(sys.argv[1])
 lock = getattr(compat, sys.argv[2])(client, "job")
 lock.acquire()
 if os.fork() == 0:

@@ -1,10 +1,10 @@
-"""KeyboardInterrupt at the opcodes of Holdfast's frames while the lock object lives on: a block gives the lock back."""
+"""KeyboardInterrupt at the opcodes of Gripfast's frames while the lock object lives on: a block gives the lock back."""
 
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from holdfast.compat.threading import Lock, RLock
+from gripfast.compat.threading import Lock, RLock
 from support.sweeping import Action, sweep_interrupts
 from sweeps.worlds import TARGET, World
 

@@ -1,4 +1,4 @@
-"""Behind the locks of one connection pool stands one Holdfast client, which goes with the pool, and not before."""
+"""Behind the locks of one connection pool stands one Gripfast client, which goes with the pool, and not before."""
 
 import asyncio
 import gc
@@ -15,7 +15,7 @@ import redis
 import redis.asyncio
 
 from compat.redis_kinds import new_name
-from holdfast.compat.redis import AsyncLock, Lock
+from gripfast.compat.redis import AsyncLock, Lock
 from support.redis_server import shared_server
 from support.waiting import auntil, until
 
@@ -28,7 +28,7 @@ def server() -> Iterator["redis.Redis"]:
 
 @pytest.fixture
 def label() -> str:
-    """The name of all connections of a client: Holdfast's have it, too."""
+    """The name of all connections of a client: Gripfast's have it, too."""
     return f"label-{uuid.uuid4().hex}"
 
 
@@ -37,7 +37,7 @@ def connections(server: Any, label: str) -> int:
 
 
 def threads() -> set[threading.Thread]:
-    return {thread for thread in threading.enumerate() if thread.name.startswith("holdfast")}
+    return {thread for thread in threading.enumerate() if thread.name.startswith("gripfast")}
 
 
 def test_all_locks_of_a_pool_share_one_client(server: Any, label: str) -> None:
@@ -144,7 +144,7 @@ async def test_two_event_loops_share_a_pool_but_no_client(server: Any, label: st
 
 FORK = """
 import os, sys, redis
-from holdfast.compat.redis import Lock
+from gripfast.compat.redis import Lock
 
 def raised(call):
     try:
@@ -182,7 +182,7 @@ def test_a_forked_child_neither_has_the_lock_nor_frees_it() -> None:
 
 EXIT = """
 import sys, redis
-from holdfast.compat.redis import Lock
+from gripfast.compat.redis import Lock
 
 lock = Lock(redis.Redis.from_url(sys.argv[1]), sys.argv[2])
 lock.acquire()
@@ -198,7 +198,7 @@ def test_the_end_of_the_program_gives_the_lock_back(server: Any) -> None:
     assert server.get(name) is None
 
 
-def test_importing_holdfast_does_not_import_these() -> None:
-    program = "import sys, holdfast, holdfast.compat.threading; print('redis' in sys.modules)"
+def test_importing_gripfast_does_not_import_these() -> None:
+    program = "import sys, gripfast, gripfast.compat.threading; print('redis' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -1,4 +1,4 @@
-"""Connection trouble comes out of the lock classes as redis-py's own errors, each chained to Holdfast's."""
+"""Connection trouble comes out of the lock classes as redis-py's own errors, each chained to Gripfast's."""
 
 import contextlib
 import subprocess
@@ -11,10 +11,10 @@ import redis
 import redis.cluster
 from redis.exceptions import DataError
 
-import holdfast
+import gripfast
 from compat.redis_kinds import OURS, Kind, new_name
-from holdfast.compat.redis import Lock
-from holdfast.compat.redis.faults import translated
+from gripfast.compat.redis import Lock
+from gripfast.compat.redis.faults import translated
 from support.proxy import Proxy
 from support.redis_server import RedisServer, shared_server
 from support.waiting import auntil
@@ -49,8 +49,8 @@ async def lock_on(kind: Kind, port: int, name: str, timeout: float | None = None
         await client.aclose() if kind.is_async else client.close()
 
 
-def raised_from_holdfast(error: BaseException) -> bool:
-    return isinstance(error.__cause__, holdfast.StoreUnavailable) and str(error) == str(error.__cause__)
+def raised_from_gripfast(error: BaseException) -> bool:
+    return isinstance(error.__cause__, gripfast.StoreUnavailable) and str(error) == str(error.__cause__)
 
 
 @our_kinds
@@ -61,7 +61,7 @@ async def test_a_server_that_is_not_there_is_a_connection_error(kind: Kind, name
             for ask in (lambda: lock.acquire(blocking=False), lambda: lock.acquire(blocking_timeout=0.1), lock.locked):
                 with pytest.raises(redis.ConnectionError, match=f"127.0.0.1:{gone.port}") as caught:
                     await ask()
-                assert raised_from_holdfast(caught.value)
+                assert raised_from_gripfast(caught.value)
             assert lock.local.token is None
 
 
@@ -85,7 +85,7 @@ async def test_a_server_that_does_not_answer_is_a_timeout_error(kind: Kind, name
             for ask in (lock.locked, lock.owned, lambda: lock.extend(1), lock.reacquire):
                 with pytest.raises(redis.TimeoutError) as caught:
                     await ask()
-                assert raised_from_holdfast(caught.value)
+                assert raised_from_gripfast(caught.value)
             server.resume()
             await lock.release()
 
@@ -98,7 +98,7 @@ async def test_a_wrong_password_is_an_authentication_error(
     async with lock_on(kind, server.port, name, password=password) as lock:
         with pytest.raises(redis.AuthenticationError) as caught:
             await lock.acquire(blocking=False)
-        assert raised_from_holdfast(caught.value)
+        assert raised_from_gripfast(caught.value)
 
 
 @our_kinds
@@ -106,7 +106,7 @@ async def test_a_user_who_may_not_lock_is_a_no_permission_error(kind: Kind, name
     async with lock_on(kind, server.port, name, username="reader", password="r") as lock:
         with pytest.raises(redis.exceptions.NoPermissionError) as caught:
             await lock.acquire()
-        assert raised_from_holdfast(caught.value)
+        assert raised_from_gripfast(caught.value)
 
 
 @our_kinds
@@ -116,7 +116,7 @@ async def test_something_else_under_the_name_is_a_response_error(kind: Kind, nam
             admin.lpush(name, "not a lock")
         with pytest.raises(redis.ResponseError, match="WRONGTYPE") as caught:
             await lock.acquire()
-        assert raised_from_holdfast(caught.value)
+        assert raised_from_gripfast(caught.value)
 
 
 @our_kinds
@@ -125,7 +125,7 @@ async def test_a_replica_is_a_read_only_error(kind: Kind, name: str) -> None:
         async with lock_on(kind, replica.port, name) as lock:
             with pytest.raises(redis.ReadOnlyError) as caught:
                 await lock.acquire(blocking=False)
-            assert raised_from_holdfast(caught.value)
+            assert raised_from_gripfast(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ async def test_a_replica_is_a_read_only_error(kind: Kind, name: str) -> None:
     ],
 )
 def test_what_a_server_said_decides_the_error(said: str, kind: type[Exception]) -> None:
-    assert type(translated(holdfast.StoreUnavailable(f"redis://h:1/0 {said}"))) is kind
+    assert type(translated(gripfast.StoreUnavailable(f"redis://h:1/0 {said}"))) is kind
 
 
 @our_kinds
@@ -226,6 +226,6 @@ def test_a_cluster_is_refused(name: str) -> None:
 
 
 def test_without_redis_py_the_import_says_what_to_install() -> None:
-    program = "import sys; sys.modules['redis'] = None; import holdfast.compat.redis"
+    program = "import sys; sys.modules['redis'] = None; import gripfast.compat.redis"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "ImportError: holdfast.compat.redis needs redis-py: pip install 'holdfast[redis]'" in done.stderr
+    assert "ImportError: gripfast.compat.redis needs redis-py: pip install 'gripfast[redis]'" in done.stderr

@@ -1,4 +1,4 @@
-"""What Holdfast's lock classes do otherwise than redis-py's, on purpose: leases, loss, waiting, sharing."""
+"""What Gripfast's lock classes do otherwise than redis-py's, on purpose: leases, loss, waiting, sharing."""
 
 import asyncio
 import contextlib
@@ -14,9 +14,9 @@ import redis
 import redis.lock
 from redis.exceptions import DataError, LockError, LockNotOwnedError
 
-import holdfast
+import gripfast
 from compat.redis_kinds import OURS, Kind, new_name
-from holdfast.compat.redis import AsyncLock, Lock
+from gripfast.compat.redis import AsyncLock, Lock
 from support.redis_server import shared_server
 from support.waiting import auntil, until
 
@@ -38,7 +38,7 @@ def name() -> str:
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Locks without a timeout are renewed every 100 ms."""
-    monkeypatch.setattr("holdfast.compat.redis.shape.TTL", 0.3)
+    monkeypatch.setattr("gripfast.compat.redis.shape.TTL", 0.3)
 
 
 @contextlib.asynccontextmanager
@@ -94,7 +94,7 @@ async def test_with_a_timeout_it_is_not_renewed_and_told_lost(kind: Kind, name: 
         assert not lease.held
         with pytest.raises(LockNotOwnedError) as caught:
             await lock.release()
-        assert isinstance(caught.value.__cause__, holdfast.LeaseLost)
+        assert isinstance(caught.value.__cause__, gripfast.LeaseLost)
         assert caught.value.lock_name == name
 
 
@@ -205,7 +205,7 @@ async def test_a_timeout_that_no_lease_can_have_is_refused_at_once(kind: Kind, n
     with pytest.raises(DataError, match="timeout must be") as caught:
         async with lock_of(kind, name, timeout=timeout):
             pass
-    assert isinstance(caught.value.__cause__, holdfast.ConfigurationError)
+    assert isinstance(caught.value.__cause__, gripfast.ConfigurationError)
 
 
 @our_kinds
@@ -234,14 +234,14 @@ async def test_its_repr_names_the_lock_and_the_server_but_no_password(kind: Kind
 # Waiting ------------------------------------------------------------------------------------------------------------
 
 
-async def waiters(client: holdfast.AsyncClient, name: str) -> int:
+async def waiters(client: gripfast.AsyncClient, name: str) -> int:
     info = await client.inspect(name)
     return info.waiters if info else 0
 
 
 @contextlib.asynccontextmanager
-async def native(prefix: str = "") -> AsyncIterator[holdfast.AsyncClient]:
-    async with holdfast.connect_async(shared_server().url, prefix=prefix) as client:
+async def native(prefix: str = "") -> AsyncIterator[gripfast.AsyncClient]:
+    async with gripfast.connect_async(shared_server().url, prefix=prefix) as client:
         yield client
 
 
@@ -267,7 +267,7 @@ async def test_tasks_get_it_in_the_order_they_came_whatever_they_would_sleep(nam
 
 
 @our_kinds
-async def test_holdfasts_own_locks_and_these_are_the_same_lock(kind: Kind, name: str) -> None:
+async def test_gripfasts_own_locks_and_these_are_the_same_lock(kind: Kind, name: str) -> None:
     async with native() as client, lock_of(kind, name) as lock:
         async with client.lock(name):
             assert await lock.acquire(blocking=False) is False

@@ -1,4 +1,4 @@
-"""What redis-py's lock classes do, Holdfast's do in their place: the same tests over all four."""
+"""What redis-py's lock classes do, Gripfast's do in their place: the same tests over all four."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator

@@ -10,16 +10,16 @@ import redis
 import redis.asyncio
 from redis.exceptions import LockError
 
-import holdfast
+import gripfast
 from compat.redis_kinds import new_name
-from holdfast.compat.redis import AsyncLock, Lock
+from gripfast.compat.redis import AsyncLock, Lock
 from support.redis_server import shared_server
 from support.sweeping import Action, Moment, sweep_cancels, sweep_interrupts
 from support.waiting import auntil, until
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 
-TARGET = os.path.dirname(os.path.abspath(holdfast.__file__)) + os.sep
+TARGET = os.path.dirname(os.path.abspath(gripfast.__file__)) + os.sep
 BUDGET = 80
 PATIENCE = 1.0
 

@@ -1,4 +1,4 @@
-"""threading.Condition, and queue.Queue which is made of three of them, over a Holdfast lock."""
+"""threading.Condition, and queue.Queue which is made of three of them, over a Gripfast lock."""
 
 import queue
 import threading
@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.compat.threading import Lock, RLock
+import gripfast
+from gripfast.compat.threading import Lock, RLock
 from support.waiting import until
 
 kinds = pytest.mark.parametrize("kind", [Lock, RLock])
@@ -20,7 +20,7 @@ def waiters(condition: threading.Condition) -> int:
 
 @kinds
 def test_a_waiting_thread_is_woken_and_has_the_lock_again(
-    client: holdfast.Client, other: holdfast.Client, kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, kind: type[Lock]
 ) -> None:
     condition, ready = threading.Condition(kind(client, "job")), []
 
@@ -41,7 +41,7 @@ def test_a_waiting_thread_is_woken_and_has_the_lock_again(
 
 @kinds
 def test_the_lock_is_free_for_everyone_while_a_thread_waits(
-    client: holdfast.Client, other: holdfast.Client, kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, kind: type[Lock]
 ) -> None:
     condition = threading.Condition(kind(client, "job"))
 
@@ -60,7 +60,7 @@ def test_the_lock_is_free_for_everyone_while_a_thread_waits(
 
 @kinds
 def test_a_wait_that_is_over_in_time_has_the_lock_again(
-    client: holdfast.Client, other: holdfast.Client, kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, kind: type[Lock]
 ) -> None:
     condition = threading.Condition(kind(client, "job"))
     with condition:
@@ -70,7 +70,7 @@ def test_a_wait_that_is_over_in_time_has_the_lock_again(
 
 
 @kinds
-def test_who_does_not_have_the_lock_may_neither_wait_nor_notify(client: holdfast.Client, kind: type[Lock]) -> None:
+def test_who_does_not_have_the_lock_may_neither_wait_nor_notify(client: gripfast.Client, kind: type[Lock]) -> None:
     condition = threading.Condition(kind(client, "job"))
     with pytest.raises(RuntimeError, match="un-acquired"):
         condition.wait(timeout=0)
@@ -80,7 +80,7 @@ def test_who_does_not_have_the_lock_may_neither_wait_nor_notify(client: holdfast
 
 @kinds
 def test_that_another_process_has_it_does_not_count(
-    client: holdfast.Client, other: holdfast.Client, kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, kind: type[Lock]
 ) -> None:
     condition = threading.Condition(kind(client, "job"))
     with other.lock("job"), pytest.raises(RuntimeError, match="un-acquired"):
@@ -89,13 +89,13 @@ def test_that_another_process_has_it_does_not_count(
 
 @kinds
 def test_who_lost_the_lock_is_told_and_leaves_no_waiter_behind(
-    client: holdfast.Client, other: holdfast.Client, kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, kind: type[Lock]
 ) -> None:
     ours = kind(client, "job", ttl=0.05, renew=False)
     condition = threading.Condition(ours)
-    with pytest.raises(holdfast.LeaseLost), condition:
+    with pytest.raises(gripfast.LeaseLost), condition:
         until(lambda: not ours.locked())
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(gripfast.LeaseLost):
             condition.notify()
         condition.wait(timeout=0)
     assert waiters(condition) == 0
@@ -103,21 +103,21 @@ def test_who_lost_the_lock_is_told_and_leaves_no_waiter_behind(
 
 @kinds
 def test_an_engine_that_went_away_during_the_wait_is_what_comes_out(
-    client: holdfast.Client, kind: type[Lock], monkeypatch: pytest.MonkeyPatch
+    client: gripfast.Client, kind: type[Lock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = kind(client, "job")
     condition = threading.Condition(ours)
 
     def unavailable(*_: object) -> Any:
-        raise holdfast.StoreUnavailable("gone")
+        raise gripfast.StoreUnavailable("gone")
 
-    with pytest.raises(holdfast.StoreUnavailable), condition:
+    with pytest.raises(gripfast.StoreUnavailable), condition:
         monkeypatch.setattr(ours._lock, "acquire", unavailable)
         condition.wait(timeout=0)
 
 
 def test_a_wait_gives_up_all_levels_of_an_rlock_and_takes_them_again(
-    client: holdfast.Client, other: holdfast.Client
+    client: gripfast.Client, other: gripfast.Client
 ) -> None:
     ours = RLock(client, "job")
     condition = threading.Condition(ours)
@@ -141,7 +141,7 @@ def test_a_wait_gives_up_all_levels_of_an_rlock_and_takes_them_again(
 
 
 @kinds
-def test_a_queue_is_passed_through(client: holdfast.Client, kind: type[Lock]) -> None:
+def test_a_queue_is_passed_through(client: gripfast.Client, kind: type[Lock]) -> None:
     line: queue.Queue[int] = queue.Queue(maxsize=2)
     line.mutex = kind(client, "queue")  # type: ignore[assignment]
     line.not_empty, line.not_full, line.all_tasks_done = (threading.Condition(line.mutex) for _ in range(3))

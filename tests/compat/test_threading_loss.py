@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.compat.threading import Lock, RLock
+import gripfast
+from gripfast.compat.threading import Lock, RLock
 from support.waiting import until
 
 kinds = pytest.mark.parametrize("kind", [Lock, RLock])
@@ -39,12 +39,12 @@ def actors() -> Iterator[tuple[Actor, Actor, Actor]]:
 
 @kinds
 def test_release_tells_of_the_loss_and_the_lock_can_be_used_again(
-    client: holdfast.Client, other: holdfast.Client, kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, kind: type[Lock]
 ) -> None:
     ours = kind(client, "job")
     ours.acquire()
     other.force_release("job")
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(gripfast.LeaseLost):
         ours.release()
     with pytest.raises(RuntimeError):
         ours.release()
@@ -53,14 +53,14 @@ def test_release_tells_of_the_loss_and_the_lock_can_be_used_again(
 
 
 @kinds
-def test_leaving_the_block_tells_of_the_loss(client: holdfast.Client, other: holdfast.Client, kind: type[Lock]) -> None:
-    with pytest.raises(holdfast.LeaseLost):
+def test_leaving_the_block_tells_of_the_loss(client: gripfast.Client, other: gripfast.Client, kind: type[Lock]) -> None:
+    with pytest.raises(gripfast.LeaseLost):
         with kind(client, "job"):
             other.force_release("job")
 
 
 @kinds
-def test_what_the_body_raised_comes_first(client: holdfast.Client, other: holdfast.Client, kind: type[Lock]) -> None:
+def test_what_the_body_raised_comes_first(client: gripfast.Client, other: gripfast.Client, kind: type[Lock]) -> None:
     with pytest.raises(ZeroDivisionError):
         with kind(client, "job"):
             other.force_release("job")
@@ -68,17 +68,17 @@ def test_what_the_body_raised_comes_first(client: holdfast.Client, other: holdfa
 
 
 @kinds
-def test_a_lease_that_ran_out_is_lost(client: holdfast.Client, kind: type[Lock]) -> None:
+def test_a_lease_that_ran_out_is_lost(client: gripfast.Client, kind: type[Lock]) -> None:
     ours = kind(client, "job", ttl=0.05, renew=False)
     ours.acquire()
     until(lambda: not ours.locked())
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(gripfast.LeaseLost):
         ours.release()
 
 
 @kinds
 def test_the_thread_that_lost_it_does_not_release_the_one_that_has_it_now(
-    client: holdfast.Client, other: holdfast.Client, actors: tuple[Actor, Actor, Actor], kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, actors: tuple[Actor, Actor, Actor], kind: type[Lock]
 ) -> None:
     loser, winner, _ = actors
     ours = kind(client, "job")
@@ -86,7 +86,7 @@ def test_the_thread_that_lost_it_does_not_release_the_one_that_has_it_now(
     other.force_release("job")
     winner.does(ours.acquire)
     token = other.inspect("job").token
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(gripfast.LeaseLost):
         loser.does(ours.release)
     assert other.inspect("job").token == token
     winner.does(ours.release)
@@ -95,11 +95,11 @@ def test_the_thread_that_lost_it_does_not_release_the_one_that_has_it_now(
 
 @kinds
 def test_a_block_that_lost_it_does_not_release_the_one_that_has_it_now(
-    client: holdfast.Client, other: holdfast.Client, actors: tuple[Actor, Actor, Actor], kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, actors: tuple[Actor, Actor, Actor], kind: type[Lock]
 ) -> None:
     winner, _, _ = actors
     ours = kind(client, "job")
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(gripfast.LeaseLost):
         with ours:
             other.force_release("job")
             winner.does(ours.acquire)
@@ -108,14 +108,14 @@ def test_a_block_that_lost_it_does_not_release_the_one_that_has_it_now(
 
 
 def test_whoever_releases_for_others_releases_the_oldest_first(
-    client: holdfast.Client, other: holdfast.Client, actors: tuple[Actor, Actor, Actor]
+    client: gripfast.Client, other: gripfast.Client, actors: tuple[Actor, Actor, Actor]
 ) -> None:
     loser, winner, helper = actors
     ours = Lock(client, "job")
     loser.does(ours.acquire)
     other.force_release("job")
     winner.does(ours.acquire)
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(gripfast.LeaseLost):
         helper.does(ours.release)
     assert other.inspect("job")
     helper.does(ours.release)
@@ -124,7 +124,7 @@ def test_whoever_releases_for_others_releases_the_oldest_first(
         winner.does(ours.release)
 
 
-def test_of_many_releases_at_once_exactly_one_counts(client: holdfast.Client) -> None:
+def test_of_many_releases_at_once_exactly_one_counts(client: gripfast.Client) -> None:
     ours = Lock(client, "job")
     with ThreadPoolExecutor(8) as pool:
         for _ in range(20):
@@ -136,10 +136,10 @@ def test_of_many_releases_at_once_exactly_one_counts(client: holdfast.Client) ->
 
 @kinds
 def test_a_second_acquire_after_a_loss_is_the_one_that_is_released_first(
-    client: holdfast.Client, other: holdfast.Client, kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, kind: type[Lock]
 ) -> None:
     ours = kind(client, "job", ttl=0.3, renew=False)
-    with pytest.raises(holdfast.LeaseLost), ours:
+    with pytest.raises(gripfast.LeaseLost), ours:
         until(lambda: not ours.locked())
         ours.acquire()
         assert other.inspect("job")

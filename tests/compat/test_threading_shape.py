@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.compat.threading import Lock, RLock
+import gripfast
+from gripfast.compat.threading import Lock, RLock
 from support.waiters import waiters_among, watch_for_waiters
 from support.waiting import until
 
@@ -51,7 +51,7 @@ def outcome(call: Callable[[], object]) -> object:
     ],
 )
 def test_arguments_are_taken_and_refused_as_threading_does(
-    client: holdfast.Client, kind: Kind, blocking: Any, timeout: Any
+    client: gripfast.Client, kind: Kind, blocking: Any, timeout: Any
 ) -> None:
     standard, ours = STANDARD[kind](), kind(client, "job")
     expected = outcome(lambda: standard.acquire(blocking, timeout))
@@ -61,7 +61,7 @@ def test_arguments_are_taken_and_refused_as_threading_does(
 
 
 @kinds
-def test_releasing_what_is_not_held_is_a_runtime_error(client: holdfast.Client, kind: Kind) -> None:
+def test_releasing_what_is_not_held_is_a_runtime_error(client: gripfast.Client, kind: Kind) -> None:
     ours = kind(client, "job")
     with pytest.raises(RuntimeError):
         ours.release()
@@ -72,7 +72,7 @@ def test_releasing_what_is_not_held_is_a_runtime_error(client: holdfast.Client, 
 
 
 @kinds
-def test_it_is_the_lock_that_everyone_else_sees(client: holdfast.Client, other: holdfast.Client, kind: Kind) -> None:
+def test_it_is_the_lock_that_everyone_else_sees(client: gripfast.Client, other: gripfast.Client, kind: Kind) -> None:
     ours = kind(client, "job", label="compat", ttl=10)
     assert ours.acquire()
     assert (info := other.inspect("job")) is not None
@@ -83,7 +83,7 @@ def test_it_is_the_lock_that_everyone_else_sees(client: holdfast.Client, other: 
 
 
 @kinds
-def test_a_lock_that_someone_else_has_is_not_had(client: holdfast.Client, other: holdfast.Client, kind: Kind) -> None:
+def test_a_lock_that_someone_else_has_is_not_had(client: gripfast.Client, other: gripfast.Client, kind: Kind) -> None:
     ours = kind(client, "job")
     with other.lock("job"):
         assert ours.acquire(blocking=False) is False
@@ -95,7 +95,7 @@ def test_a_lock_that_someone_else_has_is_not_had(client: holdfast.Client, other:
     ours.release()
 
 
-def waits(client: holdfast.Client) -> bool:
+def waits(client: gripfast.Client) -> bool:
     if not client.capabilities.waiters_seen:
         return waiters_among([client], "job") == 1
     info = client.inspect("job")
@@ -103,7 +103,7 @@ def waits(client: holdfast.Client) -> bool:
 
 
 @kinds
-def test_waiting_ends_when_the_other_lets_go(client: holdfast.Client, other: holdfast.Client, kind: Kind) -> None:
+def test_waiting_ends_when_the_other_lets_go(client: gripfast.Client, other: gripfast.Client, kind: Kind) -> None:
     ours = kind(client, "job")
     theirs = other.lock("job").acquire()
     watch_for_waiters(client)
@@ -121,7 +121,7 @@ def test_waiting_ends_when_the_other_lets_go(client: holdfast.Client, other: hol
 
 
 @kinds
-def test_locked_tells_whether_anyone_has_it(client: holdfast.Client, other: holdfast.Client, kind: Kind) -> None:
+def test_locked_tells_whether_anyone_has_it(client: gripfast.Client, other: gripfast.Client, kind: Kind) -> None:
     ours = kind(client, "job")
     assert not ours.locked()
     with other.lock("job"):
@@ -132,7 +132,7 @@ def test_locked_tells_whether_anyone_has_it(client: holdfast.Client, other: hold
 
 
 @kinds
-def test_a_block_has_it_and_gives_it_back(client: holdfast.Client, other: holdfast.Client, kind: Kind) -> None:
+def test_a_block_has_it_and_gives_it_back(client: gripfast.Client, other: gripfast.Client, kind: Kind) -> None:
     ours = kind(client, "job")
     with ours as answer:
         assert answer is True
@@ -141,7 +141,7 @@ def test_a_block_has_it_and_gives_it_back(client: holdfast.Client, other: holdfa
 
 
 @kinds
-def test_a_block_that_fails_gives_it_back(client: holdfast.Client, other: holdfast.Client, kind: Kind) -> None:
+def test_a_block_that_fails_gives_it_back(client: gripfast.Client, other: gripfast.Client, kind: Kind) -> None:
     with pytest.raises(ZeroDivisionError):
         with kind(client, "job"):
             _ = 1 / 0
@@ -149,7 +149,7 @@ def test_a_block_that_fails_gives_it_back(client: holdfast.Client, other: holdfa
 
 
 @kinds
-def test_an_exit_stack_enters_and_leaves_it(client: holdfast.Client, other: holdfast.Client, kind: Kind) -> None:
+def test_an_exit_stack_enters_and_leaves_it(client: gripfast.Client, other: gripfast.Client, kind: Kind) -> None:
     with contextlib.ExitStack() as stack:
         assert stack.enter_context(kind(client, "job"))
         assert other.inspect("job")
@@ -158,7 +158,7 @@ def test_an_exit_stack_enters_and_leaves_it(client: holdfast.Client, other: hold
 
 @kinds
 def test_it_may_be_acquired_by_hand_and_left_as_a_block(
-    client: holdfast.Client, other: holdfast.Client, kind: Kind
+    client: gripfast.Client, other: gripfast.Client, kind: Kind
 ) -> None:
     ours = kind(client, "job")
     ours.acquire()
@@ -167,7 +167,7 @@ def test_it_may_be_acquired_by_hand_and_left_as_a_block(
 
 
 @kinds
-def test_a_lock_released_inside_its_block_is_not_there_to_be_left(client: holdfast.Client, kind: Kind) -> None:
+def test_a_lock_released_inside_its_block_is_not_there_to_be_left(client: gripfast.Client, kind: Kind) -> None:
     ours = kind(client, "job")
     with pytest.raises(RuntimeError):
         with ours:
@@ -175,7 +175,7 @@ def test_a_lock_released_inside_its_block_is_not_there_to_be_left(client: holdfa
 
 
 @kinds
-def test_one_at_a_time_and_nobody_is_left_out(client: holdfast.Client, kind: Kind) -> None:
+def test_one_at_a_time_and_nobody_is_left_out(client: gripfast.Client, kind: Kind) -> None:
     ours, inside, most = kind(client, "job"), [], []
 
     def work() -> None:
@@ -193,10 +193,10 @@ def test_one_at_a_time_and_nobody_is_left_out(client: holdfast.Client, kind: Kin
 
 @kinds
 def test_an_engine_that_cannot_be_asked_is_an_error_and_never_a_no(unreachable: str, kind: Kind) -> None:
-    with holdfast.connect(unreachable) as client:
+    with gripfast.connect(unreachable) as client:
         ours = kind(client, "job")
         for attempt in (lambda: ours.acquire(blocking=False), lambda: ours.acquire(timeout=0.01), ours.acquire):
-            with pytest.raises(holdfast.StoreUnavailable):
+            with pytest.raises(gripfast.StoreUnavailable):
                 attempt()
         with pytest.raises(RuntimeError):
             ours.release()
@@ -204,7 +204,7 @@ def test_an_engine_that_cannot_be_asked_is_an_error_and_never_a_no(unreachable: 
 
 @kinds
 def test_a_lock_object_that_is_dropped_gives_back_what_it_has(
-    client: holdfast.Client, other: holdfast.Client, kind: Kind
+    client: gripfast.Client, other: gripfast.Client, kind: Kind
 ) -> None:
     ours = kind(client, "job")
     ours.acquire()
@@ -214,19 +214,19 @@ def test_a_lock_object_that_is_dropped_gives_back_what_it_has(
 
 
 @kinds
-def test_re_entry_is_not_a_setting(client: holdfast.Client, kind: Kind) -> None:
+def test_re_entry_is_not_a_setting(client: gripfast.Client, kind: Kind) -> None:
     with pytest.raises(TypeError, match="reentrant"):
         kind(client, "job", reentrant=True)
 
 
 @kinds
-def test_bad_settings_are_refused_when_it_is_made(client: holdfast.Client, kind: Kind) -> None:
-    with pytest.raises(holdfast.ConfigurationError):
+def test_bad_settings_are_refused_when_it_is_made(client: gripfast.Client, kind: Kind) -> None:
+    with pytest.raises(gripfast.ConfigurationError):
         kind(client, "job", ttl=0)
-    with pytest.raises(holdfast.ConfigurationError):
+    with pytest.raises(gripfast.ConfigurationError):
         kind(client, "")
 
 
 @kinds
-def test_its_repr_tells_what_it_is(client: holdfast.Client, kind: Kind) -> None:
+def test_its_repr_tells_what_it_is(client: gripfast.Client, kind: Kind) -> None:
     assert f"compat.threading.{kind.__name__} 'job'" in repr(kind(client, "job"))

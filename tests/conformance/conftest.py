@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from support.colours import COLOURS, World, play
 from support.stores import STORES, StoreUnderTest
 
@@ -38,7 +38,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 
 def _skip_what_does_not_apply(request: pytest.FixtureRequest, url: str) -> None:
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
         capabilities = client.capabilities
     for marker, wanted in (("needs", True), ("unless", False)):
         for capability in [name for mark in request.node.iter_markers(marker) for name in mark.args]:
@@ -65,7 +65,7 @@ def tasks(url: str) -> World:
 
 @pytest.fixture(autouse=True)
 def no_surprise(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Nothing that Holdfast's own threads and tasks did not expect may happen in any test."""
+    """Nothing that Gripfast's own threads and tasks did not expect may happen in any test."""
     yield
     records = [record for when in ("setup", "call") for record in caplog.get_records(when)]
     assert [record.getMessage() for record in records if "unexpected" in record.getMessage()] == []

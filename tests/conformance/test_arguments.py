@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import ConfigurationError
+import gripfast
+from gripfast import ConfigurationError
 from support.colours import COLOURS, World
 
 NAN, INFINITE = float("nan"), float("inf")
@@ -77,14 +77,14 @@ async def test_an_unknown_option_is_refused_by_name(world: World) -> None:
         world.connect(world.url_with("colour_of_the_bikeshed=red"))
 
 
-@pytest.mark.parametrize("connect", [holdfast.connect, holdfast.connect_async])
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
 @pytest.mark.parametrize("target", ["", "nonsense", "gopher://localhost/locks", "/just/a/path", 5, b"memory://", []])
 def test_an_unknown_target_is_refused(connect: Any, target: Any) -> None:
     with pytest.raises(ConfigurationError):
         connect(target)
 
 
-@pytest.mark.parametrize("connect", [holdfast.connect, holdfast.connect_async])
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
 def test_an_unknown_scheme_is_refused_with_the_known_ones(connect: Any) -> None:
     with pytest.raises(ConfigurationError, match="gopher") as caught:
         connect("gopher://localhost/locks")
@@ -114,7 +114,7 @@ TARGETS_WITH_A_PASSWORD = [
 ]
 
 
-@pytest.mark.parametrize("connect", [holdfast.connect, holdfast.connect_async])
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
 @pytest.mark.parametrize("target", TARGETS_WITH_A_PASSWORD)
 def test_a_password_is_never_shown(connect: Any, target: str) -> None:
     try:

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import gripfast
 from support.waiting import until
 
 
-def one_waits(client: holdfast.Client) -> Callable[[], bool]:
+def one_waits(client: gripfast.Client) -> Callable[[], bool]:
     def waits() -> bool:
         info = client.inspect("job")
         return info is not None and info.waiters == 1
@@ -19,13 +19,13 @@ def one_waits(client: holdfast.Client) -> Callable[[], bool]:
     return waits
 
 
-async def take(client: holdfast.AsyncClient) -> Any:
+async def take(client: gripfast.AsyncClient) -> Any:
     return await client.lock("job").acquire(wait=5)
 
 
 async def test_blocking_and_asyncio_clients_exclude_each_other(url: str) -> None:
-    with holdfast.connect(url) as blocking:
-        async with holdfast.connect_async(url) as awaiting:
+    with gripfast.connect(url) as blocking:
+        async with gripfast.connect_async(url) as awaiting:
             lease = blocking.lock("job").acquire(wait=0)
             assert await awaiting.lock("job").try_acquire() is None
             lease.release()
@@ -36,8 +36,8 @@ async def test_blocking_and_asyncio_clients_exclude_each_other(url: str) -> None
 
 @pytest.mark.needs("push", "waiters_seen")
 async def test_a_blocking_release_wakes_an_asyncio_waiter(url: str) -> None:
-    with holdfast.connect(url) as blocking:
-        async with holdfast.connect_async(url) as awaiting:
+    with gripfast.connect(url) as blocking:
+        async with gripfast.connect_async(url) as awaiting:
             lease = blocking.lock("job").acquire(wait=0)
             waiting = asyncio.ensure_future(take(awaiting))
             await asyncio.to_thread(until, one_waits(blocking))
@@ -49,8 +49,8 @@ async def test_a_blocking_release_wakes_an_asyncio_waiter(url: str) -> None:
 
 @pytest.mark.needs("push", "waiters_seen")
 async def test_an_asyncio_release_wakes_a_blocking_waiter(url: str) -> None:
-    with holdfast.connect(url) as blocking:
-        async with holdfast.connect_async(url) as awaiting:
+    with gripfast.connect(url) as blocking:
+        async with gripfast.connect_async(url) as awaiting:
             lease = await take(awaiting)
             waiting = asyncio.ensure_future(asyncio.to_thread(blocking.lock("job").acquire, 5))
             await asyncio.to_thread(until, one_waits(blocking))

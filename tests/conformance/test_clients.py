@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Capabilities, HoldfastError
+from gripfast import Capabilities, GripfastError
 from support.colours import World, open_files, running
 from support.waiting import auntil
 
@@ -72,7 +72,7 @@ async def test_a_closed_client_grants_nothing(world: World) -> None:
     lock = alice.lock("job")
     await alice.release(await alice.acquire(lock))
     await world.colour.disconnect(alice.client)
-    with pytest.raises(HoldfastError, match="closed"):
+    with pytest.raises(GripfastError, match="closed"):
         await alice.acquire(lock, wait=0)
 
 
@@ -82,7 +82,7 @@ async def test_a_waiter_of_a_closed_client_ends_and_leaves_the_queue(world: Worl
     waiting = bob.acquire("job", wait=0.5)
     await world.queued("job", 1)
     await world.colour.disconnect(bob.client)
-    with pytest.raises(HoldfastError):
+    with pytest.raises(GripfastError):
         await asyncio.wait_for(waiting, 5)
     await world.queued("job", 0)
 
@@ -94,7 +94,7 @@ async def test_a_waiter_of_a_closed_client_is_granted_nothing(world: World) -> N
     await world.queued("job", 1)
     await world.colour.disconnect(bob.client)
     await alice.release(lease)
-    with pytest.raises(HoldfastError):
+    with pytest.raises(GripfastError):
         await asyncio.wait_for(waiting, 5)
     await world.free("job")
 

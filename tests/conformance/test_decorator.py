@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import ConfigurationError, LeaseLost, LockTimeout
+import gripfast
+from gripfast import ConfigurationError, LeaseLost, LockTimeout
 from support.colours import World
 from support.waiting import until
 
@@ -46,7 +46,7 @@ async def test_the_lock_is_held_while_the_function_runs(world: World) -> None:
     seen = []
 
     def look() -> None:
-        with holdfast.connect(world.url) as onlooker:
+        with gripfast.connect(world.url) as onlooker:
             seen.append(onlooker.inspect("report"))
 
     await alice.calls(alice.client.locked("report", label="the label")(world.colour.function(look)))
@@ -182,7 +182,7 @@ async def test_a_lease_lost_while_the_function_ran_is_told(world: World) -> None
     alice = world.actor()
 
     def outlive_the_lease() -> None:
-        with holdfast.connect(world.url) as onlooker:
+        with gripfast.connect(world.url) as onlooker:
             until(lambda: onlooker.inspect("report") is None)
 
     with pytest.raises(LeaseLost):

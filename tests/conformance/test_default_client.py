@@ -1,4 +1,4 @@
-"""The default client: $HOLDFAST_URL, else the embedded store in the state directory. Each case in a new process."""
+"""The default client: $GRIPFAST_URL, else the embedded store in the state directory. Each case in a new process."""
 
 import os
 import subprocess
@@ -8,52 +8,52 @@ from pathlib import Path
 import pytest
 
 TAKE = """
-import holdfast
-with holdfast.lock("nightly") as lease:
+import gripfast
+with gripfast.lock("nightly") as lease:
     print(lease.held, lease.name)
 """
 
 TAKE_BOTH_WAYS = """
-import asyncio, holdfast
-with holdfast.lock("nightly") as lease:
+import asyncio, gripfast
+with gripfast.lock("nightly") as lease:
     print(lease.held, lease.name)
 async def main():
-    async with holdfast.async_lock("nightly") as lease:
+    async with gripfast.async_lock("nightly") as lease:
         print(lease.held, lease.name)
 asyncio.run(main())
 asyncio.run(main())  # a client per event loop: the second loop is served as well
 """
 
 TAKE_AWAITING = """
-import asyncio, holdfast
+import asyncio, gripfast
 async def main():
-    async with holdfast.async_lock("nightly"): pass
+    async with gripfast.async_lock("nightly"): pass
 asyncio.run(main())
 """
 
 BOTH = """
-import asyncio, holdfast
+import asyncio, gripfast
 async def refused():
-    return await holdfast.async_lock("nightly").try_acquire()
-with holdfast.lock("nightly"):
-    print(holdfast.lock("nightly").try_acquire(), asyncio.run(refused()))
+    return await gripfast.async_lock("nightly").try_acquire()
+with gripfast.lock("nightly"):
+    print(gripfast.lock("nightly").try_acquire(), asyncio.run(refused()))
 """
 
 WARNED = """
-import logging, holdfast
+import logging, gripfast
 records = []
 class Note(logging.Handler):
     def emit(self, record): records.append(record)
-logging.getLogger("holdfast").addHandler(Note(logging.WARNING))
+logging.getLogger("gripfast").addHandler(Note(logging.WARNING))
 for name in ("one", "two"):
-    with holdfast.lock(name): pass
-print(len([record for record in records if "HOLDFAST_URL" in record.getMessage()]))
+    with gripfast.lock(name): pass
+print(len([record for record in records if "GRIPFAST_URL" in record.getMessage()]))
 """
 
 
 def run(script: str, home: Path, **settings: str) -> subprocess.CompletedProcess[str]:
-    """Run a script as a user with this home and nothing of Holdfast's in the environment but the settings."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("HOLDFAST", "XDG_", "INVOCATION_ID"))}
+    """Run a script as a user with this home and nothing of Gripfast's in the environment but the settings."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GRIPFAST", "XDG_", "INVOCATION_ID"))}
     environment = kept | {"HOME": str(home)} | settings
     command = [sys.executable, "-W", "error", "-c", script]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, cwd=home, check=False)
@@ -64,7 +64,7 @@ def files_below(directory: Path) -> list[Path]:
 
 
 def test_the_url_of_the_environment_is_used(tmp_path: Path) -> None:
-    ran = run(TAKE_BOTH_WAYS, tmp_path, HOLDFAST_URL=f"sqlite:///{tmp_path}/here.db")
+    ran = run(TAKE_BOTH_WAYS, tmp_path, GRIPFAST_URL=f"sqlite:///{tmp_path}/here.db")
     assert (ran.returncode, ran.stdout) == (0, "True nightly\n" * 3), ran.stderr
     assert (tmp_path / "here.db").exists()
     assert not (tmp_path / ".local").exists()
@@ -97,20 +97,20 @@ def test_both_colours_of_the_default_client_share_one_lock_space(tmp_path: Path)
 
 @pytest.mark.parametrize("script", [TAKE, TAKE_AWAITING])
 def test_the_fallback_can_be_refused(tmp_path: Path, script: str) -> None:
-    ran = run(script, tmp_path, HOLDFAST_REQUIRE_URL="1")
+    ran = run(script, tmp_path, GRIPFAST_REQUIRE_URL="1")
     assert ran.returncode != 0
     assert "ConfigurationError" in ran.stderr
-    assert "HOLDFAST_URL" in ran.stderr.splitlines()[-1]
+    assert "GRIPFAST_URL" in ran.stderr.splitlines()[-1]
     assert files_below(tmp_path) == []
 
 
 def test_a_required_url_that_is_there_is_used(tmp_path: Path) -> None:
-    ran = run(TAKE, tmp_path, HOLDFAST_REQUIRE_URL="1", HOLDFAST_URL="memory://here")
+    ran = run(TAKE, tmp_path, GRIPFAST_REQUIRE_URL="1", GRIPFAST_URL="memory://here")
     assert (ran.returncode, ran.stdout) == (0, "True nightly\n"), ran.stderr
 
 
 def test_a_bad_url_in_the_environment_is_told_without_its_password(tmp_path: Path) -> None:
-    ran = run(TAKE, tmp_path, HOLDFAST_URL="gopher://user:hunter2@localhost")
+    ran = run(TAKE, tmp_path, GRIPFAST_URL="gopher://user:hunter2@localhost")
     assert "ConfigurationError" in ran.stderr
     assert "hunter2" not in ran.stderr
 
@@ -121,7 +121,7 @@ def test_falling_back_under_a_service_manager_is_warned_of_once(tmp_path: Path) 
 
 
 def test_connecting_without_a_target_is_the_default_store(tmp_path: Path) -> None:
-    script = "import holdfast\nwith holdfast.connect() as client, client.lock('nightly') as lease: print(lease.held)"
-    ran = run(script, tmp_path, HOLDFAST_URL=f"sqlite:///{tmp_path}/here.db")
+    script = "import gripfast\nwith gripfast.connect() as client, client.lock('nightly') as lease: print(lease.held)"
+    ran = run(script, tmp_path, GRIPFAST_URL=f"sqlite:///{tmp_path}/here.db")
     assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr
     assert (tmp_path / "here.db").exists()

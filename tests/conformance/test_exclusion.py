@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import LockTimeout
+from gripfast import LockTimeout
 from support.colours import World
 
 

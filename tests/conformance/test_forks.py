@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import LeaseLost
+import gripfast
+from gripfast import LeaseLost
 from support.colours import renewal_of
 from support.waiting import until
 
@@ -51,12 +51,12 @@ def _answer_and_vanish(answer: Callable[[], Any], writing: int) -> None:
 
 
 @pytest.fixture
-def client(url: str) -> Iterator[holdfast.Client]:
-    with holdfast.connect(url) as client:
+def client(url: str) -> Iterator[gripfast.Client]:
+    with gripfast.connect(url) as client:
         yield client
 
 
-def test_the_child_of_a_holder_owns_nothing(client: holdfast.Client) -> None:
+def test_the_child_of_a_holder_owns_nothing(client: gripfast.Client) -> None:
     lease = client.lock("job").acquire(wait=5)
 
     def look() -> Any:
@@ -70,7 +70,7 @@ def test_the_child_of_a_holder_owns_nothing(client: holdfast.Client) -> None:
     assert lease.held
 
 
-def test_a_release_in_the_child_does_nothing(client: holdfast.Client) -> None:
+def test_a_release_in_the_child_does_nothing(client: gripfast.Client) -> None:
     lease = client.lock("job").acquire(wait=5)
     assert in_a_child(lambda: lease.release()) is None
     assert lease.held
@@ -79,7 +79,7 @@ def test_a_release_in_the_child_does_nothing(client: holdfast.Client) -> None:
     assert info.owner == lease.owner
 
 
-def test_leaving_an_inherited_with_block_in_the_child_frees_nothing(client: holdfast.Client) -> None:
+def test_leaving_an_inherited_with_block_in_the_child_frees_nothing(client: gripfast.Client) -> None:
     def leave(lock: Any) -> None:
         lock.__exit__(None, None, None)
 
@@ -90,7 +90,7 @@ def test_leaving_an_inherited_with_block_in_the_child_frees_nothing(client: hold
         assert client.inspect("job") is not None
 
 
-def test_an_inherited_client_works_anew_in_the_child(client: holdfast.Client) -> None:
+def test_an_inherited_client_works_anew_in_the_child(client: gripfast.Client) -> None:
     lease = client.lock("job").acquire(wait=5)
 
     def work() -> Any:
@@ -103,7 +103,7 @@ def test_an_inherited_client_works_anew_in_the_child(client: holdfast.Client) ->
     assert lease.held
 
 
-def test_an_inherited_lock_works_anew_in_the_child(client: holdfast.Client) -> None:
+def test_an_inherited_lock_works_anew_in_the_child(client: gripfast.Client) -> None:
     lock = client.lock("job", reentrant=True)
     with lock:
         pass
@@ -116,7 +116,7 @@ def test_an_inherited_lock_works_anew_in_the_child(client: holdfast.Client) -> N
 
 
 @pytest.mark.needs("processes")
-def test_the_child_is_excluded_by_its_parent(client: holdfast.Client) -> None:
+def test_the_child_is_excluded_by_its_parent(client: gripfast.Client) -> None:
     lock = client.lock("job", reentrant=True)
     lease = lock.acquire(wait=5)
     assert in_a_child(lambda: lock.try_acquire() is None) is True
@@ -125,7 +125,7 @@ def test_the_child_is_excluded_by_its_parent(client: holdfast.Client) -> None:
 
 
 @pytest.mark.needs("processes", "waiters_seen")
-def test_the_child_waits_for_its_parent(client: holdfast.Client) -> None:
+def test_the_child_waits_for_its_parent(client: gripfast.Client) -> None:
     lease = client.lock("job").acquire(wait=5)
     reading, writing = os.pipe()
     if (pid := os.fork()) == 0:
@@ -138,7 +138,7 @@ def test_the_child_waits_for_its_parent(client: holdfast.Client) -> None:
     os.waitpid(pid, 0)
 
 
-def test_the_parents_lease_is_renewed_beyond_the_childs_exit(client: holdfast.Client) -> None:
+def test_the_parents_lease_is_renewed_beyond_the_childs_exit(client: gripfast.Client) -> None:
     lease = client.lock("job", ttl=0.4).acquire(wait=5)
     assert in_a_child(lambda: "hello") == "hello"
     until(renewal_of(lease))
@@ -148,7 +148,7 @@ def test_the_parents_lease_is_renewed_beyond_the_childs_exit(client: holdfast.Cl
     assert info.owner == lease.owner
 
 
-def test_collecting_garbage_in_the_child_frees_nothing(client: holdfast.Client) -> None:
+def test_collecting_garbage_in_the_child_frees_nothing(client: gripfast.Client) -> None:
     leases = [client.lock("job").acquire(wait=5)]
 
     def forget() -> str:
@@ -161,7 +161,7 @@ def test_collecting_garbage_in_the_child_frees_nothing(client: holdfast.Client) 
     assert leases[0].held
 
 
-def test_closing_an_inherited_client_in_the_child_frees_nothing(client: holdfast.Client) -> None:
+def test_closing_an_inherited_client_in_the_child_frees_nothing(client: gripfast.Client) -> None:
     lease = client.lock("job").acquire(wait=5)
     in_a_child(lambda: client.close())
     assert lease.held
@@ -169,7 +169,7 @@ def test_closing_an_inherited_client_in_the_child_frees_nothing(client: holdfast
     assert client.lock("other job").acquire(wait=1).release() is None
 
 
-def test_an_inherited_loss_is_not_waited_for_in_the_child(client: holdfast.Client) -> None:
+def test_an_inherited_loss_is_not_waited_for_in_the_child(client: gripfast.Client) -> None:
     lease = client.lock("job").acquire(wait=5)
     assert in_a_child(lambda: [lease.lost.is_set(), lease.lost.wait(5)]) == [True, True]
     assert not lease.lost.is_set()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import gripfast
 from support.waiting import auntil, until
 
 
@@ -17,7 +17,7 @@ class Frozen:
 
     def __init__(self, url: str) -> None:
         self.loop = asyncio.new_event_loop()
-        self.client = holdfast.connect_async(url)
+        self.client = gripfast.connect_async(url)
 
     def acquire(self, ttl: float) -> Any:
         return self.loop.run_until_complete(self._take(ttl))
@@ -46,7 +46,7 @@ def frozen(url: str) -> Iterator[Frozen]:
 
 
 def test_a_waiter_gets_the_lock_when_the_lease_of_a_frozen_holder_runs_out(url: str) -> None:
-    with frozen(url) as holder, holdfast.connect(url) as client:
+    with frozen(url) as holder, gripfast.connect(url) as client:
         lease = holder.acquire(ttl=0.15)
         before = time.monotonic()
         client.lock("job", ttl=30).acquire(wait=5).release()  # whose own pace of asking would be 3 s
@@ -54,7 +54,7 @@ def test_a_waiter_gets_the_lock_when_the_lease_of_a_frozen_holder_runs_out(url: 
 
 
 def test_a_frozen_holder_knows_of_its_loss_as_soon_as_it_is_asked(url: str) -> None:
-    with frozen(url) as holder, holdfast.connect(url) as client:
+    with frozen(url) as holder, gripfast.connect(url) as client:
         lease = holder.acquire(ttl=0.15)
         with client.lock("job").acquire(wait=5) as later:
             assert (lease.held, lease.remaining(), lease.lost.is_set()) == (False, 0.0, True)
@@ -63,7 +63,7 @@ def test_a_frozen_holder_knows_of_its_loss_as_soon_as_it_is_asked(url: str) -> N
 
 @pytest.mark.needs("fair", "waiters_seen")
 def test_a_newcomer_does_not_pass_a_queue_that_stands_still(url: str) -> None:
-    with frozen(url) as holder, holdfast.connect(url) as client:
+    with frozen(url) as holder, gripfast.connect(url) as client:
         lease = holder.acquire(ttl=0.5)
         waiting = holder.queues_up()
         until(lambda: (info := client.inspect("job")) is None or info.owner != lease.owner)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import LeaseLost
+from gripfast import LeaseLost
 from support.colours import World
 from support.waiting import auntil
 
@@ -170,7 +170,7 @@ async def test_an_error_in_on_lost_is_logged_and_nothing_more(world: World, capl
     def fails(lease: Any, reason: str) -> None:
         raise KeyError("the callback's own")
 
-    with caplog.at_level(logging.WARNING, "holdfast"):
+    with caplog.at_level(logging.WARNING, "gripfast"):
         await an_expired_lease(alice, on_lost=fails)
         await auntil(lambda: "the callback's own" in caplog.text)
     assert (await alice.acquire("job", ttl=0.2)).held
@@ -191,13 +191,13 @@ async def test_a_slow_callback_does_not_delay_anothers_notice(threads: World) ->
 
 async def test_a_loss_is_logged_as_a_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:
     alice = world.actor()
-    with caplog.at_level(logging.DEBUG, "holdfast"):
+    with caplog.at_level(logging.DEBUG, "gripfast"):
         await alice.acquire("job", **SHORT)
         await auntil(lambda: warnings_about("job", caplog))
 
 
 def warnings_about(name: str, caplog: pytest.LogCaptureFixture) -> list[str]:
-    records = [r for r in caplog.records if r.name.split(".")[0] == "holdfast" and r.levelno == logging.WARNING]
+    records = [r for r in caplog.records if r.name.split(".")[0] == "gripfast" and r.levelno == logging.WARNING]
     return [record.getMessage() for record in records if name in record.getMessage()]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import ConfigurationError
+from gripfast import ConfigurationError
 from support.colours import COLOURS, World
 
 ODD_NAMES = [

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast import LeaseLost, LockInfo
+from gripfast import LeaseLost, LockInfo
 from support.colours import World
 from support.waiting import auntil
 
@@ -172,9 +172,9 @@ async def test_releasing_a_broken_lease_does_not_touch_the_next_holder(world: Wo
 async def test_a_forced_release_is_logged_as_a_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:
     alice, operator = world.actors(2)
     await alice.acquire("job")
-    with caplog.at_level(logging.DEBUG, "holdfast"):
+    with caplog.at_level(logging.DEBUG, "gripfast"):
         await operator.force_release("job")
-    warnings = [r for r in caplog.records if r.name.split(".")[0] == "holdfast" and r.levelno == logging.WARNING]
+    warnings = [r for r in caplog.records if r.name.split(".")[0] == "gripfast" and r.levelno == logging.WARNING]
     assert [record for record in warnings if "job" in record.getMessage()]
 
 

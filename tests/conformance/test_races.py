@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import LeaseLost, LockTimeout
+import gripfast
+from gripfast import LeaseLost, LockTimeout
 from support.colours import World
 from support.waiting import auntil
 
@@ -89,7 +89,7 @@ async def test_a_new_thread_or_task_does_not_inherit_a_gone_ones_re_entry(world:
 
 
 def test_a_thread_with_the_number_of_a_gone_one_does_not_re_enter(url: str) -> None:
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
         lock = client.lock("job", reentrant=True)
         kept: list[Any] = []
         for _ in range(10):

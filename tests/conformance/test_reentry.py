@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import LeaseLost
+from gripfast import LeaseLost
 from support.colours import World
 from support.waiting import auntil
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import ConfigurationError, HoldfastError, LeaseLost
+from gripfast import ConfigurationError, GripfastError, LeaseLost
 from support.colours import World
 from support.waiting import auntil
 
@@ -99,7 +99,7 @@ async def test_extending_a_released_lease_is_refused(world: World) -> None:
     alice = world.actor()
     lease = await alice.acquire("job")
     await alice.release(lease)
-    with pytest.raises(HoldfastError):
+    with pytest.raises(GripfastError):
         await alice.extend(lease, 30)
     assert await world.inspect("job") is None
 
@@ -108,7 +108,7 @@ async def test_a_released_lease_refuses_to_be_ensured(world: World) -> None:
     alice = world.actor()
     lease = await alice.acquire("job")
     await alice.release(lease)
-    with pytest.raises(HoldfastError):
+    with pytest.raises(GripfastError):
         lease.ensure_held()
 
 
@@ -188,6 +188,6 @@ async def test_a_lease_inside_with_is_kept_although_nobody_names_it(world: World
 
 async def test_each_step_is_logged_below_one_logger(world: World, caplog: pytest.LogCaptureFixture) -> None:
     alice = world.actor()
-    with caplog.at_level(logging.DEBUG, "holdfast"):
+    with caplog.at_level(logging.DEBUG, "gripfast"):
         await alice.release(await alice.acquire("job"))
-    assert [record for record in caplog.records if record.name.startswith("holdfast") and "job" in record.getMessage()]
+    assert [record for record in caplog.records if record.name.startswith("gripfast") and "job" in record.getMessage()]

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import HoldfastError, LeaseLost
+import gripfast
+from gripfast import GripfastError, LeaseLost
 from support.colours import World
 from support.waiting import auntil, until
 
@@ -219,7 +219,7 @@ async def test_an_error_in_a_coroutine_on_lost_is_logged(tasks: World, caplog: p
     async def on_lost(lease: Any, reason: str) -> None:
         raise KeyError("the callback's own")
 
-    with caplog.at_level(logging.WARNING, "holdfast"):
+    with caplog.at_level(logging.WARNING, "gripfast"):
         await alice.acquire("job", on_lost=on_lost, **SHORT)
         await auntil(lambda: "the callback's own" in caplog.text)
     assert (await alice.acquire("job")).held
@@ -258,24 +258,24 @@ async def test_a_client_used_in_a_second_event_loop_says_so(tasks: World) -> Non
 
         asyncio.run(use())
 
-    with pytest.raises(HoldfastError, match="loop"):
+    with pytest.raises(GripfastError, match="loop"):
         await asyncio.to_thread(elsewhere)
     assert lease.held
 
 
 def test_a_client_whose_loop_is_gone_says_so(url: str) -> None:
-    client = holdfast.connect_async(url)
+    client = gripfast.connect_async(url)
 
     async def use() -> None:
         await (await client.lock("job").acquire(wait=5)).release()
 
     asyncio.run(use())
-    with pytest.raises(HoldfastError, match="loop"):
+    with pytest.raises(GripfastError, match="loop"):
         asyncio.run(use())
 
 
 def test_an_async_client_may_be_made_before_there_is_a_loop(url: str) -> None:
-    client = holdfast.connect_async(url)
+    client = gripfast.connect_async(url)
     lock = client.lock("job")
 
     async def use() -> int:

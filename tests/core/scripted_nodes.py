@@ -7,12 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from holdfast.core.ports import Claim, Granted, Hold, Inbox, LockInfo
-from holdfast.core.redlock.nodes import LOCKED, Answer, Ballot, Busy, Each, Failed, Freed, Locked, Request
-from holdfast.core.redlock.records import Records
-from holdfast.core.redlock.store import RedlockStore
-from holdfast.errors import StoreUnavailable
-from holdfast.runtime.blocking import drive
+from gripfast.core.ports import Claim, Granted, Hold, Inbox, LockInfo
+from gripfast.core.redlock.nodes import LOCKED, Answer, Ballot, Busy, Each, Failed, Freed, Locked, Request
+from gripfast.core.redlock.records import Records
+from gripfast.core.redlock.store import RedlockStore
+from gripfast.errors import StoreUnavailable
+from gripfast.runtime.blocking import drive
 
 WALL_US = 1_800_000_000_000_000
 NAMES = ("redis://a", "redis://b", "redis://c", "redis://d", "redis://e")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import threading
 
-from holdfast.core import rules
-from holdfast.core.lease import LeaseState, Want
+from gripfast.core import rules
+from gripfast.core.lease import LeaseState, Want
 
 
 def lease(ttl: float = 10.0, max_hold: float | None = None, sent: float = 100.0) -> LeaseState:

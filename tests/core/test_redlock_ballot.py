@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.scripted_nodes import YES, busy, down, locked_only
-from holdfast.core.redlock.ballot import FreeBallot, Roll, VoteBallot, failures, majority
-from holdfast.core.redlock.nodes import Answer, Freed, Newborn, Unmarked
+from gripfast.core.redlock.ballot import FreeBallot, Roll, VoteBallot, failures, majority
+from gripfast.core.redlock.nodes import Answer, Freed, Newborn, Unmarked
 
 FREED = Freed(was_held=True, has_waiters=False)
 NOT_MINE = Freed(was_held=False, has_waiters=False)

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.scripted_nodes import WALL_US, YES, busy, down, locked_only
-from holdfast.core.redlock.fence import SEEN_MOST, Proposals, second_token
-from holdfast.core.redlock.nodes import Answer, Busy, Locked
+from gripfast.core.redlock.fence import SEEN_MOST, Proposals, second_token
+from gripfast.core.redlock.nodes import Answer, Busy, Locked
 
 
 def test_the_wall_clock_is_proposed_while_nothing_larger_was_seen() -> None:

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from core.scripted_nodes import FREED, HOLD, NAMES, TTL, YES, QuietInbox, Stage, busy, down, info
-from holdfast.core.ports import Hold, Unreachable
-from holdfast.core.redlock.nodes import Each, Free, Freed, Renew, TakeBack, Vote, Wake
-from holdfast.errors import ConfigurationError
-from holdfast.runtime.blocking import drive
+from gripfast.core.ports import Hold, Unreachable
+from gripfast.core.redlock.nodes import Each, Free, Freed, Renew, TakeBack, Vote, Wake
+from gripfast.errors import ConfigurationError
+from gripfast.runtime.blocking import drive
 
 FREED_BEFORE_OTHERS = Freed(was_held=True, has_waiters=True)
 NOT_MINE = Freed(was_held=False, has_waiters=False)

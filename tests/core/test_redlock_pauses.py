@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core.redlock import pauses
+from gripfast.core.redlock import pauses
 
 tries = st.integers(min_value=0, max_value=10_000)
 chances = st.floats(min_value=0, max_value=1, exclude_max=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from core.scripted_nodes import FREED, HOLD, YES, QuietInbox, Stage, busy, down, info
-from holdfast.core.ports import LockInfo, Taken, Unreachable
-from holdfast.core.redlock import sight
-from holdfast.core.redlock.nodes import Each, Free, Freed, Mark, Request, TakeBack, Unmarked
-from holdfast.runtime.blocking import drive
+from gripfast.core.ports import LockInfo, Taken, Unreachable
+from gripfast.core.redlock import sight
+from gripfast.core.redlock.nodes import Each, Free, Freed, Mark, Request, TakeBack, Unmarked
+from gripfast.runtime.blocking import drive
 
 NOT_MINE = Freed(was_held=False, has_waiters=False)
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from core.scripted_nodes import NAMES, ScriptedNodes, down, info
-from holdfast.core.ports import LockInfo, Page, Unreachable
-from holdfast.core.redlock.nodes import Answer, Ballot, Each, Inspect, Names, Request, Scan
-from holdfast.core.redlock.records import Records
-from holdfast.core.redlock.store import RedlockStore
-from holdfast.runtime.blocking import drive
+from gripfast.core.ports import LockInfo, Page, Unreachable
+from gripfast.core.redlock.nodes import Answer, Ballot, Each, Inspect, Names, Request, Scan
+from gripfast.core.redlock.records import Records
+from gripfast.core.redlock.store import RedlockStore
+from gripfast.runtime.blocking import drive
 
 
 def inspected(*answers: Answer) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.scripted_nodes import FREED, NAMES, TTL, WALL_US, YES, QuietInbox, Stage, busy, down, locked_only
-from holdfast.core.ports import Granted, Taken, Unreachable
-from holdfast.core.redlock.nodes import Accept, Answer, Busy, Establish, Mark, Newborn, Unlock, Unmarked, Vote, Wake
-from holdfast.errors import StoreUnavailable
+from gripfast.core.ports import Granted, Taken, Unreachable
+from gripfast.core.redlock.nodes import Accept, Answer, Busy, Establish, Mark, Newborn, Unlock, Unmarked, Vote, Wake
+from gripfast.errors import StoreUnavailable
 
 
 @pytest.fixture

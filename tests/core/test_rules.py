@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.core import rules
-from holdfast.errors import ConfigurationError
+from gripfast.core import rules
+from gripfast.errors import ConfigurationError
 
 ttls = st.floats(min_value=rules.TTL_MIN, max_value=rules.TTL_MAX)
 

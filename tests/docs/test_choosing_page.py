@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-import holdfast
+import gripfast
 from support.pages import page
 
 PAGE = page("choosing")
@@ -34,7 +34,7 @@ def test_the_table_has_every_store() -> None:
 @pytest.mark.parametrize("store", STORES)
 def test_what_the_table_says_is_what_the_store_says(store: str) -> None:
     _, waiting, death, tokens, cannot = rows()[store]
-    with holdfast.connect(STORES[store]) as client:
+    with gripfast.connect(STORES[store]) as client:
         can = client.capabilities
     assert waiting.startswith("in turn") == can.fair
     assert bool(re.search("woken|handed|engine's line", waiting)) == can.push

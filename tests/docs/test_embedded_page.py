@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.runtime.parts import Patience
-from holdfast.stores.memory.factory import MemoryFactory
-from holdfast.stores.sqlite.factory import SqliteFactory
+import gripfast
+from gripfast.runtime.parts import Patience
+from gripfast.stores.memory.factory import MemoryFactory
+from gripfast.stores.sqlite.factory import SqliteFactory
 from support.pages import page
 from support.waiting import until
 
@@ -25,7 +25,7 @@ def defaults() -> dict[str, str]:
 
 def test_the_defaults_are_those_of_the_code() -> None:
     told = defaults()
-    with holdfast.connect("sqlite:///locks.db") as client:
+    with gripfast.connect("sqlite:///locks.db") as client:
         assert client.lock("nightly").ttl == float(told["ttl"])
     assert SqliteFactory.request_timeout == float(told["request_timeout"])
     assert Patience(request_timeout=1.0).connect_patience == float(told["connect_patience"])
@@ -34,7 +34,7 @@ def test_the_defaults_are_those_of_the_code() -> None:
 @pytest.mark.parametrize("option", defaults())
 def test_the_option_is_known(option: str) -> None:
     value = {"prefix": "app:", "synchronous": "full"}.get(option, "9")
-    holdfast.connect(f"sqlite:///locks.db?{option}={value}").close()
+    gripfast.connect(f"sqlite:///locks.db?{option}={value}").close()
 
 
 def test_the_options_of_memory_are_those_that_it_takes() -> None:
@@ -42,19 +42,19 @@ def test_the_options_of_memory_are_those_that_it_takes() -> None:
     assert set(told) == set(defaults()) - {"synchronous"}
     assert MemoryFactory.request_timeout == SqliteFactory.request_timeout
     for option in told:
-        holdfast.connect(f"memory://?{option}={'app:' if option == 'prefix' else 9}").close()
+        gripfast.connect(f"memory://?{option}={'app:' if option == 'prefix' else 9}").close()
 
 
 def test_the_default_is_the_file_that_the_page_names(home: Path) -> None:
     told = re.search("^\\| nothing \\| `~/(.*?)`", PAGE, re.MULTILINE)
     assert told is not None
-    with holdfast.connect() as client:
+    with gripfast.connect() as client:
         assert client.where == str(home / told[1])
 
 
 def test_what_is_on_disk_is_what_the_page_names(tmp_path: Path, sqlite_url: str) -> None:
     told = {"locks.db"} | set(re.findall("`(locks\\.db-\\w+)`", PAGE))
-    with holdfast.connect(sqlite_url) as client, ThreadPoolExecutor(1) as pool:
+    with gripfast.connect(sqlite_url) as client, ThreadPoolExecutor(1) as pool:
         with client.lock("x"):
             waiter = pool.submit(lambda: client.lock("x").acquire(wait=20).release())
             until(lambda: client.inspect("x").waiters)

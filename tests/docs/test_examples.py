@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from support.redis_server import shared_server
 from support.redlock_nodes import NODE_TIMEOUT, redlock_url, shared_nodes
 from support.sql_servers import postgres_server
@@ -30,7 +30,7 @@ def promised(path: Path) -> list[str]:
 def nodes_that_vote() -> str:
     """New nodes vote at once only if all of them were there when they were first asked; an example leaves one out."""
     nodes = shared_nodes()[:3]
-    with holdfast.connect(redlock_url(nodes, request_timeout=NODE_TIMEOUT)) as client, client.lock("first"):
+    with gripfast.connect(redlock_url(nodes, request_timeout=NODE_TIMEOUT)) as client, client.lock("first"):
         return ",".join(f"127.0.0.1:{node.port}" for node in nodes)
 
 

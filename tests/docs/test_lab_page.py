@@ -1,4 +1,4 @@
-"""docs/lab.md and its pictures are what the search finds now; of Holdfast's own part, what is quick to search again."""
+"""docs/lab.md and its pictures are what the search finds now; of Gripfast's own part, what is quick to search again."""
 
 import ast
 import re
@@ -8,23 +8,23 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from holdfast.lab import page as lab_page
-from holdfast.lab.entries import ENTRIES, Entry
-from holdfast.lab.own import OWN, Own
-from holdfast.sim.explore import EXPLORATIONS
+from gripfast.lab import page as lab_page
+from gripfast.lab.entries import ENTRIES, Entry
+from gripfast.lab.own import OWN, Own
+from gripfast.sim.explore import EXPLORATIONS
 from support.pages import DOCS, blocks, is_as_told, page, run_typed
 
 PAGE = page("lab")
 OLD = "the lab has changed, run: make docs"
 QUICK = ["line", "fence-time"]
 SHELL = [line.partition("  #")[0].strip() for block in blocks(PAGE, "sh") for line in block.splitlines()]
-NOT_RUN = ["pip install 'holdfast[sim]'", "holdfast lab"]
+NOT_RUN = ["pip install 'gripfast[sim]'", "gripfast lab"]
 """The first changes the machine; the second takes half a minute, and is tested in parts."""
 
 
 @cache
 def written() -> dict[str, str]:
-    """Page and pictures by name, without Holdfast's own part."""
+    """Page and pictures by name, without Gripfast's own part."""
     with pytest.MonkeyPatch.context() as patch, TemporaryDirectory() as folder:
         patch.setattr(lab_page, "OWN", ())
         return {path.name: path.read_text(encoding="utf-8") for path in lab_page.written(Path(folder))}
@@ -73,7 +73,7 @@ def test_every_link_of_the_page_leads_somewhere() -> None:
     assert all((DOCS / picture).is_file() for picture in pictures)
 
 
-# Holdfast's own -------------------------------------------------------------------------------------------------------
+# Gripfast's own -------------------------------------------------------------------------------------------------------
 
 
 def rows_of(own: Own) -> list[tuple[str, int, str, str]]:
@@ -116,4 +116,4 @@ def test_what_the_page_types_works(command: str, tmp_path: Path) -> None:
 
 
 def test_the_page_types_nothing_else() -> None:
-    assert [line for line in SHELL if not line.startswith("holdfast lab show ")] == NOT_RUN
+    assert [line for line in SHELL if not line.startswith("gripfast lab show ")] == NOT_RUN

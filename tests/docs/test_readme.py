@@ -10,7 +10,7 @@ from support.pages import ROOT, blocks, run_program
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FRESH_MACHINE = (
-    'python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/holdfast run nightly -- echo "only one of me"'
+    'python3 -m venv .venv && .venv/bin/pip install . && .venv/bin/gripfast run nightly -- echo "only one of me"'
 )
 EVERYTHING = "make test"
 

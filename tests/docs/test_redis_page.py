@@ -10,7 +10,7 @@ import pytest
 import redis
 from redis.crc import key_slot
 
-import holdfast
+import gripfast
 from support.pages import blocks, page, run_program
 from support.redis_server import RedisServer
 from support.waiting import until
@@ -53,7 +53,7 @@ def test_every_command_of_the_page_is_one_that_redis_takes(command: str) -> None
 
 def test_the_defaults_are_those_of_the_code(server: RedisServer, data: "redis.Redis") -> None:
     defaults = table("keywords of `connect()`:\n\n")
-    with holdfast.connect(server.url) as client, client.lock("nightly") as lease:
+    with gripfast.connect(server.url) as client, client.lock("nightly") as lease:
         assert lease.ttl == float(defaults["ttl"])
         assert data.exists(defaults["prefix"] + "nightly")
         patience = client._runtime.env
@@ -62,29 +62,29 @@ def test_the_defaults_are_those_of_the_code(server: RedisServer, data: "redis.Re
 
 
 def test_the_keys_on_the_server_are_those_the_page_names(server: RedisServer, data: "redis.Redis") -> None:
-    kinds = table("`holdfast:` + one of:\n\n")
-    types = {b"{lock:x}\0holdfast:" + kind.encode(): what.encode() for kind, what in kinds.items()}
+    kinds = table("`gripfast:` + one of:\n\n")
+    types = {b"{lock:x}\0gripfast:" + kind.encode(): what.encode() for kind, what in kinds.items()}
     types = {key: b"zset" if what == b"sorted set" else what for key, what in types.items()}
-    with holdfast.connect(server.url) as client, every_kind_of_key(client, data):
+    with gripfast.connect(server.url) as client, every_kind_of_key(client, data):
         found = {key: data.type(key) for key in data.scan_iter()}
         assert found == {b"lock:x": b"string"} | types
         assert re.fullmatch(OWNER, data.get("lock:x").decode())
         channels = [channel.decode() for channel in data.pubsub_channels()]
         assert channels
-        assert all(re.fullmatch(f"holdfast:{OWNER}", channel) for channel in channels)
+        assert all(re.fullmatch(f"gripfast:{OWNER}", channel) for channel in channels)
 
 
 @contextmanager
-def every_kind_of_key(client: holdfast.Client, data: "redis.Redis") -> Iterator[None]:
+def every_kind_of_key(client: gripfast.Client, data: "redis.Redis") -> Iterator[None]:
     """One lease was force-released, one is held, and one waits."""
     broken = client.lock("x", renew=False).acquire()
     assert client.force_release("x")
     with ThreadPoolExecutor(1) as pool, client.lock("x"):
         waiter = pool.submit(lambda: client.lock("x").acquire(wait=20).release())
-        until(lambda: data.exists(b"{lock:x}\0holdfast:line"))
+        until(lambda: data.exists(b"{lock:x}\0gripfast:line"))
         yield
     waiter.result()
-    with pytest.raises(holdfast.LeaseLost):
+    with pytest.raises(gripfast.LeaseLost):
         broken.release()
 
 
@@ -93,7 +93,7 @@ def test_side_keys_of_names_with_braces_are_as_the_page_says(
     server: RedisServer, data: "redis.Redis", name: str, tag: str
 ) -> None:
     key = f"lock:{name}"
-    with holdfast.connect(server.url) as client, client.lock(name):
+    with gripfast.connect(server.url) as client, client.lock(name):
         [token] = set(data.keys()) - {key.encode()}
-    assert re.fullmatch(rf"\{{{tag}\}}\0holdfast:token:{re.escape(key)}", token.decode())
+    assert re.fullmatch(rf"\{{{tag}\}}\0gripfast:token:{re.escape(key)}", token.decode())
     assert key_slot(token) == key_slot(key.encode())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from support.pages import blocks, page, run_program
 from support.redis_server import RedisServer
 
@@ -41,30 +41,30 @@ def test_the_user_of_the_page_may_do_all_that_a_client_does(servers: list[RedisS
         with server.client() as client:
             client.execute_command(*line.split(" "))
     hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-    url = f"redlock://holdfast:change-me@{hosts}?request_timeout=1"
-    with holdfast.connect(url) as client, holdfast.connect(url) as other:
+    url = f"redlock://gripfast:change-me@{hosts}?request_timeout=1"
+    with gripfast.connect(url) as client, gripfast.connect(url) as other:
         lease = client.lock("{user7}:a}b").acquire()
         assert [info.name for info in other.list()] == ["{user7}:a}b"]
         assert other.lock("{user7}:a}b").try_acquire() is None
-        with pytest.raises(holdfast.LockTimeout):
+        with pytest.raises(gripfast.LockTimeout):
             other.lock("{user7}:a}b").acquire(wait=0.1)
         lease.extend(5)
         assert other.force_release("{user7}:a}b")
-        with pytest.raises(holdfast.LeaseLost, match="broken"):
+        with pytest.raises(gripfast.LeaseLost, match="broken"):
             lease.extend()
-        with pytest.raises(holdfast.LeaseLost, match="broken"):
+        with pytest.raises(gripfast.LeaseLost, match="broken"):
             lease.release()
 
 
 def test_the_keys_are_those_of_the_page(servers: list[RedisServer]) -> None:
     hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
-    with holdfast.connect(f"redlock://{hosts}?request_timeout=1") as client, client.lock("keys") as lease:
+    with gripfast.connect(f"redlock://{hosts}?request_timeout=1") as client, client.lock("keys") as lease:
         with servers[1].client() as node:
             value = node.get("lock:keys")
             assert value is not None
             owner, dot, attempt = value.decode().partition(".")
             assert (owner, dot, attempt.isdecimal()) == (lease.owner, ".", True)
-            fence = node.get(b"{lock:keys}\0holdfast:token")
+            fence = node.get(b"{lock:keys}\0gripfast:token")
             assert fence is not None
             assert int(fence.partition(b"@")[0]) == lease.token
-            assert node.get(b"holdfast\0holdfast:birth") == b"0"
+            assert node.get(b"gripfast\0gripfast:birth") == b"0"

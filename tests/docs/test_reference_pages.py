@@ -5,9 +5,9 @@ from typing import get_args
 
 import pytest
 
-import holdfast
-from holdfast.cli.app import cli
-from holdfast.errors import Reason
+import gripfast
+from gripfast.cli.app import cli
+from gripfast.errors import Reason
 from scripts.reference import FURTHER, pages
 from support.pages import page
 
@@ -23,7 +23,7 @@ def test_the_page_is_what_the_code_says(name: str) -> None:
     assert as_every_click_has_it(page(name)) == as_every_click_has_it(generated), "run: make docs"
 
 
-@pytest.mark.parametrize("name", [name for name in holdfast.__all__ if not name.startswith("_")])
+@pytest.mark.parametrize("name", [name for name in gripfast.__all__ if not name.startswith("_")])
 def test_every_public_name_has_a_heading(name: str) -> None:
     assert f"\n## {name}\n" in page("api")
 
@@ -40,7 +40,7 @@ def test_every_reason_of_a_loss_is_told(reason: str) -> None:
 
 @pytest.mark.parametrize("command", sorted(cli.commands))
 def test_every_command_has_a_heading(command: str) -> None:
-    assert f"\n## holdfast {command}\n" in page("cli")
+    assert f"\n## gripfast {command}\n" in page("cli")
 
 
 def test_parameters_are_told_by_name_and_type() -> None:

@@ -12,19 +12,19 @@ import pymysql
 import pytest
 from click.testing import CliRunner
 
-import holdfast
-from holdfast.cli.app import cli
-from holdfast.core import rules
-from holdfast.fencing import guard
-from holdfast.runtime.parts import Patience
-from holdfast.stores.mysql import factory as mysql_factory
-from holdfast.stores.mysql import protocol as mysql_protocol
-from holdfast.stores.mysql import scripts as mysql_scripts
-from holdfast.stores.postgres import protocol as postgres_protocol
-from holdfast.stores.postgres import scripts as postgres_scripts
-from holdfast.stores.sql import asking, blocking, sessions, store
-from holdfast.stores.sql.factory import MODES, SESSIONS_MOST, SqlFactory
-from holdfast.stores.sql.ports import Refusal
+import gripfast
+from gripfast.cli.app import cli
+from gripfast.core import rules
+from gripfast.fencing import guard
+from gripfast.runtime.parts import Patience
+from gripfast.stores.mysql import factory as mysql_factory
+from gripfast.stores.mysql import protocol as mysql_protocol
+from gripfast.stores.mysql import scripts as mysql_scripts
+from gripfast.stores.postgres import protocol as postgres_protocol
+from gripfast.stores.postgres import scripts as postgres_scripts
+from gripfast.stores.sql import asking, blocking, sessions, store
+from gripfast.stores.sql.factory import MODES, SESSIONS_MOST, SqlFactory
+from gripfast.stores.sql.ports import Refusal
 from support.pages import blocks, page, run_program
 from support.sql_process import SqlServer
 from support.sql_servers import MariaServer, PostgresServer
@@ -34,7 +34,7 @@ PAGE = page("sql")
 WORDS = " ".join(PAGE.split())
 ENGINES = ("postgresql", "mysql")
 SCRIPTS = {"postgresql": postgres_scripts, "mysql": mysql_scripts}
-GUARDED_BY_TOKENS = "holdfast_fence"
+GUARDED_BY_TOKENS = "gripfast_fence"
 
 
 def table(first_cell: str, after: str = "# ") -> list[list[str]]:
@@ -81,7 +81,7 @@ def at(servers: dict[str, SqlServer], text: str) -> str:
 def users(servers: dict[str, SqlServer]) -> dict[str, SqlServer]:
     """The page's tables, users and rights; `app` is the application's own user."""
     for engine in ENGINES:
-        administer(servers, engine, printed_by(f"holdfast schema {engine}"))
+        administer(servers, engine, printed_by(f"gripfast schema {engine}"))
     administer(servers, "postgresql", "CREATE ROLE app LOGIN PASSWORD 'change-me'")
     administer(servers, "mysql", "CREATE USER app IDENTIFIED BY 'change-me'")
     for engine in ENGINES:
@@ -92,7 +92,7 @@ def users(servers: dict[str, SqlServer]) -> dict[str, SqlServer]:
 
 def printed_by(command: str) -> str:
     program, *words = command.split()
-    assert program == "holdfast"
+    assert program == "gripfast"
     ran = CliRunner().invoke(cli, words)
     assert ran.exit_code == 0, ran.output
     return ran.output
@@ -107,7 +107,7 @@ def test_every_example_of_the_page_runs(servers: dict[str, SqlServer], code: str
     assert run_program(at(servers, code), tmp_path)
 
 
-@pytest.mark.parametrize("command", re.findall(r"^(holdfast schema .*?) \|", PAGE, re.MULTILINE))
+@pytest.mark.parametrize("command", re.findall(r"^(gripfast schema .*?) \|", PAGE, re.MULTILINE))
 def test_the_tables_that_are_printed_can_be_made_again(servers: dict[str, SqlServer], command: str) -> None:
     engine = command.split()[2]
     for _ in range(2):
@@ -138,7 +138,7 @@ def test_the_options_are_those_that_are_known() -> None:
 @pytest.mark.parametrize("url", ["postgresql://localhost/shop", "mysql://localhost/shop"])
 def test_the_defaults_are_those_of_the_code(url: str) -> None:
     defaults = {named(option)[0]: default for option, default, *_ in table("option")}
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
         assert client.lock("nightly").ttl == float(defaults["ttl"])
         assert SqlFactory.request_timeout == float(defaults["request_timeout"])
     assert Patience(request_timeout=1.0).connect_patience == float(defaults["connect_patience"])
@@ -156,7 +156,7 @@ def test_the_modes_are_all_there_are() -> None:
     assert tuple(named(heading)) == MODES
 
 
-@pytest.mark.parametrize("name", ["holdfast_lock", "holdfast_row", "holdfast_grant"])
+@pytest.mark.parametrize("name", ["gripfast_lock", "gripfast_row", "gripfast_grant"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_columns_are_those_of_the_tables(engine: str, name: str) -> None:
     (ddl,) = [each.sql for each in SCRIPTS[engine].SCHEMA if f" {name} (" in each.sql]
@@ -180,7 +180,7 @@ def test_the_figures_are_those_of_the_code() -> None:
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_a_client_can_do_is_what_the_page_says(engine: str, mode: str) -> None:
-    with holdfast.connect(f"{engine}://localhost/shop?mode={mode}") as client:
+    with gripfast.connect(f"{engine}://localhost/shop?mode={mode}") as client:
         can = client.capabilities
         assert (can.fair, can.waiters_seen, can.lists) == (False, False, True)
         assert can.durable_fence == (mode == "lease")
@@ -218,8 +218,8 @@ def test_a_proxy_is_told_in_these_words() -> None:
 def test_the_user_of_the_page_may_do_all_that_a_client_does(
     users: dict[str, SqlServer], engine: str, mode: str
 ) -> None:
-    url = address(users, engine, f"holdfast_{mode}") + f"?mode={mode}"
-    with holdfast.connect(url) as client, holdfast.connect(url) as other, ThreadPoolExecutor(1) as pool:
+    url = address(users, engine, f"gripfast_{mode}") + f"?mode={mode}"
+    with gripfast.connect(url) as client, gripfast.connect(url) as other, ThreadPoolExecutor(1) as pool:
         lease = client.lock("job").acquire()
         assert [info.name for info in other.list()] == ["job"]
         assert other.lock("job").try_acquire() is None
@@ -229,15 +229,15 @@ def test_the_user_of_the_page_may_do_all_that_a_client_does(
         waiter.result()
         broken = client.lock("job", renew=False).acquire()
         assert other.force_release("job")
-        with pytest.raises(holdfast.LeaseLost):
+        with pytest.raises(gripfast.LeaseLost):
             broken.release()
 
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_user_of_the_page_may_forget_old_names(users: dict[str, SqlServer], engine: str, mode: str) -> None:
-    kept_in = "holdfast_lock" if mode == "lease" else "holdfast_grant"
-    url = address(users, engine, f"holdfast_{mode}") + f"?mode={mode}"
+    kept_in = "gripfast_lock" if mode == "lease" else "gripfast_grant"
+    url = address(users, engine, f"gripfast_{mode}") + f"?mode={mode}"
     name = f"old {mode}"
 
     def is_known() -> bool:
@@ -246,7 +246,7 @@ def test_the_user_of_the_page_may_forget_old_names(users: dict[str, SqlServer], 
         )
         return bool(rows)
 
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
         client.lock(name).acquire().release()
         assert is_known()
         administer(users, engine, f"UPDATE {kept_in} SET token = 1, since_us = 1 WHERE name = '{name}'")
@@ -257,8 +257,8 @@ def test_the_user_of_the_page_may_forget_old_names(users: dict[str, SqlServer], 
 
 @pytest.mark.parametrize(("engine", "mode"), [("postgresql", "row"), ("postgresql", "advisory"), ("mysql", "row")])
 def test_the_application_may_lock_in_its_transaction(users: dict[str, SqlServer], engine: str, mode: str) -> None:
-    url = address(users, engine, f"holdfast_{mode}") + f"?mode={mode}"
-    with holdfast.connect(url) as client, closing(application(users, engine)) as connection:
+    url = address(users, engine, f"gripfast_{mode}") + f"?mode={mode}"
+    with gripfast.connect(url) as client, closing(application(users, engine)) as connection:
         held = client.lock("books").within(connection, wait=5)
         guard(connection, "books", held.token)
         assert client.lock("books").try_acquire() is None
@@ -267,7 +267,7 @@ def test_the_application_may_lock_in_its_transaction(users: dict[str, SqlServer]
             assert lease.token > held.token
         guard(connection, "books", lease.token)  # begins another transaction
         assert client.lock("books").within(connection, wait=5).token > lease.token
-        with pytest.raises(holdfast.StaleToken):
+        with pytest.raises(gripfast.StaleToken):
             guard(connection, "books", held.token)
 
 
@@ -279,9 +279,9 @@ def application(servers: dict[str, SqlServer], engine: str) -> Any:
 
 
 def test_the_page_grants_no_more_than_it_says() -> None:
-    """A right on a table that Holdfast does not have would be a mistake of the page's."""
+    """A right on a table that Gripfast does not have would be a mistake of the page's."""
     granted = {
-        name for engine in ENGINES for block in blocks(PAGE, engine) for name in re.findall(r"holdfast_\w+", block)
+        name for engine in ENGINES for block in blocks(PAGE, engine) for name in re.findall(r"gripfast_\w+", block)
     }
-    tables = set(re.findall(r"(holdfast_\w+) \(", "".join(each.sql for each in postgres_scripts.SCHEMA)))
-    assert granted == tables | {GUARDED_BY_TOKENS, *(f"holdfast_{mode}" for mode in MODES)}
+    tables = set(re.findall(r"(gripfast_\w+) \(", "".join(each.sql for each in postgres_scripts.SCHEMA)))
+    assert granted == tables | {GUARDED_BY_TOKENS, *(f"gripfast_{mode}" for mode in MODES)}

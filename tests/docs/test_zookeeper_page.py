@@ -10,10 +10,10 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
-import holdfast
-from holdfast.core import rules
-from holdfast.runtime.parts import Patience
-from holdfast.stores.zookeeper import factory, protocol, session, store
+import gripfast
+from gripfast.core import rules
+from gripfast.runtime.parts import Patience
+from gripfast.stores.zookeeper import factory, protocol, session, store
 from support.pages import blocks, page, run_program
 from support.waiting import until
 from support.zookeeper_servers import ZooKeeperServer
@@ -68,8 +68,8 @@ def test_the_options_and_their_defaults_are_those_of_the_code(server: ZooKeeperS
 def test_the_options_of_kazoo_are_those_that_are_passed_on() -> None:
     told = PAGE.partition("as far as it is about TLS: ")[2].partition("What nobody knows")[0]
     assert sorted(named(told)) == sorted(factory._DRIVER)
-    with pytest.raises(holdfast.ConfigurationError):
-        holdfast.connect("zookeeper://localhost?hosts=elsewhere")
+    with pytest.raises(gripfast.ConfigurationError):
+        gripfast.connect("zookeeper://localhost?hosts=elsewhere")
 
 
 def test_the_figures_are_those_of_the_code() -> None:
@@ -82,7 +82,7 @@ def test_the_figures_are_those_of_the_code() -> None:
 
 
 def test_what_a_client_can_do_is_what_the_page_says() -> None:
-    with holdfast.connect("zookeeper://localhost") as client:
+    with gripfast.connect("zookeeper://localhost") as client:
         can = client.capabilities
     assert (can.fair, can.push, can.session, can.durable_fence) == (True, True, True, True)
     assert (can.lists, can.waiters_seen, can.processes, can.sees_death) == (True, True, True, False)
@@ -98,7 +98,7 @@ def test_the_error_is_in_these_words(phrase: str) -> None:
 
 @pytest.mark.parametrize(("asked", "got"), [(1, 1.0), (10, 10.0), (30, 30.0), (3600, 30.0)])
 def test_a_server_that_is_told_nothing_gives_these_ttls(server: ZooKeeperServer, asked: float, got: float) -> None:
-    with holdfast.connect(server.lock_space()) as client, client.lock("job", ttl=asked) as lease:
+    with gripfast.connect(server.lock_space()) as client, client.lock("job", ttl=asked) as lease:
         assert lease.ttl == pytest.approx(got, abs=0.01)
         assert 0.9 * got < lease.remaining() < got
 
@@ -106,7 +106,7 @@ def test_a_server_that_is_told_nothing_gives_these_ttls(server: ZooKeeperServer,
 def test_the_nodes_are_those_that_the_page_names(server: ZooKeeperServer, kazoo: KazooClient) -> None:
     parent, contender = (named(cell)[0] for cell, *_ in table("node"))
     pattern = re.escape(contender.removeprefix(f"{parent}/")).replace("OWNER", "[0-9a-f]{32}").replace("7", r"\d")
-    with holdfast.connect(server.url) as client, ThreadPoolExecutor(1) as pool:
+    with gripfast.connect(server.url) as client, ThreadPoolExecutor(1) as pool:
         with client.lock("NAME", label="one") as lease:
             waiting = pool.submit(lambda: client.lock("NAME").acquire(wait=20).release())
             until(lambda: len(kazoo.get_children(parent)) == 2)
@@ -124,17 +124,17 @@ def test_names_are_encoded_as_the_page_says(server: ZooKeeperServer, kazoo: Kazo
     found = re.search(r"So `([^`]+)` is `([^`]+)`", WORDS)
     assert found is not None
     name, path = found.groups()
-    with holdfast.connect(server.url) as client, client.lock(name):
+    with gripfast.connect(server.url) as client, client.lock(name):
         assert len(kazoo.get_children(path)) == 1
 
 
 def test_a_chroot_need_not_be_there(server: ZooKeeperServer, kazoo: KazooClient) -> None:
-    with holdfast.connect(f"{server.url}/app1") as client, client.lock("job"):
-        assert len(kazoo.get_children("/app1/holdfast/job")) == 1
+    with gripfast.connect(f"{server.url}/app1") as client, client.lock("job"):
+        assert len(kazoo.get_children("/app1/gripfast/job")) == 1
 
 
 def test_what_is_told_of_tokens_is_so(server: ZooKeeperServer, kazoo: KazooClient) -> None:
-    with holdfast.connect(server.lock_space()) as client:
+    with gripfast.connect(server.lock_space()) as client:
         with client.lock("one") as first:
             pass
         before = kazoo.create("/unrelated", ephemeral=True, include_data=True)[1].czxid

@@ -8,14 +8,14 @@ import sys
 
 import redis
 
-import holdfast
-from holdfast.fencing import write
+import gripfast
+from gripfast.fencing import write
 
 url, name, how = sys.argv[1:]
 
-with holdfast.connect(url) as locks, redis.Redis.from_url(url) as data:
+with gripfast.connect(url) as locks, redis.Redis.from_url(url) as data:
     # The lease is lost by the time the block ends. A writer that is paused after its last check can't know.
-    with contextlib.suppress(holdfast.LeaseLost), locks.lock(name, ttl=0.5) as lease:
+    with contextlib.suppress(gripfast.LeaseLost), locks.lock(name, ttl=0.5) as lease:
         value = int(data.get(name) or 0)
         print("read", value, flush=True)
         sys.stdin.readline()
@@ -25,5 +25,5 @@ with holdfast.connect(url) as locks, redis.Redis.from_url(url) as data:
             else:
                 data.set(name, value + 1)
             print("written", flush=True)
-        except holdfast.StaleToken as refusal:
+        except gripfast.StaleToken as refusal:
             print("refused", refusal.token == lease.token, refusal.seen > lease.token, flush=True)

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import redis
 
-import holdfast
-from holdfast.fencing import write
+import gripfast
+from gripfast.fencing import write
 
 TTL = 0.5
 WORK = 0.02
@@ -32,7 +32,7 @@ def bare(data: "redis.Redis", token: int, *command: str | int) -> object:
     return data.execute_command(*command)
 
 
-def add_one(lease: holdfast.Lease, data: "redis.Redis", run: Callable[..., object]) -> None:
+def add_one(lease: gripfast.Lease, data: "redis.Redis", run: Callable[..., object]) -> None:
     """Read through the fence as well: a token that it has not seen shuts nobody out."""
     value = int(run(data, lease.token, "GET", name) or 0)  # type: ignore[call-overload]
     lease.ensure_held()
@@ -41,13 +41,13 @@ def add_one(lease: holdfast.Lease, data: "redis.Redis", run: Callable[..., objec
 
 
 acknowledged = refused = 0
-with holdfast.connect(locks_url) as locks, redis.Redis.from_url(data_url) as data:
+with gripfast.connect(locks_url) as locks, redis.Redis.from_url(data_url) as data:
     while not over.is_set():
-        with contextlib.suppress(holdfast.LeaseLost, holdfast.LockTimeout, holdfast.StoreUnavailable):
+        with contextlib.suppress(gripfast.LeaseLost, gripfast.LockTimeout, gripfast.StoreUnavailable):
             with locks.lock(name, ttl=TTL).acquire(wait=0.5) as lease:
                 try:
                     add_one(lease, data, fenced if how == "fenced" else bare)
                     acknowledged += 1
-                except holdfast.StaleToken:
+                except gripfast.StaleToken:
                     refused += 1
 print("ended", acknowledged, refused, flush=True)

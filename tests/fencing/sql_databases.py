@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import psycopg
 import pymysql
 
-from holdfast.fencing import schema
+from gripfast.fencing import schema
 from support.callers import mysql_words
 from support.sql_servers import mariadb_server, postgres_server
 

@@ -12,8 +12,8 @@ import threading
 
 import psycopg
 
-import holdfast
-from holdfast.fencing import guard
+import gripfast
+from gripfast.fencing import guard
 
 TTL = 0.5
 WORK = 0.25
@@ -34,7 +34,7 @@ def run(data: "psycopg.Connection", token: int, sql: str) -> "psycopg.Cursor":
         return data.execute(sql)
 
 
-def add_one(lease: holdfast.Lease, data: "psycopg.Connection") -> None:
+def add_one(lease: gripfast.Lease, data: "psycopg.Connection") -> None:
     global acknowledged, unknown
     ((value,),) = run(data, lease.token, "SELECT value FROM register").fetchall()
     lease.ensure_held()
@@ -47,19 +47,19 @@ def add_one(lease: holdfast.Lease, data: "psycopg.Connection") -> None:
     acknowledged += 1
 
 
-def work(locks: holdfast.Client, data: "psycopg.Connection") -> None:
+def work(locks: gripfast.Client, data: "psycopg.Connection") -> None:
     global refused
     while not over.is_set():
-        with contextlib.suppress(holdfast.LeaseLost, holdfast.LockTimeout, holdfast.StoreUnavailable):
+        with contextlib.suppress(gripfast.LeaseLost, gripfast.LockTimeout, gripfast.StoreUnavailable):
             with locks.lock(name, ttl=TTL).acquire(wait=0.5) as lease:
                 try:
                     add_one(lease, data)
-                except holdfast.StaleToken:
+                except gripfast.StaleToken:
                     refused += 1
 
 
 acknowledged = refused = unknown = 0
-with holdfast.connect(locks_url) as locks:
+with gripfast.connect(locks_url) as locks:
     while not over.is_set():
         with contextlib.suppress(psycopg.OperationalError), psycopg.connect(data_url, options=IDLE) as data:
             work(locks, data)

@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
-from holdfast.errors import ConfigurationError
-from holdfast.fencing import Gate, guard, schema
+from gripfast.errors import ConfigurationError
+from gripfast.fencing import Gate, guard, schema
 
 Guard = Callable[[object, object], None]
 

@@ -8,10 +8,10 @@ import pytest
 import sqlalchemy
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from holdfast.callers import Caller
-from holdfast.errors import ConfigurationError, StaleToken
-from holdfast.fencing import async_guard, dialects, guard, schema
-from holdfast.fencing.dialect import Dialect
+from gripfast.callers import Caller
+from gripfast.errors import ConfigurationError, StaleToken
+from gripfast.fencing import async_guard, dialects, guard, schema
+from gripfast.fencing.dialect import Dialect
 
 
 class Traced(sqlite3.Connection):
@@ -57,7 +57,7 @@ def test_another_engine_joins_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_connection_that_blocks_is_not_awaited() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
-        with pytest.raises(ConfigurationError, match=r"not awaited: call holdfast\.fencing\.guard"):
+        with pytest.raises(ConfigurationError, match=r"not awaited: call gripfast\.fencing\.guard"):
             asyncio.run(async_guard(connection, "stock", 1))
 
 

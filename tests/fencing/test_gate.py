@@ -5,8 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from holdfast.errors import StaleToken
-from holdfast.fencing import Gate
+from gripfast.errors import StaleToken
+from gripfast.fencing import Gate
 
 
 def test_a_smaller_token_is_refused_and_told_what_was_seen() -> None:

@@ -11,9 +11,9 @@ import pytest
 from pymysql.constants import CLIENT
 
 from fencing.sql_databases import connect, fenced_database, new_resource, waiting
-from holdfast.callers import code_of
-from holdfast.errors import StaleToken
-from holdfast.fencing import guard, schema
+from gripfast.callers import code_of
+from gripfast.errors import StaleToken
+from gripfast.fencing import guard, schema
 from support.callers import mysql_words
 from support.waiting import until
 
@@ -75,7 +75,7 @@ def test_an_old_snapshot_gets_no_older_token_through(url: str, writers: Pair, re
     if is_known:
         committed(url, resource, 1)
     older = writers[0]
-    run(older, "SELECT 1 FROM holdfast_fence WHERE resource = 'another'")
+    run(older, "SELECT 1 FROM gripfast_fence WHERE resource = 'another'")
     committed(url, resource, 2)
     with pytest.raises(StaleToken) as refusal:
         guard(older, resource, 1)

@@ -10,8 +10,8 @@ from contextlib import closing, suppress
 
 import pytest
 
-import holdfast
-from holdfast.fencing import Gate, guard, schema
+import gripfast
+from gripfast.fencing import Gate, guard, schema
 
 Check = Callable[[int], None]
 
@@ -40,9 +40,9 @@ def connection() -> Iterator[sqlite3.Connection]:
         yield connection
 
 
-def increment(client: holdfast.Client, counter: Counter) -> Iterator[None]:
+def increment(client: gripfast.Client, counter: Counter) -> Iterator[None]:
     """Read, be paused for as long as the caller likes, write."""
-    with suppress(holdfast.LeaseLost), client.lock("counter", ttl=0.05, renew=False).acquire(wait=10) as lease:
+    with suppress(gripfast.LeaseLost), client.lock("counter", ttl=0.05, renew=False).acquire(wait=10) as lease:
         value = counter.read()
         yield
         counter.write(value + 1, lease.token)
@@ -50,7 +50,7 @@ def increment(client: holdfast.Client, counter: Counter) -> Iterator[None]:
 
 def run_past_a_paused_writer(counter: Counter) -> int:
     """How many increments were acknowledged. The second writer gets the lock because the first one's lease runs out."""
-    with holdfast.connect("memory://") as client:
+    with gripfast.connect("memory://") as client:
         paused = increment(client, counter)
         next(paused)
         acknowledged = finish(increment(client, counter))
@@ -61,7 +61,7 @@ def finish(writer: Iterator[None]) -> int:
     try:
         for _ in writer:
             pass
-    except holdfast.StaleToken:
+    except gripfast.StaleToken:
         return 0
     return 1
 
@@ -86,6 +86,6 @@ def test_with_a_gate_in_the_service_nothing_is_lost(connection: sqlite3.Connecti
 def test_the_refused_writer_may_start_over(connection: sqlite3.Connection) -> None:
     counter = Counter(connection, check=lambda token: guard(connection, "counter", token))
     run_past_a_paused_writer(counter)
-    with holdfast.connect("memory://") as client:
+    with gripfast.connect("memory://") as client:
         assert finish(increment(client, counter)) == 1
     assert counter.read() == 2

@@ -11,10 +11,10 @@ import pytest
 from psycopg import IsolationLevel
 
 from fencing.sql_databases import fenced_database, new_resource, waiting
-from holdfast.callers import Caller, Result, Value, caller_of
-from holdfast.errors import StaleToken
-from holdfast.fencing import guard, schema
-from holdfast.fencing.postgres import guard as postgres_guard
+from gripfast.callers import Caller, Result, Value, caller_of
+from gripfast.errors import StaleToken
+from gripfast.fencing import guard, schema
+from gripfast.fencing.postgres import guard as postgres_guard
 from support.waiting import until
 
 LEVELS = [IsolationLevel.READ_COMMITTED, IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE]
@@ -44,7 +44,7 @@ class Writer:
 
     def reads(self) -> None:
         """Where the level has a snapshot, this makes it."""
-        self.connection.execute("SELECT count(*) FROM holdfast_fence")
+        self.connection.execute("SELECT count(*) FROM gripfast_fence")
 
 
 @pytest.fixture

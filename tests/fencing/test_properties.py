@@ -7,8 +7,8 @@ from contextlib import closing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import StaleToken
-from holdfast.fencing import Gate, guard, schema
+from gripfast.errors import StaleToken
+from gripfast.fencing import Gate, guard, schema
 
 resources = st.sampled_from(["stock", "prices", "STOCK"])
 tokens = st.integers(0, 5) | st.integers(2**53 - 2, 2**53 + 2) | st.integers(2**63 - 3, 2**63 - 1)

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 import pytest
 import redis
 
-from holdfast.errors import ConfigurationError, StaleToken
-from holdfast.fencing import write
-from holdfast.fencing.redis import MAX_WORDS
+from gripfast.errors import ConfigurationError, StaleToken
+from gripfast.fencing import write
+from gripfast.fencing.redis import MAX_WORDS
 from support.redis_server import RedisServer
 from support.waiting import until
 

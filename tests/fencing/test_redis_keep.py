@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 import redis
 
-from holdfast.errors import ConfigurationError, StaleToken
-from holdfast.fencing import write
+from gripfast.errors import ConfigurationError, StaleToken
+from gripfast.fencing import write
 from support.redis_server import RedisServer
 from support.waiting import until
 

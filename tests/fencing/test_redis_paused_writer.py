@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import redis
 
-import holdfast
-from holdfast.fencing import write
+import gripfast
+from gripfast.fencing import write
 from support.processes import Worker
 from support.redis_server import shared_server
 
@@ -36,7 +36,7 @@ def name(data: "redis.Redis") -> Iterator[str]:
 def run_past_a_stopped_writer(data: "redis.Redis", name: str, how: str) -> list[str]:
     """What the stopped writer says at last. Meanwhile this process has added one, too, under the lock and fenced."""
     url = shared_server().url
-    with Worker(WRITER, url, name, how) as writer, holdfast.connect(url) as client:
+    with Worker(WRITER, url, name, how) as writer, gripfast.connect(url) as client:
         assert writer.expect("read") == ["0"]
         writer.stop()
         with client.lock(name).acquire(wait=20) as lease:

@@ -12,8 +12,8 @@ import redis.asyncio
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.errors import StaleToken
-from holdfast.fencing import write
+from gripfast.errors import StaleToken
+from gripfast.fencing import write
 from support.redis_server import RedisServer
 
 RESOURCES = ["stock", "prices", "STOCK"]

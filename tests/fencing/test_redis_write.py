@@ -10,8 +10,8 @@ import pytest
 import redis
 import redis.asyncio
 
-from holdfast.errors import ConfigurationError, StaleToken
-from holdfast.fencing import guard, write
+from gripfast.errors import ConfigurationError, StaleToken
+from gripfast.fencing import guard, write
 from support.redis_server import RedisServer
 
 Write = Callable[..., list[Any]]
@@ -172,5 +172,5 @@ def test_guard_sends_redis_clients_to_the_fenced_write(data: "redis.Redis") -> N
 
 
 def test_importing_the_fences_imports_no_client_of_redis() -> None:
-    code = "import sys, holdfast.fencing; sys.exit('redis' in sys.modules)"
+    code = "import sys, gripfast.fencing; sys.exit('redis' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

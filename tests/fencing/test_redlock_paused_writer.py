@@ -2,7 +2,7 @@
 
 Each time, whoever has the lock is stopped until others have gone on, and a node is restarted meanwhile, every other
 time without its memory. The lock does nothing wrong: it is the stopped writer's own write that comes late.
-HOLDFAST_CHAOS=long stops more of them; `-s` shows the figures.
+GRIPFAST_CHAOS=long stops more of them; `-s` shows the figures.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-import holdfast
+import gripfast
 from chaos.five import NODE_TIMEOUT, five_nodes, url_of
 from chaos.stage import LONGER
 from support.processes import Worker
@@ -55,7 +55,7 @@ def run(nodes: list[RedisServer], store: RedisServer, how: str) -> Tally:
     url = f"{url_of(node.port for node in nodes)}&request_timeout={NODE_TIMEOUT:g}"
     chance = random.Random(how)
     with ExitStack() as stack:
-        client = stack.enter_context(holdfast.connect(url))
+        client = stack.enter_context(gripfast.connect(url))
         writers = [stack.enter_context(Worker(WRITER, url, store.url, REGISTER, how)) for _ in range(WRITERS)]
         for number in range(PAUSES):
             stopped = stop_the_holder(client, writers)
@@ -69,7 +69,7 @@ def run(nodes: list[RedisServer], store: RedisServer, how: str) -> Tally:
     return tally
 
 
-def stop_the_holder(client: holdfast.Client, writers: list[Worker]) -> Worker:
+def stop_the_holder(client: gripfast.Client, writers: list[Worker]) -> Worker:
     """Stopped while it has the lock, so that the lock is free for others only when the ttl is over."""
     by_pid = {writer.pid: writer for writer in writers}
 

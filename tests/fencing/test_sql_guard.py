@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from fencing.sql_databases import database, fenced_database, new_resource
-from holdfast.errors import ConfigurationError, StaleToken
-from holdfast.fencing import async_guard, guard, schema
+from gripfast.errors import ConfigurationError, StaleToken
+from gripfast.fencing import async_guard, guard, schema
 from support.both_colours import staged
 from support.callers import KINDS, Application, opened
 
@@ -55,7 +55,7 @@ def bare_url(request: pytest.FixtureRequest, kind: Kind) -> str:
 
 async def remembered(application: Application, resource: str) -> int | None:
     column = "resource" if application.engine == "postgresql" else "CONVERT(resource USING utf8mb4)"
-    rows = await application.execute(f"SELECT token FROM holdfast_fence WHERE {column} = '{resource}'")
+    rows = await application.execute(f"SELECT token FROM gripfast_fence WHERE {column} = '{resource}'")
     return rows[0][0] if rows else None
 
 
@@ -166,10 +166,10 @@ async def test_the_missing_table_is_answered_with_its_ddl(kind: Kind, bare_url: 
 async def test_the_other_colour_is_refused_with_the_name_of_the_right_call(kind: Kind, url: str) -> None:
     async with opened(kind, url) as application:
         if kind.is_async:
-            with pytest.raises(ConfigurationError, match=r"await holdfast\.fencing\.async_guard"):
+            with pytest.raises(ConfigurationError, match=r"await gripfast\.fencing\.async_guard"):
                 guard(application.given, "stock", 1)
         else:
-            with pytest.raises(ConfigurationError, match=r"call holdfast\.fencing\.guard"):
+            with pytest.raises(ConfigurationError, match=r"call gripfast\.fencing\.guard"):
                 await async_guard(application.given, "stock", 1)
 
 

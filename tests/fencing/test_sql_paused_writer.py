@@ -1,7 +1,7 @@
 """A register in PostgreSQL, behind leases in PostgreSQL, while writers are stopped past their ttl.
 
 Each time, whoever has the lock is stopped until others have gone on. The lock does nothing wrong: it is the stopped
-writer's own write that comes late. HOLDFAST_CHAOS=long stops more of them; `-s` shows the figures.
+writer's own write that comes late. GRIPFAST_CHAOS=long stops more of them; `-s` shows the figures.
 """
 
 import os
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import psycopg
 import pytest
 
-import holdfast
+import gripfast
 from chaos.stage import LONG, LONGER
 from fencing.sql_databases import fenced_database
 from support.processes import Worker
@@ -53,7 +53,7 @@ def data_url() -> Iterator[str]:
 def run(data_url: str, how: str) -> Tally:
     locks_url = postgres_server().lock_space()
     with ExitStack() as stack:
-        client = stack.enter_context(holdfast.connect(locks_url))
+        client = stack.enter_context(gripfast.connect(locks_url))
         data = stack.enter_context(psycopg.connect(data_url, autocommit=True))
         writers = [stack.enter_context(Worker(WRITER, locks_url, data_url, REGISTER, how)) for _ in range(WRITERS)]
         for _ in range(PAUSES):
@@ -66,7 +66,7 @@ def run(data_url: str, how: str) -> Tally:
     return tally
 
 
-def stop_the_holder(client: holdfast.Client, writers: list[Worker]) -> Worker:
+def stop_the_holder(client: gripfast.Client, writers: list[Worker]) -> Worker:
     """Stopped while it has the lock, so that the lock is free for others only when the ttl is over."""
     by_pid = {writer.pid: writer for writer in writers}
 
@@ -85,7 +85,7 @@ def stop_the_holder(client: holdfast.Client, writers: list[Worker]) -> Worker:
     return until(stopped, within=20.0)
 
 
-def is_at_work(held: holdfast.LockInfo) -> bool:
+def is_at_work(held: gripfast.LockInfo) -> bool:
     """For a while already, so that it has read what it will add to."""
     return held.since is not None and datetime.now(UTC) - held.since > timedelta(seconds=0.1)
 

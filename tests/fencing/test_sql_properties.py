@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 
 from fencing.sql_databases import connect, fenced_database
 from fencing.test_properties import admitted, expected, transactions
-from holdfast.fencing import guard
+from gripfast.fencing import guard
 
 at_a_server = settings(
     deadline=None,
@@ -31,7 +31,7 @@ def test_the_guard_follows_the_rule_and_what_is_rolled_back_was_never_seen(
     connection: Any, parts: list[tuple[bool, list[tuple[str, int]]]]
 ) -> None:
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM holdfast_fence")
+        cursor.execute("DELETE FROM gripfast_fence")
     connection.commit()
     committed: list[tuple[str, int]] = []
     for commits, sequence in parts:

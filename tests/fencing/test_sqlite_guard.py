@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import ConfigurationError, StaleToken
-from holdfast.fencing import guard, schema
+from gripfast.errors import ConfigurationError, StaleToken
+from gripfast.fencing import guard, schema
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def connection() -> Iterator[sqlite3.Connection]:
 
 
 def remembered(connection: sqlite3.Connection) -> dict[str, int]:
-    return dict(connection.execute("SELECT resource, token FROM holdfast_fence"))
+    return dict(connection.execute("SELECT resource, token FROM gripfast_fence"))
 
 
 def test_a_smaller_token_is_refused_and_told_what_was_seen(connection: sqlite3.Connection) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import StaleToken
-from holdfast.fencing import guard, schema
+from gripfast.errors import StaleToken
+from gripfast.fencing import guard, schema
 
 Connect = Callable[[], sqlite3.Connection]
 JOURNALS = ["wal", "delete"]
@@ -80,7 +80,7 @@ def test_a_decision_on_an_old_read_does_not_get_through(connect: Connect) -> Non
     """Deferred transaction, read first: SQLITE_BUSY_SNAPSHOT, although the token itself is the largest of all."""
     reader, writer = connect(), connect()
     reader.execute("BEGIN")
-    reader.execute("SELECT * FROM holdfast_fence").fetchall()
+    reader.execute("SELECT * FROM gripfast_fence").fetchall()
     writer.execute("BEGIN IMMEDIATE")
     guard(writer, "stock", 1)
     writer.execute("COMMIT")
@@ -96,7 +96,7 @@ def test_a_decision_on_an_old_read_does_not_get_through(connect: Connect) -> Non
 def test_without_a_wal_nobody_commits_past_a_reader(connect: Connect) -> None:
     reader, writer = connect(), connect()
     reader.execute("BEGIN")
-    reader.execute("SELECT * FROM holdfast_fence").fetchall()
+    reader.execute("SELECT * FROM gripfast_fence").fetchall()
     writer.execute("BEGIN IMMEDIATE")
     guard(writer, "stock", 1)
     with pytest.raises(sqlite3.OperationalError, match="locked"):

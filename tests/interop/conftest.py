@@ -1,4 +1,4 @@
-"""Every test that asks for `foreign` runs against each library that locks the same key; `world` is Holdfast.
+"""Every test that asks for `foreign` runs against each library that locks the same key; `world` is Gripfast.
 
 All of them speak to the shared server; each test has a prefix, and so a lock, of its own.
 """

@@ -1,14 +1,14 @@
-"""A process of the load test: under Holdfast's lock it adds to a number, so many times."""
+"""A process of the load test: under Gripfast's lock it adds to a number, so many times."""
 
 import sys
 
 import redis
 
-import holdfast
+import gripfast
 
 
 def main(url: str, store_url: str, counter: str, ttl: str, times: str) -> None:
-    with holdfast.connect(url) as client, redis.Redis.from_url(store_url) as store:
+    with gripfast.connect(url) as client, redis.Redis.from_url(store_url) as store:
         for _ in range(int(times)):
             with client.lock("job", ttl=float(ttl)).acquire(wait=50):
                 number = int(store.get(counter) or 0)

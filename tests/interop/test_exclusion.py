@@ -1,9 +1,9 @@
-"""On one key, Holdfast and every other library exclude each other, and none can touch what is the other's."""
+"""On one key, Gripfast and every other library exclude each other, and none can touch what is the other's."""
 
 import pytest
 from redis import Redis
 
-from holdfast import LeaseLost, LockTimeout
+from gripfast import LeaseLost, LockTimeout
 from interop.foreign import Foreign
 from support.colours import World, renewal_of
 from support.waiting import auntil
@@ -11,7 +11,7 @@ from support.waiting import auntil
 TTL = 30.0
 
 
-async def test_while_they_hold_it_holdfast_does_not_get_it(
+async def test_while_they_hold_it_gripfast_does_not_get_it(
     foreign: Foreign, world: World, key: str, onlooker: Redis
 ) -> None:
     alice = world.actor()
@@ -37,7 +37,7 @@ async def test_asking_does_not_change_how_long_they_hold_it(
     assert onlooker.pexpiretime(key) == expires_at
 
 
-async def test_while_holdfast_holds_it_they_are_refused(foreign: Foreign, world: World, key: str) -> None:
+async def test_while_gripfast_holds_it_they_are_refused(foreign: Foreign, world: World, key: str) -> None:
     alice = world.actor()
     lease = await alice.acquire("job")
     assert foreign.acquire(key, TTL) is None
@@ -68,7 +68,7 @@ async def test_they_get_it_when_a_lease_expires(foreign: Foreign, world: World, 
     assert foreign.release(held)
 
 
-async def test_they_can_neither_extend_nor_release_what_is_holdfasts(
+async def test_they_can_neither_extend_nor_release_what_is_gripfasts(
     foreign: Foreign, world: World, key: str, onlooker: Redis
 ) -> None:
     """They believe to hold it, since an operator deleted their key behind their back."""
@@ -83,7 +83,7 @@ async def test_they_can_neither_extend_nor_release_what_is_holdfasts(
         await alice.release(lease)
 
 
-async def test_holdfast_does_not_release_what_is_theirs(
+async def test_gripfast_does_not_release_what_is_theirs(
     foreign: Foreign, world: World, key: str, onlooker: Redis
 ) -> None:
     alice = world.actor()
@@ -97,7 +97,7 @@ async def test_holdfast_does_not_release_what_is_theirs(
     assert foreign.release(held)
 
 
-async def test_holdfast_does_not_extend_what_is_theirs(
+async def test_gripfast_does_not_extend_what_is_theirs(
     foreign: Foreign, world: World, key: str, onlooker: Redis
 ) -> None:
     alice = world.actor()

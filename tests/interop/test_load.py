@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-import holdfast
+import gripfast
 from interop.foreign import IN_NODE, IN_PYTHON, Foreign, add_one
 from interop.node import Node
 from support.redis_server import shared_server
@@ -34,7 +34,7 @@ def others(node: Node) -> Iterator[list[Foreign]]:
 
 def waits(url: str, counter: str) -> None:
     """A thread that waits in line."""
-    with holdfast.connect(url) as client, shared_server().client() as store:
+    with gripfast.connect(url) as client, shared_server().client() as store:
         for _ in range(TIMES):
             with client.lock("job", ttl=TTL).acquire(wait=50):
                 add_one(store, counter)
@@ -42,7 +42,7 @@ def waits(url: str, counter: str) -> None:
 
 def tries(url: str, counter: str) -> None:
     """A thread that asks, again and again, as the others do."""
-    with holdfast.connect(url) as client, shared_server().client() as store:
+    with gripfast.connect(url) as client, shared_server().client() as store:
         for _ in range(TIMES):
             with until(client.lock("job", ttl=TTL).try_acquire, within=50):
                 add_one(store, counter)
@@ -51,14 +51,14 @@ def tries(url: str, counter: str) -> None:
 def waits_as_tasks(url: str, counter: str) -> None:
     """Tasks of one client that wait in line."""
 
-    async def count(client: holdfast.AsyncClient, store: Redis) -> None:
+    async def count(client: gripfast.AsyncClient, store: Redis) -> None:
         for _ in range(TIMES):
             async with client.lock("job", ttl=TTL).acquire(wait=50):
                 await asyncio.to_thread(add_one, store, counter)
 
     async def count_together() -> None:
         with shared_server().client() as store:
-            async with holdfast.connect_async(url) as client:
+            async with gripfast.connect_async(url) as client:
                 await asyncio.gather(*(count(client, store) for _ in range(EACH)))
 
     asyncio.run(count_together())

@@ -1,4 +1,4 @@
-"""Over the same five nodes, Holdfast's Redlock and npm's exclude each other, in both directions.
+"""Over the same five nodes, Gripfast's Redlock and npm's exclude each other, in both directions.
 
 The fixtures of this folder mean one server; here they mean five.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from holdfast import LeaseLost, LockTimeout
+from gripfast import LeaseLost, LockTimeout
 from interop.foreign import IN_NODE, Redlock, Redlock5
 from interop.node import Node, Refused
 from support.colours import COLOURS, World
@@ -61,7 +61,7 @@ class Keys:
         return [client.get(self._key) for client in self._clients]
 
     def owners(self) -> list[str]:
-        """Of those that Holdfast has: it writes the number of the attempt behind the owner."""
+        """Of those that Gripfast has: it writes the number of the attempt behind the owner."""
         return [(value or "").rpartition(".")[0] for value in self.values()]
 
     def everywhere(self) -> str | None:
@@ -93,7 +93,7 @@ def test_it_takes_all_nodes_and_gives_them_back(foreign: Redlock, key: str, keys
     until(keys.nowhere)
 
 
-async def test_while_they_hold_it_holdfast_does_not_get_it(
+async def test_while_they_hold_it_gripfast_does_not_get_it(
     foreign: Redlock, world: World, key: str, keys: Keys
 ) -> None:
     alice = world.actor()
@@ -128,7 +128,7 @@ async def test_a_waiter_has_it_soon_after_their_keys_expired_and_not_before(
     assert 0.495 <= time.monotonic() - before < SOON
 
 
-async def test_while_holdfast_holds_it_they_are_refused(foreign: Redlock, world: World, key: str) -> None:
+async def test_while_gripfast_holds_it_they_are_refused(foreign: Redlock, world: World, key: str) -> None:
     alice = world.actor()
     lease = await alice.acquire("job")
     assert foreign.acquire(key, TTL) is None
@@ -154,7 +154,7 @@ async def test_they_get_it_when_a_lease_expires(foreign: Redlock, world: World, 
     assert foreign.release(held)
 
 
-async def test_a_majority_of_theirs_is_enough_to_keep_holdfast_out(
+async def test_a_majority_of_theirs_is_enough_to_keep_gripfast_out(
     foreign: Redlock, world: World, key: str, keys: Keys
 ) -> None:
     held = foreign.acquire(key, TTL)
@@ -177,7 +177,7 @@ async def test_a_minority_of_theirs_is_not(foreign: Redlock, world: World, key: 
     assert lease.held
 
 
-async def test_a_majority_of_holdfasts_is_enough_to_keep_them_out(
+async def test_a_majority_of_gripfasts_is_enough_to_keep_them_out(
     foreign: Redlock, world: World, key: str, keys: Keys
 ) -> None:
     lease = await world.actor().acquire("job", ttl=TTL)
@@ -188,7 +188,7 @@ async def test_a_majority_of_holdfasts_is_enough_to_keep_them_out(
     assert lease.held
 
 
-async def test_holdfast_neither_releases_nor_extends_what_is_theirs(
+async def test_gripfast_neither_releases_nor_extends_what_is_theirs(
     foreign: Redlock, world: World, key: str, keys: Keys
 ) -> None:
     alice = world.actor()
@@ -249,7 +249,7 @@ async def test_without_a_prefix_they_must_call_it_lock_and_the_name(colour: str,
 
 
 def count_elsewhere(url: str, counter: str) -> None:
-    """A process of Holdfast's that waits for its turns."""
+    """A process of Gripfast's that waits for its turns."""
     script = Path(__file__).with_name("counting.py")
     arguments = [url, shared_nodes()[0].url, counter, "6", str(TIMES)]
     ended = subprocess.run([sys.executable, script, *arguments], capture_output=True, text=True, timeout=55)

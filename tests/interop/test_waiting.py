@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from holdfast import LockTimeout
+from gripfast import LockTimeout
 from interop.foreign import Foreign
 from support.colours import World
 

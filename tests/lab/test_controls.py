@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from holdfast.lab.engines import database, ensemble
-from holdfast.lab.engines.database import Database
-from holdfast.lab.engines.ensemble import Ensemble
-from holdfast.lab.engines.redis import DOWN, EMPTY, Alone, Replicated, Several
-from holdfast.lab.entries import BY_NAME, THREE
-from holdfast.lab.model import Lab
-from holdfast.lab.moves import DONE, REFUSED, RETRY, TTL, WORK, Move, Outcome, ask, ask_all, elapsed, enter, leave, rest
-from holdfast.lab.protocols import redis, redlock, sessions
-from holdfast.lab.world import CRASH, CUT, LOST_REPLY, MISS, PAUSE, SLOW, Protocol
+from gripfast.lab.engines import database, ensemble
+from gripfast.lab.engines.database import Database
+from gripfast.lab.engines.ensemble import Ensemble
+from gripfast.lab.engines.redis import DOWN, EMPTY, Alone, Replicated, Several
+from gripfast.lab.entries import BY_NAME, THREE
+from gripfast.lab.model import Lab
+from gripfast.lab.moves import DONE, REFUSED, RETRY, TTL, WORK, Move, Outcome, ask, ask_all, elapsed, enter, leave, rest
+from gripfast.lab.protocols import redis, redlock, sessions
+from gripfast.lab.world import CRASH, CUT, LOST_REPLY, MISS, PAUSE, SLOW, Protocol
 from lab.searches import reachable, said_of, somebody_gets_in
 
 Attempt = Generator[Move, Any, Outcome]

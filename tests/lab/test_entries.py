@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from holdfast.lab.entries import BY_NAME, ENTRIES
-from holdfast.lab.model import Lab
-from holdfast.lab.page import source_of
-from holdfast.lab.verdicts import Verdict, judged
+from gripfast.lab.entries import BY_NAME, ENTRIES
+from gripfast.lab.model import Lab
+from gripfast.lab.page import source_of
+from gripfast.lab.verdicts import Verdict, judged
 from lab.searches import NAMES, searched, somebody_gets_in, without_faults
 
 MOST_EVENTS = 15

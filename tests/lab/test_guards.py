@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.lab.engines.redis import Alone, Several
-from holdfast.lab.model import Lab
-from holdfast.lab.moves import DONE, WORK, Move, Outcome, Program, ask, clock, elapsed, enter, leave, rest
-from holdfast.lab.world import CRASH, Protocol
-from holdfast.sim.explore import explore
+from gripfast.lab.engines.redis import Alone, Several
+from gripfast.lab.model import Lab
+from gripfast.lab.moves import DONE, WORK, Move, Outcome, Program, ask, clock, elapsed, enter, leave, rest
+from gripfast.lab.world import CRASH, Protocol
+from gripfast.sim.explore import explore
 
 Attempt = Generator[Move, Any, Outcome]
 

@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from holdfast.lab.entries import BY_NAME
-from holdfast.lab.model import Lab
-from holdfast.lab.story import Story
-from holdfast.lab.verdicts import judged
-from holdfast.lab.world import State
+from gripfast.lab.entries import BY_NAME
+from gripfast.lab.model import Lab
+from gripfast.lab.story import Story
+from gripfast.lab.verdicts import judged
+from gripfast.lab.world import State
 from lab.searches import (
     BROKEN_BY,
     NAMES,
@@ -208,8 +208,8 @@ def test_every_request_of_the_history_is_told_with_its_answer(name: str) -> None
 
 TELL = """
 import json, sys
-from holdfast.lab.entries import BY_NAME
-from holdfast.lab.verdicts import judged
+from gripfast.lab.entries import BY_NAME
+from gripfast.lab.verdicts import judged
 print(json.dumps({name: repr(judged(BY_NAME[name]).story) for name in sys.argv[1:]}))
 """
 

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from holdfast.lab.pictures.layout import Layout, Overlap, Span
-from holdfast.lab.pictures.texts import cells, clipped, visible, wrapped
-from holdfast.lab.story import Arrow, Bar, Broken, Lane, Moment, Story
+from gripfast.lab.pictures.layout import Layout, Overlap, Span
+from gripfast.lab.pictures.texts import cells, clipped, visible, wrapped
+from gripfast.lab.story import Arrow, Bar, Broken, Lane, Moment, Story
 from lab.drawn_stories import REDIS, STORIES, WORLD, A, B, C, asked
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import redis
 
-from holdfast.lab.engines.port import Engine, Happening
-from holdfast.lab.engines.redis import AHEAD, Alone, Copies, LeftOver, Replicated, Several
-from holdfast.lab.entries import BY_NAME
-from holdfast.lab.moves import ALL, TTL, Ask, ask
-from holdfast.lab.protocols.redis import COUNT_DOWN, COUNT_UP, delete_if_mine
-from holdfast.lab.world import Act
+from gripfast.lab.engines.port import Engine, Happening
+from gripfast.lab.engines.redis import AHEAD, Alone, Copies, LeftOver, Replicated, Several
+from gripfast.lab.entries import BY_NAME
+from gripfast.lab.moves import ALL, TTL, Ask, ask
+from gripfast.lab.protocols.redis import COUNT_DOWN, COUNT_UP, delete_if_mine
+from gripfast.lab.world import Act
 from lab.searches import NAMES, searched
 from support.proxy import Proxy
 from support.redis_server import HOST, RedisServer, shared_server

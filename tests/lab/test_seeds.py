@@ -4,14 +4,14 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from holdfast.lab.pictures import svg, terminal
-from holdfast.lab.pictures.layout import Layout
-from holdfast.lab.seeds import FAULTS, SIGHTS, story_of, story_of_seed
-from holdfast.lab.story import Bar, Story
-from holdfast.sim.checks import RULES, violations
-from holdfast.sim.faults import KINDS
-from holdfast.sim.history import ANY, WORLD, Event
-from holdfast.sim.runner import mutants, ran_seed, scenarios
+from gripfast.lab.pictures import svg, terminal
+from gripfast.lab.pictures.layout import Layout
+from gripfast.lab.seeds import FAULTS, SIGHTS, story_of, story_of_seed
+from gripfast.lab.story import Bar, Story
+from gripfast.sim.checks import RULES, violations
+from gripfast.sim.faults import KINDS
+from gripfast.sim.history import ANY, WORLD, Event
+from gripfast.sim.runner import mutants, ran_seed, scenarios
 from sim.events import asked, event, granted, held, life, lost, over
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from support.processes import Worker
 from support.waiting import until
 
@@ -20,18 +20,18 @@ def url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def client(url: str) -> Iterator[holdfast.Client]:
-    with holdfast.connect(url) as client:
+def client(url: str) -> Iterator[gripfast.Client]:
+    with gripfast.connect(url) as client:
         yield client
 
 
-def waiters(client: holdfast.Client, name: str) -> int:
+def waiters(client: gripfast.Client, name: str) -> int:
     info = client.inspect(name)
     return info.waiters if info else 0
 
 
 def test_a_waiter_gets_the_lock_at_once_when_the_process_that_holds_it_is_killed(
-    client: holdfast.Client, url: str, tmp_path: Path
+    client: gripfast.Client, url: str, tmp_path: Path
 ) -> None:
     with Worker("hold.py", url, "job", 30) as holder, Worker("wait.py", 0, url, "job", tmp_path / "journal") as waiter:
         (first,) = holder.expect("held")
@@ -44,7 +44,7 @@ def test_a_waiter_gets_the_lock_at_once_when_the_process_that_holds_it_is_killed
 
 
 def test_a_newcomer_gets_the_lock_at_once_after_the_process_that_held_it_was_killed(
-    client: holdfast.Client, url: str
+    client: gripfast.Client, url: str
 ) -> None:
     with Worker("hold.py", url, "job", 30) as holder:
         (token,) = holder.expect("held")
@@ -58,7 +58,7 @@ def test_a_newcomer_gets_the_lock_at_once_after_the_process_that_held_it_was_kil
 
 @pytest.mark.parametrize("killed", [0, 1], ids=["first in line", "second in line"])
 def test_a_waiting_process_that_is_killed_does_not_block_the_line(
-    client: holdfast.Client, url: str, tmp_path: Path, killed: int
+    client: gripfast.Client, url: str, tmp_path: Path, killed: int
 ) -> None:
     journal = tmp_path / "journal"
     lease = client.lock("job").acquire()
@@ -77,7 +77,7 @@ def test_a_waiting_process_that_is_killed_does_not_block_the_line(
 
 
 def test_a_line_of_killed_processes_only_leaves_the_lock_free(
-    client: holdfast.Client, url: str, tmp_path: Path
+    client: gripfast.Client, url: str, tmp_path: Path
 ) -> None:
     with Worker("hold.py", url, "job", 30) as holder, Worker("wait.py", 0, url, "job", tmp_path / "journal") as waiter:
         holder.expect("held")
@@ -92,7 +92,7 @@ def test_a_line_of_killed_processes_only_leaves_the_lock_free(
 
 @pytest.mark.parametrize("script", ["hold.py", "ahold.py"], ids=["blocking", "asyncio"])
 def test_a_holder_that_was_stopped_for_longer_than_its_ttl_finds_its_lease_lost(
-    client: holdfast.Client, url: str, script: str
+    client: gripfast.Client, url: str, script: str
 ) -> None:
     with Worker(script, url, "job", 1.0) as holder:
         (old,) = holder.expect("held")
@@ -110,7 +110,7 @@ def test_a_holder_that_was_stopped_for_longer_than_its_ttl_finds_its_lease_lost(
 
 
 def test_an_async_body_whose_process_was_stopped_is_cancelled_and_ends_with_lease_lost(
-    client: holdfast.Client, url: str
+    client: gripfast.Client, url: str
 ) -> None:
     with Worker("abody.py", url, "job", 1.0) as holder:
         (old,) = holder.expect("held")
@@ -126,11 +126,11 @@ def test_an_async_body_whose_process_was_stopped_is_cancelled_and_ends_with_leas
         assert holder.ended() == 0
 
 
-def test_a_holder_that_was_stopped_for_less_than_its_ttl_still_holds(client: holdfast.Client, url: str) -> None:
+def test_a_holder_that_was_stopped_for_less_than_its_ttl_still_holds(client: gripfast.Client, url: str) -> None:
     with Worker("hold.py", url, "job", 30.0) as holder:
         holder.expect("held")
         holder.stop()
-        with pytest.raises(holdfast.LockTimeout):
+        with pytest.raises(gripfast.LockTimeout):
             client.lock("job").acquire(wait=0.2)
         holder.say("report")
         holder.go_on()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from support.processes import Worker, workers
 from support.waiting import until
 
@@ -18,7 +18,7 @@ def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'locks.db'}"
 
 
-def waiting(client: holdfast.Client, name: str, count: int) -> Callable[[], bool]:
+def waiting(client: gripfast.Client, name: str, count: int) -> Callable[[], bool]:
     def counted() -> bool:
         info = client.inspect(name)
         return info is not None and info.waiters == count
@@ -46,7 +46,7 @@ def test_eight_processes_adding_to_an_unprotected_counter_lose_no_increment(url:
 
 def test_processes_are_granted_the_lock_in_the_order_in_which_they_stood_in_line(url: str, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    with holdfast.connect(url) as client, workers(PROCESSES, "wait.py", url, "line", journal) as crew:
+    with gripfast.connect(url) as client, workers(PROCESSES, "wait.py", url, "line", journal) as crew:
         lease = client.lock("line").acquire()
         order = [3, 0, 7, 5, 1, 6, 2, 4]
         for place, number in enumerate(order, start=1):
@@ -69,8 +69,8 @@ def test_processes_are_granted_the_lock_in_the_order_in_which_they_stood_in_line
 def test_threads_of_this_process_stand_in_the_same_line_as_other_processes(url: str, tmp_path: Path) -> None:
     """First a process, then this one: a waiter of the releasing process itself does not pass."""
     with (
-        holdfast.connect(url) as client,
-        holdfast.connect(url) as other,
+        gripfast.connect(url) as client,
+        gripfast.connect(url) as other,
         Worker("wait.py", 0, url, "line", tmp_path / "journal") as worker,
     ):
         lease = client.lock("line").acquire()

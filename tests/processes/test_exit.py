@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from support.processes import Worker
 
 WAYS = {"return": 0, "exit": 3, "error": 1}
@@ -30,7 +30,7 @@ def test_a_lease_that_is_held_when_the_program_ends_is_released(colour: str, way
         assert "Exception ignored" not in worker.errors
     # Not only because its process is gone, which is noticed, too: the row itself no longer has an owner.
     assert owner not in everything_in(path)
-    with holdfast.connect(f"sqlite:///{path}") as client:
+    with gripfast.connect(f"sqlite:///{path}") as client:
         lease = client.lock("job").try_acquire()
         assert lease is not None
         assert lease.token > int(token)
@@ -46,5 +46,5 @@ def test_a_program_ends_in_bounded_time_though_the_store_does_not_answer(colour:
             worker.say("end")
             assert worker.ended(within=10.0) == 0, worker.errors
             blocker.execute("ROLLBACK")
-    with holdfast.connect(f"sqlite:///{path}") as client:
+    with gripfast.connect(f"sqlite:///{path}") as client:
         assert client.lock("job").try_acquire() is not None

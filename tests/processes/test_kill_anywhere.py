@@ -7,7 +7,7 @@ import signal
 import sqlite3
 from pathlib import Path
 
-import holdfast
+import gripfast
 from support.processes import Worker
 from support.waiting import until
 
@@ -48,7 +48,7 @@ def largest_tokens(journal: Path) -> dict[str, int]:
 def acquire_all(path: Path, journal: Path) -> None:
     """Every lock is free at once, and its token is larger than any that was seen."""
     seen = largest_tokens(journal)
-    with holdfast.connect(f"sqlite:///{path}") as client:
+    with gripfast.connect(f"sqlite:///{path}") as client:
         for name in NAMES:
             with client.lock(name).acquire(wait=1.0) as lease:
                 assert lease.token > seen[name]

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import holdfast
+import gripfast
 from support.processes import Worker
 
 COUNT = 10_000
@@ -28,5 +28,5 @@ def test_none_of_ten_thousand_leases_is_lost_in_two_ttl_and_no_thread_is_added(t
             worker.expect("closed", within=20.0)
             assert worker.ended() == 0, name
     for url in urls.values():
-        with holdfast.connect(url) as client:
+        with gripfast.connect(url) as client:
             assert list(client.list()) == [], "closing the client must have released all"

@@ -19,7 +19,7 @@ from bench.__main__ import main
 from bench.catalogue import CATALOGUE
 from bench.crew import Shift, Turn, crew
 from bench.hand_off import figures, hand_offs
-from bench.locks import holdfast_locks
+from bench.locks import gripfast_locks
 from bench.promise import Promise, Verdict, at_least, at_least_best, at_most, faster, judged
 from bench.redis.server import connections, counters, redis_server
 from bench.redis.wire import Wire, address, pair_on
@@ -165,7 +165,7 @@ def test_only_a_change_of_process_is_a_hand_off() -> None:
 
 
 def test_a_crew_works_until_its_time_is_up_and_can_work_again(tmp_path: Path) -> None:
-    with crew(2, holdfast_locks, f"sqlite:///{tmp_path}/locks.db", "bench") as workers:
+    with crew(2, gripfast_locks, f"sqlite:///{tmp_path}/locks.db", "bench") as workers:
         for _ in range(2):
             shift, turns = workers.work(0.1, 0.0)
             assert all(own and own[0].asked >= shift.begin for own in turns)
@@ -173,7 +173,7 @@ def test_a_crew_works_until_its_time_is_up_and_can_work_again(tmp_path: Path) ->
 
 
 def test_a_process_of_a_crew_that_fails_says_why() -> None:
-    with pytest.raises(RuntimeError, match="ConfigurationError"), crew(1, holdfast_locks, "nonsense://", "bench"):
+    with pytest.raises(RuntimeError, match="ConfigurationError"), crew(1, gripfast_locks, "nonsense://", "bench"):
         pass
 
 
@@ -274,7 +274,7 @@ def test_names_are_unique_also_as_files() -> None:
 def test_a_run_prints_a_table_and_writes_figures_and_charts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     told, drawn = tmp_path / "run.json", tmp_path / "charts"
     assert main(["memory pair", "--quick", "--json", str(told), "--charts", str(drawn)]) == 0
-    assert "holdfast with lock" in capsys.readouterr().out
+    assert "gripfast with lock" in capsys.readouterr().out
     assert json.loads(told.read_text(encoding="utf-8"))["scenarios"][0]["name"] == "memory pair"
     (chart,) = drawn.iterdir()
     before = chart.read_text(encoding="utf-8")
@@ -285,13 +285,13 @@ def test_a_run_prints_a_table_and_writes_figures_and_charts(tmp_path: Path, caps
 
 def test_a_chart_has_a_bar_for_everybody_and_says_what_was_promised_and_who_is_missing() -> None:
     spread = Spread.of([1.0, 2.0])
-    standings = [Standing(name, {"µs": spread, "x/s": spread}, spread) for name in ("holdfast", "<other>")]
+    standings = [Standing(name, {"µs": spread, "x/s": spread}, spread) for name in ("gripfast", "<other>")]
     outcome = Outcome(standings, [Verdict("quick", spread, False)], {"third": "not installed"})
     planted = replace(scenario(contestant("a", [], [])), charted=("x/s",))
     told = json.loads(json.dumps(report.as_json({planted: outcome}, datetime.now(UTC))))
     root = xml.fromstring(charts.chart(told["scenarios"][0], "made today"))
     svg = "{http://www.w3.org/2000/svg}"
-    assert [bar.get("class") for bar in root.iter(f"{svg}rect")] == ["holdfast", "other"] * 2
+    assert [bar.get("class") for bar in root.iter(f"{svg}rect")] == ["gripfast", "other"] * 2
     texts = [text.text for text in root.iter(f"{svg}text")]
     assert {"<other>", "µs (less is better)", "x/s (more is better)", "made today"} <= set(texts)
     assert {"✗ not kept: quick (measured 1.5)", "not measured: third (not installed)"} <= set(texts)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from quality.tree import PACKAGE, ROOT, label
 
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"]
@@ -67,7 +67,7 @@ def test_the_architecture_names_every_part_of_the_package(part: str) -> None:
 
 
 def test_the_changelog_tells_about_the_current_version() -> None:
-    assert holdfast.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert gripfast.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("document", LINKED_FROM, ids=label)

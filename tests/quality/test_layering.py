@@ -23,10 +23,10 @@ MAY_IMPORT: dict[str, set[str]] = {
     "sim": {"core", "stores"} | LEAVES,
     "lab": {"sim"},
     "api": {"runtime", "core", "stores", "fencing"} | LEAVES,
-    "cli": {"holdfast", "api", "lab", "sim"} | LEAVES,
-    "compat": {"holdfast", "api"} | LEAVES,
+    "cli": {"gripfast", "api", "lab", "sim"} | LEAVES,
+    "compat": {"gripfast", "api"} | LEAVES,
     "__main__": {"cli"},
-    "holdfast": {"api", "core", "errors"},
+    "gripfast": {"api", "core", "errors"},
 }
 # Imports that only a type checker runs.
 MAY_NAME_TYPES_OF: dict[str, set[str]] = {"errors": {"core"}}
@@ -71,14 +71,14 @@ def _modules(node: ast.AST, package: str) -> list[str]:
         return []
     base = package.split(".")[: -(node.level - 1) or None] if node.level else []
     origin = ".".join([*base, *([node.module] if node.module else [])])
-    # `from holdfast import core` names a layer only together with what it takes.
-    return [f"{origin}.{alias.name}" for alias in node.names] if origin == "holdfast" else [origin]
+    # `from gripfast import core` names a layer only together with what it takes.
+    return [f"{origin}.{alias.name}" for alias in node.names] if origin == "gripfast" else [origin]
 
 
 def layer_of(module: str) -> str:
-    """`holdfast.core.lease` → core; a plain name of the package itself → holdfast."""
+    """`gripfast.core.lease` → core; a plain name of the package itself → gripfast."""
     part = module.split(".")[1:2]
-    return part[0] if part and part[0] in MAY_IMPORT else "holdfast"
+    return part[0] if part and part[0] in MAY_IMPORT else "gripfast"
 
 
 def breaches(tree: ast.Module, module: str, package: str) -> list[str]:
@@ -88,7 +88,7 @@ def breaches(tree: ast.Module, module: str, package: str) -> list[str]:
     found = []
     for imported, for_types in imports(tree, package):
         target = layer_of(imported)
-        is_ours = imported.split(".")[0] == "holdfast"
+        is_ours = imported.split(".")[0] == "gripfast"
         if is_ours and target not in allowed | (MAY_NAME_TYPES_OF.get(layer, set()) if for_types else set()):
             found.append(f"{layer} imports {imported}")
     return found
@@ -105,7 +105,7 @@ def strangers(tree: ast.Module, module: str, package: str) -> list[str]:
     home = module.split(".")[2]
     others = set(store_folders()) - {home, BUILDS_ON.get(home)}
     found = (imported.split(".") for imported, _ in imports(tree, package))
-    return [".".join(parts) for parts in found if parts[:2] == ["holdfast", "stores"] and others & set(parts[2:3])]
+    return [".".join(parts) for parts in found if parts[:2] == ["gripfast", "stores"] and others & set(parts[2:3])]
 
 
 def store_folders() -> list[str]:
@@ -119,7 +119,7 @@ def place(path: Path) -> tuple[str, str]:
     return module, ".".join(parts[:-1])
 
 
-SOURCES = python_files("src/holdfast")
+SOURCES = python_files("src/gripfast")
 RUNS_SIMULATIONS = {PACKAGE / "sim" / name for name in ("__main__.py", "report.py", "runner.py")}
 PURE = [
     path
@@ -170,47 +170,47 @@ def modules_after(statement: str) -> set[str]:
     return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
 
 
-def test_importing_holdfast_imports_no_engine_client_and_no_command_line() -> None:
-    loaded = modules_after("import holdfast")
-    assert loaded & (ENGINE_CLIENTS | {"click", "holdfast.cli"}) == set()
+def test_importing_gripfast_imports_no_engine_client_and_no_command_line() -> None:
+    loaded = modules_after("import gripfast")
+    assert loaded & (ENGINE_CLIENTS | {"click", "gripfast.cli"}) == set()
 
 
-def test_importing_holdfast_is_light() -> None:
-    assert len(modules_after("import holdfast") - modules_after("pass")) < MODULES_AT_IMPORT
+def test_importing_gripfast_is_light() -> None:
+    assert len(modules_after("import gripfast") - modules_after("pass")) < MODULES_AT_IMPORT
 
 
-def test_importing_holdfast_starts_no_thread() -> None:
-    code = "import holdfast, threading; assert threading.active_count() == 1"
+def test_importing_gripfast_starts_no_thread() -> None:
+    code = "import gripfast, threading; assert threading.active_count() == 1"
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("holdfast.core.lease", "from holdfast.runtime import clock"),
-        ("holdfast.core.lease", "import holdfast.api.client"),
-        ("holdfast.core.lease", "from holdfast import machine"),
-        ("holdfast.core.lease", "import holdfast"),
-        ("holdfast.core.lease", "from ..stores import memory"),
-        ("holdfast.core.lease", "def f():\n    from holdfast.machine import boottime"),
-        ("holdfast.errors", "from holdfast.core.ports import LockInfo"),
-        ("holdfast.stores.sqlite.engine", "from holdfast.runtime.clock import now"),
-        ("holdfast.runtime.aio", "from holdfast.api.lease import Lease"),
-        ("holdfast.fencing", "from holdfast.core import rules"),
-        ("holdfast.callers", "from holdfast.machine import boottime"),
+        ("gripfast.core.lease", "from gripfast.runtime import clock"),
+        ("gripfast.core.lease", "import gripfast.api.client"),
+        ("gripfast.core.lease", "from gripfast import machine"),
+        ("gripfast.core.lease", "import gripfast"),
+        ("gripfast.core.lease", "from ..stores import memory"),
+        ("gripfast.core.lease", "def f():\n    from gripfast.machine import boottime"),
+        ("gripfast.errors", "from gripfast.core.ports import LockInfo"),
+        ("gripfast.stores.sqlite.engine", "from gripfast.runtime.clock import now"),
+        ("gripfast.runtime.aio", "from gripfast.api.lease import Lease"),
+        ("gripfast.fencing", "from gripfast.core import rules"),
+        ("gripfast.callers", "from gripfast.machine import boottime"),
     ],
 )
 def test_a_planted_breach_is_found(module: str, source: str) -> None:
-    package = module if module == "holdfast.fencing" else module.rpartition(".")[0]
+    package = module if module == "gripfast.fencing" else module.rpartition(".")[0]
     assert len(breaches(ast.parse(source), module, package)) == 1
 
 
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("holdfast.core.lease", "from . import rules\nfrom .rules import drift\nfrom holdfast.errors import LeaseLost"),
-        ("holdfast.errors", "if TYPE_CHECKING:\n    from holdfast.core.ports import LockInfo"),
-        ("holdfast.cli.run", "import holdfast\nfrom holdfast import connect\nfrom ..api.client import Client"),
+        ("gripfast.core.lease", "from . import rules\nfrom .rules import drift\nfrom gripfast.errors import LeaseLost"),
+        ("gripfast.errors", "if TYPE_CHECKING:\n    from gripfast.core.ports import LockInfo"),
+        ("gripfast.cli.run", "import gripfast\nfrom gripfast import connect\nfrom ..api.client import Client"),
     ],
 )
 def test_what_is_allowed_passes(module: str, source: str) -> None:
@@ -222,14 +222,14 @@ def test_what_is_allowed_passes(module: str, source: str) -> None:
     ["import time", "from os import path", "import concurrent.futures", "import asyncio as a", "import sqlite3"],
 )
 def test_a_planted_impurity_is_found(source: str) -> None:
-    assert len(impurities(ast.parse(source), "holdfast.core")) == 1
+    assert len(impurities(ast.parse(source), "gripfast.core")) == 1
 
 
 def test_a_planted_visit_to_another_store_is_found() -> None:
     home, other = store_folders()[:2]
-    source = ast.parse(f"from holdfast.stores.{other}.engine import Engine\nfrom ..{other} import protocol")
-    assert len(strangers(source, f"holdfast.stores.{home}.blocking", f"holdfast.stores.{home}")) == 2
+    source = ast.parse(f"from gripfast.stores.{other}.engine import Engine\nfrom ..{other} import protocol")
+    assert len(strangers(source, f"gripfast.stores.{home}.blocking", f"gripfast.stores.{home}")) == 2
 
 
 def test_a_planted_import_of_the_command_line_is_seen() -> None:
-    assert "click" in modules_after("import holdfast.cli")
+    assert "click" in modules_after("import gripfast.cli")

@@ -5,7 +5,7 @@ import inspect
 
 import pytest
 
-import holdfast
+import gripfast
 
 CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked", "where"}
 LOCK = {"acquire", "name", "try_acquire", "ttl", "within"}
@@ -21,7 +21,7 @@ PUBLIC: dict[str, set[str]] = {
     "InTransaction": {"name", "token"},
     "LockInfo": {"expires_in", "host", "label", "name", "owner", "pid", "since", "token", "waiters"},
     "Capabilities": {"durable_fence", "fair", "lists", "processes", "push", "sees_death", "session", "waiters_seen"},
-    "HoldfastError": set(),
+    "GripfastError": set(),
     "LockTimeout": {"name", "waited", "holder"},
     "LeaseLost": {"name", "reason"},
     "StaleToken": {"resource", "token", "seen"},
@@ -31,10 +31,10 @@ PUBLIC: dict[str, set[str]] = {
 }
 FUNCTIONS = {"async_lock", "connect", "connect_async", "lock"}
 SUBMODULES = {
-    "holdfast.compat.asyncio": {"Lock"},
-    "holdfast.compat.threading": {"Lock", "RLock"},
-    "holdfast.compat.redis": {"AsyncLock", "Lock"},
-    "holdfast.fencing": {"Gate", "async_guard", "guard", "schema", "write"},
+    "gripfast.compat.asyncio": {"Lock"},
+    "gripfast.compat.threading": {"Lock", "RLock"},
+    "gripfast.compat.redis": {"AsyncLock", "Lock"},
+    "gripfast.fencing": {"Gate", "async_guard", "guard", "schema", "write"},
 }
 
 
@@ -59,23 +59,23 @@ def public_attributes(cls: type, example: object = None) -> set[str]:
 
 
 def test_the_package_exports_exactly_the_pinned_names() -> None:
-    assert set(holdfast.__all__) == set(PUBLIC) | FUNCTIONS | {"__version__"}
-    assert len(holdfast.__all__) == len(set(holdfast.__all__))
+    assert set(gripfast.__all__) == set(PUBLIC) | FUNCTIONS | {"__version__"}
+    assert len(gripfast.__all__) == len(set(gripfast.__all__))
 
 
-@pytest.mark.parametrize("name", sorted(holdfast.__all__))
+@pytest.mark.parametrize("name", sorted(gripfast.__all__))
 def test_every_exported_name_can_be_imported(name: str) -> None:
-    assert getattr(holdfast, name) is not None
+    assert getattr(gripfast, name) is not None
 
 
 @pytest.mark.parametrize("name", sorted(FUNCTIONS))
 def test_every_exported_function_can_be_called(name: str) -> None:
-    assert callable(getattr(holdfast, name))
+    assert callable(getattr(gripfast, name))
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))
 def test_a_class_has_exactly_the_pinned_attributes(name: str) -> None:
-    cls = getattr(holdfast, name)
+    cls = getattr(gripfast, name)
     example = cls(*RAISED[name]) if name in RAISED else None
     assert public_attributes(cls, example) == PUBLIC[name]
 

@@ -153,6 +153,6 @@ def test_the_keys_of_a_lock_space_are_gone_after_it() -> None:
     with shared_server().client() as client:
         with lock_space("one:") as url:
             assert url == f"{shared_server().url}?prefix=one:"
-            client.mset({"one:job": 1, "{one:job}\0holdfast:token": 2, "{7}\0holdfast:line:one:a}b": 3, "two:job": 4})
-        assert client.exists("one:job", "{one:job}\0holdfast:token", "{7}\0holdfast:line:one:a}b", "two:job") == 1
+            client.mset({"one:job": 1, "{one:job}\0gripfast:token": 2, "{7}\0gripfast:line:one:a}b": 3, "two:job": 4})
+        assert client.exists("one:job", "{one:job}\0gripfast:token", "{7}\0gripfast:line:one:a}b", "two:job") == 1
         client.delete("two:job")

@@ -45,7 +45,7 @@ def test_a_planted_foreign_word_is_found(text: str, what: str) -> None:
 
 
 def test_plain_words_are_let_through() -> None:
-    assert foreign("This issue is about /var/lib/holdfast, the design, and a plan; the workplace stays.") == []
+    assert foreign("This issue is about /var/lib/gripfast, the design, and a plan; the workplace stays.") == []
 
 
 def test_the_files_of_the_project_are_known_with_and_without_a_repository() -> None:

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import holdfast
+import gripfast
 from bench.sql import hand_off
 from bench.sql.engines import LEASE, LIMITS, MARIA, MODES, POSTGRES, ROW, Engine
 from bench.sql.limit import DATABASE, NAME, commit, scripts_for
@@ -64,9 +64,9 @@ def test_what_is_committed_is_on_disk(engine: Engine, url: str) -> None:
 
 def lock_as_somebody_else(wire: Wire, url: str, mode: str) -> None:
     if mode == LEASE:
-        wire.ask("UPDATE holdfast_lock SET owner = 'someone', expires_us = 4e18 WHERE name = 'bare'")
+        wire.ask("UPDATE gripfast_lock SET owner = 'someone', expires_us = 4e18 WHERE name = 'bare'")
     elif mode == ROW:
-        wire.ask("BEGIN; SELECT name FROM holdfast_row WHERE name = 'bare' FOR UPDATE")
+        wire.ask("BEGIN; SELECT name FROM gripfast_row WHERE name = 'bare' FOR UPDATE")
     else:
         key = scripts_for(url).advisory_key(DATABASE, NAME)
         wire.ask(f"SELECT pg_advisory_lock({key})" if is_postgres(url) else f"SELECT GET_LOCK('{key}', 0)")
@@ -81,13 +81,13 @@ def test_the_bare_lock_excludes_and_leaves_it_free(url: str, mode: str) -> None:
         with pytest.raises(Exception, match=r"not free|could not obtain lock|[Ll]ock wait timeout"):
             pair()
         if mode == LEASE:
-            assert other.ask("SELECT owner FROM holdfast_lock WHERE name = 'bare'") == [(b"someone",)]
-            other.ask("UPDATE holdfast_lock SET owner = NULL, expires_us = 0 WHERE name = 'bare'")
+            assert other.ask("SELECT owner FROM gripfast_lock WHERE name = 'bare'") == [(b"someone",)]
+            other.ask("UPDATE gripfast_lock SET owner = NULL, expires_us = 0 WHERE name = 'bare'")
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_token_of_the_bare_lock_grows(url: str, mode: str) -> None:
-    table = "holdfast_lock WHERE" if mode == LEASE else f"holdfast_grant WHERE mode = '{mode}' AND"
+    table = "gripfast_lock WHERE" if mode == LEASE else f"gripfast_grant WHERE mode = '{mode}' AND"
 
     def token() -> float:
         return number(wire.ask(f"SELECT token FROM {table} name = 'bare'"))
@@ -100,10 +100,10 @@ def test_the_token_of_the_bare_lock_grows(url: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_bare_lock_sends_what_holdfast_sends(url: str, mode: str) -> None:
+def test_the_bare_lock_sends_what_gripfast_sends(url: str, mode: str) -> None:
     with (
         LIMITS[mode](url) as bare,
-        holdfast.connect(f"{url}?mode={mode}") as client,
+        gripfast.connect(f"{url}?mode={mode}") as client,
         counters(url) as counted,
     ):
         lock = client.lock("bench")
@@ -144,7 +144,7 @@ def test_sessions_are_known_by_their_numbers(url: str) -> None:
 @pytest.mark.parametrize("waits", [in_a_thread, on_a_loop])
 def test_who_waits_tells_when_it_was_let_in(waits: Waits, tmp_path: Path) -> None:
     store = f"sqlite:///{tmp_path}/locks.db"
-    with waiter(waits, store, "bench") as other, holdfast.connect(store) as client:
+    with waiter(waits, store, "bench") as other, gripfast.connect(store) as client:
         for _ in range(2):
             lease = client.lock("bench").acquire()
             other.ask()

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import holdfast
+import gripfast
 from bench.zookeeper.limit import (
     NOT_FREE,
     PARENT,
@@ -121,8 +121,8 @@ def test_the_bare_lock_sends_what_its_name_says(url: str, limit: Limit, requests
         assert requests_of(url, pair) == requests
 
 
-def test_the_bare_lock_sends_as_much_as_holdfast(url: str) -> None:
-    with holdfast.connect(url) as client, create_look_delete(url) as bare:
+def test_the_bare_lock_sends_as_much_as_gripfast(url: str) -> None:
+    with gripfast.connect(url) as client, create_look_delete(url) as bare:
         lock = client.lock("bench")
         assert requests_of(url, lambda: lock.acquire().release()) == requests_of(url, bare)
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGE = ROOT / "src" / "holdfast"
+PACKAGE = ROOT / "src" / "gripfast"
 LEFT_BEHIND = re.compile(r"\.(venv|\w+_cache|hypothesis)|__pycache__|node_modules$|results$|build$|dist$|.*\.egg-info$")
 
 

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import holdfast
-from holdfast.stores.redis import scripts
+import gripfast
+from gripfast.stores.redis import scripts
 from support.colours import play
 from support.lanes import Lane, Lanes
 from support.waiting import auntil, until
@@ -39,7 +39,7 @@ async def arrive(late: Sequence[Lane]) -> None:
     assert not [lane for lane, heard in before.items() if lane.heard[heard:].startswith(b"-")], "it was refused"
 
 
-def connect_at_once(client: holdfast.Client, lanes: Lanes, pool: ThreadPoolExecutor, threads: int) -> None:
+def connect_at_once(client: gripfast.Client, lanes: Lanes, pool: ThreadPoolExecutor, threads: int) -> None:
     """So many more connections are open afterwards, and idle."""
     before = lanes.hold()
     lanes.greet(lambda lane: lane.hold_from(scripts.INSPECT.sha.encode()))

@@ -7,14 +7,14 @@ import gc
 
 import pytest
 
-import holdfast
+import gripfast
 from support.waiting import until
 
 # -- by hand -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_lock_asked_for_its_exit_and_entered_by_hand_is_held_until_left(url: str) -> None:
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
         lock = client.lock("job")
         assert hasattr(lock, "__exit__")
         lock.__enter__()
@@ -26,7 +26,7 @@ def test_a_lock_asked_for_its_exit_and_entered_by_hand_is_held_until_left(url: s
 
 def test_an_async_lock_asked_for_its_exit_and_entered_by_hand_is_held_until_left(url: str) -> None:
     async def main() -> None:
-        async with holdfast.connect_async(url) as client:
+        async with gripfast.connect_async(url) as client:
             lock = client.lock("job")
             assert hasattr(lock, "__aexit__")
             await lock.__aenter__()
@@ -44,12 +44,12 @@ def test_an_async_lock_asked_for_its_exit_and_entered_by_hand_is_held_until_left
 @pytest.mark.parametrize("ending", ["released", "expired"])
 def test_a_lease_that_is_over_is_not_entered(url: str, ending: str) -> None:
     entered = []
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
         lease = client.lock("job", ttl=0.05, renew=False).acquire()
         if ending == "released":
             lease.release()
         until(lambda: not lease.held)
-        with pytest.raises(holdfast.LeaseLost) as caught, lease:
+        with pytest.raises(gripfast.LeaseLost) as caught, lease:
             entered.append(lease.held)
         assert caught.value.reason == ending
     assert entered == []
@@ -59,12 +59,12 @@ def test_a_lease_that_is_over_is_not_entered(url: str, ending: str) -> None:
 def test_an_async_lease_that_is_over_is_not_entered_and_cancels_nothing(url: str, ending: str) -> None:
     async def main() -> None:
         entered = []
-        async with holdfast.connect_async(url) as client:
+        async with gripfast.connect_async(url) as client:
             lease = await client.lock("job", ttl=0.05, renew=False).acquire()
             if ending == "released":
                 await lease.release()
             until(lambda: not lease.held)  # the loop stands still: nobody was told yet
-            with pytest.raises(holdfast.LeaseLost) as caught:
+            with pytest.raises(gripfast.LeaseLost) as caught:
                 async with lease:
                     entered.append(lease.held)
             assert caught.value.reason == ending

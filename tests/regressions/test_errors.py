@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.core.ports import Claim, Granted, Hold
-from holdfast.stores.inboxes import BlockingInbox
-from holdfast.stores.memory.engine import MemoryEngine
-from holdfast.stores.sqlite.engine import SqliteEngine
+import gripfast
+from gripfast.core.ports import Claim, Granted, Hold
+from gripfast.stores.inboxes import BlockingInbox
+from gripfast.stores.memory.engine import MemoryEngine
+from gripfast.stores.sqlite.engine import SqliteEngine
 
 # -- the wake folder ---------------------------------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ def test_a_path_that_was_given_works_without_any_home_directory(
 
     monkeypatch.delenv("HOME")
     monkeypatch.setattr(pwd, "getpwuid", nobody)
-    with holdfast.connect(sqlite_url) as client, client.lock("job") as lease:
+    with gripfast.connect(sqlite_url) as client, client.lock("job") as lease:
         assert lease.held
 
 
@@ -68,8 +68,8 @@ def test_a_state_directory_that_can_not_be_made_is_named(tmp_path: Path, monkeyp
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
     with (
-        holdfast.connect(request_timeout=0.05) as client,
-        pytest.raises((holdfast.StoreUnavailable, holdfast.ConfigurationError), match=str(tmp_path / "file")),
+        gripfast.connect(request_timeout=0.05) as client,
+        pytest.raises((gripfast.StoreUnavailable, gripfast.ConfigurationError), match=str(tmp_path / "file")),
     ):
         client.lock("job").try_acquire()
 
@@ -78,14 +78,14 @@ def test_a_state_directory_that_can_not_be_made_is_named(tmp_path: Path, monkeyp
 
 
 def test_a_client_is_not_closed_from_another_event_loop(url: str) -> None:
-    client = holdfast.connect_async(url)
+    client = gripfast.connect_async(url)
 
     async def use() -> None:
         async with client.lock("job"):
             pass
 
     asyncio.run(use())
-    with pytest.raises(holdfast.ConfigurationError, match="event loop"):
+    with pytest.raises(gripfast.ConfigurationError, match="event loop"):
         asyncio.run(client.aclose())
 
 

@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.core.ports import Unreachable
-from holdfast.guard import Guard
-from holdfast.machine import boottime
-from holdfast.stores.sqlite import mailbox
+import gripfast
+from gripfast.core.ports import Unreachable
+from gripfast.guard import Guard
+from gripfast.machine import boottime
+from gripfast.stores.sqlite import mailbox
 from support.colours import renewal_of
 from support.processes import Worker
 from support.waiters import waiters_among, watch_for_waiters
@@ -31,7 +31,7 @@ SOON = 1.0
 """Seconds; whoever is left to ask at the slow pace takes three."""
 
 
-def waiters(client: holdfast.Client, name: str = "job") -> int:
+def waiters(client: gripfast.Client, name: str = "job") -> int:
     if not client.capabilities.waiters_seen:
         return waiters_among([client], name)
     info = client.inspect(name)
@@ -54,7 +54,7 @@ def another_program_writes(url: str) -> Iterator[None]:
 def test_leases_are_renewed_where_tasks_start_eagerly(url: str) -> None:
     async def main() -> None:
         asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
-        async with holdfast.connect_async(url) as client:
+        async with gripfast.connect_async(url) as client:
             async with client.lock("short", ttl=0.1):
                 pass  # its renewal will find nothing to do
             async with client.lock("job", ttl=0.6) as lease:
@@ -69,7 +69,7 @@ def test_renewal_goes_on_when_all_tasks_were_cancelled_in_the_middle_of_it(sqlit
         return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
 
     async def main() -> None:
-        async with holdfast.connect_async(sqlite_url) as client:
+        async with gripfast.connect_async(sqlite_url) as client:
             lease = await client.lock("job", ttl=1.0).acquire()
             with another_program_writes(sqlite_url):
                 await auntil(others)
@@ -94,7 +94,7 @@ def test_renewal_goes_on_when_a_round_was_cancelled_before_it_began(url: str) ->
         return task
 
     async def main() -> None:
-        async with holdfast.connect_async(url) as client:
+        async with gripfast.connect_async(url) as client:
             lease = await client.lock("job", ttl=0.6).acquire()
             asyncio.get_running_loop().set_task_factory(cancelled_if_first)
             await auntil(renewal_of(lease), within=2.0)
@@ -108,7 +108,7 @@ def test_renewal_goes_on_when_a_round_was_cancelled_before_it_began(url: str) ->
 
 
 def test_a_cancelled_call_of_a_coroutine_function_leaves_the_line_at_once(url: str) -> None:
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
         watch_for_waiters(client)
         held = client.lock("job").acquire()
 
@@ -130,7 +130,7 @@ def test_a_cancelled_call_of_a_coroutine_function_leaves_the_line_at_once(url: s
 
 
 def test_the_error_of_a_coroutine_function_comes_out_though_the_lease_was_lost(url: str) -> None:
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
 
         @client.locked("job", ttl=0.05, renew=False)
         async def body() -> None:
@@ -146,7 +146,7 @@ def test_the_error_of_a_coroutine_function_comes_out_though_the_lease_was_lost(u
 
 def test_a_request_to_the_worker_of_a_closed_client_is_refused(sqlite_url: str) -> None:
     async def main() -> None:
-        client = holdfast.connect_async(sqlite_url)
+        client = gripfast.connect_async(sqlite_url)
         store = client._store()
         await client.inspect("job")
         await client.aclose()
@@ -156,11 +156,11 @@ def test_a_request_to_the_worker_of_a_closed_client_is_refused(sqlite_url: str) 
     asyncio.run(main())
 
 
-async def closed(client: holdfast.AsyncClient, lease: holdfast.AsyncLease) -> None:
+async def closed(client: gripfast.AsyncClient, lease: gripfast.AsyncLease) -> None:
     await client.aclose()
 
 
-async def released_but_cancelled(client: holdfast.AsyncClient, lease: holdfast.AsyncLease) -> None:
+async def released_but_cancelled(client: gripfast.AsyncClient, lease: gripfast.AsyncLease) -> None:
     release = asyncio.create_task(lease.release())
     await asyncio.sleep(0)
     release.cancel()
@@ -168,16 +168,16 @@ async def released_but_cancelled(client: holdfast.AsyncClient, lease: holdfast.A
     assert release.cancelled()
 
 
-async def released_soon(client: holdfast.AsyncClient, lease: holdfast.AsyncLease) -> None:
+async def released_soon(client: gripfast.AsyncClient, lease: gripfast.AsyncLease) -> None:
     lease._release_soon()
 
 
 @pytest.mark.parametrize("ends", [closed, released_but_cancelled, released_soon])
 def test_whoever_waits_for_a_loss_hears_of_every_ending(
-    url: str, ends: Callable[[holdfast.AsyncClient, holdfast.AsyncLease], Awaitable[None]]
+    url: str, ends: Callable[[gripfast.AsyncClient, gripfast.AsyncLease], Awaitable[None]]
 ) -> None:
     async def main() -> None:
-        async with holdfast.connect_async(url) as client:
+        async with gripfast.connect_async(url) as client:
             lease = await client.lock("job").acquire()
             waiting = asyncio.create_task(lease.lost.wait())
             await asyncio.sleep(0)
@@ -193,8 +193,8 @@ def test_whoever_waits_for_a_loss_hears_of_every_ending(
 
 def test_the_death_of_one_who_was_handed_the_lock_is_noticed_by_the_next_in_line(sqlite_url: str) -> None:
     with (
-        holdfast.connect(sqlite_url) as first,
-        holdfast.connect(sqlite_url) as third,
+        gripfast.connect(sqlite_url) as first,
+        gripfast.connect(sqlite_url) as third,
         ThreadPoolExecutor() as pool,
     ):
         lease = first.lock("job").acquire()
@@ -218,9 +218,9 @@ def test_a_burst_of_hand_overs_too_large_for_the_queue_reaches_every_waiter(
     monkeypatch.setattr(mailbox, "SEND_TRIES", 1000, raising=False)  # this machine may be slower than the reader
     names = [f"job {number}" for number in range(40)]
 
-    async def main(client: holdfast.Client) -> None:
+    async def main(client: gripfast.Client) -> None:
         leases = [client.lock(name).acquire() for name in names]
-        async with holdfast.connect_async(sqlite_url) as other:
+        async with gripfast.connect_async(sqlite_url) as other:
 
             async def visit(name: str) -> None:
                 async with other.lock(name):
@@ -234,11 +234,11 @@ def test_a_burst_of_hand_overs_too_large_for_the_queue_reaches_every_waiter(
             async with asyncio.timeout(SOON):
                 await asyncio.gather(*visits)
 
-    with holdfast.connect(sqlite_url) as client:
+    with gripfast.connect(sqlite_url) as client:
         asyncio.run(main(client))
 
 
-def read_slowly(client: holdfast.AsyncClient) -> None:
+def read_slowly(client: gripfast.AsyncClient) -> None:
     """From now on each delivery takes the client's thread a few milliseconds."""
     inboxes: Any = client._store()._engine.inboxes  # type: ignore[attr-defined]
     delivers, never = inboxes.deliver, threading.Event()
@@ -253,12 +253,12 @@ def read_slowly(client: holdfast.AsyncClient) -> None:
 def test_waiters_are_woken_though_the_wake_folder_was_cleaned_away(sqlite_url: str) -> None:
     before = mailboxes()
     with (
-        holdfast.connect(sqlite_url) as client,
-        holdfast.connect(sqlite_url) as other,
+        gripfast.connect(sqlite_url) as client,
+        gripfast.connect(sqlite_url) as other,
         ThreadPoolExecutor() as pool,
     ):
         lease = other.lock("job").acquire()
-        with pytest.raises(holdfast.LockTimeout):
+        with pytest.raises(gripfast.LockTimeout):
             client.lock("job").acquire(wait=0.01)
         shutil.rmtree(sqlite_url.removeprefix("sqlite:///") + "-wake")
         waiting = pool.submit(client.lock("job").acquire, wait=10)
@@ -290,8 +290,8 @@ def out_of_descriptors() -> Iterator[None]:
 
 def test_without_a_free_descriptor_a_release_succeeds_and_renewal_goes_on(sqlite_url: str) -> None:
     with (
-        holdfast.connect(sqlite_url) as client,
-        holdfast.connect(sqlite_url) as other,
+        gripfast.connect(sqlite_url) as client,
+        gripfast.connect(sqlite_url) as other,
         ThreadPoolExecutor() as pool,
         client.lock("kept", ttl=0.6) as kept,
     ):
@@ -331,14 +331,14 @@ def test_a_child_forked_while_another_thread_was_inside_a_guard_is_not_kept_out(
 
 def test_requests_to_a_locked_database_lose_their_patience_together(sqlite_url: str) -> None:
     async def main() -> None:
-        async with holdfast.connect_async(sqlite_url, request_timeout=0.3) as client:
+        async with gripfast.connect_async(sqlite_url, request_timeout=0.3) as client:
             await client.inspect("job")
             with another_program_writes(sqlite_url):
                 began = boottime()
                 requests = [client.lock(f"job {number}").try_acquire() for number in range(6)]
                 answers = await asyncio.gather(*requests, return_exceptions=True)
                 took = boottime() - began
-        assert {type(answer) for answer in answers} == {holdfast.StoreUnavailable}
+        assert {type(answer) for answer in answers} == {gripfast.StoreUnavailable}
         assert took < 3 * 0.3
 
     asyncio.run(main())
@@ -356,7 +356,7 @@ def _run_out_unseen(lease: Any) -> None:
 def test_a_loss_that_was_not_told_yet_is_told_when_the_client_is_closed() -> None:
     """Who wakes up too late and closes its client at once was never told, and its lease counted as released."""
     told: list[str] = []
-    client = holdfast.connect("memory://")
+    client = gripfast.connect("memory://")
     lease = client.lock("job", renew=False, on_lost=lambda _, reason: told.append(reason)).acquire()
     _run_out_unseen(lease)
     client.close()
@@ -367,7 +367,7 @@ def test_a_loss_that_was_not_told_yet_is_told_when_the_async_client_is_closed() 
     told: list[str] = []
 
     async def main() -> None:
-        client = holdfast.connect_async("memory://")
+        client = gripfast.connect_async("memory://")
         lease = await client.lock("job", renew=False, on_lost=lambda _, reason: told.append(reason)).acquire()
         _run_out_unseen(lease)
         await client.aclose()

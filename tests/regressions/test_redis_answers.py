@@ -10,10 +10,10 @@ import hiredis
 import pytest
 import redis
 
-import holdfast
-from holdfast import ConfigurationError, LeaseLost, LockTimeout, OutcomeUnknown, StoreUnavailable
-from holdfast.core.ports import Claim, Hold
-from holdfast.stores.redis import keys, protocol, scripts
+import gripfast
+from gripfast import ConfigurationError, LeaseLost, LockTimeout, OutcomeUnknown, StoreUnavailable
+from gripfast.core.ports import Claim, Hold
+from gripfast.stores.redis import keys, protocol, scripts
 from regressions.redis_stage import connect_at_once, played
 from support.colours import COLOURS, World, renewal_of
 from support.lanes import Lanes
@@ -34,9 +34,9 @@ def proxy(server: RedisServer, admin: "redis.Redis") -> Iterator[Proxy]:
 
 
 @pytest.fixture
-def other(server: RedisServer, admin: "redis.Redis") -> Iterator[holdfast.Client]:
+def other(server: RedisServer, admin: "redis.Redis") -> Iterator[gripfast.Client]:
     """Someone else, with nothing between it and the server."""
-    with holdfast.connect(server.url) as client:
+    with gripfast.connect(server.url) as client:
         yield client
 
 
@@ -71,7 +71,7 @@ async def test_a_release_whose_reply_was_lost_is_no_loss(proxied: World, proxy: 
 
 @played
 async def test_a_force_release_whose_reply_was_lost_is_not_repeated(
-    world: World, lanes: Lanes, other: holdfast.Client
+    world: World, lanes: Lanes, other: gripfast.Client
 ) -> None:
     operator = world.actor()
     await operator.force_release("warm-up")
@@ -168,7 +168,7 @@ class NoReaders(asyncio.SelectorEventLoop):
 
 def test_an_event_loop_that_can_not_watch_sockets_is_an_error(server: RedisServer) -> None:
     async def ask() -> None:
-        async with asyncio.timeout(HANG), holdfast.connect_async(server.url) as client:
+        async with asyncio.timeout(HANG), gripfast.connect_async(server.url) as client:
             with pytest.raises(ConfigurationError, match="selector"):
                 await client.lock("job").try_acquire()
 
@@ -197,7 +197,7 @@ def test_an_option_of_another_kind_of_connection_is_refused_at_once(colour: Any,
 
 def test_one_silent_connection_is_enough_to_drop_all_idle_ones(lanes: Lanes) -> None:
     """Somebody on the way has forgotten them: otherwise each would be found silent in its turn."""
-    with ThreadPoolExecutor(8) as pool, holdfast.connect(lanes.url(), request_timeout=0.3) as client:
+    with ThreadPoolExecutor(8) as pool, gripfast.connect(lanes.url(), request_timeout=0.3) as client:
         lease = client.lock("job").acquire()
         connect_at_once(client, lanes, pool, 7)
         for lane in lanes.all():
@@ -231,7 +231,7 @@ async def test_garbage_on_every_connection_is_an_error(world: World, lanes: Lane
 
 @played
 async def test_a_lease_is_lost_as_soon_as_the_server_says_so_even_if_it_does_not_say_why(
-    world: World, lanes: Lanes, other: holdfast.Client
+    world: World, lanes: Lanes, other: gripfast.Client
 ) -> None:
     alice = world.actor(request_timeout=0.3)
     lease = await alice.acquire("job")
@@ -318,7 +318,7 @@ def stand_in_line(admin: "redis.Redis", name: str) -> None:
     """Somebody waits for this lock, in this very moment."""
     claim = Claim(name, "somebody", 30.0, None, None)
     key = f"lock:{name}"
-    packed = protocol.claim(key, claim, protocol.card(None, "elsewhere", 1), b"holdfast:somebody")
+    packed = protocol.claim(key, claim, protocol.card(None, "elsewhere", 1), b"gripfast:somebody")
     reader = hiredis.Reader()
     reader.feed(scripts.CLAIM.in_full(packed))
     admin.execute_command(*reader.gets())  # type: ignore[no-untyped-call]

@@ -3,8 +3,8 @@
 import pytest
 import redis
 
-from holdfast import LockTimeout, OutcomeUnknown
-from holdfast.stores.redis import keys, scripts
+from gripfast import LockTimeout, OutcomeUnknown
+from gripfast.stores.redis import keys, scripts
 from regressions.redis_stage import arrive, hold_up, played
 from support.colours import COLOURS, World
 from support.lanes import Lanes

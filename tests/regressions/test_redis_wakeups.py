@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import redis
 
-import holdfast
-from holdfast.core.ports import Granted
-from holdfast.stores.inboxes import BlockingInbox, Inboxes
-from holdfast.stores.redis import hearing
+import gripfast
+from gripfast.core.ports import Granted
+from gripfast.stores.inboxes import BlockingInbox, Inboxes
+from gripfast.stores.redis import hearing
 from regressions.redis_stage import connect_at_once, played
 from support.colours import COLOURS, World
 from support.lanes import Lane, Lanes
@@ -23,9 +23,9 @@ SUBSCRIBE = b"SUBSCRIBE"
 
 
 @pytest.fixture
-def holder(server: RedisServer, admin: "redis.Redis") -> Iterator[holdfast.Client]:
+def holder(server: RedisServer, admin: "redis.Redis") -> Iterator[gripfast.Client]:
     """Has no proxy in front of it."""
-    with holdfast.connect(server.url) as client:
+    with gripfast.connect(server.url) as client:
         yield client
 
 
@@ -35,7 +35,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def waiters(client: holdfast.Client, name: str) -> int:
+def waiters(client: gripfast.Client, name: str) -> int:
     info = client.inspect(name)
     return info.waiters if info else 0
 
@@ -56,10 +56,10 @@ def hold_all_requests(lanes: Lanes) -> None:
 
 
 def test_the_one_who_is_named_to_read_still_listens(
-    lanes: Lanes, holder: holdfast.Client, pool: ThreadPoolExecutor, only_pushes: None
+    lanes: Lanes, holder: gripfast.Client, pool: ThreadPoolExecutor, only_pushes: None
 ) -> None:
     held = {name: holder.lock(name).acquire() for name in "abc"}
-    with holdfast.connect(lanes.url()) as client:
+    with gripfast.connect(lanes.url()) as client:
         waiting = {}
         for name, patience in (("a", 30), ("b", 0.5), ("c", 30)):
             waiting[name] = pool.submit(client.lock(name).acquire, wait=patience)
@@ -71,19 +71,19 @@ def test_the_one_who_is_named_to_read_still_listens(
         held["c"].release()
         assert waiting["c"].result(timeout=5).held
         lanes.let_go()
-        assert isinstance(waiting["b"].exception(timeout=5), holdfast.LockTimeout)
+        assert isinstance(waiting["b"].exception(timeout=5), gripfast.LockTimeout)
 
 
 def test_an_attempt_that_failed_reads_no_more_though_its_error_is_kept(
-    lanes: Lanes, holder: holdfast.Client, admin: "redis.Redis", pool: ThreadPoolExecutor, only_pushes: None
+    lanes: Lanes, holder: gripfast.Client, admin: "redis.Redis", pool: ThreadPoolExecutor, only_pushes: None
 ) -> None:
-    with holdfast.connect(lanes.url(), request_timeout=0.3) as client:
+    with gripfast.connect(lanes.url(), request_timeout=0.3) as client:
         admin.set("lock:z", "someone", px=500)  # when that ends, whoever waits asks, and is not answered
         failing = pool.submit(client.lock("z").acquire, wait=0.6)
         until(lambda: waiters(holder, "z") == 1)
         hold_all_requests(lanes)
         kept = failing.exception(timeout=5)
-        assert isinstance(kept, holdfast.OutcomeUnknown)
+        assert isinstance(kept, gripfast.OutcomeUnknown)
         lanes.let_go()
         held = {name: holder.lock(name).acquire() for name in "ac"}
         waiting = {}
@@ -154,7 +154,7 @@ def world(request: pytest.FixtureRequest, lanes: Lanes) -> World:
 
 @played
 async def test_a_waiter_whose_pushes_get_lost_without_a_word_subscribes_again(
-    world: World, lanes: Lanes, holder: holdfast.Client
+    world: World, lanes: Lanes, holder: gripfast.Client
 ) -> None:
     """Somebody on the way has forgotten the connection: the server has seen its end, the client has not."""
     waiter = world.actor()
@@ -180,16 +180,16 @@ async def test_a_waiter_whose_pushes_get_lost_without_a_word_subscribes_again(
 
 
 def test_threads_that_wait_at_once_dial_once(
-    lanes: Lanes, holder: holdfast.Client, pool: ThreadPoolExecutor, server: RedisServer
+    lanes: Lanes, holder: gripfast.Client, pool: ThreadPoolExecutor, server: RedisServer
 ) -> None:
     """Requests are answered, but no new connection is: nobody waits for the failures of all others."""
     threads = 8
     held = holder.lock("job").acquire()
-    with holdfast.connect(lanes.url(), request_timeout=0.4) as client:
+    with gripfast.connect(lanes.url(), request_timeout=0.4) as client:
         connect_at_once(client, lanes, pool, threads)
         lanes.greet(Lane.silence)
         attempts = [pool.submit(client.lock("job").acquire, wait=0.4) for _ in range(threads)]
         errors = [attempt.exception(timeout=10) for attempt in attempts]
-        assert [error for error in errors if not isinstance(error, holdfast.StoreUnavailable)] == []
+        assert [error for error in errors if not isinstance(error, gripfast.StoreUnavailable)] == []
         assert len(lanes.all()) - threads <= 2
     held.release()

@@ -15,16 +15,16 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import machine
-from holdfast.core.ports import Claim, Granted, Unreachable
-from holdfast.runtime.blocking import BlockingRuntime
-from holdfast.stores.inboxes import BlockingInbox
-from holdfast.stores.memory import engine as memory_engine
-from holdfast.stores.memory.engine import MemoryEngine
-from holdfast.stores.sqlite import connections
-from holdfast.stores.sqlite import engine as sqlite_engine
-from holdfast.stores.sqlite.engine import SqliteEngine
+import gripfast
+from gripfast import machine
+from gripfast.core.ports import Claim, Granted, Unreachable
+from gripfast.runtime.blocking import BlockingRuntime
+from gripfast.stores.inboxes import BlockingInbox
+from gripfast.stores.memory import engine as memory_engine
+from gripfast.stores.memory.engine import MemoryEngine
+from gripfast.stores.sqlite import connections
+from gripfast.stores.sqlite import engine as sqlite_engine
+from gripfast.stores.sqlite.engine import SqliteEngine
 from support.colours import World, open_files, play
 from support.waiting import auntil, until
 
@@ -37,14 +37,14 @@ A_MOMENT = 0.1
 
 def test_a_lease_whose_extension_failed_is_given_back_as_soon_as_it_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
     """The error kept the frames that it came through, and these the lease, until the collector found them."""
-    monkeypatch.setattr(BlockingRuntime, "extend", lambda *_: Unreachable(holdfast.StoreUnavailable("down")))
+    monkeypatch.setattr(BlockingRuntime, "extend", lambda *_: Unreachable(gripfast.StoreUnavailable("down")))
     gc.disable()
     try:
-        with holdfast.connect("memory://") as client:
+        with gripfast.connect("memory://") as client:
             lease = client.lock("job").acquire()
             try:
                 lease.extend()
-            except holdfast.StoreUnavailable:
+            except gripfast.StoreUnavailable:
                 del lease
             until(lambda: client.inspect("job") is None)
     finally:
@@ -55,7 +55,7 @@ def test_a_lease_whose_extension_failed_is_given_back_as_soon_as_it_is_dropped(m
 
 
 def test_names_that_were_left_are_not_remembered_for_re_entry() -> None:
-    with holdfast.connect("memory://") as client:
+    with gripfast.connect("memory://") as client:
         for number in range(100):
             with client.lock(f"job {number}", reentrant=True):
                 pass
@@ -64,7 +64,7 @@ def test_names_that_were_left_are_not_remembered_for_re_entry() -> None:
 
 def test_names_that_a_task_has_left_are_not_remembered_for_re_entry() -> None:
     async def main() -> None:
-        async with holdfast.connect_async("memory://") as client:
+        async with gripfast.connect_async("memory://") as client:
             for number in range(100):
                 async with client.lock(f"job {number}", reentrant=True):
                     pass
@@ -113,8 +113,8 @@ def sockets() -> set[str]:
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_child_keeps_no_socket_of_its_parent(sqlite_url: str) -> None:
     before = sockets()
-    with holdfast.connect(sqlite_url) as client, client.lock("job"):
-        with pytest.raises(holdfast.LockTimeout):
+    with gripfast.connect(sqlite_url) as client, client.lock("job"):
+        with pytest.raises(gripfast.LockTimeout):
             client.lock("job").acquire(wait=0.01)
         of_the_mailbox = sockets() - before
         assert of_the_mailbox
@@ -155,7 +155,7 @@ def test_the_end_of_one_fork_does_not_let_requests_into_another(tmp_path: Path) 
 
 @pytest.mark.skipif(not open_files(), reason="this system does not tell what is open")
 def test_a_request_that_outlives_its_client_leaves_no_file_open(sqlite_url: str) -> None:
-    client = holdfast.connect(sqlite_url)
+    client = gripfast.connect(sqlite_url)
     pool: Any = client._store()._engine._connections  # type: ignore[attr-defined]
     inside, go_on = threading.Event(), threading.Event()
 
@@ -177,15 +177,15 @@ def test_a_request_that_outlives_its_client_leaves_no_file_open(sqlite_url: str)
 
 
 def test_a_sqlite_url_with_a_fragment_is_refused() -> None:
-    with pytest.raises(holdfast.ConfigurationError):
-        holdfast.connect("sqlite:///locks#1.db")
+    with pytest.raises(gripfast.ConfigurationError):
+        gripfast.connect("sqlite:///locks#1.db")
 
 
 @pytest.mark.parametrize("prefix", [7, b"job"])
 def test_a_prefix_that_is_no_text_is_refused(world: World, prefix: Any) -> None:
     async def scene(world: World) -> None:
         actor = world.actor()
-        with pytest.raises(holdfast.ConfigurationError):
+        with pytest.raises(gripfast.ConfigurationError):
             await actor.listing(prefix)
 
     play(scene, {"world": world})
@@ -237,11 +237,11 @@ def test_holders_and_waiters_that_never_came_back_are_forgotten_by_the_database_
     leave_behind(engine)
     monkeypatch.setattr(sqlite_engine, "SWEEP_EVERY", 1)
     use(engine)
-    assert len(names("holdfast_lock")) == 13
+    assert len(names("gripfast_lock")) == 13
     began, wall_us = machine.boottime(), machine.wall_us()
     monkeypatch.setattr(machine, "boottime", lambda: began + A_DAY)
     monkeypatch.setattr(machine, "wall_us", lambda: wall_us + int(A_DAY * 1_000_000))
     use(engine)
-    assert names("holdfast_lock") == ["used 0", "used 1", "used 2"]
-    assert names("holdfast_waiter") == []
+    assert names("gripfast_lock") == ["used 0", "used 1", "used 2"]
+    assert names("gripfast_waiter") == []
     engine.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import ConfigurationError
+from gripfast import ConfigurationError
 from regressions.redis_stage import played
 from regressions.sql_stage import ENGINES, MODES, lanes_to, numbers, url_through
 from support.colours import COLOURS, World

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import OutcomeUnknown
+from gripfast import OutcomeUnknown
 from regressions.redis_stage import played
 from regressions.sql_stage import ENGINES, lanes_to, numbers, owed, url_through
 from support.colours import COLOURS, World
@@ -50,7 +50,7 @@ async def arrive(late: set[int], lanes: Lanes, server: Any) -> None:
 
 
 def holders(server: Any) -> int:
-    return int(server.execute("SELECT count(*) FROM holdfast_lock WHERE owner IS NOT NULL")[0][0])
+    return int(server.execute("SELECT count(*) FROM gripfast_lock WHERE owner IS NOT NULL")[0][0])
 
 
 @played

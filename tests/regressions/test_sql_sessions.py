@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import StoreUnavailable
+from gripfast import StoreUnavailable
 from regressions.redis_stage import played
 from regressions.sql_stage import ENGINES, SESSION_MODES, lanes_to, url_through
 from support.colours import COLOURS, World

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import machine
-from holdfast.core.ports import Claim, Granted, Hold, Taken
-from holdfast.errors import HoldfastError
-from holdfast.guard import Guard
-from holdfast.stores import settle
-from holdfast.stores.memory.engine import MemoryEngine
-from holdfast.stores.sqlite import connections
-from holdfast.stores.sqlite.engine import SqliteEngine
+import gripfast
+from gripfast import machine
+from gripfast.core.ports import Claim, Granted, Hold, Taken
+from gripfast.errors import GripfastError
+from gripfast.guard import Guard
+from gripfast.stores import settle
+from gripfast.stores.memory.engine import MemoryEngine
+from gripfast.stores.sqlite import connections
+from gripfast.stores.sqlite.engine import SqliteEngine
 from support.colours import World, play
 from support.waiting import auntil, until
 
@@ -74,7 +74,7 @@ def test_the_push_of_an_earlier_hand_off_is_no_grant(world: World) -> None:
 
 
 def assert_free(url: str) -> None:
-    with holdfast.connect(url) as another, another.lock("job").acquire(wait=5) as lease:
+    with gripfast.connect(url) as another, another.lock("job").acquire(wait=5) as lease:
         assert lease.held
 
 
@@ -122,7 +122,7 @@ def stop_at_answers(store: Any, stop: Callable[[], None]) -> None:
 
 
 def test_a_claim_under_way_while_its_client_is_closed_gives_no_lease(url: str) -> None:
-    client = holdfast.connect(url)
+    client = gripfast.connect(url)
     claimed, closed = threading.Event(), threading.Event()
 
     def stop() -> None:
@@ -135,7 +135,7 @@ def test_a_claim_under_way_while_its_client_is_closed_gives_no_lease(url: str) -
         assert claimed.wait(5)
         client.close()
         closed.set()
-        with suppress(HoldfastError):
+        with suppress(GripfastError):
             assert not attempt.result(5).held
     assert_free(url)
 
@@ -152,7 +152,7 @@ def whom_it_asks(store: Any) -> tuple[Any, str]:
 
 def test_a_claim_under_way_while_its_async_client_is_closed_gives_no_lease(url: str) -> None:
     async def main() -> None:
-        client = holdfast.connect_async(url)
+        client = gripfast.connect_async(url)
         store: Any = client._store()
         asked, name = whom_it_asks(store)
         claimed, closed, asks = asyncio.Event(), asyncio.Event(), getattr(asked, name)
@@ -173,7 +173,7 @@ def test_a_claim_under_way_while_its_async_client_is_closed_gives_no_lease(url: 
         await claimed.wait()
         await client.aclose()
         closed.set()
-        with suppress(HoldfastError):
+        with suppress(GripfastError):
             assert not await attempted
 
     asyncio.run(main())
@@ -187,7 +187,7 @@ def test_a_claim_under_way_while_its_async_client_is_closed_gives_no_lease(url: 
 def test_tasks_in_a_reentrant_coroutine_function_of_a_blocking_client_exclude_each_other_and_its_plain_functions(
     place: str, sqlite_url: str
 ) -> None:
-    client = holdfast.connect("memory://" if place == "memory" else sqlite_url)
+    client = gripfast.connect("memory://" if place == "memory" else sqlite_url)
     inside, calls = 0, 0
 
     @client.locked("job", reentrant=True)
@@ -296,7 +296,7 @@ def test_a_request_from_a_signal_handler_is_refused_in_the_middle_of_another(mon
     def decides_and_is_interrupted(*args: Any) -> settle.Outcome:
         monkeypatch.setattr(settle, "claim", decides)
         outcome = decides(*args)
-        with pytest.raises(holdfast.StoreUnavailable):
+        with pytest.raises(gripfast.StoreUnavailable):
             claim(engine, "handler")
         refused.append(True)
         return outcome

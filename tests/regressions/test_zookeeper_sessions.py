@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from kazoo.client import KazooClient
 
-import holdfast
-from holdfast import StoreUnavailable
-from holdfast.core import rules
-from holdfast.stores.zookeeper import protocol, session, store
+import gripfast
+from gripfast import StoreUnavailable
+from gripfast.core import rules
+from gripfast.stores.zookeeper import protocol, session, store
 from support.both_colours import both_colours, each, staged
 from support.proxy import Proxy
 from support.server_process import HOST
@@ -102,7 +102,7 @@ def test_a_client_that_runs_and_is_cut_off_now_is_neither_started_nor_stopped(pr
         until(lambda: not client.connected)
         returning = threading.Timer(0.5, proxy.accept)
         returning.start()
-        with holdfast.connect(client, root=new_root()) as locks, locks.lock("job").acquire(wait=10) as lease:
+        with gripfast.connect(client, root=new_root()) as locks, locks.lock("job").acquire(wait=10) as lease:
             assert lease.held
         returning.join()
         assert client.connected
@@ -114,7 +114,7 @@ def test_a_client_may_be_connected_to_any_number_of_times(server: Configured) ->
     with running(server.address) as client:
         before = client._connection._connect
         for _ in range(20):
-            with holdfast.connect(client, root=new_root()) as locks:
+            with gripfast.connect(client, root=new_root()) as locks:
                 locks.inspect("job")
         assert _depth(client._connection._connect) <= _depth(before) + 1
 
@@ -137,16 +137,16 @@ def test_a_loop_that_stops_before_the_answer_does_not_keep_the_lock(
     url = server.lock_space()
     loop = asyncio.new_event_loop()
     client, claim = loop.run_until_complete(_asked(url, server))
-    with holdfast.connect(url) as other, other.lock("job", ttl=5).acquire(wait=10) as lease:
+    with gripfast.connect(url) as other, other.lock("job", ttl=5).acquire(wait=10) as lease:
         assert lease.held
-    with contextlib.suppress(holdfast.HoldfastError):
+    with contextlib.suppress(gripfast.GripfastError):
         loop.run_until_complete(claim)
     loop.run_until_complete(client.aclose())
     loop.close()
 
 
-async def _asked(url: str, server: ZooKeeperServer) -> "tuple[holdfast.AsyncClient, asyncio.Task[holdfast.AsyncLease]]":
-    client = holdfast.connect_async(url)
+async def _asked(url: str, server: ZooKeeperServer) -> "tuple[gripfast.AsyncClient, asyncio.Task[gripfast.AsyncLease]]":
+    client = gripfast.connect_async(url)
     await (await client.lock("job", ttl=1).acquire()).release()
     claim = asyncio.ensure_future(client.lock("job", ttl=1).acquire())
     server.pause()
@@ -166,7 +166,7 @@ def test_what_was_given_up_is_deleted_however_long_the_server_was_away(
     """After a while it was taken for forgotten by itself; but its session lived on, and kept the node."""
     monkeypatch.setattr(rules, "WAITER_WINDOW", 0.5)
     root, ttl = new_root(), 3.0
-    with holdfast.connect(url_of([f"{HOST}:{proxy.port}"], root=root), request_timeout=0.5) as client:
+    with gripfast.connect(url_of([f"{HOST}:{proxy.port}"], root=root), request_timeout=0.5) as client:
         client.lock("job", ttl=ttl).acquire().release()
         proxy.hold("replies")
         with pytest.raises(StoreUnavailable):

@@ -6,17 +6,17 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import holdfast
-from holdfast.machine import boottime
+import gripfast
+from gripfast.machine import boottime
 from support.waiting import auntil
 
 
 def test_a_lease_granted_during_a_round_of_the_watchdog_is_renewed_in_time() -> None:
     async def main() -> None:
-        async with holdfast.connect_async("memory://") as client:
+        async with gripfast.connect_async("memory://") as client:
             first = await client.lock("first", ttl=1.5).acquire()
             renew = client._store().renew
-            late: list[holdfast.AsyncLease] = []
+            late: list[gripfast.AsyncLease] = []
 
             async def renew_and_meanwhile_acquire(holds: Sequence[Any]) -> Any:
                 if not late:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from holdfast.runtime.blocking import drive
+from gripfast.runtime.blocking import drive
 
 
 def test_a_recipe_that_never_suspends_runs_to_its_end() -> None:

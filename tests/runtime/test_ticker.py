@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from holdfast.machine import boottime
-from holdfast.runtime import ticker as ticker_module
-from holdfast.runtime.ticker import Ticker
+from gripfast.machine import boottime
+from gripfast.runtime import ticker as ticker_module
+from gripfast.runtime.ticker import Ticker
 from support.waiting import until
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from holdfast.sim.checks import violations
-from holdfast.sim.history import ANY, WORLD, Event, Kind
+from gripfast.sim.checks import violations
+from gripfast.sim.history import ANY, WORLD, Event, Kind
 
 TTL = 10.0
 

@@ -1,6 +1,6 @@
 """Scenarios and mutants that do what a test needs, in the place of the real ones.
 
-Run as a script it is `python -m holdfast.sim` with these. Processes that it spawns import it again and so have them,
+Run as a script it is `python -m gripfast.sim` with these. Processes that it spawns import it again and so have them,
 too.
 """
 
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import NamedTuple
 
-from holdfast.sim import runner
-from holdfast.sim.checks import Violation
-from holdfast.sim.history import WORLD, Event
+from gripfast.sim import runner
+from gripfast.sim.checks import Violation
+from gripfast.sim.history import WORLD, Event
 
 ITEMS = tuple(range(12))
 NEEDED = {3, 7}
@@ -174,7 +174,7 @@ def modules() -> dict[str, ModuleType]:
     }
     made = {}
     for name, attributes in contents.items():
-        made[f"holdfast.sim.{name}"] = module = ModuleType(f"holdfast.sim.{name}")
+        made[f"gripfast.sim.{name}"] = module = ModuleType(f"gripfast.sim.{name}")
         vars(module).update(attributes)
     return made
 
@@ -183,6 +183,6 @@ if __name__ in ("__main__", "__mp_main__"):
     sys.modules.update(modules())
 
 if __name__ == "__main__":
-    from holdfast.sim.__main__ import main
+    from gripfast.sim.__main__ import main
 
     main()

@@ -2,11 +2,11 @@
 
 from functools import cache
 
-from holdfast.sim.checks import RULES
-from holdfast.sim.history import line
-from holdfast.sim.mutants import MUTANTS, Mutant
-from holdfast.sim.redis.lua import ENGINE
-from holdfast.sim.runner import Chunk, Stop, Task, Worker, collector_off, ran_seed
+from gripfast.sim.checks import RULES
+from gripfast.sim.history import line
+from gripfast.sim.mutants import MUTANTS, Mutant
+from gripfast.sim.redis.lua import ENGINE
+from gripfast.sim.runner import Chunk, Stop, Task, Worker, collector_off, ran_seed
 
 SEEDS = 3000
 """Within which a bug must be caught."""

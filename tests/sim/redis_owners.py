@@ -1,4 +1,4 @@
-"""Random requests of owners for the pair, with Holdfast's own scripts, as production packs them.
+"""Random requests of owners for the pair, with Gripfast's own scripts, as production packs them.
 
 Tokens are times, which differ between the two servers. They are compared by their numbers in the order in which they
 were first seen, and by whether each was the largest so far.
@@ -10,9 +10,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from holdfast.core.ports import Claim, Hold
-from holdfast.stores.redis import keys, protocol, scripts
-from holdfast.stores.redis.scripts import Script
+from gripfast.core.ports import Claim, Hold
+from gripfast.stores.redis import keys, protocol, scripts
+from gripfast.stores.redis.scripts import Script
 from sim.redis_pair import About, Pair, contents, shape
 from sim.redis_words import weighted
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from click.testing import CliRunner
 
-from holdfast.sim.__main__ import main
-from holdfast.sim.explore import EXPLORATIONS, explore
-from holdfast.sim.fence import MODELS
-from holdfast.sim.small.worlds import WORLDS
+from gripfast.sim.__main__ import main
+from gripfast.sim.explore import EXPLORATIONS, explore
+from gripfast.sim.fence import MODELS
+from gripfast.sim.small.worlds import WORLDS
 
 Counters = tuple[int, ...]
 

@@ -10,11 +10,11 @@ import weakref
 
 import pytest
 
-from holdfast.core.lease import LeaseState, Want
-from holdfast.errors import StoreUnavailable
-from holdfast.sim.plan import Errand, Fault, Host, Item, Plan
-from holdfast.sim.scenarios import SCENARIOS, Outcome
-from holdfast.sim.stage import Stage
+from gripfast.core.lease import LeaseState, Want
+from gripfast.errors import StoreUnavailable
+from gripfast.sim.plan import Errand, Fault, Host, Item, Plan
+from gripfast.sim.scenarios import SCENARIOS, Outcome
+from gripfast.sim.stage import Stage
 
 ERRAND = Errand(
     actor="p0/a",

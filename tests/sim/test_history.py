@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.sim.history import Event, line
+from gripfast.sim.history import Event, line
 from sim.events import asked, event, granted, world
 
 

@@ -4,11 +4,11 @@ from collections import Counter
 
 import pytest
 
-from holdfast.core import rules
-from holdfast.sim.mutants import MUTANTS, Mutant
-from holdfast.sim.mutants.planting import CACHES, Edit, NotThere, Rewrite
-from holdfast.sim.redis.lua import ENGINE
-from holdfast.stores.redis import scripts
+from gripfast.core import rules
+from gripfast.sim.mutants import MUTANTS, Mutant
+from gripfast.sim.mutants.planting import CACHES, Edit, NotThere, Rewrite
+from gripfast.sim.redis.lua import ENGINE
+from gripfast.stores.redis import scripts
 from sim.mutants_caught import told
 
 AT_LEAST = 24

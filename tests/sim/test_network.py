@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.sim.chance import Chance
-from holdfast.sim.clocks import Clock
-from holdfast.sim.network import Connection, Duplicate, Network, Trouble
-from holdfast.sim.processes import Process
-from holdfast.sim.world import World
+from gripfast.sim.chance import Chance
+from gripfast.sim.clocks import Clock
+from gripfast.sim.network import Connection, Duplicate, Network, Trouble
+from gripfast.sim.processes import Process
+from gripfast.sim.world import World
 
 
 class Echo:

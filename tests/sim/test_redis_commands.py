@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.stores.redis import protocol
+from gripfast.stores.redis import protocol
 from sim.redis_pair import Pair, hold_alike, shape
 from sim.redis_words import commands_are_alike, sequences
 

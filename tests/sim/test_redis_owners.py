@@ -1,4 +1,4 @@
-"""Holdfast's own scripts on the simulated server do and answer what they do on a real one, in any order."""
+"""Gripfast's own scripts on the simulated server do and answer what they do on a real one, in any order."""
 
 import pytest
 

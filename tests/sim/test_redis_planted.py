@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.sim.redis import commands, keyspace, lua
-from holdfast.sim.redis.server import Server
+from gripfast.sim.redis import commands, keyspace, lua
+from gripfast.sim.redis.server import Server
 from sim import redis_owners, redis_programs, redis_words
 from sim.redis_pair import Pair, hold_alike, pair_of_servers
 

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hiredis import ReplyError
 
-from holdfast.sim.redis import lua
-from holdfast.sim.redis.database import Database
-from holdfast.sim.redis.server import Server, Session
-from holdfast.stores.redis.protocol import command, subscribe
+from gripfast.sim.redis import lua
+from gripfast.sim.redis.database import Database
+from gripfast.sim.redis.server import Server, Session
+from gripfast.stores.redis.protocol import command, subscribe
 
 START_US = 1_700_000_000_000_000
 

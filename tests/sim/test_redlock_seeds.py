@@ -1,6 +1,6 @@
 """Redlock on three and on five simulated nodes: some seeds of each, every time, with every fault of the world.
 
-`python -m holdfast.sim --scenario redlock5 --seeds 100000` runs more.
+`python -m gripfast.sim --scenario redlock5 --seeds 100000` runs more.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from functools import cache
 
 import pytest
 
-from holdfast.sim.plan import Fault, Plan, Quorum
-from holdfast.sim.report import minimised
-from holdfast.sim.runner import Chunk, Stop, Tally, Task, Worker, collector_off, ran_seed
-from holdfast.sim.scenarios import SCENARIOS
-from holdfast.sim.shrink import shrunk
+from gripfast.sim.plan import Fault, Plan, Quorum
+from gripfast.sim.report import minimised
+from gripfast.sim.runner import Chunk, Stop, Tally, Task, Worker, collector_off, ran_seed
+from gripfast.sim.scenarios import SCENARIOS
+from gripfast.sim.shrink import shrunk
 
 CHUNK = 50
 GRANTS = {"redlock3": 8, "redlock5": 6}

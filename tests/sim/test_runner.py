@@ -1,4 +1,4 @@
-"""`python -m holdfast.sim`, with scenarios that do what a test needs."""
+"""`python -m gripfast.sim`, with scenarios that do what a test needs."""
 
 import gc
 import io
@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from holdfast.sim import report
-from holdfast.sim.__main__ import main
-from holdfast.sim.checks import RULES, Violation
-from holdfast.sim.runner import COLLECT_EVERY, Chunk, Failure, Stop, Tally, Task, Worker, collector_off, run_seeds
+from gripfast.sim import report
+from gripfast.sim.__main__ import main
+from gripfast.sim.checks import RULES, Violation
+from gripfast.sim.runner import COLLECT_EVERY, Chunk, Failure, Stop, Tally, Task, Worker, collector_off, run_seeds
 from sim import fake_scenario
 from sim.fake_scenario import FAILING, ITEMS, KINDS, Plan, Scenario
 
@@ -92,8 +92,8 @@ def test_a_failing_seed_ends_the_run_and_is_minimised(call: Call) -> None:
     assert end[5:] == [
         "violation: overlap: 'a', needs 3 and 7",
         "",
-        f"replay: python -m holdfast.sim --scenario bad --seed {FAILING}",
-        f"draw:   holdfast lab seed {FAILING} --scenario bad",
+        f"replay: python -m gripfast.sim --scenario bad --seed {FAILING}",
+        f"draw:   gripfast lab seed {FAILING} --scenario bad",
     ]
 
 
@@ -229,7 +229,7 @@ def test_what_has_gathered_is_collected_now_and_then(call: Call) -> None:
         alive.append(sum(ring() is not None for ring in rings))
         return []
 
-    sys.modules["holdfast.sim.scenarios"].SCENARIOS["rings"] = Scenario("rings", judge)
+    sys.modules["gripfast.sim.scenarios"].SCENARIOS["rings"] = Scenario("rings", judge)
     worker = Worker(Stop())
     with collector_off():
         for start in range(0, 2 * COLLECT_EVERY + 10, 10):
@@ -293,7 +293,7 @@ def test_a_seed_that_fails_without_the_mutant_has_caught_nothing(call: Call) -> 
 
 
 def test_mutants_that_are_all_caught_are_fine(call: Call) -> None:
-    sys.modules["holdfast.sim.mutants"].MUTANTS = fake_scenario.MUTANTS[:1]
+    sys.modules["gripfast.sim.mutants"].MUTANTS = fake_scenario.MUTANTS[:1]
     done = call("--scenario", "mutated", "--mutants")
     assert done.exit_code == 0
     assert done.stdout.endswith("\n1 mutants, 0 not caught\n")
@@ -341,16 +341,16 @@ def test_a_missing_extra_is_told_with_the_line_that_adds_it(call: Call, monkeypa
         def SCENARIOS(self) -> None:
             raise ModuleNotFoundError("No module named 'lupa'", name="lupa")
 
-    monkeypatch.setitem(sys.modules, "holdfast.sim.scenarios", Unimportable())
+    monkeypatch.setitem(sys.modules, "gripfast.sim.scenarios", Unimportable())
     done = call("--list")
     assert done.exit_code == 1
-    assert "lupa is missing; pip install 'holdfast[sim]' adds it" in done.stderr
+    assert "lupa is missing; pip install 'gripfast[sim]' adds it" in done.stderr
 
 
 def test_the_runner_itself_imports_no_engine_and_no_scenario() -> None:
-    code = "import sys, holdfast.sim.report; print(*sys.modules)"
+    code = "import sys, gripfast.sim.report; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert {"lupa", "redis", "hiredis", "holdfast.sim.scenarios", "holdfast.sim.mutants"} & set(loaded) == set()
+    assert {"lupa", "redis", "hiredis", "gripfast.sim.scenarios", "gripfast.sim.mutants"} & set(loaded) == set()
 
 
 # Progress -----------------------------------------------------------------------------------------------------------

@@ -9,10 +9,10 @@ from functools import cache
 
 import pytest
 
-from holdfast.sim.report import minimised
-from holdfast.sim.runner import Chunk, Stop, Tally, Task, Worker, collector_off, ran_seed
-from holdfast.sim.scenarios import SCENARIOS
-from holdfast.sim.shrink import shrunk
+from gripfast.sim.report import minimised
+from gripfast.sim.runner import Chunk, Stop, Tally, Task, Worker, collector_off, ran_seed
+from gripfast.sim.scenarios import SCENARIOS
+from gripfast.sim.shrink import shrunk
 
 CHUNK = 250
 SEEDS = 2000

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.sim.checks import Violation
-from holdfast.sim.runner import CRASHED, Stop, ran_seed
-from holdfast.sim.shrink import Shrunk, shrunk, smallest
+from gripfast.sim.checks import Violation
+from gripfast.sim.runner import CRASHED, Stop, ran_seed
+from gripfast.sim.shrink import Shrunk, shrunk, smallest
 from sim.fake_scenario import ITEMS, Outcome, Plan, Scenario, needs_two, raises
 
 SEED = 33

@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from holdfast.core import rules
-from holdfast.core.lease import LeaseState
-from holdfast.sim.explore import Found
-from holdfast.sim.redis.lua import ENGINE
-from holdfast.sim.small import alone
-from holdfast.sim.small.worlds import WORLDS, errand, explored
-from holdfast.stores.redis import scripts
-from holdfast.stores.redis.scripts import Script
-from holdfast.stores.redis.store import RedisStore
+from gripfast.core import rules
+from gripfast.core.lease import LeaseState
+from gripfast.sim.explore import Found
+from gripfast.sim.redis.lua import ENGINE
+from gripfast.sim.small import alone
+from gripfast.sim.small.worlds import WORLDS, errand, explored
+from gripfast.stores.redis import scripts
+from gripfast.stores.redis.scripts import Script
+from gripfast.stores.redis.store import RedisStore
 
 SMALL = [name for name in WORLDS if not name.endswith("-large")]
 CLAIMS = {"passes": 0, "knows_scripts": True}
@@ -46,8 +46,8 @@ def test_a_process_that_was_put_back_is_the_same(monkeypatch: pytest.MonkeyPatch
 
 PLANTED = """
 from unittest import mock
-from holdfast.sim.small.worlds import explored
-from holdfast.stores.redis.store import RedisStore
+from gripfast.sim.small.worlds import explored
+from gripfast.stores.redis.store import RedisStore
 with mock.patch.object(RedisStore, "_chase", lambda *_: None):
     print(explored("cancelled"))
 """

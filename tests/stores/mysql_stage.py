@@ -6,11 +6,11 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qsl, urlsplit
 
-from holdfast.stores.mysql import factory, scripts
-from holdfast.stores.mysql.wire import MysqlWire
-from holdfast.stores.sql.blocking import await_descriptor
-from holdfast.stores.sql.ports import Answer, Refusal, Rows
-from holdfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.mysql import factory, scripts
+from gripfast.stores.mysql.wire import MysqlWire
+from gripfast.stores.sql.blocking import await_descriptor
+from gripfast.stores.sql.ports import Answer, Refusal, Rows
+from gripfast.stores.sql.statement import Ask, Statement
 from support.sql_servers import MariaServer
 
 PATIENCE = 10.0
@@ -85,13 +85,13 @@ class Stage:
     def sql(self, text: str, wire: MysqlWire | None = None, **values: Any) -> list[Row]:
         return self.rows([Ask(Statement(text), values)], wire)
 
-    def age(self, microseconds: int, table: str = "holdfast_lock") -> None:
+    def age(self, microseconds: int, table: str = "gripfast_lock") -> None:
         """As if all of it had happened that much earlier."""
-        ends = ", expires_us = expires_us - :us" if table == "holdfast_lock" else ""
+        ends = ", expires_us = expires_us - :us" if table == "gripfast_lock" else ""
         self.sql(f"UPDATE {table} SET since_us = since_us - :us, token = token - :us{ends}", us=microseconds)
 
     def empty(self) -> None:
-        ask(self.shared, [Ask(Statement(f"DELETE FROM holdfast_{each}")) for each in ("lock", "row", "grant")])
+        ask(self.shared, [Ask(Statement(f"DELETE FROM gripfast_{each}")) for each in ("lock", "row", "grant")])
 
     def __enter__(self) -> Self:
         return self

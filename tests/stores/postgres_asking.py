@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from urllib.parse import parse_qsl, urlsplit
 
-from holdfast.stores.postgres import scripts
-from holdfast.stores.postgres.dial import PostgresDialect
-from holdfast.stores.postgres.factory import dialect
-from holdfast.stores.postgres.wire import PostgresWire
-from holdfast.stores.sql.ports import Answer, Refusal, Rows
-from holdfast.stores.sql.protocol import Held, Row, read_held
-from holdfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.postgres import scripts
+from gripfast.stores.postgres.dial import PostgresDialect
+from gripfast.stores.postgres.factory import dialect
+from gripfast.stores.postgres.wire import PostgresWire
+from gripfast.stores.sql.ports import Answer, Refusal, Rows
+from gripfast.stores.sql.protocol import Held, Row, read_held
+from gripfast.stores.sql.statement import Ask, Statement
 from support.proxy import Proxy
 from support.sql_servers import postgres_server
 
@@ -122,7 +122,7 @@ def prepared(wire: PostgresWire) -> int:
 
 def alter(wire: PostgresWire, name: str, assignment: str) -> None:
     """A lease, as if time had passed or another had written."""
-    statement = Statement(f"UPDATE holdfast_lock SET {assignment} WHERE name = :name")
+    statement = Statement(f"UPDATE gripfast_lock SET {assignment} WHERE name = :name")
     assert answered(wire, [Ask(statement, {"name": name})]).affected == 1
 
 

@@ -8,13 +8,13 @@ from typing import Any
 
 import redis
 
-from holdfast.core.redlock.ballot import Roll, VoteBallot
-from holdfast.core.redlock.nodes import Answer, Each, Failed, Free, Request, Unlock, Vote
-from holdfast.stores.redis.dial import Dialer
-from holdfast.stores.redis.keys import side_key
-from holdfast.stores.redis.store import card_of_this_process
-from holdfast.stores.redlock.aio import AioNodes
-from holdfast.stores.redlock.protocol import Wording
+from gripfast.core.redlock.ballot import Roll, VoteBallot
+from gripfast.core.redlock.nodes import Answer, Each, Failed, Free, Request, Unlock, Vote
+from gripfast.stores.redis.dial import Dialer
+from gripfast.stores.redis.keys import side_key
+from gripfast.stores.redis.store import card_of_this_process
+from gripfast.stores.redlock.aio import AioNodes
+from gripfast.stores.redlock.protocol import Wording
 from support.redis_server import HOST, RedisServer
 from support.redlock_nodes import NODES
 from support.waiting import auntil

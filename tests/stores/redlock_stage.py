@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.redlock.ballot import FreeBallot, Roll, VoteBallot
-from holdfast.core.redlock.nodes import Answer, Ballot, Failed, Free, Inspect, Request, Vote
-from holdfast.stores.redis.dial import Dialer
-from holdfast.stores.redis.factory import factory_of
-from holdfast.stores.redis.protocol import card
-from holdfast.stores.redlock.blocking import BlockingNodes
-from holdfast.stores.redlock.protocol import Wording
+from gripfast.core.redlock.ballot import FreeBallot, Roll, VoteBallot
+from gripfast.core.redlock.nodes import Answer, Ballot, Failed, Free, Inspect, Request, Vote
+from gripfast.stores.redis.dial import Dialer
+from gripfast.stores.redis.factory import factory_of
+from gripfast.stores.redis.protocol import card
+from gripfast.stores.redlock.blocking import BlockingNodes
+from gripfast.stores.redlock.protocol import Wording
 from support.redis_server import RedisServer
 from support.redlock_nodes import NODES
 from support.waiting import until
 
 TIMEOUT = 0.25
 """Seconds: five times the usual, because a machine that runs tests is slow."""
-THREAD = "holdfast-dial"
+THREAD = "gripfast-dial"
 
 
 @contextlib.contextmanager

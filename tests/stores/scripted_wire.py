@@ -8,9 +8,9 @@ import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from holdfast import StoreUnavailable
-from holdfast.stores.sql.ports import Answer, Fault, Refusal, Rows, WireDown
-from holdfast.stores.sql.statement import Ask, Statement
+from gripfast import StoreUnavailable
+from gripfast.stores.sql.ports import Answer, Fault, Refusal, Rows, WireDown
+from gripfast.stores.sql.statement import Ask, Statement
 from support.waiting import until
 
 HURRIED = 10.0

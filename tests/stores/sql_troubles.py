@@ -42,7 +42,7 @@ def database_of(url: str) -> str:
 
 
 @contextlib.contextmanager
-def row_locked(server: Any, name: str, table: str = "holdfast_lock") -> Iterator[None]:
+def row_locked(server: Any, name: str, table: str = "gripfast_lock") -> Iterator[None]:
     """As an administrator at a console might: for as long as this lasts."""
     connection = server._connect(DATABASE)
     try:

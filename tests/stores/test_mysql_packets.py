@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.stores.mysql.packets import ALLOW_SEVERAL_STATEMENTS, AnswerReader, ProtocolBroken, literal, query
-from holdfast.stores.sql.ports import Answer, Refusal, Rows
-from holdfast.stores.sql.statement import Ask, Statement, Value
+from gripfast.stores.mysql.packets import ALLOW_SEVERAL_STATEMENTS, AnswerReader, ProtocolBroken, literal, query
+from gripfast.stores.sql.ports import Answer, Refusal, Rows
+from gripfast.stores.sql.statement import Ask, Statement, Value
 
 MORE_FOLLOWS = 8
 Result = Rows | Refusal

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.stores.mysql import scripts
-from holdfast.stores.mysql.wire import MysqlWire
-from holdfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.mysql import scripts
+from gripfast.stores.mysql.wire import MysqlWire
+from gripfast.stores.sql.statement import Ask, Statement
 from stores.mysql_stage import CARD, MINUTE, SECOND, SHORT, Row, Stage, ask, last, number, staged
 from support.sql_servers import mariadb_server
 from support.waiting import until
@@ -98,7 +98,7 @@ def test_the_owner_of_a_lease_that_ran_out_gets_it_back_if_nobody_took_it(stage:
 
 def test_tokens_grow_though_the_clock_was_set_back(stage: Stage) -> None:
     ahead = token_of(claimed(stage)) + 10**15
-    stage.sql("UPDATE holdfast_lock SET token = :ahead, owner = NULL", ahead=ahead)
+    stage.sql("UPDATE gripfast_lock SET token = :ahead, owner = NULL", ahead=ahead)
     assert token_of(claimed(stage)) == ahead + 1
     stage.rows(scripts.release("job", "a", ""))
     assert token_of(claimed(stage)) == ahead + 2
@@ -129,7 +129,7 @@ def test_whoever_registers_is_told_of_at_the_release_until_the_window_ends(stage
     claimed(stage)
     assert stage.row(scripts.register("job", MINUTE))[0] == b"a"
     stage.rows(scripts.register("job", SHORT))  # does not lower it
-    until(lambda: stage.sql(f"SELECT 1 FROM holdfast_lock WHERE since_us + {SHORT} < {scripts._NOW}"))
+    until(lambda: stage.sql(f"SELECT 1 FROM gripfast_lock WHERE since_us + {SHORT} < {scripts._NOW}"))
     assert stage.rows(scripts.release("job", "a", "")) == [(b"1", b"1")]
     claimed(stage, name="short")
     stage.rows(scripts.register("short", 1))
@@ -301,10 +301,10 @@ def test_a_sweep_forgets_names_that_are_free_and_idle(stage: Stage) -> None:
     stage.rows(scripts.release("b", "a", ""))  # idle for a moment only
     stage.age(SECOND)
     assert stage.rows(scripts.sweep("", 100, MINUTE)) == [(b"d",)]
-    assert stage.sql("SELECT name FROM holdfast_lock ORDER BY name") == [(b"b",), (b"c",), (b"d",)]
+    assert stage.sql("SELECT name FROM gripfast_lock ORDER BY name") == [(b"b",), (b"c",), (b"d",)]
     stage.age(2 * MINUTE)  # now those that nobody released have run out
     stage.rows(scripts.sweep("", 100, MINUTE))
-    assert stage.sql("SELECT name FROM holdfast_lock") == []
+    assert stage.sql("SELECT name FROM gripfast_lock") == []
 
 
 def test_a_sweep_goes_from_stretch_to_stretch_and_says_where_it_is(stage: Stage) -> None:
@@ -313,7 +313,7 @@ def test_a_sweep_goes_from_stretch_to_stretch_and_says_where_it_is(stage: Stage)
         stage.rows(scripts.release(name, "a", ""))
     stage.age(MINUTE)
     assert stage.rows(scripts.sweep("", 2, SECOND)) == [(b"b",)]
-    assert stage.sql("SELECT name FROM holdfast_lock") == [(b"c",), (b"d",), (b"e",)]
+    assert stage.sql("SELECT name FROM gripfast_lock") == [(b"c",), (b"d",), (b"e",)]
     assert stage.rows(scripts.sweep("b", 2, SECOND)) == [(b"d",)]
     assert stage.rows(scripts.sweep("d", 2, SECOND)) == [(b"e",)]
     assert stage.rows(scripts.sweep("e", 2, SECOND)) == [(None,)]
@@ -323,18 +323,18 @@ def test_a_lease_that_was_held_for_long_is_idle_only_since_its_end(stage: Stage)
     claimed(stage)
     stage.age(5 * MINUTE)  # it has run out four minutes ago
     stage.rows(scripts.sweep("", 10, 4 * MINUTE + 30 * SECOND))
-    assert stage.sql("SELECT name FROM holdfast_lock") == [(b"job",)]
+    assert stage.sql("SELECT name FROM gripfast_lock") == [(b"job",)]
     stage.rows(scripts.sweep("", 10, 3 * MINUTE))
-    assert stage.sql("SELECT name FROM holdfast_lock") == []
+    assert stage.sql("SELECT name FROM gripfast_lock") == []
 
 
 def test_a_name_whose_token_is_ahead_of_the_clock_is_not_forgotten(stage: Stage) -> None:
     token = token_of(claimed(stage))
     stage.rows(scripts.release("job", "a", ""))
     stage.age(5 * MINUTE)
-    stage.sql("UPDATE holdfast_lock SET token = :token", token=token + MINUTE)
+    stage.sql("UPDATE gripfast_lock SET token = :token", token=token + MINUTE)
     stage.rows(scripts.sweep("", 10, MINUTE))
-    assert stage.sql("SELECT 1 FROM holdfast_lock") == [(b"1",)]
+    assert stage.sql("SELECT 1 FROM gripfast_lock") == [(b"1",)]
 
 
 def test_of_many_who_claim_at_once_one_gets_it_and_tokens_grow(stage: Stage) -> None:

@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast.errors import OutcomeUnknown, StoreUnavailable
-from holdfast.stores.mysql import protocol, scripts
-from holdfast.stores.sql.ports import Fault, Refusal, WireDown
-from holdfast.stores.sql.statement import Ask, Statement
+from gripfast.errors import OutcomeUnknown, StoreUnavailable
+from gripfast.stores.mysql import protocol, scripts
+from gripfast.stores.sql.ports import Fault, Refusal, WireDown
+from gripfast.stores.sql.statement import Ask, Statement
 from stores.mysql_stage import CARD, MINUTE, SECOND, Stage, answer, ask, dialect, last, staged
 from support.server_process import HOST, PORTS
 from support.sql_process import PASSWORD, USER
@@ -89,7 +89,7 @@ def test_locks_in_sessions_do_not_depend_on_them_either(mode: str, unusual: Stag
         assert unusual.row(scripts.seen(mode, "job"))[-1] == b"1"
         unusual.rows(scripts.row_free() if mode == "row" else scripts.advisory_free(mark), mine)
         unusual.rows(scripts.row_free(), other)
-    unusual.age(2 * MINUTE, "holdfast_grant")
+    unusual.age(2 * MINUTE, "gripfast_grant")
     unusual.rows(scripts.sweep_sessions(mode, "", 9, MINUTE))
     assert unusual.rows(scripts.seen_page(mode, "", "", 9)) == []
 
@@ -245,10 +245,10 @@ def test_a_missing_right_is_told_with_the_grant_that_gives_it() -> None:
 
 
 def test_a_missing_table_is_told_with_the_way_to_make_it(database: Stage) -> None:
-    database.sql("DROP TABLE holdfast_lock")
+    database.sql("DROP TABLE gripfast_lock")
     fault = fault_of(database, scripts.claim("job", "a", MINUTE, CARD))
     assert (fault.kind, fault.is_permanent) == ("no_table", False)
-    assert "`holdfast schema`" in str(fault.error)
+    assert "`gripfast schema`" in str(fault.error)
 
 
 def test_a_users_own_limit_of_connections_is_told() -> None:
@@ -260,7 +260,7 @@ def test_a_users_own_limit_of_connections_is_told() -> None:
 
 
 LOGINS = {
-    "password": ("nobody:wr0ng", "holdfast", "refuses the login: check user name and password"),
+    "password": ("nobody:wr0ng", "gripfast", "refuses the login: check user name and password"),
     "database": (f"{USER}:{quote(PASSWORD, safe='')}", "nowhere", "GRANT SELECT"),
 }
 
@@ -337,7 +337,7 @@ def test_a_deadlock_is_told_as_one_that_may_be_asked_again(database: Stage) -> N
     other = database.dial()
     for name in ("a", "b"):
         database.rows(scripts.claim(name, "a", MINUTE, CARD))
-    lock = Statement("UPDATE holdfast_lock SET ttl_us = ttl_us + 1 WHERE name = :name")
+    lock = Statement("UPDATE gripfast_lock SET ttl_us = ttl_us + 1 WHERE name = :name")
     begin = Ask(Statement("START TRANSACTION"))
     ask(database.shared, [begin, Ask(lock, {"name": "a"})])
     ask(other, [begin, Ask(lock, {"name": "b"})])

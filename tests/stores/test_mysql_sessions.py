@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.stores.mysql import scripts
-from holdfast.stores.mysql.wire import MysqlWire
-from holdfast.stores.sql.statement import Ask, Statement, Value
+from gripfast.stores.mysql import scripts
+from gripfast.stores.mysql.wire import MysqlWire
+from gripfast.stores.sql.statement import Ask, Statement, Value
 from stores.mysql_stage import CARD, MINUTE, SECOND, SHORT, Stage, answer, ask, last, number, staged
 from support.sql_servers import mariadb_server
 from support.waiting import until
@@ -238,7 +238,7 @@ def test_tokens_of_sessions_grow_though_the_clock_was_set_back(
     mode: str, stage: Stage, wires: tuple[MysqlWire, MysqlWire]
 ) -> None:
     ahead = granted(stage, wires[0], mode) + 10**15
-    stage.sql("UPDATE holdfast_grant SET token = :ahead", ahead=ahead)
+    stage.sql("UPDATE gripfast_grant SET token = :ahead", ahead=ahead)
     assert granted(stage, wires[0], mode) == ahead + 1
 
 
@@ -258,7 +258,7 @@ def test_what_is_held_by_another_session_than_was_told_is_not_held_by_that_one(
 ) -> None:
     mine, other = wires
     granted(stage, mine, mode)
-    stage.sql("UPDATE holdfast_grant SET session = :other", other=other.session)
+    stage.sql("UPDATE gripfast_grant SET session = :other", other=other.session)
     assert stage.row(scripts.seen(mode, "job"))[-1] == b"0"
 
 
@@ -278,7 +278,7 @@ def test_a_row_that_was_locked_in_a_callers_own_transaction_is_seen(
 ) -> None:
     mine, _ = wires
     stage.rows(scripts.row_make("job"))
-    locked = [Ask(Statement("START TRANSACTION")), Ask(Statement("SELECT 1 FROM holdfast_row FOR UPDATE"))]
+    locked = [Ask(Statement("START TRANSACTION")), Ask(Statement("SELECT 1 FROM gripfast_row FOR UPDATE"))]
     assert stage.rows(locked, mine) == [(b"1",)]
     stage.rows(scripts.grant("row", "job", "a", mine.session, "", MINUTE, CARD))
     stage.rows(scripts.grant("row", "without a row", "a", mine.session, "", MINUTE, CARD))
@@ -337,18 +337,18 @@ def test_a_sweep_of_sessions_leaves_what_is_held(mode: str, stage: Stage, wires:
     for name in ("idle", "later", "never"):
         granted(stage, other, mode, name=name)
         freed(stage, other, mode, name)
-    stage.age(MINUTE, "holdfast_grant")
+    stage.age(MINUTE, "gripfast_grant")
     granted(stage, other, mode, name="later")
     freed(stage, other, mode, "later")
     started = time.monotonic()
     assert stage.rows(scripts.sweep_sessions(mode, "", 3, MINUTE // 2)) == [(b"later",)]
     assert time.monotonic() - started < 5.0, "it waited for a row that is locked"
     left = [(b"held",), (b"later",), (b"never",)]
-    assert stage.sql("SELECT name FROM holdfast_grant") == left
-    assert stage.sql("SELECT name FROM holdfast_row ORDER BY name") == (left if mode == "row" else [])
+    assert stage.sql("SELECT name FROM gripfast_grant") == left
+    assert stage.sql("SELECT name FROM gripfast_row ORDER BY name") == (left if mode == "row" else [])
     assert stage.rows(scripts.sweep_sessions(mode, "later", 3, MINUTE // 2)) == [(b"never",)]
     assert stage.rows(scripts.sweep_sessions(mode, "never", 3, MINUTE // 2)) == [(None,)]
-    assert stage.sql("SELECT name FROM holdfast_grant") == left[:2]
+    assert stage.sql("SELECT name FROM gripfast_grant") == left[:2]
 
 
 def test_a_name_whose_row_was_swept_while_it_was_waited_for_has_no_row(
@@ -356,7 +356,7 @@ def test_a_name_whose_row_was_swept_while_it_was_waited_for_has_no_row(
 ) -> None:
     mine, other = wires
     stage.rows(scripts.row_make("job"))
-    ask(mine, [Ask(Statement("START TRANSACTION")), Ask(Statement("DELETE FROM holdfast_row"))])
+    ask(mine, [Ask(Statement("START TRANSACTION")), Ask(Statement("DELETE FROM gripfast_row"))])
     other.send(scripts.row_wait("job", MINUTE, MINUTE))
     until(lambda: is_waiting(stage, other))
     stage.sql("COMMIT", mine)

@@ -12,11 +12,11 @@ import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 
-import holdfast
-from holdfast import ConfigurationError
-from holdfast.stores.mysql.factory import dialect, dialect_of
-from holdfast.stores.sql.ports import WireDown
-from holdfast.stores.sql.statement import Ask, Statement
+import gripfast
+from gripfast import ConfigurationError
+from gripfast.stores.mysql.factory import dialect, dialect_of
+from gripfast.stores.sql.ports import WireDown
+from gripfast.stores.sql.statement import Ask, Statement
 from stores.mysql_stage import ask, last
 from stores.mysql_stage import dialect as dialect_to
 from support.sql_process import DATABASE, HOST, PASSWORD, USER
@@ -61,7 +61,7 @@ def test_options_of_the_driver_are_taken_and_others_are_left() -> None:
 
 def test_options_that_nobody_knows_are_an_error_without_the_password() -> None:
     with pytest.raises(ConfigurationError, match="pool_size") as told:
-        holdfast.connect(f"mysql://u:{SECRET}@h/db?pool_size=5")
+        gripfast.connect(f"mysql://u:{SECRET}@h/db?pool_size=5")
     assert SECRET not in str(told.value)
 
 
@@ -83,7 +83,7 @@ WRONG = {
 
 @pytest.mark.parametrize("url, words", WRONG.items(), ids=WRONG)
 def test_a_url_that_says_something_wrong_is_refused_without_the_password(url: str, words: str) -> None:
-    for connect in (holdfast.connect, holdfast.connect_async):
+    for connect in (gripfast.connect, gripfast.connect_async):
         with pytest.raises(ConfigurationError) as told:
             connect(url)
         assert words in str(told.value)
@@ -177,7 +177,7 @@ def test_an_engines_connections_are_made_as_it_makes_them(engine: sqlalchemy.Eng
 def test_an_engine_and_its_pool_go_on_as_if_nothing_had_happened(engine: sqlalchemy.Engine) -> None:
     with engine.connect() as mine:
         before = engine.pool.status()
-        with holdfast.connect(engine, prefix=f"{id(mine)}:") as client, client.lock("job") as lease:
+        with gripfast.connect(engine, prefix=f"{id(mine)}:") as client, client.lock("job") as lease:
             assert lease.held
             assert engine.pool.status() == before
         assert mine.exec_driver_sql("SELECT 1").scalar() == 1
@@ -203,11 +203,11 @@ def by_hand() -> Any:
 def test_a_client_of_either_colour_is_made_from_an_engine(make: Callable[[], Any]) -> None:
     engine = make()
     prefix = f"{id(engine)}:"
-    with holdfast.connect(engine, prefix=prefix) as client, client.lock("job") as lease:
+    with gripfast.connect(engine, prefix=prefix) as client, client.lock("job") as lease:
         assert lease.held
 
     async def use() -> None:
-        async with holdfast.connect_async(engine, prefix=prefix) as client, client.lock("job") as lease:
+        async with gripfast.connect_async(engine, prefix=prefix) as client, client.lock("job") as lease:
             assert lease.held
 
     asyncio.run(use())
@@ -230,6 +230,6 @@ def test_no_connection_of_an_engine_stays_behind(engine: sqlalchemy.Engine) -> N
     with server.fresh_database() as url:
         database = urlsplit(url).path.strip("/")
         engine = sqlalchemy.create_engine(engine.url.set(database=database))
-        with holdfast.connect(engine) as client, client.lock("job"):
+        with gripfast.connect(engine) as client, client.lock("job"):
             assert server.sessions(database)
         until(lambda: not server.sessions(database))

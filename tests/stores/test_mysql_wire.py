@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
-from holdfast.stores.mysql import scripts
-from holdfast.stores.mysql.wire import MysqlWire
-from holdfast.stores.sql.blocking import await_descriptor
-from holdfast.stores.sql.ports import Refusal, Wire, WireDown
-from holdfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.mysql import scripts
+from gripfast.stores.mysql.wire import MysqlWire
+from gripfast.stores.sql.blocking import await_descriptor
+from gripfast.stores.sql.ports import Refusal, Wire, WireDown
+from gripfast.stores.sql.statement import Ask, Statement
 from stores.mysql_stage import CARD, MINUTE, SECOND, Row, Stage, answer, ask, dialect, last, staged
 from support.proxy import Proxy
 from support.sql_process import HOST
@@ -71,7 +71,7 @@ def test_the_first_statement_that_is_refused_ends_the_request_and_not_the_connec
     told = ask(stage.shared, asks)
     assert isinstance(told, Refusal)
     assert (told.kind, told.code) == ("no_table", "1146")
-    assert stage.sql("SELECT 1 FROM holdfast_lock") == []
+    assert stage.sql("SELECT 1 FROM gripfast_lock") == []
     assert ask(stage.shared, HERE)
 
 
@@ -254,7 +254,7 @@ def test_a_forked_child_leaves_the_connections_of_its_parent_alone(stage: Stage,
 def test_a_shared_wire_gives_up_at_the_server_what_takes_too_long(stage: Stage) -> None:
     """A claim that was given up for lost does not arrive later."""
     stage.rows(scripts.claim("job", "a", MINUTE, CARD))
-    locked = [Ask(Statement("START TRANSACTION")), Ask(Statement("SELECT 1 FROM holdfast_lock FOR UPDATE"))]
+    locked = [Ask(Statement("START TRANSACTION")), Ask(Statement("SELECT 1 FROM gripfast_lock FOR UPDATE"))]
     stage.rows(locked)
     impatient = stage.dial(is_shared=True, timeout=0.3)
     started = time.monotonic()
@@ -273,8 +273,8 @@ def test_a_server_that_says_nothing_is_told_in_time() -> None:
     with Proxy((HOST, mariadb_server().port)) as proxy:
         proxy.hold("replies")
         started = time.monotonic()
-        with pytest.raises(WireDown, match=r"mysql://127\.0\.0\.1:\d+/holdfast can't be reached: .*not made in time"):
-            dialect(f"mysql://user@127.0.0.1:{proxy.port}/holdfast").dial(0.3, True)
+        with pytest.raises(WireDown, match=r"mysql://127\.0\.0\.1:\d+/gripfast can't be reached: .*not made in time"):
+            dialect(f"mysql://user@127.0.0.1:{proxy.port}/gripfast").dial(0.3, True)
         assert time.monotonic() - started < 3.0
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from holdfast.stores.postgres import scripts
-from holdfast.stores.sql.ports import WireDown
-from holdfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.postgres import scripts
+from gripfast.stores.sql.ports import WireDown
+from gripfast.stores.sql.statement import Ask, Statement
 from stores.postgres_asking import (
     answer_of,
     claimed,
@@ -48,7 +48,7 @@ def test_a_shared_connection_gives_up_what_takes_too_long() -> None:
 
 def test_a_session_has_a_name_unless_it_was_given_one() -> None:
     with wire_to() as wire:
-        assert setting(wire, "application_name") == "holdfast"
+        assert setting(wire, "application_name") == "gripfast"
     with wire_to(postgres_server().url_with(application_name="mine")) as wire:
         assert setting(wire, "application_name") == "mine"
 

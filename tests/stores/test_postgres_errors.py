@@ -2,9 +2,9 @@
 
 import pytest
 
-from holdfast.errors import OutcomeUnknown, StoreUnavailable
-from holdfast.stores.postgres import protocol, scripts
-from holdfast.stores.sql.ports import Fault, Kind, Refusal
+from gripfast.errors import OutcomeUnknown, StoreUnavailable
+from gripfast.stores.postgres import protocol, scripts
+from gripfast.stores.sql.ports import Fault, Kind, Refusal
 from stores.postgres_asking import CARD, TTL, dialect_of, make_tables, refused, sql, wire_to
 from support.sql_servers import PostgresServer, postgres_server
 
@@ -23,9 +23,9 @@ def fault_of(code: str, message: str = "in the server's words", is_fatal: bool =
         ("40001", "retry", "asked again"),
         ("40P01", "retry", "asked again"),
         ("23505", "retry", "asked again"),
-        ("42P01", "no_table", "holdfast schema"),
-        ("3F000", "no_table", "holdfast schema"),
-        ("42501", "no_rights", "GRANT SELECT, INSERT, UPDATE, DELETE ON holdfast_lock, holdfast_row, holdfast_grant"),
+        ("42P01", "no_table", "gripfast schema"),
+        ("3F000", "no_table", "gripfast schema"),
+        ("42501", "no_rights", "GRANT SELECT, INSERT, UPDATE, DELETE ON gripfast_lock, gripfast_row, gripfast_grant"),
         ("25006", "read_only", "the primary"),
         ("53300", "full", "max_connections"),
         ("57P01", "gone", "ended the session"),
@@ -117,12 +117,12 @@ def test_who_may_not_make_tables_is_told_what_to_grant() -> None:
         fault = dialect_of(url).refused(refused(wire, [*sql("SELECT 1"), *sql(scripts.SCHEMA[0].sql)]))
     assert fault.kind == "no_rights"
     assert "GRANT SELECT" in str(fault.error)
-    assert "holdfast schema" in str(fault.error)
+    assert "gripfast schema" in str(fault.error)
 
 
 def test_who_may_not_end_a_session_is_told_what_to_grant() -> None:
     server = postgres_server()
-    with server._connect("holdfast") as admin, wire_to() as wire:
+    with server._connect("gripfast") as admin, wire_to() as wire:
         fault = dialect_of(server.url).refused(refused(wire, scripts.end_session(admin.info.backend_pid, "")))
     assert fault.kind == "no_rights"
     assert "pg_signal_backend" in str(fault.error)
@@ -131,7 +131,7 @@ def test_who_may_not_end_a_session_is_told_what_to_grant() -> None:
 def test_a_name_that_the_databases_encoding_has_no_letter_for_is_told_as_such() -> None:
     server = postgres_server()
     server.execute(
-        "CREATE DATABASE latin TEMPLATE template0 ENCODING LATIN1 LOCALE 'C' LOCALE_PROVIDER libc OWNER holdfast"
+        "CREATE DATABASE latin TEMPLATE template0 ENCODING LATIN1 LOCALE 'C' LOCALE_PROVIDER libc OWNER gripfast"
     )
     try:
         url = server.url_with(database="latin")

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.stores.postgres import scripts
-from holdfast.stores.postgres.wire import PostgresWire
-from holdfast.stores.sql.protocol import read_held
-from holdfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.postgres import scripts
+from gripfast.stores.postgres.wire import PostgresWire
+from gripfast.stores.sql.protocol import read_held
+from gripfast.stores.sql.statement import Ask, Statement
 from stores.postgres_asking import (
     CARD,
     TTL,
@@ -119,8 +119,8 @@ def test_a_page_is_read_from_the_index_and_no_further_than_the_prefix(prefix: st
         make_tables(wire)
         columns = "name, token, expires_us, ttl_us, since_us, card"
         numbers = "SELECT n::text, 1, 1, 1, 1, '' FROM generate_series(1, 5000) AS n"
-        answered(wire, sql(f"INSERT INTO holdfast_lock ({columns}) {numbers}"))
-        answered(wire, sql("ANALYZE holdfast_lock"))
+        answered(wire, sql(f"INSERT INTO gripfast_lock ({columns}) {numbers}"))
+        answered(wire, sql("ANALYZE gripfast_lock"))
         answered(wire, sql("SET plan_cache_mode = force_generic_plan"))
         ((statement, values),) = scripts.page("", prefix, 100)
         plan = told(wire, [Ask(Statement(f"EXPLAIN {statement.sql}"), values)])
@@ -194,7 +194,7 @@ def test_without_tables_and_without_rights_it_is_refused_as_such() -> None:
         make_tables(wire)
         claimed(wire, "job", "a")
         database = url.rpartition("/")[2]
-        server.execute("ALTER TABLE holdfast_lock OWNER TO postgres", database=database)
+        server.execute("ALTER TABLE gripfast_lock OWNER TO postgres", database=database)
         refusal = refused(wire, scripts.claim("job", "a", TTL, CARD))
         assert refusal.kind == "no_rights"
 
@@ -204,10 +204,10 @@ def test_these_rights_are_enough(wire: PostgresWire) -> None:
     with server.fresh_database() as url, wire_to(url) as wire:
         make_tables(wire)
         database = url.rpartition("/")[2]
-        tables = "holdfast_lock, holdfast_row, holdfast_grant"
+        tables = "gripfast_lock, gripfast_row, gripfast_grant"
         for table in tables.split(", "):
             server.execute(f"ALTER TABLE {table} OWNER TO postgres", database=database)
-        server.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO holdfast", database=database)
+        server.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO gripfast", database=database)
         name, key = "job", scripts.advisory_key("", "job")
         for asks in (
             scripts.claim(name, "a", TTL, CARD), scripts.register(name, 1), scripts.renew(name, "a", TTL, False),

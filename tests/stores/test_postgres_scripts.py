@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.stores.postgres import scripts
-from holdfast.stores.postgres.wire import PostgresWire
-from holdfast.stores.sql.ports import Refusal
-from holdfast.stores.sql.protocol import read_held
-from holdfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.postgres import scripts
+from gripfast.stores.postgres.wire import PostgresWire
+from gripfast.stores.sql.ports import Refusal
+from gripfast.stores.sql.protocol import read_held
+from gripfast.stores.sql.statement import Ask, Statement
 from stores.postgres_asking import (
     CARD,
     TTL,
@@ -48,7 +48,7 @@ def other() -> Iterator[PostgresWire]:
 
 
 def waited_until(wire: PostgresWire, name: str) -> int:
-    ((value,),) = told(wire, [Ask(Statement("SELECT waited_until_us FROM holdfast_lock WHERE name = :n"), {"n": name})])
+    ((value,),) = told(wire, [Ask(Statement("SELECT waited_until_us FROM gripfast_lock WHERE name = :n"), {"n": name})])
     return int(value or 0)
 
 
@@ -77,7 +77,7 @@ def test_a_released_name_is_granted_again_with_a_larger_token(wire: PostgresWire
 def test_a_claim_for_a_held_name_tells_who_has_it_and_writes_nothing(wire: PostgresWire) -> None:
     name = new_name()
     mine = claimed(wire, name, "a")
-    version = [Ask(Statement("SELECT ctid, xmin, xmax FROM holdfast_lock WHERE name = :name"), {"name": name})]
+    version = [Ask(Statement("SELECT ctid, xmin, xmax FROM gripfast_lock WHERE name = :name"), {"name": name})]
     before = told(wire, version)
     held = claimed(wire, name, "b", 99, "{}")
     assert held._replace(expires_in=0.0) == mine._replace(expires_in=0.0)
@@ -312,7 +312,7 @@ def test_a_lease_that_ran_out_is_freed_and_told_as_not_held(wire: PostgresWire) 
 
 
 def test_every_release_within_the_window_is_told_to_those_who_listen(wire: PostgresWire, other: PostgresWire) -> None:
-    name, channel = new_name(), f"holdfast_{new_name('')[:32]}"
+    name, channel = new_name(), f"gripfast_{new_name('')[:32]}"
     answered(other, scripts.listen(channel))
     claimed(wire, name, "a")
     told(wire, scripts.register(name, 60_000_000))
@@ -326,7 +326,7 @@ def test_every_release_within_the_window_is_told_to_those_who_listen(wire: Postg
 
 
 def test_a_release_after_the_window_is_told_to_nobody(wire: PostgresWire, other: PostgresWire) -> None:
-    name, channel = new_name(), f"holdfast_{new_name('')[:32]}"
+    name, channel = new_name(), f"gripfast_{new_name('')[:32]}"
     answered(other, scripts.listen(channel))
     claimed(wire, name, "a")
     told(wire, scripts.register(name, 1))
@@ -336,7 +336,7 @@ def test_a_release_after_the_window_is_told_to_nobody(wire: PostgresWire, other:
 
 
 def test_who_does_not_listen_any_more_is_not_told(wire: PostgresWire, other: PostgresWire) -> None:
-    channel = f"holdfast_{new_name('')[:32]}"
+    channel = f"gripfast_{new_name('')[:32]}"
     answered(other, scripts.listen(channel))
     answered(other, scripts.unlisten(channel))
     told(wire, sql(f"SELECT pg_notify('{channel}', '')"))

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.stores.postgres import scripts
-from holdfast.stores.postgres.wire import PostgresWire
-from holdfast.stores.sql.ports import Refusal
-from holdfast.stores.sql.protocol import read_seen
-from holdfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.postgres import scripts
+from gripfast.stores.postgres.wire import PostgresWire
+from gripfast.stores.sql.ports import Refusal
+from gripfast.stores.sql.protocol import read_seen
+from gripfast.stores.sql.statement import Ask, Statement
 from stores.postgres_asking import (
     CARD,
     TTL,
@@ -266,7 +266,7 @@ def test_tokens_of_sessions_grow_by_the_clock_and_past_it(wire: PostgresWire, mo
     assert first >= before
     assert granted(wire, mode, name, "b", 1, "1") > first
     ahead = clock_us(wire) + DAY
-    statement = Statement("UPDATE holdfast_grant SET token = :token::bigint WHERE name = :name")
+    statement = Statement("UPDATE gripfast_grant SET token = :token::bigint WHERE name = :name")
     answered(wire, [Ask(statement, {"token": ahead, "name": name})])
     assert granted(wire, mode, name, "c", 1, "1") == ahead + 1
 
@@ -366,15 +366,15 @@ def test_idle_rows_are_swept_and_those_that_are_locked_or_young_are_not() -> Non
             told(wire, scripts.row_make(name))
             if name != "d-never":
                 granted(wire, "row", name, "a", 1, "1")
-        answered(wire, sql("UPDATE holdfast_grant SET token = 1, since_us = 1 WHERE name <> 'c-young'"))
+        answered(wire, sql("UPDATE gripfast_grant SET token = 1, since_us = 1 WHERE name <> 'c-young'"))
         told(mine, scripts.row_try("b-locked", TTL))
         after, ends = "", []
         while (last := told(wire, scripts.sweep_sessions("row", after, 2, DAY))[0][0]) is not None:
             after = last.decode()
             ends.append(after)
         assert ends == ["b-locked", "d-never", "e-old"]
-        assert told(wire, sql("SELECT name FROM holdfast_row ORDER BY 1")) == [(b"b-locked",), (b"c-young",)]
-        assert told(wire, sql("SELECT name FROM holdfast_grant ORDER BY 1")) == [(b"b-locked",), (b"c-young",)]
+        assert told(wire, sql("SELECT name FROM gripfast_row ORDER BY 1")) == [(b"b-locked",), (b"c-young",)]
+        assert told(wire, sql("SELECT name FROM gripfast_grant ORDER BY 1")) == [(b"b-locked",), (b"c-young",)]
 
 
 def test_idle_advisory_grants_are_swept_and_those_that_are_held_or_young_are_not() -> None:
@@ -383,17 +383,17 @@ def test_idle_advisory_grants_are_swept_and_those_that_are_held_or_young_are_not
         for name in ("a-old", "b-held", "c-young", "d-old"):
             granted(wire, "advisory", name, "a", 1, scripts.advisory_key("", name))
         granted(wire, "row", "a-old", "a", 1, "1")
-        answered(wire, sql("UPDATE holdfast_grant SET token = 1, since_us = 1 WHERE name <> 'c-young'"))
+        answered(wire, sql("UPDATE gripfast_grant SET token = 1, since_us = 1 WHERE name <> 'c-young'"))
         told(mine, scripts.advisory_try(scripts.advisory_key("", "b-held"), TTL))
         assert told(wire, scripts.sweep_sessions("advisory", "", 10, DAY)) == [(b"d-old",)]
         assert told(wire, scripts.sweep_sessions("advisory", "d-old", 10, DAY)) == [(None,)]
-        left = told(wire, sql("SELECT mode, name FROM holdfast_grant ORDER BY 1, 2"))
+        left = told(wire, sql("SELECT mode, name FROM gripfast_grant ORDER BY 1, 2"))
         assert left == [(b"advisory", b"b-held"), (b"advisory", b"c-young"), (b"row", b"a-old")]
 
 
 def test_a_row_that_was_swept_under_a_try_is_not_locked(wire: PostgresWire, mine: PostgresWire, name: str) -> None:
     ask(wire, sql("BEGIN"))
-    answered(wire, [Ask(Statement("DELETE FROM holdfast_row WHERE name = :name"), {"name": name})])
+    answered(wire, [Ask(Statement("DELETE FROM gripfast_row WHERE name = :name"), {"name": name})])
     mine.send(scripts.row_wait(name, TTL, TTL))
     until(lambda: waits_for_lock(mine.session))
     ask(wire, sql("COMMIT"))

@@ -13,10 +13,10 @@ import pytest
 import sqlalchemy
 from sqlalchemy.ext.asyncio import create_async_engine
 
-import holdfast
-from holdfast import ConfigurationError
-from holdfast.stores.postgres.factory import dialect, factory, factory_of
-from holdfast.stores.sql.ports import WireDown
+import gripfast
+from gripfast import ConfigurationError
+from gripfast.stores.postgres.factory import dialect, factory, factory_of
+from gripfast.stores.sql.ports import WireDown
 from stores.postgres_asking import dialect_of, setting, sql, told, wire_to
 from support.sql_process import DATABASE, HOST, PASSWORD, USER
 from support.sql_servers import PostgresServer, postgres_server
@@ -99,7 +99,7 @@ def test_options_of_libpq_are_taken_and_others_are_left() -> None:
 
 def test_options_that_nobody_knows_are_an_error_without_the_password() -> None:
     with pytest.raises(ConfigurationError, match="pool_size") as raised:
-        holdfast.connect(f"postgresql://u:{SECRET}@h/db?pool_size=5")
+        gripfast.connect(f"postgresql://u:{SECRET}@h/db?pool_size=5")
     assert SECRET not in str(raised.value)
 
 
@@ -120,7 +120,7 @@ def test_options_that_nobody_knows_are_an_error_without_the_password() -> None:
 )
 def test_a_url_that_can_not_be_read_is_an_error_without_the_password(url: str) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        holdfast.connect(url)
+        gripfast.connect(url)
     assert SECRET not in str(raised.value)
 
 

@@ -15,10 +15,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.stores.postgres import scripts
-from holdfast.stores.postgres.wire import PostgresWire
-from holdfast.stores.sql.ports import Refusal, Rows
-from holdfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.postgres import scripts
+from gripfast.stores.postgres.wire import PostgresWire
+from gripfast.stores.sql.ports import Refusal, Rows
+from gripfast.stores.sql.statement import Ask, Statement
 from stores.postgres_asking import (
     CARD,
     TTL,
@@ -148,7 +148,7 @@ def test_tables_that_were_made_anew_do_not_disturb_prepared_statements() -> None
         for _ in range(3):
             make_tables(wire)
             assert claimed(wire, "job", "a").owner == "a"
-            answered(wire, sql("DROP TABLE holdfast_lock"))
+            answered(wire, sql("DROP TABLE gripfast_lock"))
             assert refused(wire, scripts.claim("job", "a", TTL, CARD)).kind == "no_table"
 
 
@@ -202,7 +202,7 @@ def test_an_answer_is_not_told_before_it_is_complete(proxy: Proxy) -> None:
 def test_notices_are_logged_and_not_printed(
     wire: PostgresWire, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.DEBUG, logger="holdfast.connection"):
+    with caplog.at_level(logging.DEBUG, logger="gripfast.connection"):
         answered(wire, sql("DROP TABLE IF EXISTS not_there"))
     assert "not_there" in caplog.text
     assert capfd.readouterr() == ("", "")
@@ -213,7 +213,7 @@ def test_notices_are_logged_and_not_printed(
 
 def test_notifications_are_heard_in_order_also_beside_an_answer(wire: PostgresWire) -> None:
     with wire_to() as other:
-        channels = [f"holdfast_{new_name('')[:32]}" for _ in range(3)]
+        channels = [f"gripfast_{new_name('')[:32]}" for _ in range(3)]
         for channel in channels:
             answered(wire, scripts.listen(channel))
         assert wire.pushes() == []
@@ -225,7 +225,7 @@ def test_notifications_are_heard_in_order_also_beside_an_answer(wire: PostgresWi
 
 
 def test_a_notification_makes_the_descriptor_readable(wire: PostgresWire) -> None:
-    channel = f"holdfast_{new_name('')[:32]}"
+    channel = f"gripfast_{new_name('')[:32]}"
     answered(wire, scripts.listen(channel))
     with wire_to() as other:
         told(other, sql(f"SELECT pg_notify('{channel}', '')"))
@@ -379,7 +379,7 @@ def test_a_wire_that_is_dropped_ends_its_session_without_a_warning(is_busy: bool
 
 def test_wires_that_are_open_when_the_interpreter_ends_say_nothing() -> None:
     text = (
-        "import sys; from urllib.parse import urlsplit; from holdfast.stores.postgres.factory import dialect\n"
+        "import sys; from urllib.parse import urlsplit; from gripfast.stores.postgres.factory import dialect\n"
         "kept = dialect(urlsplit(sys.argv[1]), {}).dial(10, is_shared=True)\n"
         "kept.cycle = kept"
     )

@@ -10,9 +10,9 @@ import pytest
 import redis
 import redis.asyncio
 
-import holdfast
-from holdfast.compat.redis import AsyncLock, Lock
-from holdfast.fencing import write
+import gripfast
+from gripfast.compat.redis import AsyncLock, Lock
+from gripfast.fencing import write
 from support.redis_server import HOST, RedisServer
 from support.waiting import auntil, until
 
@@ -26,7 +26,7 @@ def rules_of(user: str) -> list[str]:
     return str(line).split()
 
 
-LOCKS = rules_of("holdfast")
+LOCKS = rules_of("gripfast")
 WRITES = rules_of("writer")
 
 
@@ -57,7 +57,7 @@ def url_of(server: RedisServer, admin: "redis.Redis", user: str, rules: list[str
 def live(url: str, name: str, admin: "redis.Redis", patience: float = 20) -> None:
     """Everything a client can ask for, once."""
     timing = {"request_timeout": patience, "connect_patience": patience}
-    with holdfast.connect(url, **timing) as client, holdfast.connect(url, **timing) as other:
+    with gripfast.connect(url, **timing) as client, gripfast.connect(url, **timing) as other:
         first = client.lock(name).acquire(wait=patience)
         assert other.lock(name).try_acquire() is None
         first.extend()
@@ -73,7 +73,7 @@ def failures(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [warning for warning in warnings if not re.match("force release of|lease on .* lost", warning)]
 
 
-def hand_over(held: holdfast.Lease, other: holdfast.Client, name: str, patience: float) -> None:
+def hand_over(held: gripfast.Lease, other: gripfast.Client, name: str, patience: float) -> None:
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(other.lock(name).acquire, wait=patience)
         until(lambda: waiting.done() or waiters(other, name) == 1, within=2 * patience)
@@ -83,23 +83,23 @@ def hand_over(held: holdfast.Lease, other: holdfast.Client, name: str, patience:
     assert other.inspect(name) is None
 
 
-def waiters(client: holdfast.Client, name: str) -> int:
+def waiters(client: gripfast.Client, name: str) -> int:
     info = client.inspect(name)
     return 0 if info is None else info.waiters
 
 
-def give_up_waiting(client: holdfast.Client, other: holdfast.Client, name: str) -> None:
+def give_up_waiting(client: gripfast.Client, other: gripfast.Client, name: str) -> None:
     with client.lock(name):
-        with pytest.raises(holdfast.LockTimeout):
+        with pytest.raises(gripfast.LockTimeout):
             other.lock(name).acquire(wait=0.01)
         assert waiters(client, name) == 0
 
 
-def look_and_break(client: holdfast.Client, other: holdfast.Client, name: str) -> None:
+def look_and_break(client: gripfast.Client, other: gripfast.Client, name: str) -> None:
     lease = client.lock(name, label="life").acquire()
     assert [(info.name, info.label) for info in other.list()] == [(name, "life")]
     assert other.force_release(name)
-    with pytest.raises(holdfast.LeaseLost) as loss:
+    with pytest.raises(gripfast.LeaseLost) as loss:
         lease.extend()
     assert loss.value.reason == "broken"
     assert other.lock(name).try_acquire().release() is None  # type: ignore[union-attr]
@@ -107,7 +107,7 @@ def look_and_break(client: holdfast.Client, other: holdfast.Client, name: str) -
 
 async def alive(url: str, name: str) -> None:
     """The main parts once more on asyncio, whose connections are others."""
-    async with holdfast.connect_async(url) as client, holdfast.connect_async(url) as other:
+    async with gripfast.connect_async(url) as client, gripfast.connect_async(url) as other:
         first = await client.lock(name).acquire()
         waiting = asyncio.ensure_future(other.lock(name).acquire(wait=20))
         await auntil(lambda: anyone_waits(client, name))
@@ -117,7 +117,7 @@ async def alive(url: str, name: str) -> None:
         assert [info async for info in client.list()] == []
 
 
-async def anyone_waits(client: holdfast.AsyncClient, name: str) -> bool:
+async def anyone_waits(client: gripfast.AsyncClient, name: str) -> bool:
     info = await client.inspect(name)
     return info is not None and info.waiters > 0
 
@@ -126,20 +126,20 @@ async def anyone_waits(client: holdfast.AsyncClient, name: str) -> bool:
 def test_a_lock_lives_its_whole_life_as_that_user(
     server: RedisServer, admin: "redis.Redis", name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    live(url_of(server, admin, "holdfast", LOCKS), name, admin)
+    live(url_of(server, admin, "gripfast", LOCKS), name, admin)
     assert failures(caplog) == []
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lock_lives_on_asyncio_as_that_user(server: RedisServer, admin: "redis.Redis", name: str) -> None:
-    asyncio.run(alive(url_of(server, admin, "holdfast", LOCKS), name))
+    asyncio.run(alive(url_of(server, admin, "gripfast", LOCKS), name))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_lock_in_the_shape_of_redis_pys_lives_as_that_user(
     server: RedisServer, admin: "redis.Redis", name: str
 ) -> None:
-    with redis.Redis.from_url(url_of(server, admin, "holdfast", LOCKS)) as client:
+    with redis.Redis.from_url(url_of(server, admin, "gripfast", LOCKS)) as client:
         lock = client.lock(f"lock:{name}", timeout=5, lock_class=Lock)
         assert lock.acquire(token="mine")
         assert not client.lock(f"lock:{name}", lock_class=Lock).acquire(blocking=False)
@@ -151,7 +151,7 @@ def test_a_lock_in_the_shape_of_redis_pys_lives_as_that_user(
 
 def test_an_async_lock_in_that_shape_lives_as_that_user(server: RedisServer, admin: "redis.Redis") -> None:
     async def life() -> None:
-        async with redis.asyncio.Redis.from_url(url_of(server, admin, "holdfast", LOCKS)) as client:
+        async with redis.asyncio.Redis.from_url(url_of(server, admin, "gripfast", LOCKS)) as client:
             async with AsyncLock(client, "lock:nightly", timeout=5) as lock:
                 assert await lock.owned()
 
@@ -170,7 +170,7 @@ def test_every_right_is_needed(
     try:
         for name in NAMES:
             live(url, name, admin, patience=1)
-    except (holdfast.HoldfastError, AssertionError) as error:
+    except (gripfast.GripfastError, AssertionError) as error:
         told = str(error)
     assert re.search("user executing the script|no permissions", told + " ".join(failures(caplog)))
 
@@ -180,10 +180,10 @@ def test_every_right_is_needed(
 )
 def test_some_addresses_need_one_right_more(server: RedisServer, admin: "redis.Redis", right: str, rest: str) -> None:
     assert f"`{right}`" in PAGE
-    with holdfast.connect(url_of(server, admin, "less", LOCKS, rest)) as client:
-        with pytest.raises(holdfast.StoreUnavailable, match="does not let this user"):
+    with gripfast.connect(url_of(server, admin, "less", LOCKS, rest)) as client:
+        with pytest.raises(gripfast.StoreUnavailable, match="does not let this user"):
             client.lock("nightly").try_acquire()
-    with holdfast.connect(url_of(server, admin, "more", [*LOCKS, right], rest)) as client:
+    with gripfast.connect(url_of(server, admin, "more", [*LOCKS, right], rest)) as client:
         with client.lock("nightly"):
             pass
 
@@ -195,7 +195,7 @@ FORBIDDEN: dict[str, Attempt] = {
     "remove another key": lambda client: client.delete("locks"),
     "write another key in a script": lambda client: client.eval("return redis.call('SET', 'invoice:7', 'paid')", 0),
     "name another key in a script": lambda client: client.eval("return 1", 1, "invoice:7"),
-    "write what looks like a side key": lambda client: client.set("{invoice:7}\0holdfast:token", "1"),
+    "write what looks like a side key": lambda client: client.set("{invoice:7}\0gripfast:token", "1"),
     "publish elsewhere": lambda client: client.publish("news", "x"),
     "publish elsewhere in a script": lambda client: client.eval("return redis.call('PUBLISH', 'news', 'x')", 0),
     "flush": lambda client: client.flushdb(),
@@ -209,22 +209,22 @@ FORBIDDEN: dict[str, Attempt] = {
 
 @pytest.mark.parametrize("attempt", FORBIDDEN.values(), ids=FORBIDDEN.keys())
 def test_that_user_can_do_nothing_else(server: RedisServer, admin: "redis.Redis", attempt: Attempt) -> None:
-    with redis.Redis.from_url(url_of(server, admin, "holdfast", LOCKS)) as client:
+    with redis.Redis.from_url(url_of(server, admin, "gripfast", LOCKS)) as client:
         with pytest.raises(redis.ResponseError, match=r"(?i:no permission)|can't (access|run|publish)"):
             attempt(client)
 
 
 def test_that_user_can_hear_nothing_else(server: RedisServer, admin: "redis.Redis") -> None:
-    with redis.Redis.from_url(url_of(server, admin, "holdfast", LOCKS)) as client, client.pubsub() as heard:
+    with redis.Redis.from_url(url_of(server, admin, "gripfast", LOCKS)) as client, client.pubsub() as heard:
         heard.subscribe("news")
         with pytest.raises(redis.exceptions.NoPermissionError):
             heard.get_message(timeout=5)
 
 
 def test_locks_of_another_prefix_are_out_of_reach(server: RedisServer, admin: "redis.Redis") -> None:
-    url = url_of(server, admin, "holdfast", LOCKS)
-    with holdfast.connect(url, prefix="other:") as client:
-        with pytest.raises(holdfast.StoreUnavailable, match=r"docs/redis\.md"):
+    url = url_of(server, admin, "gripfast", LOCKS)
+    with gripfast.connect(url, prefix="other:") as client:
+        with pytest.raises(gripfast.StoreUnavailable, match=r"docs/redis\.md"):
             client.lock("nightly").try_acquire()
 
 
@@ -236,7 +236,7 @@ def fenced(url: str) -> None:
         seconds, microseconds = client.time()
         token = seconds * 1_000_000 + microseconds
         write(client, "invoice:7", token, ("SET", "invoice:7", "paid"), ("INCR", "invoices:paid"), keep=60)
-        with pytest.raises(holdfast.StaleToken):
+        with pytest.raises(gripfast.StaleToken):
             write(client, "invoice:7", token - 1, ("SET", "invoice:7", "open"), keep=60)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import redis
 
-import holdfast
-from holdfast import ConfigurationError, LockTimeout, OutcomeUnknown
+import gripfast
+from gripfast import ConfigurationError, LockTimeout, OutcomeUnknown
 from support.both_colours import another, both_colours, each, outcome, staged
 from support.colours import renewal_of
 from support.proxy import Proxy
@@ -73,7 +73,7 @@ async def has_waiters(actor: Any, name: str, count: int) -> bool:
 async def test_one_connection_while_nobody_waits_and_one_more_when_someone_does(
     server: RedisServer, proxy: Proxy, url: str
 ) -> None:
-    with holdfast.connect(server.url) as elsewhere:
+    with gripfast.connect(server.url) as elsewhere:
         async with both_colours(url) as actors:
             for count, actor in enumerate(actors):
                 before = proxy.connections
@@ -113,12 +113,12 @@ async def test_twenty_threads_or_tasks_at_once(server: RedisServer, admin: redis
 
 @staged
 async def test_five_thousand_tasks_wait_in_order_on_two_connections(server: RedisServer, admin: redis.Redis) -> None:
-    async with holdfast.connect_async(server.url) as client:
+    async with gripfast.connect_async(server.url) as client:
         served = await serve_in_order(client, admin, 5000)
     assert served == list(range(5000))
 
 
-async def serve_in_order(client: holdfast.AsyncClient, admin: redis.Redis, tasks: int) -> list[int]:
+async def serve_in_order(client: gripfast.AsyncClient, admin: redis.Redis, tasks: int) -> list[int]:
     """Who got the lock, in this order, of those that began to wait in the order of their numbers."""
     served: list[int] = []
 
@@ -178,7 +178,7 @@ async def test_whoever_is_claiming_when_the_client_is_closed_is_told_so(proxy: P
             await closing
             assert isinstance(told.error, ConfigurationError), told
             await helper.leaves()
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
         assert client.inspect("job") is None
 
 
@@ -268,7 +268,7 @@ async def test_waiters_whose_connection_for_pushes_is_killed_are_woken_all_the_s
     server: RedisServer, admin: redis.Redis
 ) -> None:
     """They listen again and ask; nobody has to wait until it would ask anyway."""
-    with holdfast.connect(server.url) as elsewhere:
+    with gripfast.connect(server.url) as elsewhere:
         async with both_colours(server.url) as actors:
             for actor in actors:
                 crowd = [another(actor) for _ in range(8)]
@@ -287,7 +287,7 @@ async def _pass_on(actor: Any) -> None:
     await actor.release(await actor.acquire("job"))
 
 
-def _waiters(client: holdfast.Client, name: str = "job") -> int:
+def _waiters(client: gripfast.Client, name: str = "job") -> int:
     info = client.inspect(name)
     return info.waiters if info is not None else 0
 
@@ -296,7 +296,7 @@ def _waiters(client: holdfast.Client, name: str = "job") -> int:
 async def test_a_connection_for_pushes_that_was_killed_while_nobody_waited(
     server: RedisServer, admin: redis.Redis
 ) -> None:
-    with holdfast.connect(server.url) as elsewhere:
+    with gripfast.connect(server.url) as elsewhere:
         async with both_colours(server.url) as actors:
             for actor in actors:
                 with elsewhere.lock("job").acquire(), pytest.raises(LockTimeout):
@@ -311,13 +311,13 @@ async def test_a_connection_for_pushes_that_was_killed_while_nobody_waited(
 
 @staged
 async def test_a_message_that_is_no_grant_disturbs_nobody(server: RedisServer, admin: redis.Redis) -> None:
-    with holdfast.connect(server.url) as elsewhere:
+    with gripfast.connect(server.url) as elsewhere:
         async with both_colours(server.url) as actors:
             for actor in actors:
                 first = elsewhere.lock("job").acquire()
                 waiting = actor.acquire("job")
                 await auntil(lambda: _waiters(elsewhere) == 1)
-                for channel in admin.pubsub_channels("holdfast:*"):
+                for channel in admin.pubsub_channels("gripfast:*"):
                     for junk in ("", "junk", "a b c", f"{'0' * 32} 1", b"\xff \xff \xff"):
                         admin.publish(channel, junk)
                 first.release()
@@ -331,7 +331,7 @@ async def test_a_message_that_is_no_grant_disturbs_nobody(server: RedisServer, a
 async def test_cancelled_calls_leave_no_reply_for_others(proxy: Proxy, url: str) -> None:
     chance = random.Random(7)
     loop = asyncio.get_running_loop()
-    async with holdfast.connect_async(url) as client:
+    async with gripfast.connect_async(url) as client:
         await client.inspect("job")
         proxy.delay(requests=0.002, replies=0.003)
 
@@ -356,7 +356,7 @@ async def test_cancelled_calls_leave_no_reply_for_others(proxy: Proxy, url: str)
 class Waiters:
     """Threads of one client, each waiting for a lock of its own that another client holds."""
 
-    def __init__(self, client: holdfast.Client, elsewhere: holdfast.Client) -> None:
+    def __init__(self, client: gripfast.Client, elsewhere: gripfast.Client) -> None:
         self._client = client
         self._elsewhere = elsewhere
         self._threads = concurrent.futures.ThreadPoolExecutor()
@@ -392,7 +392,7 @@ class Waiters:
 
 @pytest.fixture
 def waiters(server: RedisServer, url: str) -> Iterator[Waiters]:
-    with holdfast.connect(server.url) as elsewhere, holdfast.connect(url) as client:
+    with gripfast.connect(server.url) as elsewhere, gripfast.connect(url) as client:
         with Waiters(client, elsewhere) as waiters:
             yield waiters
 
@@ -444,7 +444,7 @@ def test_whoever_is_granted_the_lock_by_asking_does_not_leave_the_others_without
 def test_a_forked_child_has_connections_of_its_own_and_leaves_those_of_its_parent(
     server: RedisServer, admin: redis.Redis
 ) -> None:
-    with holdfast.connect(server.url) as elsewhere, holdfast.connect(server.url) as client:
+    with gripfast.connect(server.url) as elsewhere, gripfast.connect(server.url) as client:
         with Waiters(client, elsewhere) as waiters:
             waiters.add("awaited")
             lease = client.lock("kept", ttl=0.9).acquire()
@@ -457,7 +457,7 @@ def test_a_forked_child_has_connections_of_its_own_and_leaves_those_of_its_paren
             assert connections(admin) == before
 
 
-def _use_anew(client: holdfast.Client, port: int, before: set[str]) -> list[bool]:
+def _use_anew(client: gripfast.Client, port: int, before: set[str]) -> list[bool]:
     """In the child: locked out by its parent, and connected by itself."""
     is_locked_out = client.lock("kept").try_acquire() is None
     client.lock("job").acquire().release()

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast import LeaseLost, StoreUnavailable
+from gripfast import LeaseLost, StoreUnavailable
 from support.both_colours import CLAIMS, LOOKS, Outcome, both_colours, each, outcome, outcomes, staged
 from support.colours import renewal_of
 from support.proxy import Proxy
@@ -217,13 +217,13 @@ async def test_a_wrong_or_missing_password_is_said_at_once(server: RedisServer) 
 
 
 LEAST = [
-    "~lock:*", "~{lock:*}?holdfast:*", "&holdfast:*", "+evalsha", "+eval", "+get", "+mget", "+set", "+del", "+exists",
+    "~lock:*", "~{lock:*}?gripfast:*", "&gripfast:*", "+evalsha", "+eval", "+get", "+mget", "+set", "+del", "+exists",
     "+pttl", "+pexpire", "+time", "+zadd", "+zscore", "+zrange", "+zrem", "+zcard", "+hset", "+hget", "+hdel",
     "+publish", "+subscribe", "+scan",
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("missing", ["+evalsha", "+eval", "+set", "~lock:*", "~{lock:*}?holdfast:*"])
+@pytest.mark.parametrize("missing", ["+evalsha", "+eval", "+set", "~lock:*", "~{lock:*}?gripfast:*"])
 @staged
 async def test_a_missing_permission_is_said_at_once(server: RedisServer, missing: str) -> None:
     allow(server, *(rule for rule in LEAST if rule != missing))
@@ -232,7 +232,7 @@ async def test_a_missing_permission_is_said_at_once(server: RedisServer, missing
     assert locks_on(server) == []
 
 
-@pytest.mark.parametrize("missing", ["+subscribe", "&holdfast:*", "+zadd"])
+@pytest.mark.parametrize("missing", ["+subscribe", "&gripfast:*", "+zadd"])
 @staged
 async def test_a_permission_that_only_waiting_needs_is_said_when_someone_waits(
     server: RedisServer, missing: str

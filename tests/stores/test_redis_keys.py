@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
-from holdfast.core import rules
-from holdfast.errors import ConfigurationError
-from holdfast.stores.redis import keys, protocol
+from gripfast.core import rules
+from gripfast.errors import ConfigurationError
+from gripfast.stores.redis import keys, protocol
 
 unhurried = settings(deadline=None)
 KINDS = [b"token", b"line", b"places", b"broken"]
@@ -77,6 +77,6 @@ def test_arguments_are_packed_with_their_lengths(arguments: list[bytes]) -> None
 
 
 def test_the_tag_of_a_lock_is_kept_so_that_its_users_find_it() -> None:
-    assert keys.side_key(b"lock:job", b"line") == b"{lock:job}\0holdfast:line"
-    assert keys.side_key(b"lock:{user7}:mail", b"line") == b"{user7}\0holdfast:line:lock:{user7}:mail"
-    assert keys.side_key(b"a}b", b"line").endswith(b"}\0holdfast:line:a}b")
+    assert keys.side_key(b"lock:job", b"line") == b"{lock:job}\0gripfast:line"
+    assert keys.side_key(b"lock:{user7}:mail", b"line") == b"{user7}\0gripfast:line:lock:{user7}:mail"
+    assert keys.side_key(b"a}b", b"line").endswith(b"}\0gripfast:line:a}b")

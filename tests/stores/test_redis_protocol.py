@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.core.ports import Claim, Granted, Hold, LockInfo, Taken
-from holdfast.stores.redis import keys, protocol, scripts
-from holdfast.stores.redis.scripts import Script
+from gripfast.core.ports import Claim, Granted, Hold, LockInfo, Taken
+from gripfast.stores.redis import keys, protocol, scripts
+from gripfast.stores.redis.scripts import Script
 
 unhurried = settings(deadline=None)
 DAY_MS = 24 * 3600 * 1000
@@ -119,7 +119,7 @@ def matched_by(pattern: bytes) -> bytes:
 
 
 def test_a_subscription() -> None:
-    assert parsed(protocol.subscribe(protocol.new_channel("0f"))) == [b"SUBSCRIBE", b"holdfast:0f"]
+    assert parsed(protocol.subscribe(protocol.new_channel("0f"))) == [b"SUBSCRIBE", b"gripfast:0f"]
 
 
 # Answers --------------------------------------------------------------------------------------------------------------
@@ -189,11 +189,11 @@ def test_a_refusal_without_any_grant_before_it_has_no_token() -> None:
 @given(owners, st.integers(1, 2**53), st.integers(1, 10_000))
 def test_a_push_is_read_whatever_the_owner_is(owner: str, token: int, ttl_ms: int) -> None:
     message = b"%b %d %d" % (protocol.to_bytes(owner), token, ttl_ms)
-    push = protocol.read_push([b"message", b"holdfast:0f", message])
+    push = protocol.read_push([b"message", b"gripfast:0f", message])
     assert push == protocol.Push(owner, Granted(token, ttl_ms / 1000))
 
 
-@pytest.mark.parametrize("reply", [[b"subscribe", b"holdfast:0f", 1], None, b"PONG", hiredis.ReplyError("ERR")])
+@pytest.mark.parametrize("reply", [[b"subscribe", b"gripfast:0f", 1], None, b"PONG", hiredis.ReplyError("ERR")])
 def test_what_is_no_message_is_no_push(reply: Any) -> None:
     assert protocol.read_push(reply) is None
 

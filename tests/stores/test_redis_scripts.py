@@ -11,10 +11,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
-from holdfast.core.ports import Claim, Granted, Hold
-from holdfast.stores.redis import keys, protocol, scripts
-from holdfast.stores.redis.scripts import Script
-from holdfast.stores.redis.wire import Wire
+from gripfast.core.ports import Claim, Granted, Hold
+from gripfast.stores.redis import keys, protocol, scripts
+from gripfast.stores.redis.scripts import Script
+from gripfast.stores.redis.wire import Wire
 from stores.redis_line import WINDOW_MS, Interval, Line, Waiter
 from support.redis_server import HOST, RedisServer
 
@@ -23,7 +23,7 @@ LOCK = KEY.encode()
 FENCE, LINE, PLACES = (keys.side_key(LOCK, kind) for kind in (b"token", b"line", b"places"))
 OWNERS = [b"a", b"b 1 2", b"-\xff\n-", b"f" * 120]
 FOREIGN = b"someone"
-END = b"holdfast:end"
+END = b"gripfast:end"
 GRAIN_MS = 20
 """How far the server's idea of the moment of a request may be from the truth."""
 HOUR_US = 3600 * 1_000_000
@@ -409,7 +409,7 @@ def test_a_hand_over_passes_any_number_of_waiters_who_are_gone_or_deaf(bench: Be
     bench.claim(OWNERS[1])
     gone = [owner for owner in crowd if int(owner) % 3]
     for owner in gone:
-        bench.admin.hset(PLACES, owner, b"1 30000 holdfast:gone {}")
+        bench.admin.hset(PLACES, owner, b"1 30000 gripfast:gone {}")
     bench.release(b"holder")
     [(_, push)] = bench.heard()
     assert push.owner.encode() == OWNERS[0]

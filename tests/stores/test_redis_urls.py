@@ -16,12 +16,12 @@ import redis.asyncio
 import redis.asyncio.sentinel
 import redis.sentinel
 
-import holdfast
-from holdfast import ConfigurationError
+import gripfast
+from gripfast import ConfigurationError
 from support.both_colours import both_colours, each, outcome, staged
 from support.redis_server import RedisServer, shared_server
 
-CONNECTS: dict[str, Callable[..., Any]] = {"connect": holdfast.connect, "connect_async": holdfast.connect_async}
+CONNECTS: dict[str, Callable[..., Any]] = {"connect": gripfast.connect, "connect_async": gripfast.connect_async}
 USER = "us:e/r@%2F+ö"
 PASSWORD = "p:a/s?s@w#o rd%2F+ö[]"
 LOGIN = f"{quote(USER, safe='')}:{quote(PASSWORD, safe='')}"
@@ -206,7 +206,7 @@ async def test_the_shorter_of_the_two_time_outs_counts() -> None:
             await each(actors, lambda actor: actor.inspect("job"))
             server.pause()
             for told in await each(actors, lambda actor: outcome(actor.inspect("job"))):
-                assert isinstance(told.error, holdfast.StoreUnavailable)
+                assert isinstance(told.error, gripfast.StoreUnavailable)
                 assert "within 0.2 s" in str(told.error)
             server.resume()
 
@@ -295,7 +295,7 @@ async def test_a_client_of_either_colour_will_do_for_either_colour(users: RedisS
 def test_their_client_keeps_working_and_lends_no_connection(users: RedisServer) -> None:
     with redis.Redis("127.0.0.1", users.port, credential_provider=Login(), max_connections=1) as theirs:
         theirs.ping()
-        with holdfast.connect(theirs) as client:
+        with gripfast.connect(theirs) as client:
             with client.lock("job"):
                 assert theirs.get("lock:job")
         assert theirs.ping()
@@ -303,7 +303,7 @@ def test_their_client_keeps_working_and_lends_no_connection(users: RedisServer) 
 
 def test_our_client_outlives_theirs(users: RedisServer) -> None:
     theirs = redis.Redis("127.0.0.1", users.port, credential_provider=Login())
-    with holdfast.connect(theirs) as client:
+    with gripfast.connect(theirs) as client:
         theirs.close()
         del theirs
         with client.lock("job") as lease:
@@ -341,7 +341,7 @@ def test_what_is_no_client_of_one_server_is_refused(connect: Callable[..., Any],
         connect(make())
 
 
-@pytest.mark.parametrize("connect", [holdfast.connect, holdfast.connect_async])
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
 def test_a_pool_that_leaves_out_its_host_means_this_machine(connect: Callable[..., Any]) -> None:
     with redis.Redis(connection_pool=redis.ConnectionPool(port=1234)) as theirs:
         assert connect(theirs).where == "redis://localhost:1234/0"
@@ -358,7 +358,7 @@ async def test_a_credential_provider_that_fails_is_an_error_not_a_hang() -> None
     options = {"credential_provider": Moody(), "request_timeout": 0.2}
     async with both_colours(server.url, **options) as actors:
         for told in await each(actors, lambda actor: outcome(actor.try_acquire("job"))):
-            assert isinstance(told.error, holdfast.StoreUnavailable), told
+            assert isinstance(told.error, gripfast.StoreUnavailable), told
             assert "the vault is closed" in str(told.error)
 
 
@@ -373,16 +373,16 @@ class Blocker(importlib.abc.MetaPathFinder):
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Blocker())
-import holdfast
+import gripfast
 
 told = []
-for connect in (holdfast.connect, holdfast.connect_async):
+for connect in (gripfast.connect, gripfast.connect_async):
     for url in ("redis://host", "rediss://host", "unix:///host"):
         try:
             connect(url)
-        except holdfast.ConfigurationError as error:
+        except gripfast.ConfigurationError as error:
             told.append(str(error))
-holdfast.connect("memory://").lock("job").acquire().release()
+gripfast.connect("memory://").lock("job").acquire().release()
 print(json.dumps(told))
 """
 
@@ -393,17 +393,17 @@ def test_without_the_package_the_error_has_the_line_that_installs_it(package: st
     assert run.returncode == 0, run.stderr
     told = json.loads(run.stdout)
     assert len(told) == 6
-    assert all("pip install 'holdfast[redis]'" in message and package in message for message in told), told
+    assert all("pip install 'gripfast[redis]'" in message and package in message for message in told), told
 
 
-def test_importing_holdfast_imports_no_driver() -> None:
-    line = "import sys, holdfast; print([name for name in ('redis', 'hiredis') if name in sys.modules])"
+def test_importing_gripfast_imports_no_driver() -> None:
+    line = "import sys, gripfast; print([name for name in ('redis', 'hiredis') if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, timeout=30)
     assert run.stdout.strip() == "[]", run.stderr
 
 
 def test_an_asyncio_client_can_be_made_before_there_is_a_loop() -> None:
-    client = holdfast.connect_async(shared_server().url_with(prefix="early:"))
+    client = gripfast.connect_async(shared_server().url_with(prefix="early:"))
 
     async def use() -> None:
         async with client, client.lock("job") as lease:

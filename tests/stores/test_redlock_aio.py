@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import ConfigurationError
-from holdfast.core.ports import Granted, LockInfo
-from holdfast.core.redlock.ballot import FreeBallot, Roll
-from holdfast.core.redlock.nodes import LOCKED, Answer, Each, Free, Freed, Inspect, Unlock, Wake
-from holdfast.stores.redlock import aio
-from holdfast.stores.redlock.aio import AioNodes
+import gripfast
+from gripfast import ConfigurationError
+from gripfast.core.ports import Granted, LockInfo
+from gripfast.core.redlock.ballot import FreeBallot, Roll
+from gripfast.core.redlock.nodes import LOCKED, Answer, Each, Free, Freed, Inspect, Unlock, Wake
+from gripfast.stores.redlock import aio
+from gripfast.stores.redlock.aio import AioNodes
 from stores.redlock_asking import (
     HOST,
     NAME,
@@ -223,7 +223,7 @@ async def test_a_process_that_was_paused_itself_blames_no_node(servers: list[Red
 async def test_who_goes_and_comes_back_is_told_in_the_log(
     servers: list[RedisServer], caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, "holdfast.connection"):
+    with caplog.at_level(logging.INFO, "gripfast.connection"):
         for server in servers:
             with server.client() as admin:
                 admin.config_set("requirepass", "secret")
@@ -461,7 +461,7 @@ def test_a_lease_whose_loop_is_gone_is_given_back(servers: list[RedisServer]) ->
     url = redlock_url(servers, restart_grace=0)
 
     async def acquire_and_leave() -> None:
-        client = holdfast.connect_async(url)
+        client = gripfast.connect_async(url)
         lease = await client.lock(NAME).acquire()
         assert lease.held
         raise LookupError

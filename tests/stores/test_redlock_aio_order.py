@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.core.redlock.ballot import FreeBallot, VoteBallot
-from holdfast.core.redlock.nodes import Each, Failed, Free, Freed, Unlock
+from gripfast.core.redlock.ballot import FreeBallot, VoteBallot
+from gripfast.core.redlock.nodes import Each, Failed, Free, Freed, Unlock
 from stores.redlock_asking import (
     HOST,
     NAME,

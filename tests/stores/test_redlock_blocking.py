@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import redis
 
-from holdfast.core.redlock.ballot import Roll
-from holdfast.core.redlock.nodes import (
+from gripfast.core.redlock.ballot import Roll
+from gripfast.core.redlock.nodes import (
     Each,
     Failed,
     ForceRelease,
@@ -23,11 +23,11 @@ from holdfast.core.redlock.nodes import (
     Locked,
     Wake,
 )
-from holdfast.machine import boottime
-from holdfast.stores.redis.factory import factory_of
-from holdfast.stores.redis.wire import Wire
-from holdfast.stores.redlock.blocking import BlockingNodes
-from holdfast.stores.redlock.bundle import Strand
+from gripfast.machine import boottime
+from gripfast.stores.redis.factory import factory_of
+from gripfast.stores.redis.wire import Wire
+from gripfast.stores.redlock.blocking import BlockingNodes
+from gripfast.stores.redlock.bundle import Strand
 from stores.redlock_stage import (
     TIMEOUT,
     First,

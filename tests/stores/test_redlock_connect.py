@@ -11,8 +11,8 @@ import pytest
 import redis
 import redis.asyncio
 
-import holdfast
-from holdfast import ConfigurationError
+import gripfast
+from gripfast import ConfigurationError
 from support.both_colours import both_colours, each, staged
 from support.redis_server import HOST, RedisServer
 from support.redlock_nodes import redlock_url
@@ -141,11 +141,11 @@ def test_no_request_is_refused_for_want_of_its_script(colour: str) -> None:
     """A clean-up that nobody waits for would be lost if its client is closed at that moment."""
 
     async def with_tasks(url: str) -> None:
-        async with holdfast.connect_async(url) as client, client.lock("job"):
+        async with gripfast.connect_async(url) as client, client.lock("job"):
             pass
 
     def with_threads(url: str) -> None:
-        with holdfast.connect(url) as client, client.lock("job"):
+        with gripfast.connect(url) as client, client.lock("job"):
             pass
 
     with three() as servers:

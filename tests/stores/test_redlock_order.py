@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-import holdfast.stores.redlock
-from holdfast.core.redlock.ballot import VoteBallot
-from holdfast.core.redlock.nodes import (
+import gripfast.stores.redlock
+from gripfast.core.redlock.ballot import VoteBallot
+from gripfast.core.redlock.nodes import (
     Answer,
     Each,
     Free,
@@ -22,9 +22,9 @@ from holdfast.core.redlock.nodes import (
     TakeBack,
     Unlock,
 )
-from holdfast.stores.redis import keys
-from holdfast.stores.redis.factory import factory_of
-from holdfast.stores.redlock.blocking import BlockingNodes
+from gripfast.stores.redis import keys
+from gripfast.stores.redis.factory import factory_of
+from gripfast.stores.redlock.blocking import BlockingNodes
 from stores.redlock_stage import (
     TIMEOUT,
     First,
@@ -53,7 +53,7 @@ from support.sweeping import Interrupter
 from support.waiting import until
 
 FENCE = keys.side_key(b"lock:job", b"token")
-OURS = os.path.dirname(os.path.abspath(holdfast.stores.redlock.__file__)) + os.sep
+OURS = os.path.dirname(os.path.abspath(gripfast.stores.redlock.__file__)) + os.sep
 
 
 @pytest.fixture(scope="module")

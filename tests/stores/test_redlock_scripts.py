@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.core.redlock.nodes import (
+from gripfast.core.redlock.nodes import (
     LOCKED,
     Accept,
     Busy,
@@ -25,12 +25,12 @@ from holdfast.core.redlock.nodes import (
     Vote,
     Wake,
 )
-from holdfast.stores.redis.protocol import card
-from holdfast.stores.redlock.protocol import Wording
+from gripfast.stores.redis.protocol import card
+from gripfast.stores.redlock.protocol import Wording
 from support.redis_server import RedisServer
 
 GRACE = 60.0
-BIRTH = b"holdfast\0holdfast:birth"
+BIRTH = b"gripfast\0gripfast:birth"
 DAY = 24 * 3600 * 1_000_000
 
 

@@ -11,10 +11,10 @@ import pytest
 import redis
 import redis.asyncio
 
-import holdfast
-from holdfast import ConfigurationError
+import gripfast
+from gripfast import ConfigurationError
 
-CONNECTS: dict[str, Callable[..., Any]] = {"connect": holdfast.connect, "connect_async": holdfast.connect_async}
+CONNECTS: dict[str, Callable[..., Any]] = {"connect": gripfast.connect, "connect_async": gripfast.connect_async}
 
 
 @pytest.fixture(params=CONNECTS)
@@ -60,7 +60,7 @@ def test_a_url_names_its_nodes(connect: Callable[..., Any], url: str, where: str
 
 
 def test_the_login_of_the_first_host_is_that_of_all_without_one() -> None:
-    told = settings_of(holdfast.connect("redlock://me:p%40ss%2C@a,b,other:word@c,:only@d,last@e"))
+    told = settings_of(gripfast.connect("redlock://me:p%40ss%2C@a,b,other:word@c,:only@d,last@e"))
     assert [(each.get("username"), each.get("password")) for each in told] == [
         ("me", "p@ss,"),
         ("me", "p@ss,"),
@@ -68,11 +68,11 @@ def test_the_login_of_the_first_host_is_that_of_all_without_one() -> None:
         (None, "only"),
         ("last", None),
     ]
-    assert all("password" not in each for each in settings_of(holdfast.connect("redlock://a,b,c")))
+    assert all("password" not in each for each in settings_of(gripfast.connect("redlock://a,b,c")))
 
 
 def test_options_of_the_driver_are_for_all_nodes() -> None:
-    told = settings_of(holdfast.connect("redlock://a,b,c?client_name=worker&socket_timeout=0.5", password="secret"))
+    told = settings_of(gripfast.connect("redlock://a,b,c?client_name=worker&socket_timeout=0.5", password="secret"))
     assert [(each["client_name"], each["socket_timeout"], each["password"]) for each in told] == [
         ("worker", 0.5, "secret")
     ] * 3
@@ -144,7 +144,7 @@ def test_the_same_node_twice_is_refused(connect: Callable[..., Any], url: str) -
 
 
 def test_an_even_number_of_nodes_is_warned_about(connect: Callable[..., Any], caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING, "holdfast.client"):
+    with caplog.at_level(logging.WARNING, "gripfast.client"):
         connect("redlock://a,b,c")
         connect("redlock://a,b,c,d,e")
         assert caplog.messages == []
@@ -178,14 +178,14 @@ def test_clients_bring_their_settings_and_keep_their_passwords() -> None:
         redis.Redis("b", db=2),
         redis.asyncio.Redis(host="c", username="me"),
     ]
-    client = holdfast.connect(clients)
+    client = gripfast.connect(clients)
     assert [each.get("password") for each in settings_of(client)] == ["secret", None, None]
     assert settings_of(client)[2]["username"] == "me"
     assert "secret" not in repr(client)
 
 
 def test_each_url_has_its_own_options_of_the_driver_and_connect_has_those_of_all() -> None:
-    client = holdfast.connect(
+    client = gripfast.connect(
         ["redis://a?client_name=first", "redis://b?socket_timeout=0.01", redis.Redis("c")],
         username="me",
         password="secret",
@@ -199,7 +199,7 @@ def test_each_url_has_its_own_options_of_the_driver_and_connect_has_those_of_all
 @pytest.mark.parametrize(
     "option", ["ttl=3", "prefix=x:", "request_timeout=1", "connect_patience=1", "max_ttl=60", "restart_grace=0"]
 )
-def test_options_of_holdfast_in_the_url_of_one_node_are_refused_with_advice(
+def test_options_of_gripfast_in_the_url_of_one_node_are_refused_with_advice(
     connect: Callable[..., Any], option: str
 ) -> None:
     name = option.partition("=")[0]

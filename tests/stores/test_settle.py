@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.stores import settle
-from holdfast.stores.settle import Now, Row, Waiter
+from gripfast.stores import settle
+from gripfast.stores.settle import Now, Row, Waiter
 
 WALL = 1_800_000_000_000_000
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-import holdfast
+import gripfast
 from stores.sql_troubles import MODES
 from support.processes import Worker
 from support.sql_process import SqlServer
@@ -25,7 +25,7 @@ def server(request: pytest.FixtureRequest) -> SqlServer:
 @pytest.mark.parametrize("mode", MODES)
 def test_the_next_one_has_the_lock_of_a_killed_holder(server: SqlServer, mode: str, script: str) -> None:
     url = server.lock_space(mode=mode)
-    with holdfast.connect(url) as client, Worker(script, url, "job", TTL) as holder:
+    with gripfast.connect(url) as client, Worker(script, url, "job", TTL) as holder:
         holder.expect("held")
         assert client.lock("job").try_acquire() is None
         holder.kill()

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import gripfast
 from chaos.sql_stage import behind
-from holdfast import LeaseLost, LockTimeout, StoreUnavailable
+from gripfast import LeaseLost, LockTimeout, StoreUnavailable
 from stores.sql_troubles import MODES, SESSIONS, as_user, is_postgres, row_locked, user
 from support.both_colours import another, both_colours, each, outcome, staged
 from support.proxy import Proxy
@@ -158,7 +158,7 @@ def stands_in_line(server: SqlServer) -> list[int]:
     if is_postgres(server):
         rows = server.execute("SELECT pid FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
     else:
-        asked = "user = 'holdfast' AND state IN ('User lock', 'Statistics')"
+        asked = "user = 'gripfast' AND state IN ('User lock', 'Statistics')"
         rows = server.execute(f"SELECT id FROM information_schema.processlist WHERE {asked}")
     return [row[0] for row in rows]
 
@@ -230,7 +230,7 @@ def _refusals(server: SqlServer, table: str, times: int) -> list[str]:
     ]
 
 
-TABLES = {"lease": "holdfast_lock", "row": "holdfast_grant", "advisory": "holdfast_grant"}
+TABLES = {"lease": "gripfast_lock", "row": "gripfast_grant", "advisory": "gripfast_grant"}
 
 
 @pytest.fixture(params=["PostgreSQL-lease", "PostgreSQL-row", "PostgreSQL-advisory", "MariaDB-lease"])
@@ -329,7 +329,7 @@ def connected_once(server: SqlServer, url: str, name: str) -> Iterator[None]:
         return
     database = url.rpartition("/")[2].partition("?")[0]
     server.execute(f"GRANT ALL ON {database}.* TO {name}@'%'")
-    with holdfast.connect(as_user(url, name)) as client:
+    with gripfast.connect(as_user(url, name)) as client:
         client.inspect("job")
         yield
 
@@ -348,7 +348,7 @@ async def test_the_isolation_level_that_is_the_default_does_not_matter(
 ) -> None:
     """Many contend, and nobody sees anything but a lock that is taken."""
     if is_postgres(own_server):
-        own_server.execute(f"ALTER ROLE holdfast SET default_transaction_isolation = '{level.lower()}'")
+        own_server.execute(f"ALTER ROLE gripfast SET default_transaction_isolation = '{level.lower()}'")
     else:
         own_server.execute(f"SET GLOBAL TRANSACTION ISOLATION LEVEL {level}")
     url = own_server.lock_space(mode=mode)

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast import StoreUnavailable
-from holdfast.core.ports import Granted, Taken, unreachable
-from holdfast.stores.inboxes import BlockingInbox, Nothing
-from holdfast.stores.sql.line import Lines
+from gripfast import StoreUnavailable
+from gripfast.core.ports import Granted, Taken, unreachable
+from gripfast.stores.inboxes import BlockingInbox, Nothing
+from gripfast.stores.sql.line import Lines
 
 PACE = 5.0
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.runtime.blocking import drive
-from holdfast.stores.inboxes import BlockingInbox
-from holdfast.stores.sql.aio import AioLink
-from holdfast.stores.sql.blocking import BlockingLink
-from holdfast.stores.sql.ear import Ear, Listener
-from holdfast.stores.sql.line import Lines
-from holdfast.stores.sql.ports import Fault
+from gripfast.runtime.blocking import drive
+from gripfast.stores.inboxes import BlockingInbox
+from gripfast.stores.sql.aio import AioLink
+from gripfast.stores.sql.blocking import BlockingLink
+from gripfast.stores.sql.ear import Ear, Listener
+from gripfast.stores.sql.line import Lines
+from gripfast.stores.sql.ports import Fault
 from stores.scripted_wire import HURRIED, ScriptedDialect, ask, rows, scripted
 from support.waiting import auntil, until
 
@@ -190,7 +190,7 @@ def test_a_wish_to_hear_something_is_refused_at_once_when_the_listener_has_ended
     listener = Listener(dialect.dial(TIMEOUT, is_shared=True), dialect, Lines(), TIMEOUT)  # type: ignore[arg-type]
     listener.start()
     listener.stop()
-    until(lambda: not any(thread.name == "holdfast-ear" for thread in threading.enumerate()))
+    until(lambda: not any(thread.name == "gripfast-ear" for thread in threading.enumerate()))
     started = time.monotonic()
     assert not listener.want("channel", True, TIMEOUT)
     assert time.monotonic() - started < SOON
@@ -211,7 +211,7 @@ def test_an_interrupt_right_after_its_start_leaves_no_listener_behind(
     with pytest.raises(KeyboardInterrupt):
         ear.listen("channel")
     ear.stop()
-    until(lambda: not any(thread.name == "holdfast-ear" for thread in threading.enumerate()))
+    until(lambda: not any(thread.name == "gripfast-ear" for thread in threading.enumerate()))
 
 
 def test_a_listener_that_was_never_started_is_replaced(

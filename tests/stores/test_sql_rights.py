@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import StoreUnavailable
+import gripfast
+from gripfast import StoreUnavailable
 from stores.sql_troubles import MODES, as_user, database_of, is_postgres, user
 from support.both_colours import both_colours, outcome, staged
 from support.sql_process import PASSWORD, SqlServer
@@ -18,14 +18,14 @@ from support.sql_servers import mariadb_server, postgres_server
 
 RIGHTS: dict[str, dict[str, dict[str, str]]] = {
     "PostgreSQL": {
-        "lease": {"holdfast_lock": "SELECT, INSERT, UPDATE, DELETE"},
-        "row": {"holdfast_row": "SELECT, INSERT, UPDATE, DELETE", "holdfast_grant": "SELECT, INSERT, UPDATE, DELETE"},
-        "advisory": {"holdfast_grant": "SELECT, INSERT, UPDATE, DELETE"},
+        "lease": {"gripfast_lock": "SELECT, INSERT, UPDATE, DELETE"},
+        "row": {"gripfast_row": "SELECT, INSERT, UPDATE, DELETE", "gripfast_grant": "SELECT, INSERT, UPDATE, DELETE"},
+        "advisory": {"gripfast_grant": "SELECT, INSERT, UPDATE, DELETE"},
     },
     "MariaDB": {
-        "lease": {"holdfast_lock": "SELECT, INSERT, UPDATE, DELETE"},
-        "row": {"holdfast_row": "SELECT, INSERT, DELETE", "holdfast_grant": "SELECT, INSERT, UPDATE, DELETE"},
-        "advisory": {"holdfast_grant": "SELECT, INSERT, UPDATE, DELETE"},
+        "lease": {"gripfast_lock": "SELECT, INSERT, UPDATE, DELETE"},
+        "row": {"gripfast_row": "SELECT, INSERT, DELETE", "gripfast_grant": "SELECT, INSERT, UPDATE, DELETE"},
+        "advisory": {"gripfast_grant": "SELECT, INSERT, UPDATE, DELETE"},
     },
 }
 """Of one who locks, on tables that somebody else has made. Each is needed, DELETE to forget names that are idle."""
@@ -45,7 +45,7 @@ def engine_of(server: SqlServer) -> str:
 def tables(server: SqlServer, mode: str) -> Iterator[str]:
     """The URL of a database in which its owner has made them."""
     with server.fresh_database(mode=mode) as url:
-        with holdfast.connect(url) as client, client.lock("made"):
+        with gripfast.connect(url) as client, client.lock("made"):
             pass
         yield url
 
@@ -104,7 +104,7 @@ async def test_one_who_may_not_make_the_tables_is_told_how_to_get_them(server: S
     with server.fresh_database(mode=mode) as url, user(server) as name:
         if not is_postgres(server):
             server.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {database_of(url)}.* TO {name}@'%'")
-        await all_refused(as_user(url, name), "holdfast schema")
+        await all_refused(as_user(url, name), "gripfast schema")
 
 
 async def all_refused(url: str, *words: str) -> None:

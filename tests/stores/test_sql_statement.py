@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.stores.mysql.packets import literal
-from holdfast.stores.sql.statement import Statement
+from gripfast.stores.mysql.packets import literal
+from gripfast.stores.sql.statement import Statement
 
 NAMES = ("name", "owner", "ttl_us", "a", "prefix_end")
 PLAIN = st.text("abz019 ,()=<>*\n'%$é", max_size=8)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-import holdfast
+import gripfast
 from stores.sql_troubles import database_of
 from support.sql_process import SqlServer
 from support.sql_servers import PostgresServer, mariadb_server, postgres_server
@@ -32,7 +32,7 @@ def server(request: pytest.FixtureRequest) -> SqlServer:
 def url(server: SqlServer) -> Iterator[str]:
     """Of a database of its own, so that its connections can be counted, with its tables."""
     with server.fresh_database() as url:
-        with holdfast.connect(url) as client, client.lock("job"):
+        with gripfast.connect(url) as client, client.lock("job"):
             pass
         yield url
 
@@ -52,7 +52,7 @@ class Count:
 
 
 def test_many_threads_that_wait_use_two_connections(server: SqlServer, url: str) -> None:
-    with holdfast.connect(url) as holder, holdfast.connect(url) as client:
+    with gripfast.connect(url) as holder, gripfast.connect(url) as client:
         lease = holder.lock("job", ttl=300).acquire()
         count, served = Count(server, url), 0
         asking = threading.Barrier(MANY + 1)
@@ -84,7 +84,7 @@ def watch(count: Count, seconds: float) -> None:
 
 def test_many_tasks_that_wait_use_two_connections(server: SqlServer, url: str) -> None:
     async def play() -> None:
-        async with holdfast.connect_async(url) as holder, holdfast.connect_async(url) as client:
+        async with gripfast.connect_async(url) as holder, gripfast.connect_async(url) as client:
             lease = await holder.lock("job", ttl=300).acquire()
             count, served = Count(server, url), 0
 
@@ -123,7 +123,7 @@ class Statements:
         self._log_seen = len(server.log)
 
     def all(self) -> list[str]:
-        return re.findall(r"^<holdfast> LOG:  (?:statement|execute [^:]*): (.*)", self._server.log, re.MULTILINE)
+        return re.findall(r"^<gripfast> LOG:  (?:statement|execute [^:]*): (.*)", self._server.log, re.MULTILINE)
 
     def have(self, words: str) -> bool:
         """Among those that are new."""
@@ -162,19 +162,19 @@ def silent_for(seconds: float) -> None:
 @contextlib.contextmanager
 def waiting(
     server: PostgresServer, colour: str, ttl: float
-) -> Iterator[tuple[Statements, holdfast.Lease, threading.Event]]:
+) -> Iterator[tuple[Statements, gripfast.Lease, threading.Event]]:
     """Somebody holds a lock, without renewing it, and another waits for it, and has said all it had to say."""
     url, served = server.lock_space(), threading.Event()
 
     def wait() -> None:
-        with holdfast.connect(url) as client, client.lock("job").acquire(wait=30.0):
+        with gripfast.connect(url) as client, client.lock("job").acquire(wait=30.0):
             served.set()
 
     async def await_it() -> None:
-        async with holdfast.connect_async(url) as client, await client.lock("job").acquire(wait=30.0):
+        async with gripfast.connect_async(url) as client, await client.lock("job").acquire(wait=30.0):
             served.set()
 
-    with holdfast.connect(url) as holder:
+    with gripfast.connect(url) as holder:
         lease = holder.lock("job", ttl=ttl, renew=False).acquire()
         statements = Statements(server)
         action = wait if colour == "blocking" else lambda: asyncio.run(await_it())
@@ -186,6 +186,6 @@ def waiting(
         try:
             yield statements, lease, served
         finally:
-            with contextlib.suppress(holdfast.LeaseLost):
+            with contextlib.suppress(gripfast.LeaseLost):
                 lease.release()
             thread.join()

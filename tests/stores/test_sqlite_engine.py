@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast import machine
-from holdfast.core.ports import Claim, Granted, Hold, Inbox, Taken
-from holdfast.stores.inboxes import BlockingInbox
-from holdfast.stores.sqlite import engine as engine_module
-from holdfast.stores.sqlite.engine import SqliteEngine
-from holdfast.stores.sqlite.files import filesystem_of
+import gripfast
+from gripfast import machine
+from gripfast.core.ports import Claim, Granted, Hold, Inbox, Taken
+from gripfast.stores.inboxes import BlockingInbox
+from gripfast.stores.sqlite import engine as engine_module
+from gripfast.stores.sqlite.engine import SqliteEngine
+from gripfast.stores.sqlite.files import filesystem_of
 from support.waiting import until
 
 
@@ -60,7 +60,7 @@ def test_a_row_of_another_boot_counts_as_held_until_it_was_watched_for_its_ttl(
     granted = claim(engine, "a", ttl=5.0)
     assert isinstance(granted, Granted)
     # Written by another boot, long ago on our clock: only watching it tells anything.
-    change(path, "UPDATE holdfast_lock SET boot = 'another', expires = 0, card = ''")
+    change(path, "UPDATE gripfast_lock SET boot = 'another', expires = 0, card = ''")
     assert isinstance(claim(engine, "b"), Taken)
     began = machine.boottime()
     monkeypatch.setattr(engine_module.machine, "boottime", lambda: began + 4.9)
@@ -75,9 +75,9 @@ def test_a_row_of_another_boot_that_changes_is_watched_anew(
     engine: SqliteEngine, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     claim(engine, "a", ttl=5.0)
-    change(path, "UPDATE holdfast_lock SET boot = 'another', expires = 0, card = ''")
+    change(path, "UPDATE gripfast_lock SET boot = 'another', expires = 0, card = ''")
     assert isinstance(claim(engine, "b"), Taken)
-    change(path, "UPDATE holdfast_lock SET expires = 7, watched_by = NULL")  # what a renewal over there does
+    change(path, "UPDATE gripfast_lock SET expires = 7, watched_by = NULL")  # what a renewal over there does
     began = machine.boottime()
     monkeypatch.setattr(engine_module.machine, "boottime", lambda: began + 5.1)
     assert isinstance(claim(engine, "b"), Taken)
@@ -86,7 +86,7 @@ def test_a_row_of_another_boot_that_changes_is_watched_anew(
 def test_waiters_of_another_boot_have_left(engine: SqliteEngine, path: Path) -> None:
     claim(engine, "a")
     claim(engine, "b", inbox=BlockingInbox())
-    change(path, "UPDATE holdfast_waiter SET boot = 'another', card = ''")
+    change(path, "UPDATE gripfast_waiter SET boot = 'another', card = ''")
     assert engine.release(Hold("job", "a", 30.0)) is None
     assert isinstance(claim(engine, "c"), Granted)
 
@@ -149,7 +149,7 @@ def test_a_lock_whose_holder_was_vouched_for_is_free_only_when_both_are_gone(eng
     engine.vouch(Hold("job", "a", 30.0), child.pid)
     here = machine.this_process()
     dead = dead_process()
-    change(path, "UPDATE holdfast_lock SET card = replace(card, ?, ?)", f"{here.pid}, ", f"{dead.pid}, ")
+    change(path, "UPDATE gripfast_lock SET card = replace(card, ?, ?)", f"{here.pid}, ", f"{dead.pid}, ")
     assert isinstance(claim(engine, "b"), Taken)
     child.communicate()
     assert isinstance(claim(engine, "b"), Granted)
@@ -174,7 +174,7 @@ def test_a_waiter_whose_address_is_dead_is_passed_over_and_keeps_its_place(engin
     deaf, other = BlockingInbox(), BlockingInbox()
     claim(engine, "deaf", inbox=deaf)
     claim(engine, "other", inbox=other)
-    change(path, "UPDATE holdfast_waiter SET address = ? WHERE owner = 'deaf'", str(path) + "-nobody")
+    change(path, "UPDATE gripfast_waiter SET address = ? WHERE owner = 'deaf'", str(path) + "-nobody")
     engine.release(Hold("job", "a", 30.0))
     assert other._pushes.get(timeout=5) is not None
     claim(engine, "late", inbox=BlockingInbox())
@@ -228,12 +228,12 @@ def test_idle_names_are_forgotten_after_a_day_and_not_before(
         engine.release(Hold(f"job {number}", "a", 30.0))
     claim(engine, "holder")
     engine._connections.run(engine._sweep)
-    assert count(path, "holdfast_lock") == 21
+    assert count(path, "gripfast_lock") == 21
     tomorrow = machine.wall_us() + 86_500_000_000
     monkeypatch.setattr(engine_module.machine, "wall_us", lambda: tomorrow)
     engine._swept_to = ""
     engine._connections.run(engine._sweep)
-    assert count(path, "holdfast_lock") == 1
+    assert count(path, "gripfast_lock") == 1
 
 
 def test_a_clock_that_jumped_back_does_not_make_a_smaller_token(
@@ -290,16 +290,16 @@ def test_the_file_system_of_a_folder_is_that_of_its_nearest_mount(folder: str, k
 
 
 def test_a_network_file_system_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.stores.sqlite.files._filesystem", lambda folder: "nfs4")
-    with holdfast.connect(f"sqlite:///{path}") as client, pytest.raises(holdfast.ConfigurationError, match="nfs4"):
+    monkeypatch.setattr("gripfast.stores.sqlite.files._filesystem", lambda folder: "nfs4")
+    with gripfast.connect(f"sqlite:///{path}") as client, pytest.raises(gripfast.ConfigurationError, match="nfs4"):
         client.lock("job").acquire(wait=1)
 
 
 def test_a_prefix_keeps_name_spaces_apart(path: Path) -> None:
     with (
-        holdfast.connect(f"sqlite:///{path}", prefix="a:") as a,
-        holdfast.connect(f"sqlite:///{path}?prefix=b:") as b,
-        holdfast.connect(f"sqlite:///{path}") as bare,
+        gripfast.connect(f"sqlite:///{path}", prefix="a:") as a,
+        gripfast.connect(f"sqlite:///{path}?prefix=b:") as b,
+        gripfast.connect(f"sqlite:///{path}") as bare,
         a.lock("job"),
         b.lock("job"),
     ):
@@ -308,7 +308,7 @@ def test_a_prefix_keeps_name_spaces_apart(path: Path) -> None:
         info = bare.inspect("b:job")
         assert info is not None
         assert a.inspect("job") is not None
-        with pytest.raises(holdfast.LockTimeout) as caught:
+        with pytest.raises(gripfast.LockTimeout) as caught:
             a.lock("job").acquire(wait=0)
         assert caught.value.holder is not None
         assert caught.value.holder.name == "job"
@@ -318,6 +318,6 @@ def test_opening_another_connection_keeps_the_locks_of_the_first(engine: SqliteE
     """Closing any descriptor of the file drops the process's locks on it, and the next one to leave removes the log."""
     claim(engine, "a")
     engine._connections._open().close()
-    visit = "import holdfast, sys; holdfast.connect(sys.argv[1]).inspect('job')"
+    visit = "import gripfast, sys; gripfast.connect(sys.argv[1]).inspect('job')"
     subprocess.run([sys.executable, "-c", visit, f"sqlite:///{path}"], check=True)
     assert path.with_name("locks.db-wal").exists()

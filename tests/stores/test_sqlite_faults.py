@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from support.processes import Worker
 from support.waiting import until
 
@@ -32,23 +32,23 @@ Attempt = Callable[[Path], Exception | None]
 
 def try_blocking(path: Path) -> Exception | None:
     try:
-        with holdfast.connect(f"sqlite:///{path}", request_timeout=0.3) as client:
+        with gripfast.connect(f"sqlite:///{path}", request_timeout=0.3) as client:
             lease = client.lock("job").try_acquire()
             assert lease is not None
-    except holdfast.HoldfastError as error:
+    except gripfast.GripfastError as error:
         return error
     return None
 
 
 def try_asyncio(path: Path) -> Exception | None:
     async def main() -> None:
-        async with holdfast.connect_async(f"sqlite:///{path}", request_timeout=0.3) as client:
+        async with gripfast.connect_async(f"sqlite:///{path}", request_timeout=0.3) as client:
             lease = await client.lock("job").try_acquire()
             assert lease is not None
 
     try:
         asyncio.run(main())
-    except holdfast.HoldfastError as error:
+    except gripfast.GripfastError as error:
         return error
     return None
 
@@ -62,7 +62,7 @@ def attempt(request: pytest.FixtureRequest) -> Attempt:
 def path(tmp_path: Path) -> Path:
     """A database with some history, closed properly: one file, nothing beside it."""
     path = tmp_path / "locks.db"
-    with holdfast.connect(f"sqlite:///{path}") as client:
+    with gripfast.connect(f"sqlite:///{path}") as client:
         for number in range(50):
             client.lock(f"job-{number}-{'x' * 300}").acquire().release()
         client.lock("job").acquire().release()
@@ -81,7 +81,7 @@ def assert_clear(error: Exception | str | None, path: Path, says: str) -> None:
     """It names the file, says what is wrong, and what to do."""
     assert error is not None, "nothing was raised"
     if isinstance(error, Exception):
-        assert isinstance(error, holdfast.StoreUnavailable | holdfast.ConfigurationError), repr(error)
+        assert isinstance(error, gripfast.StoreUnavailable | gripfast.ConfigurationError), repr(error)
     message = str(error)
     assert str(path) in message
     assert re.search(says, message, re.IGNORECASE), message
@@ -100,7 +100,7 @@ def locked_by_another_program(path: Path) -> Iterator[Worker]:
 
 def test_a_database_of_a_newer_version_is_refused_and_left_alone(path: Path, attempt: Attempt) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("UPDATE holdfast_meta SET value = value + 1 WHERE key = 'schema'")
+        connection.execute("UPDATE gripfast_meta SET value = value + 1 WHERE key = 'schema'")
         connection.commit()
     before = path.read_bytes()
     assert_clear(attempt(path), path, r"newer")
@@ -155,7 +155,7 @@ def test_a_database_locked_by_another_program_is_reported_when_the_request_has_h
         started = time.monotonic()
         error = attempt(path)
         assert 0.25 < time.monotonic() - started < 5.0
-        assert isinstance(error, holdfast.StoreUnavailable)
+        assert isinstance(error, gripfast.StoreUnavailable)
         assert_clear(error, path, r"locked|busy")
     assert attempt(path) is None
 
@@ -163,10 +163,10 @@ def test_a_database_locked_by_another_program_is_reported_when_the_request_has_h
 def test_an_acquire_without_limit_gives_a_locked_database_its_connect_patience(path: Path) -> None:
     with (
         locked_by_another_program(path),
-        holdfast.connect(f"sqlite:///{path}", request_timeout=0.1, connect_patience=0.5) as client,
+        gripfast.connect(f"sqlite:///{path}", request_timeout=0.1, connect_patience=0.5) as client,
     ):
         started = time.monotonic()
-        with pytest.raises(holdfast.StoreUnavailable) as caught:
+        with pytest.raises(gripfast.StoreUnavailable) as caught:
             client.lock("job").acquire()
         assert 0.45 < time.monotonic() - started < 3.0
     assert_clear(caught.value, path, r"locked|busy")
@@ -175,9 +175,9 @@ def test_an_acquire_without_limit_gives_a_locked_database_its_connect_patience(p
 def test_an_acquire_that_waits_gets_the_lock_when_the_other_program_lets_go(path: Path) -> None:
     with (
         locked_by_another_program(path) as program,
-        holdfast.connect(f"sqlite:///{path}", request_timeout=0.1) as client,
+        gripfast.connect(f"sqlite:///{path}", request_timeout=0.1) as client,
     ):
-        with pytest.raises(holdfast.StoreUnavailable):
+        with pytest.raises(gripfast.StoreUnavailable):
             client.lock("job").try_acquire()
         program.say("unlock")
         client.lock("job").acquire(wait=10.0).release()
@@ -185,7 +185,7 @@ def test_an_acquire_that_waits_gets_the_lock_when_the_other_program_lets_go(path
 
 def test_a_lease_outlives_a_database_that_was_locked_for_a_while(path: Path) -> None:
     """Renewals fail meanwhile; they go on afterwards, because the deadline was not reached."""
-    with holdfast.connect(f"sqlite:///{path}", request_timeout=0.1) as client:
+    with gripfast.connect(f"sqlite:///{path}", request_timeout=0.1) as client:
         lease = client.lock("job", ttl=3.0).acquire()
         with locked_by_another_program(path) as program:
             until(lambda: lease.remaining() < 1.5)
@@ -206,7 +206,7 @@ def no_collector() -> Iterator[None]:
 
 def errors_kept_alive() -> list[Exception]:
     """Their tracebacks keep the frames in which they were raised, and everything those frames had in hand."""
-    errors = [each for each in gc.get_objects() if isinstance(each, sqlite3.Error | holdfast.StoreUnavailable)]
+    errors = [each for each in gc.get_objects() if isinstance(each, sqlite3.Error | gripfast.StoreUnavailable)]
     ours = (each for each in errors if isinstance(each, sqlite3.Error) or "sqlite" in str(each))
     return list(ours)  # tests of other stores may keep some of theirs
 
@@ -214,7 +214,7 @@ def errors_kept_alive() -> list[Exception]:
 @pytest.mark.usefixtures("no_collector")
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_lease_dropped_after_its_claim_found_the_file_locked_is_given_back(path: Path) -> None:
-    with holdfast.connect(f"sqlite:///{path}") as client, holdfast.connect(f"sqlite:///{path}") as other:
+    with gripfast.connect(f"sqlite:///{path}") as client, gripfast.connect(f"sqlite:///{path}") as other:
         client.lock("warm-up").acquire().release()
         with locked_by_another_program(path) as program:
             unlock = threading.Timer(0.1, program.say, ["unlock"])
@@ -229,8 +229,8 @@ def test_a_lease_dropped_after_its_claim_found_the_file_locked_is_given_back(pat
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_a_lease_dropped_after_a_renewal_that_failed_is_given_back_and_not_renewed_for_ever(path: Path) -> None:
     with (
-        holdfast.connect(f"sqlite:///{path}", request_timeout=0.05) as client,
-        holdfast.connect(f"sqlite:///{path}") as other,
+        gripfast.connect(f"sqlite:///{path}", request_timeout=0.05) as client,
+        gripfast.connect(f"sqlite:///{path}") as other,
     ):
         kept = [client.lock("job", ttl=3.0).acquire()]
         with locked_by_another_program(path) as program:
@@ -243,25 +243,25 @@ def test_a_lease_dropped_after_a_renewal_that_failed_is_given_back_and_not_renew
 
 
 def test_a_release_while_the_database_is_locked_does_not_fail_and_is_made_good(path: Path) -> None:
-    with holdfast.connect(f"sqlite:///{path}", request_timeout=0.1) as client:
+    with gripfast.connect(f"sqlite:///{path}", request_timeout=0.1) as client:
         with contextlib.ExitStack() as stack:
             with client.lock("job"):
                 program = stack.enter_context(locked_by_another_program(path))
             program.say("unlock")
             program.expect("unlocked")
-        with holdfast.connect(f"sqlite:///{path}") as other:
+        with gripfast.connect(f"sqlite:///{path}") as other:
             other.lock("job").acquire(wait=2.0).release()
 
 
 def test_the_event_loop_goes_on_while_the_database_is_locked(path: Path) -> None:
     async def main() -> int:
         turns = 0
-        async with holdfast.connect_async(f"sqlite:///{path}", request_timeout=0.5) as client:
+        async with gripfast.connect_async(f"sqlite:///{path}", request_timeout=0.5) as client:
             asking = asyncio.create_task(client.lock("job").try_acquire())
             while not asking.done():
                 await asyncio.sleep(0)
                 turns += 1
-            with pytest.raises(holdfast.StoreUnavailable):
+            with pytest.raises(gripfast.StoreUnavailable):
                 await asking
         return turns
 
@@ -275,7 +275,7 @@ def test_the_event_loop_goes_on_while_the_database_is_locked(path: Path) -> None
 @pytest.fixture
 def public_folder() -> Iterator[Path]:
     """Unlike pytest's own folders, one that other users may enter."""
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-"))
+    folder = Path(tempfile.mkdtemp(prefix="gripfast-"))
     folder.chmod(0o755)
     yield folder
     folder.chmod(0o755)
@@ -313,7 +313,7 @@ def test_a_file_that_may_not_be_written_gives_a_clear_error_and_keeps_its_locks(
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a user who may not write beside one who may: root and nobody")
 def test_an_outsider_does_not_disturb_who_holds_the_lock(public_folder: Path, tmp_path: Path) -> None:
     path = public_folder / "locks.db"
-    with holdfast.connect(f"sqlite:///{path}") as client, client.lock("job") as lease:
+    with gripfast.connect(f"sqlite:///{path}") as client, client.lock("job") as lease:
         path.chmod(0o644)
         assert_clear(refused_outsider(path, tmp_path), path, r"read-?only|writ|permission|open")
         lease.extend(20)

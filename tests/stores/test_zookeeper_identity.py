@@ -11,7 +11,7 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 from kazoo.security import ACL, Permissions, make_acl, make_digest_acl
 
-import holdfast
+import gripfast
 from support.both_colours import CLAIMS, LOOKS, another, both_colours, each, outcomes, staged
 from support.waiting import auntil
 from support.zookeeper_servers import new_root, zookeeper_server
@@ -68,12 +68,12 @@ async def test_what_a_login_makes_is_its_own(root: str) -> None:
 @staged
 async def test_everybody_else_is_told_so(root: str, login: str) -> None:
     calls = CLAIMS | LOOKS
-    with holdfast.connect(url_as(LOGIN, root)) as owner:
+    with gripfast.connect(url_as(LOGIN, root)) as owner:
         leases = [owner.lock(name).acquire() for name in calls]
         async with both_colours(url_as(login, root)) as actors:
             for actor in actors:
                 for name, outcome in (await outcomes(actor, calls)).items():
-                    assert type(outcome.error) is holdfast.StoreUnavailable, (name, outcome)
+                    assert type(outcome.error) is gripfast.StoreUnavailable, (name, outcome)
                     assert "identity may not do that" in str(outcome.error)
                     assert outcome.seconds < 3, name
         assert all(lease.held for lease in leases)
@@ -106,12 +106,12 @@ async def test_without_a_login_everybody_may(root: str) -> None:
 
 
 def test_a_password_is_in_no_word(root: str, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.DEBUG, "holdfast"), holdfast.connect(url_as(LOGIN, root)) as client:
+    with caplog.at_level(logging.DEBUG, "gripfast"), gripfast.connect(url_as(LOGIN, root)) as client:
         with client.lock("job") as lease:
             told = [repr(client), str(client.where), repr(lease), repr(client.inspect("job"))]
         with (
-            holdfast.connect(url_as("other:s3cret", root)) as other,
-            pytest.raises(holdfast.StoreUnavailable) as caught,
+            gripfast.connect(url_as("other:s3cret", root)) as other,
+            pytest.raises(gripfast.StoreUnavailable) as caught,
         ):
             other.lock("job").try_acquire()
     told += [str(caught.value), repr(caught.value.nodes), *(record.getMessage() for record in caplog.records)]
@@ -212,11 +212,11 @@ async def test_an_identity_that_was_given_after_connecting_counts(root: str) -> 
 async def test_acls_of_the_caller_that_let_others_look_let_them_look(root: str) -> None:
     public = [*MINE, make_acl("world", "anyone", read=True)]
     with kazoo(default_acl=public, auth_data=[("digest", f"{ME}:{PASSWORD}")]) as mine:
-        with holdfast.connect(mine, root=root) as client, client.lock("job", label="mine"):
+        with gripfast.connect(mine, root=root) as client, client.lock("job", label="mine"):
             async with both_colours(zookeeper_server().url_with(root=root)) as actors:
                 assert [info.label for info in await each(actors, lambda actor: actor.inspect("job"))] == ["mine"] * 2
                 for actor in actors:
-                    with pytest.raises(holdfast.StoreUnavailable, match="identity may not do that"):
+                    with pytest.raises(gripfast.StoreUnavailable, match="identity may not do that"):
                         await actor.force_release("job")
             assert not [
                 acl for acl in mine.get_acls(root)[0] if acl.id.scheme == ANYBODY and acl.perms != Permissions.READ

@@ -1,4 +1,4 @@
-"""On one path, kazoo's own Lock and Holdfast stand in one line, and neither can touch what is the other's."""
+"""On one path, kazoo's own Lock and Gripfast stand in one line, and neither can touch what is the other's."""
 
 import asyncio
 import contextlib
@@ -12,9 +12,9 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import CancelledError
 from kazoo.recipe.lock import Lock
 
-import holdfast
-from holdfast import LeaseLost, LockTimeout
-from holdfast.runtime.blocking import drive
+import gripfast
+from gripfast import LeaseLost, LockTimeout
+from gripfast.runtime.blocking import drive
 from support.both_colours import staged
 from support.colours import COLOURS, World
 from support.waiting import auntil
@@ -75,7 +75,7 @@ def waits(lock: Lock) -> "asyncio.Future[bool]":
 
 
 @staged
-async def test_while_kazoo_holds_it_holdfast_does_not_get_it(place: Place) -> None:
+async def test_while_kazoo_holds_it_gripfast_does_not_get_it(place: Place) -> None:
     async with place.world() as world:
         alice = world.actor()
         theirs = place.lock()
@@ -90,7 +90,7 @@ async def test_while_kazoo_holds_it_holdfast_does_not_get_it(place: Place) -> No
 
 
 @staged
-async def test_while_holdfast_holds_it_kazoo_is_refused(place: Place) -> None:
+async def test_while_gripfast_holds_it_kazoo_is_refused(place: Place) -> None:
     async with place.world() as world:
         alice = world.actor()
         lease = await alice.acquire("job")
@@ -249,7 +249,7 @@ async def test_a_kazoo_that_gave_up_is_in_nobodys_way(place: Place) -> None:
 
 
 @staged
-async def test_kazoos_contenders_has_holdfasts(place: Place) -> None:
+async def test_kazoos_contenders_has_gripfasts(place: Place) -> None:
     async with place.world() as world:
         alice, bob = world.actors(2)
         await alice.acquire("job", label="nightly")
@@ -325,7 +325,7 @@ def test_the_janitor_leaves_names_that_kazoo_made_alone(kazoo: KazooClient) -> N
     theirs = place.lock()
     assert theirs.acquire()
     assert theirs.release()
-    with holdfast.connect(place.url) as client:
+    with gripfast.connect(place.url) as client:
         for _ in range(2):
             client.lock("job").acquire().release()
         store: Any = client._runtime.env.store

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from kazoo.client import KazooClient
 
-import holdfast
-from holdfast.stores.zookeeper import session
-from holdfast.stores.zookeeper.departed import REMEMBERED, Departed
-from holdfast.stores.zookeeper.protocol import in_order
+import gripfast
+from gripfast.stores.zookeeper import session
+from gripfast.stores.zookeeper.departed import REMEMBERED, Departed
+from gripfast.stores.zookeeper.protocol import in_order
 from support.both_colours import staged
 from support.proxy import Proxy
 from support.server_process import HOST
@@ -41,14 +41,14 @@ def observer(server: ZooKeeperServer) -> Iterator[KazooClient]:
 
 
 def through(proxy: Proxy, **settings: object) -> KazooClient:
-    """Not started yet: Holdfast does that, and stops it."""
+    """Not started yet: Gripfast does that, and stops it."""
     return KazooClient(hosts=f"{HOST}:{proxy.port}", timeout=20, **settings)
 
 
 class Room:
     """A lock, and who was in it."""
 
-    def __init__(self, client: holdfast.AsyncClient) -> None:
+    def __init__(self, client: gripfast.AsyncClient) -> None:
         self._lock = client.lock("job")
         self.entered: list[int] = []
 
@@ -68,7 +68,7 @@ async def test_who_comes_with_the_connection_is_behind_those_who_waited_for_it(p
     """They had been told, and not gone on yet: whoever found it connected passed them."""
     proxy.hold("replies")
     kazoo = through(proxy)
-    async with holdfast.connect_async(kazoo, root=new_root()) as client:
+    async with gripfast.connect_async(kazoo, root=new_root()) as client:
         room = Room(client)
         early = room.sends(0, 1, 2)
         await auntil(lambda: proxy.held("replies"))
@@ -84,7 +84,7 @@ async def test_who_comes_while_a_name_is_made_is_behind_the_one_who_makes_it(
 ) -> None:
     """That one had yet to hear that the name was there."""
     root = new_root()
-    async with holdfast.connect_async(url_of([f"{HOST}:{proxy.port}"], root=root)) as client:
+    async with gripfast.connect_async(url_of([f"{HOST}:{proxy.port}"], root=root)) as client:
         await (await client.lock("other").acquire()).release()
         proxy.delay(replies=0.1)
         room = Room(client)
@@ -118,7 +118,7 @@ def test_a_node_that_is_there_again_after_it_was_deleted_keeps_nobody_out(
 ) -> None:
     """Its session lives, and nobody in it knew of the node: the lock was free, and nobody could have it."""
     root, kazoo = new_root(), through(proxy)
-    with holdfast.connect(kazoo, root=root) as client, holdfast.connect(server.url_with(root=root)) as other:
+    with gripfast.connect(kazoo, root=root) as client, gripfast.connect(server.url_with(root=root)) as other:
         with client.lock("job"):
             (node,) = observer.get_children(f"{root}/job")
         mine = kazoo.client_id
@@ -201,7 +201,7 @@ def test_a_claim_under_way_when_the_session_of_a_callers_client_gets_less_time_i
         proxy = stack.enter_context(Proxy((HOST, server.port)))
         kazoo = stack.enter_context(connected(f"{HOST}:{proxy.port}", timeout=20))
         observer = stack.enter_context(server.client())
-        client = stack.enter_context(holdfast.connect(kazoo, root=root))
+        client = stack.enter_context(gripfast.connect(kazoo, root=root))
         client.lock("job").acquire().release()
         proxy.hold("replies")
         claim = stack.enter_context(ThreadPoolExecutor()).submit(client.lock("job").acquire, wait=20)
@@ -218,8 +218,8 @@ def test_a_claim_under_way_when_the_session_of_a_callers_client_gets_less_time_i
 def test_a_client_whose_login_was_refused_is_started_again(server: ZooKeeperServer) -> None:
     """Its thread had ended, and it was left like that."""
     kazoo = KazooClient(hosts=server.address, timeout=20, auth_data=[("unknown", "anybody")])
-    with holdfast.connect(kazoo, root=new_root(), request_timeout=0.5) as client:
-        with pytest.raises(holdfast.StoreUnavailable):
+    with gripfast.connect(kazoo, root=new_root(), request_timeout=0.5) as client:
+        with pytest.raises(gripfast.StoreUnavailable):
             client.lock("job").acquire(wait=0.2)
         kazoo.auth_data.clear()
         with client.lock("job").acquire(wait=10) as lease:

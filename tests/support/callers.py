@@ -21,7 +21,7 @@ import sqlalchemy
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from holdfast import fencing
+from gripfast import fencing
 
 
 async def settled(thing: Any) -> Any:

@@ -11,7 +11,7 @@ starts at once, in the order told; the answer is a future, awaited when the test
     await alice.release(lease)
     assert (await waiting).token > lease.token
 
-Holdfast's two APIs differ in `await` only, so all but four small methods of an actor are written once.
+Gripfast's two APIs differ in `await` only, so all but four small methods of an actor are written once.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import wraps
 from typing import Any, ClassVar
 
-import holdfast
+import gripfast
 from support.waiters import waiters_among, watch_for_waiters
 from support.waiting import auntil
 
@@ -131,7 +131,7 @@ class Actor(ABC):
 
 class BlockingActor(Actor):
     colour = "blocking"
-    connect = staticmethod(holdfast.connect)
+    connect = staticmethod(gripfast.connect)
 
     def __init__(self, client: Any) -> None:
         super().__init__(client)
@@ -169,7 +169,7 @@ class BlockingActor(Actor):
 
 class AsyncActor(Actor):
     colour = "asyncio"
-    connect = staticmethod(holdfast.connect_async)
+    connect = staticmethod(gripfast.connect_async)
 
     def __init__(self, client: Any) -> None:
         super().__init__(client)

@@ -1,7 +1,7 @@
 """A TCP proxy whose connections are treated one by one: each is a lane of its own.
 
     with Lanes(server.port) as lanes:
-        client = holdfast.connect(lanes.url())
+        client = gripfast.connect(lanes.url())
         ...
         for lane in lanes.hold():            # what is sent on these from now on stays here
             ...

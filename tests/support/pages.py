@@ -68,7 +68,7 @@ def run_typed(commands: list[str], folder: Path) -> list[str]:
         **os.environ,
         "PATH": os.pathsep.join([sysconfig.get_path("scripts"), os.environ["PATH"]]),
         "PYTHONWARNINGS": "error",
-        "HOLDFAST_URL": f"sqlite:///{folder}/locks.db",
+        "GRIPFAST_URL": f"sqlite:///{folder}/locks.db",
     }
     # `$?` of a command is there for the next one, although the mark is printed in between.
     script = "\n".join(f"{command}\nstatus=$?; echo '{_MARK}'; (exit $status)" for command in commands)

@@ -1,7 +1,7 @@
 """A TCP proxy on loopback that does to a connection what networks do: delay it, hold it up, cut it at a given byte.
 
     with Proxy(("127.0.0.1", server.port)) as proxy:
-        client = holdfast.connect(f"redis://127.0.0.1:{proxy.port}/0")
+        client = gripfast.connect(f"redis://127.0.0.1:{proxy.port}/0")
         proxy.hold("replies")
         ...
         until(lambda: proxy.held("replies"))   # the server has answered, nobody has heard it

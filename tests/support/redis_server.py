@@ -66,7 +66,7 @@ class RedisServer:
 
     @property
     def url(self) -> str:
-        """For `holdfast.connect` and `redis.from_url` alike."""
+        """For `gripfast.connect` and `redis.from_url` alike."""
         return self.url_with()
 
     def url_with(self, **options: object) -> str:

@@ -37,7 +37,7 @@ def _close_in(process: int, nodes: Sequence[RedisServer]) -> None:
 
 
 def redlock_url(nodes: Sequence[RedisServer], **options: object) -> str:
-    """For `holdfast.connect`, with these options in its query."""
+    """For `gripfast.connect`, with these options in its query."""
     query = "&".join(f"{name}={value}" for name, value in options.items())
     return f"redlock://{','.join(f'{HOST}:{node.port}' for node in nodes)}" + (f"?{query}" if query else "")
 

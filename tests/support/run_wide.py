@@ -66,7 +66,7 @@ def _run_folder() -> Path:
     with _entering:
         if _folder is None:
             run = os.environ.get(RUN) or uuid.uuid4().hex
-            _folder = Path(tempfile.gettempdir()).absolute() / f"holdfast-tests-{os.getuid()}-{run}"
+            _folder = Path(tempfile.gettempdir()).absolute() / f"gripfast-tests-{os.getuid()}-{run}"
             _folder.mkdir(mode=0o711, exist_ok=True)  # servers run as users of their own
             _hold(_folder)
         return _folder

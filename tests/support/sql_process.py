@@ -13,10 +13,10 @@ from support.certificates import certificate
 from support.run_wide import once
 from support.server_process import HOST, ServerProcess, give
 
-USER = "holdfast"
+USER = "gripfast"
 PASSWORD = "p@ss/w:rd %41"
 """Of all users in URLs; nothing in it may stand there as it is."""
-DATABASE = "holdfast"
+DATABASE = "gripfast"
 
 
 class Session(NamedTuple):
@@ -49,7 +49,7 @@ class SqlServer(ServerProcess):
         return self.url_with()
 
     def url_with(self, *, database: str = DATABASE, **options: object) -> str:
-        """For `holdfast.connect`, with these options in its query."""
+        """For `gripfast.connect`, with these options in its query."""
         query = urlencode({**self._tls_options(), **options}, safe="/:")
         base = f"{self.scheme}://{USER}:{quote(PASSWORD, safe='')}@{HOST}:{self.port}/{database}"
         return base + (f"?{query}" if query else "")

@@ -5,7 +5,7 @@ do it tells by its capabilities; no test asks for its name.
 
 The stores in SQL are one code for two engines, three modes and two colours. A test need not run over all twelve every
 time: `is_in_turn` takes two of them in turns, of two modes, so that every one of the twelve has its share of the tests.
-Redlock and ZooKeeper are slow, too: each test runs over them in one colour. HOLDFAST_SWEEP=full takes all.
+Redlock and ZooKeeper are slow, too: each test runs over them in one colour. GRIPFAST_SWEEP=full takes all.
 """
 
 import uuid

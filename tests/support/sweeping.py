@@ -11,7 +11,7 @@ breaks it at point 1, 1 + stride, 1 + 2 × stride … until a run ends before it
   cancelled.
 
 Strides are primes chosen by the number of points alone, so every run of the suite breaks at the same places.
-HOLDFAST_SWEEP=full makes the stride 1.
+GRIPFAST_SWEEP=full makes the stride 1.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from types import FrameType, TracebackType
 from typing import Any, Protocol
 
-FULL = os.environ.get("HOLDFAST_SWEEP") == "full"
+FULL = os.environ.get("GRIPFAST_SWEEP") == "full"
 ENOUGH_FINDINGS = 25
 RUNAWAY = 4
 """A scenario that keeps running into ever later points is stopped at this multiple of its first count."""

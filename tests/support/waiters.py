@@ -5,7 +5,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-_LOG = logging.getLogger("holdfast.lease")
+_LOG = logging.getLogger("gripfast.lease")
 
 
 class _Taken(logging.Handler):

@@ -83,7 +83,7 @@ class ZooKeeperServer(ServerProcess):
         return self.url_with()
 
     def url_with(self, **options: object) -> str:
-        """For `holdfast.connect`, with these options in its query."""
+        """For `gripfast.connect`, with these options in its query."""
         return url_of([self.address], **options)
 
     def lock_space(self, **options: object) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import holdfast
+import gripfast
 from support.sweeping import Moment, Report, Swept, combined, sweep_cancels
 from support.waiters import was_waited_for, watch_for_waiters
 from support.waiting import auntil
@@ -24,13 +24,13 @@ class AsyncWorld:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.first = holdfast.connect_async(url)
+        self.first = gripfast.connect_async(url)
         watch_for_waiters(self.first)
-        self.second = holdfast.connect_async(url)
+        self.second = gripfast.connect_async(url)
         self.name = ""
         self._afterwards: list[Callable[[], Coroutine[Any, Any, object]]] = []
 
-    def lock(self, **settings: object) -> holdfast.AsyncLock:
+    def lock(self, **settings: object) -> gripfast.AsyncLock:
         return self.first.lock(self.name, **settings)  # type: ignore[arg-type]
 
     def afterwards(self, step: Callable[[], Coroutine[Any, Any, object]]) -> None:
@@ -71,7 +71,7 @@ class AsyncWorld:
     async def not_free(self) -> str | None:
         try:
             lease = await self.second.lock(self.name).acquire(wait=PATIENCE)
-        except holdfast.LockTimeout as error:
+        except gripfast.LockTimeout as error:
             await self.second.force_release(self.name)
             return f"not free within {PATIENCE:g} s: {error}"
         await lease.release()
@@ -130,7 +130,7 @@ async def acquire_that_times_out(world: AsyncWorld) -> Prepared:
     await world.taken()
 
     async def swept() -> None:
-        with contextlib.suppress(holdfast.LockTimeout):
+        with contextlib.suppress(gripfast.LockTimeout):
             await world.lock().acquire(wait=0.02)
 
     return swept()
@@ -202,14 +202,14 @@ async def decorated_function(world: AsyncWorld) -> Prepared:
 
 async def first_use_of_a_client(world: AsyncWorld) -> Prepared:
     async def swept() -> None:
-        async with holdfast.connect_async(world.url) as client:
+        async with gripfast.connect_async(world.url) as client:
             await _with(client.lock(world.name))
 
     return swept()
 
 
 async def close_with_a_lease_still_held(world: AsyncWorld) -> Prepared:
-    client = holdfast.connect_async(world.url)
+    client = gripfast.connect_async(world.url)
     lease = await client.lock(world.name).acquire()
 
     async def swept() -> None:

@@ -1,4 +1,4 @@
-"""KeyboardInterrupt at every opcode of Holdfast's frames while an event loop runs.
+"""KeyboardInterrupt at every opcode of Gripfast's frames while an event loop runs.
 
 The interrupt stops the loop for good: whatever the client had at the store must be given back without it. A blocking
 client, which knows nothing of that loop, must get the lock within a second.
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from support.sweeping import Action, Report, sweep_interrupts
 from sweeps.worlds import SQL, STORES, TARGET, World, url_of
 
@@ -24,60 +24,60 @@ COLOUR = "asyncio"
 
 BUDGET = {"memory": 40, "sqlite": 25, "redis": 25, "redlock": 8, "zookeeper": 8} | dict.fromkeys(SQL, 10)
 
-Main = Callable[[holdfast.AsyncClient, str], Awaitable[None]]
+Main = Callable[[gripfast.AsyncClient, str], Awaitable[None]]
 
 
-async def acquire_and_release(client: holdfast.AsyncClient, name: str) -> None:
+async def acquire_and_release(client: gripfast.AsyncClient, name: str) -> None:
     lease = await client.lock(name).acquire()
     await lease.release()
 
 
-async def acquire_and_drop(client: holdfast.AsyncClient, name: str) -> None:
+async def acquire_and_drop(client: gripfast.AsyncClient, name: str) -> None:
     await client.lock(name).acquire()
 
 
-async def with_lock(client: holdfast.AsyncClient, name: str) -> None:
+async def with_lock(client: gripfast.AsyncClient, name: str) -> None:
     async with client.lock(name) as lease:
         lease.ensure_held()
 
 
-async def with_acquire(client: holdfast.AsyncClient, name: str) -> None:
+async def with_acquire(client: gripfast.AsyncClient, name: str) -> None:
     async with client.lock(name).acquire() as lease:
         lease.ensure_held()
 
 
-async def with_lock_in_a_closed_client(client: holdfast.AsyncClient, name: str) -> None:
+async def with_lock_in_a_closed_client(client: gripfast.AsyncClient, name: str) -> None:
     async with client, client.lock(name) as lease:
         lease.ensure_held()
 
 
-async def with_lock_twice_by_reentry(client: holdfast.AsyncClient, name: str) -> None:
+async def with_lock_twice_by_reentry(client: gripfast.AsyncClient, name: str) -> None:
     lock = client.lock(name, reentrant=True)
     async with lock as outer, lock as inner:
         assert outer.token == inner.token
 
 
-async def try_acquire(client: holdfast.AsyncClient, name: str) -> None:
+async def try_acquire(client: gripfast.AsyncClient, name: str) -> None:
     lease = await client.lock(name).try_acquire()
     assert lease is not None
     await lease.release()
 
 
-async def extend(client: holdfast.AsyncClient, name: str) -> None:
+async def extend(client: gripfast.AsyncClient, name: str) -> None:
     async with client.lock(name) as lease:
         await lease.extend(60.0)
 
 
-async def with_lock_in_a_task(client: holdfast.AsyncClient, name: str) -> None:
+async def with_lock_in_a_task(client: gripfast.AsyncClient, name: str) -> None:
     await asyncio.create_task(with_lock_coroutine(client, name))
 
 
-async def with_lock_coroutine(client: holdfast.AsyncClient, name: str) -> None:
+async def with_lock_coroutine(client: gripfast.AsyncClient, name: str) -> None:
     await with_lock(client, name)
 
 
-async def acquire_that_times_out(client: holdfast.AsyncClient, name: str) -> None:
-    with contextlib.suppress(holdfast.LockTimeout):
+async def acquire_that_times_out(client: gripfast.AsyncClient, name: str) -> None:
+    with contextlib.suppress(gripfast.LockTimeout):
         await client.lock(name).acquire(wait=0.005)
 
 
@@ -118,7 +118,7 @@ class AsyncioTrial:
         async def main() -> None:
             # An interrupt in a task that nobody awaits is told to the log; here it is meant.
             asyncio.get_running_loop().set_exception_handler(lambda loop, context: None)
-            await self._main(holdfast.connect_async(url), name)
+            await self._main(gripfast.connect_async(url), name)
 
         return lambda: asyncio.run(main())
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from support.sweeping import Action, Report, sweep_interrupts
 from sweeps.worlds import SQL, STORES, TARGET, World, url_of
 
@@ -101,7 +101,7 @@ def acquire_that_times_out(world: World) -> Action:
     lock = world.lock()
 
     def action() -> None:
-        with contextlib.suppress(holdfast.LockTimeout):
+        with contextlib.suppress(gripfast.LockTimeout):
             lock.acquire(wait=0.005)
 
     return action
@@ -154,7 +154,7 @@ def first_use_of_a_client(world: World) -> Action:
     url, name = world.url, world.name
 
     def action() -> None:
-        with holdfast.connect(url) as client, client.lock(name) as lease:
+        with gripfast.connect(url) as client, client.lock(name) as lease:
             lease.ensure_held()
 
     return action
@@ -164,14 +164,14 @@ def first_use_of_a_client_that_nobody_closes(world: World) -> Action:
     url, name = world.url, world.name
 
     def action() -> None:
-        with holdfast.connect(url).lock(name) as lease:
+        with gripfast.connect(url).lock(name) as lease:
             lease.ensure_held()
 
     return action
 
 
 def close_with_a_lease_still_held(world: World) -> Action:
-    client = holdfast.connect(world.url)
+    client = gripfast.connect(world.url)
     lease = client.lock(world.name).acquire()
 
     def action() -> None:

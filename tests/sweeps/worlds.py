@@ -1,4 +1,4 @@
-"""What every sweep of Holdfast needs: two independent clients on one store, and the question "is all well again?".
+"""What every sweep of Gripfast needs: two independent clients on one store, and the question "is all well again?".
 
 The first client is the one whose scenario is broken; the second holds the lock where a scenario needs that, and
 afterwards asks for it with a second of patience. Leases live for 30 s here, so only a real clean-up frees them in time.
@@ -14,7 +14,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 
-import holdfast
+import gripfast
 from support.redis_server import shared_server
 from support.redlock_nodes import NODE_TIMEOUT, redlock_url, shared_nodes
 from support.sql_servers import mariadb_server, postgres_server
@@ -22,7 +22,7 @@ from support.waiters import was_waited_for, watch_for_waiters
 from support.waiting import until
 from support.zookeeper_servers import zookeeper_server
 
-TARGET = os.path.dirname(os.path.abspath(holdfast.__file__)) + os.sep
+TARGET = os.path.dirname(os.path.abspath(gripfast.__file__)) + os.sep
 SQL = [f"{engine}-{mode}" for engine in ("postgres", "mysql") for mode in ("lease", "row", "advisory")]
 STORES = ("memory", "sqlite", "redis", "redlock", "zookeeper", *SQL)
 PATIENCE = 1.0
@@ -46,7 +46,7 @@ def url_of(store: str, folder: Path) -> str:
     return urls[store]()
 
 
-def ledger_size(client: "holdfast.Client | holdfast.AsyncClient") -> int:
+def ledger_size(client: "gripfast.Client | gripfast.AsyncClient") -> int:
     """Owner ids that the client thinks may still have something at the engine."""
     return len(client._runtime.env.ledger) if client._runtime else 0
 
@@ -60,8 +60,8 @@ class World:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.first = holdfast.connect(url)
-        self.second = holdfast.connect(url)
+        self.first = gripfast.connect(url)
+        self.second = gripfast.connect(url)
         self.name = "warm-up"
         self._afterwards: list[Callable[[], object]] = []
         self._threads: set[threading.Thread] = set()
@@ -71,7 +71,7 @@ class World:
         """Those for waiting, too: any thread that comes up later belongs to a broken run."""
         watch_for_waiters(self.first)
         for one, other in ((self.first, self.second), (self.second, self.first)):
-            with one.lock(self.name), contextlib.suppress(holdfast.LockTimeout):
+            with one.lock(self.name), contextlib.suppress(gripfast.LockTimeout):
                 other.lock(self.name).acquire(wait=0.001)
 
     def new_run(self) -> "World":
@@ -79,7 +79,7 @@ class World:
         self._threads = set(threading.enumerate())
         return self
 
-    def lock(self, **settings: object) -> holdfast.Lock:
+    def lock(self, **settings: object) -> gripfast.Lock:
         return self.first.lock(self.name, **settings)  # type: ignore[arg-type]
 
     def afterwards(self, step: Callable[[], object]) -> None:
@@ -121,14 +121,14 @@ class World:
     def start_afresh(self) -> None:
         """What one run broke must not be found again by the next."""
         self.first.close()
-        self.first = holdfast.connect(self.url)
+        self.first = gripfast.connect(self.url)
         self.start_all_threads()
         gc.collect()
 
     def not_free(self) -> str | None:
         try:
             lease = self.second.lock(self.name).acquire(wait=PATIENCE)
-        except holdfast.LockTimeout as error:
+        except gripfast.LockTimeout as error:
             self.second.force_release(self.name)
             return f"not free within {PATIENCE:g} s: {error}"
         lease.release()

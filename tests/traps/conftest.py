@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
+import gripfast
 from support.colours import COLOURS, World, play
 
 
@@ -50,7 +50,7 @@ def _writing_to(database: Path) -> Iterator[None]:
 @pytest.fixture
 def broken(world: World, occupied: Callable[[], AbstractContextManager[None]]) -> Iterator[World]:
     """A world whose store can not be asked."""
-    with holdfast.connect(world.url) as client, client.lock("other job"):
+    with gripfast.connect(world.url) as client, client.lock("other job"):
         pass
     with occupied():
         yield world

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import LockTimeout, StoreUnavailable
+from gripfast import LockTimeout, StoreUnavailable
 from support.colours import COLOURS, World
 from support.redlock_nodes import NODES
 from support.waiting import auntil

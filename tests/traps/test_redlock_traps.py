@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import LeaseLost, LockTimeout, StoreUnavailable
+from gripfast import LeaseLost, LockTimeout, StoreUnavailable
 from support.colours import COLOURS, World, renewal_of
 from support.redlock_nodes import NODES
 from support.waiting import auntil

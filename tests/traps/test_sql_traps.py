@@ -10,10 +10,10 @@ import psycopg
 import pymysql
 import pytest
 
-import holdfast
-from holdfast import StoreUnavailable
-from holdfast.stores.mysql import scripts as mysql
-from holdfast.stores.postgres import scripts as postgres
+import gripfast
+from gripfast import StoreUnavailable
+from gripfast.stores.mysql import scripts as mysql
+from gripfast.stores.postgres import scripts as postgres
 from stores.sql_troubles import MODES, SESSIONS, is_postgres, row_locked
 from support.both_colours import both_colours, each, staged
 from support.pgbouncer import pgbouncer
@@ -63,7 +63,7 @@ def test_user_level_locks_of_two_databases_are_two() -> None:
     """GET_LOCK is the whole server's."""
     server = mariadb_server()
     with server.fresh_database(mode="advisory") as one, server.fresh_database(mode="advisory") as other:
-        with holdfast.connect(one) as first, holdfast.connect(other) as second:
+        with gripfast.connect(one) as first, gripfast.connect(other) as second:
             with first.lock("job"), second.lock("job"):
                 pass
 
@@ -100,7 +100,7 @@ def test_a_row_that_is_missing_lets_one_in_not_all(server: SqlServer, mode: str)
     url, inside, most, crowd = server.lock_space(mode=mode), 0, 0, 6
     counting, start = threading.Lock(), threading.Barrier(crowd)
 
-    def come(client: holdfast.Client) -> None:
+    def come(client: gripfast.Client) -> None:
         nonlocal inside, most
         for number in range(8):
             start.wait()
@@ -113,7 +113,7 @@ def test_a_row_that_is_missing_lets_one_in_not_all(server: SqlServer, mode: str)
                     inside -= 1
 
     with contextlib.ExitStack() as stack:
-        clients = [stack.enter_context(holdfast.connect(url)) for _ in range(crowd)]
+        clients = [stack.enter_context(gripfast.connect(url)) for _ in range(crowd)]
         threads = [threading.Thread(target=come, args=(client,)) for client in clients]
         for thread in threads:
             thread.start()
@@ -171,10 +171,10 @@ def settings(server: SqlServer, connection: "psycopg.Connection | pymysql.Connec
 def test_time_outs_do_not_leak_into_the_session_of_the_caller(server: SqlServer) -> None:
     """Neither after a wait that was granted nor after one in vain."""
     url = server.lock_space(mode="row")
-    with application(server) as connection, holdfast.connect(url) as client, holdfast.connect(url) as other:
+    with application(server) as connection, gripfast.connect(url) as client, gripfast.connect(url) as other:
         before = settings(server, connection)
         with other.lock("job"):
-            with pytest.raises(holdfast.LockTimeout):
+            with pytest.raises(gripfast.LockTimeout):
                 client.lock("job").within(connection, wait=0.3)
         connection.rollback()
         assert settings(server, connection) == before

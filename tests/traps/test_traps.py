@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import HoldfastError, LeaseLost, StoreUnavailable
+import gripfast
+from gripfast import GripfastError, LeaseLost, StoreUnavailable
 from support.colours import World, renewal_of
 from support.waiting import auntil, until
 
@@ -277,7 +277,7 @@ async def test_a_file_that_is_refused_does_not_fill_the_log(
     """The clean-up after a refused claim failed again and again, and logged a traceback each time."""
     database.write_bytes(b"this is not a database, whatever its name says\n" * 100)
     alice = world.actor()
-    with pytest.raises(HoldfastError):
+    with pytest.raises(GripfastError):
         await alice.try_acquire("job")
     await world.colour.disconnect(alice.client)
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
@@ -286,7 +286,7 @@ async def test_a_file_that_is_refused_does_not_fill_the_log(
 def test_a_loss_does_not_interrupt_the_thread_that_holds_the_lease() -> None:
     """The loss was told by a KeyboardInterrupt raised in the main thread, wherever it was."""
     assert threading.current_thread() is threading.main_thread()
-    with holdfast.connect("memory://") as client:
+    with gripfast.connect("memory://") as client:
         finished = False
         with pytest.raises(LeaseLost):
             with client.lock("job", ttl=0.1, renew=False) as lease:

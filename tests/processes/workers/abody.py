@@ -3,16 +3,16 @@
 import asyncio
 import sys
 
-import holdfast
+import gripfast
 
 
 async def main(url: str, name: str, ttl: str) -> None:
-    async with holdfast.connect_async(url) as client:
+    async with gripfast.connect_async(url) as client:
         try:
             async with client.lock(name, ttl=float(ttl)) as lease:
                 print("held", lease.token)
                 await asyncio.get_running_loop().create_future()
-        except holdfast.LeaseLost as error:
+        except gripfast.LeaseLost as error:
             print("lost", lease.lost.is_set(), lease.held, lease.remaining(), error.reason)
 
 

@@ -4,11 +4,11 @@ import os
 import sys
 from pathlib import Path
 
-import holdfast
+import gripfast
 
 
 def main(number: str, url: str, counter: str, journal: str, rounds: str) -> None:
-    client = holdfast.connect(url)
+    client = gripfast.connect(url)
     lock = client.lock("counter", label=f"worker {number}")
     log = os.open(journal, os.O_WRONLY | os.O_APPEND)
     print("ready")

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import holdfast
+import gripfast
 
 Limit = Callable[[], Callable[[], object]]
 
@@ -32,8 +32,8 @@ def full_disk(folder: Path) -> Callable[[], object]:
     return (folder / "ballast").unlink
 
 
-def take_until_refused(client: holdfast.Client) -> tuple[list[holdfast.Lease], Exception | None]:
-    taken: list[holdfast.Lease] = []
+def take_until_refused(client: gripfast.Client) -> tuple[list[gripfast.Lease], Exception | None]:
+    taken: list[gripfast.Lease] = []
     for number in range(20_000):
         try:
             taken.append(client.lock(f"job-{number}-" + "x" * 200).acquire(wait=0))
@@ -43,7 +43,7 @@ def take_until_refused(client: holdfast.Client) -> tuple[list[holdfast.Lease], E
 
 
 def main(how: str, folder: Path) -> None:
-    client = holdfast.connect(f"sqlite:///{folder}/locks.db", request_timeout=0.3)
+    client = gripfast.connect(f"sqlite:///{folder}/locks.db", request_timeout=0.3)
     kept = client.lock("kept").acquire()
     make_room = (small_files if how == "small files" else full_disk)(folder)
     taken, error = take_until_refused(client)

@@ -7,17 +7,17 @@ import signal
 import sys
 import threading
 
-import holdfast
+import gripfast
 
 CHILD_SECONDS = 10
 
 
-def note(lease: holdfast.Lease) -> None:
+def note(lease: gripfast.Lease) -> None:
     """An owner id that comes up twice would let two processes in at once."""
     os.write(OWNERS, f"{lease.owner}\n".encode())
 
 
-def hammer(client: holdfast.Client, number: int, stop: threading.Event, rounds: list[int]) -> None:
+def hammer(client: gripfast.Client, number: int, stop: threading.Event, rounds: list[int]) -> None:
     while not stop.is_set():
         with client.lock("contended") as lease:
             note(lease)
@@ -25,11 +25,11 @@ def hammer(client: holdfast.Client, number: int, stop: threading.Event, rounds: 
         client.lock(f"own-{number}").acquire().release()
 
 
-def child(client: holdfast.Client, inherited: holdfast.Lease, number: int) -> None:
+def child(client: gripfast.Client, inherited: gripfast.Lease, number: int) -> None:
     """Raises on the first thing that is wrong."""
     assert not inherited.held
     assert inherited.remaining() == 0.0
-    with contextlib.suppress(holdfast.LeaseLost):
+    with contextlib.suppress(gripfast.LeaseLost):
         inherited.ensure_held()
         raise AssertionError("ensure_held() let the child in")
     inherited.release()
@@ -42,7 +42,7 @@ def child(client: holdfast.Client, inherited: holdfast.Lease, number: int) -> No
     client.close()
 
 
-def run_child(client: holdfast.Client, inherited: holdfast.Lease, number: int) -> None:
+def run_child(client: gripfast.Client, inherited: gripfast.Lease, number: int) -> None:
     faulthandler.dump_traceback_later(CHILD_SECONDS - 1, exit=False)
     signal.alarm(CHILD_SECONDS)
     try:
@@ -54,7 +54,7 @@ def run_child(client: holdfast.Client, inherited: holdfast.Lease, number: int) -
 
 
 def main(url: str, forks: int) -> None:
-    client = holdfast.connect(url)
+    client = gripfast.connect(url)
     lease = client.lock("parent").acquire()
     stop = threading.Event()
     rounds = [0, 0, 0]

@@ -10,10 +10,10 @@ import signal
 import sys
 import threading
 
-import holdfast
+import gripfast
 
 
-def hammer(client: holdfast.Client, number: int, log: int) -> None:
+def hammer(client: gripfast.Client, number: int, log: int) -> None:
     shared = client.lock("shared", label=f"thread {number}")
     own = client.lock(f"own-{number}")
     while True:
@@ -22,14 +22,14 @@ def hammer(client: holdfast.Client, number: int, log: int) -> None:
         with own.acquire(wait=5) as lease:
             os.write(log, f"own-{number} {lease.token}\n".encode())
             lease.extend(20)
-        with contextlib.suppress(holdfast.LockTimeout):
+        with contextlib.suppress(gripfast.LockTimeout):
             shared.acquire(wait=0.001).release()
 
 
 def live(url: str, journal: str) -> None:
     log = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     print("born", os.getpid())
-    client = holdfast.connect(url)
+    client = gripfast.connect(url)
     for number in range(3):
         threading.Thread(target=hammer, args=(client, number, log), daemon=True).start()
     threading.Event().wait()

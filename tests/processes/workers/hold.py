@@ -2,18 +2,18 @@
 
 import sys
 
-import holdfast
+import gripfast
 
 
 def main(url: str, name: str, ttl: str) -> None:
-    client = holdfast.connect(url)
+    client = gripfast.connect(url)
     lease = client.lock(name, ttl=float(ttl)).acquire(wait=10)
     print("held", lease.token)
     sys.stdin.readline()
     lost, held, remaining = lease.lost.is_set(), lease.held, lease.remaining()
     try:
         lease.ensure_held()
-    except holdfast.LeaseLost as error:
+    except gripfast.LeaseLost as error:
         print("lost", lost, held, remaining, error.reason)
     else:
         print("kept", lost, held, remaining)

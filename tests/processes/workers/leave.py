@@ -3,7 +3,7 @@
 import asyncio
 import sys
 
-import holdfast
+import gripfast
 
 KEPT: list[object] = []
 
@@ -16,14 +16,14 @@ def end(way: str) -> None:
 
 
 def blocking(url: str, name: str) -> None:
-    client = holdfast.connect(url)
+    client = gripfast.connect(url)
     lease = client.lock(name).acquire(wait=5)
     KEPT.extend([client, lease])
     print("held", lease.token, lease.owner)
 
 
 async def on_asyncio(url: str, name: str, way: str) -> None:
-    client = holdfast.connect_async(url)
+    client = gripfast.connect_async(url)
     lease = await client.lock(name).acquire(wait=5)
     KEPT.extend([client, lease])
     print("held", lease.token, lease.owner)

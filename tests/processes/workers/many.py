@@ -4,19 +4,19 @@ import asyncio
 import sys
 import threading
 
-import holdfast
+import gripfast
 
 COUNT = 10_000
 
 
-def report(before: int, leases: list[holdfast.Lease] | list[holdfast.AsyncLease], ttl: float) -> None:
+def report(before: int, leases: list[gripfast.Lease] | list[gripfast.AsyncLease], ttl: float) -> None:
     lost = sum(lease.lost.is_set() or not lease.held for lease in leases)
     stale = sum(lease.remaining() < ttl / 3 for lease in leases)
     print("kept", len(leases) - lost, lost, stale, before, threading.active_count())
 
 
 def blocking(url: str, ttl: float) -> None:
-    with holdfast.connect(url) as client:
+    with gripfast.connect(url) as client:
         client.lock("first", ttl=ttl).acquire().release()
         before = threading.active_count()
         leases = [client.lock(f"many-{number}", ttl=ttl).acquire() for number in range(COUNT)]
@@ -26,7 +26,7 @@ def blocking(url: str, ttl: float) -> None:
 
 
 async def on_asyncio(url: str, ttl: float) -> None:
-    async with holdfast.connect_async(url) as client:
+    async with gripfast.connect_async(url) as client:
         await (await client.lock("first", ttl=ttl).acquire()).release()
         before = threading.active_count()
         leases = [await client.lock(f"many-{number}", ttl=ttl).acquire() for number in range(COUNT)]

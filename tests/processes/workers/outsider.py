@@ -4,20 +4,20 @@ import json
 import os
 import sys
 
-import holdfast
+import gripfast
 
 NOBODY = 65534
 
 
 def main(url: str, warm_up: str) -> None:
-    with holdfast.connect(warm_up) as client:  # everything is imported while it may be read
+    with gripfast.connect(warm_up) as client:  # everything is imported while it may be read
         client.lock("warm-up").acquire().release()
     if os.geteuid() == 0:
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
     try:
-        with holdfast.connect(url, request_timeout=0.3) as client:
+        with gripfast.connect(url, request_timeout=0.3) as client:
             print("got", client.lock("job").try_acquire())
     except Exception as error:
         print("refused", json.dumps([type(error).__name__, str(error)]))

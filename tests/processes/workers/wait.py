@@ -3,11 +3,11 @@
 import os
 import sys
 
-import holdfast
+import gripfast
 
 
 def main(number: str, url: str, name: str, journal: str) -> None:
-    client = holdfast.connect(url)
+    client = gripfast.connect(url)
     log = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     print("ready")
     sys.stdin.readline()

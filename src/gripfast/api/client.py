@@ -1,0 +1,312 @@
+"""The clients: each owns its store, its watchdog and the leases made through it. Made again, quietly, in a forked
+child."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from types import TracebackType
+from typing import Any, TypeVar
+
+from gripfast.api.config import Config
+from gripfast.api.decorator import locked_async, locked_plain
+from gripfast.api.lease import AsyncLease, Lease
+from gripfast.api.lock import AsyncLock, Lock
+from gripfast.api.loops import ClientPerLoop
+from gripfast.api.settings import LockSettings
+from gripfast.core import rules
+from gripfast.core.lease import LeaseState
+from gripfast.core.ports import Capabilities, Hold, LockInfo, Store, Unreachable, to_raise
+from gripfast.errors import ConfigurationError, Reason
+from gripfast.guard import Guard
+from gripfast.machine import this
+from gripfast.runtime.aio import AioRuntime
+from gripfast.runtime.blocking import BlockingRuntime, drive
+
+_log = logging.getLogger("gripfast.client")
+
+T = TypeVar("T")
+
+HeldHere = weakref.WeakValueDictionary[str, LeaseState]
+"""The leases of one thread or task, by name, for re-entry."""
+
+
+class AnyClient:
+    def __init__(self, config: Config) -> None:
+        self._config = config
+        self._making = Guard()
+        self._is_closed = False
+
+    @property
+    def where(self) -> str:
+        """The engine, as it may be shown to people."""
+        return self._config.factory.where
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the store can do; known without asking it."""
+        return self._config.factory.capabilities
+
+    def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
+        ttl = self._config.ttl if ttl is None else ttl
+        return LockSettings(name, ttl=ttl, max_ttl=self._config.factory.max_ttl, **others)
+
+    def _checked_ttl(self, ttl: float) -> float:
+        return rules.checked_ttl(ttl, self._config.factory.max_ttl)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} on {self.where}>"
+
+
+class Client(AnyClient):
+    """Locks for threads. Thread-safe; a context manager that closes itself."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._runtime: BlockingRuntime | None = None
+        self._here = _Here()
+        self._twins = ClientPerLoop(lambda: AsyncClient(config))
+
+    def lock(
+        self,
+        name: str,
+        ttl: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        reentrant: bool = False,
+        label: str | None = None,
+        on_lost: Callable[[Lease, Reason], object] | None = None,
+    ) -> Lock:
+        """A lock on this name; making it does no I/O.
+
+        - `ttl`: seconds that a lease lasts unless it is renewed; without it, what `connect()` was told, or 30.
+        - `renew`: the client renews the lease, every third of the ttl, for as long as its process lives.
+        - `max_hold`: after so many seconds the lease ends although it is renewed: released, and lost.
+        - `reentrant`: the thread that holds the lock may take it again; it gets another handle on the same lease.
+        - `label`: words for those who ask who holds the lock.
+        - `on_lost`: called with the lease and the reason, on a thread of its own, when the lease is lost.
+        """
+        settings = self._settings(
+            name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost
+        )
+        return Lock(self, settings)
+
+    def locked(
+        self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator: hold the lock while the function runs. `{…}` in the name are arguments of the call.
+
+        If the lock can't be had within `wait` seconds (None: for ever), the call raises LockTimeout or, with
+        `busy="skip"`, returns None without running the function. The rest are settings of `lock()`.
+
+        For a coroutine function an AsyncClient of the same store, one per event loop, does the work.
+        """
+
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            if inspect.iscoroutinefunction(function):
+                return locked_async(self._twin_lock, name, wait, busy, settings)(function)
+            return locked_plain(self.lock, name, wait, busy, settings)(function)
+
+        self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
+        return decorate
+
+    def inspect(self, name: str) -> LockInfo | None:
+        """Who holds the lock, or None."""
+        return _reached(drive(self._store().inspect(rules.checked_name(name))))
+
+    def list(self, prefix: str = "") -> Iterator[LockInfo]:
+        """The locks that are held, by name, a page at a time."""
+        prefix, after = rules.checked_prefix(prefix), None
+        while True:
+            page = _reached(drive(self._store().page(prefix, after)))
+            yield from page.infos
+            if (after := page.after) is None:
+                return
+
+    def force_release(self, name: str) -> bool:
+        """For operators: free the lock whoever has it; True if someone had it. The next token is still larger."""
+        was_held = _reached(drive(self._store().force_release(rules.checked_name(name))))
+        _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
+        return was_held
+
+    def close(self) -> None:
+        """Release what is still held and end the threads; bounded in time, and final."""
+        self._is_closed = True
+        if self._runtime is not None:
+            self._runtime.stop()
+
+    def _store(self) -> Store:
+        return self._current().env.store
+
+    def _start(self) -> BlockingRuntime:
+        runtime = self._runtime
+        if runtime is None or not runtime.is_running or runtime.pid != this.pid or self._is_closed:
+            runtime = self._current()
+            runtime.start()
+        return runtime
+
+    def _current(self) -> BlockingRuntime:
+        runtime = self._runtime
+        if runtime is None or runtime.pid != this.pid:
+            runtime = self._making.run(self._make)
+        if self._is_closed:
+            raise ConfigurationError("this client is closed")
+        return runtime
+
+    def _make(self) -> BlockingRuntime:
+        if self._runtime is None or self._runtime.pid != this.pid:
+            patience = self._config.patience
+            self._runtime = BlockingRuntime(self._config.factory.blocking(patience.request_timeout), patience, self)
+        return self._runtime
+
+    def _twin_lock(self, name: str, **settings: Any) -> AsyncLock:
+        if self._is_closed:
+            raise ConfigurationError("this client is closed")
+        return self._twins.here().lock(name, **settings)
+
+    def _held_here(self) -> HeldHere:
+        if self._here.pid != this.pid:
+            self._here.__init__()  # type: ignore[misc]
+        return self._here.held
+
+    def _vouch(self, lease: Lease, pid: int) -> None:
+        """The lease counts as alive while this process lives, too (where the store looks at processes)."""
+        _reached(drive(self._store().vouch(Hold(lease.name, lease.owner, lease.ttl), pid)))
+
+    def _free(self, name: str, owner: str) -> Reason | None:
+        """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
+        return _reached(drive(self._store().release(Hold(name, owner, self._config.ttl))))
+
+    def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
+        """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
+        hold = Hold(name, owner, self._checked_ttl(ttl), shortens=True)
+        return _reached(_reached(drive(self._store().renew([hold])))[0])
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class AsyncClient(AnyClient):
+    """Locks for tasks of one event loop, the one in which it is first used. `async with` closes it."""
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._runtime: AioRuntime | None = None
+        self._held: weakref.WeakKeyDictionary[asyncio.Task[Any], HeldHere] = weakref.WeakKeyDictionary()
+
+    def lock(
+        self,
+        name: str,
+        ttl: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        reentrant: bool = False,
+        label: str | None = None,
+        on_lost: Callable[[AsyncLease, Reason], object] | None = None,
+    ) -> AsyncLock:
+        """A lock on this name; making it does no I/O.
+
+        The settings are those of `Client.lock`. `reentrant` is for the task that holds the lock, and `on_lost`, which
+        may be a coroutine function, runs as a task.
+        """
+        settings = self._settings(
+            name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost
+        )
+        return AsyncLock(self, settings)
+
+    def locked(
+        self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator: hold the lock while the coroutine function runs. `{…}` in the name are arguments of the call.
+
+        `wait`, `busy` and the settings are those of `Client.locked`.
+        """
+        self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
+        return locked_async(self.lock, name, wait, busy, settings)
+
+    async def inspect(self, name: str) -> LockInfo | None:
+        """Who holds the lock, or None."""
+        return _reached(await self._store().inspect(rules.checked_name(name)))
+
+    async def list(self, prefix: str = "") -> AsyncIterator[LockInfo]:
+        """The locks that are held, by name, a page at a time."""
+        prefix, after = rules.checked_prefix(prefix), None
+        while True:
+            page = _reached(await self._store().page(prefix, after))
+            for info in page.infos:
+                yield info
+            if (after := page.after) is None:
+                return
+
+    async def force_release(self, name: str) -> bool:
+        """For operators: free the lock whoever has it; True if someone had it. The next token is still larger."""
+        was_held = _reached(await self._store().force_release(rules.checked_name(name)))
+        _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
+        return was_held
+
+    async def aclose(self) -> None:
+        """Release what is still held and end the threads; bounded in time, and final."""
+        self._is_closed = True
+        if self._runtime is not None and self._runtime.pid == this.pid:
+            await self._runtime.stop()
+
+    def _store(self) -> Store:
+        return self._start().env.store
+
+    def _start(self) -> AioRuntime:
+        runtime = self._runtime
+        if runtime is not None and runtime.runs_here() and not self._is_closed:
+            return runtime
+        if self._is_closed:
+            raise ConfigurationError("this client is closed")
+        if self._runtime is None or self._runtime.pid != this.pid:
+            patience = self._config.patience
+            store, aside = self._config.factory.aio(patience.request_timeout)
+            self._runtime = AioRuntime(store, aside, patience, self)
+        self._runtime.start()
+        return self._runtime
+
+    def _held_here(self) -> HeldHere:
+        task = asyncio.current_task()
+        assert task is not None
+        return self._held.setdefault(task, weakref.WeakValueDictionary())
+
+    async def _free(self, name: str, owner: str) -> Reason | None:
+        """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
+        return _reached(await self._store().release(Hold(name, owner, self._config.ttl)))
+
+    async def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
+        """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
+        hold = Hold(name, owner, self._checked_ttl(ttl), shortens=True)
+        return _reached(_reached(await self._store().renew([hold]))[0])
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class _Here(threading.local):
+    """What this thread of this process holds."""
+
+    def __init__(self) -> None:
+        self.pid = this.pid
+        self.held: HeldHere = weakref.WeakValueDictionary()
+
+
+def _reached(answer: T | Unreachable) -> T:
+    if isinstance(answer, Unreachable):
+        raise to_raise(answer.error)
+    return answer

@@ -1,0 +1,43 @@
+"""How a program begins: `connect()`, or no client at all with `gripfast.lock()`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gripfast.api.client import AsyncClient, Client
+from gripfast.api.config import configure
+from gripfast.api.lock import AsyncLock, Lock
+from gripfast.api.loops import ClientPerLoop
+from gripfast.guard import Guard
+
+
+def connect(target: object = None, **options: Any) -> Client:
+    """A client for threads. `target` is a URL, or a client of the engine that you have already, such as a redis.Redis;
+    a list of them is Redlock on those servers; without any $GRIPFAST_URL, else the embedded store. Does no I/O."""
+    return Client(configure(target, options))
+
+
+def connect_async(target: object = None, **options: Any) -> AsyncClient:
+    """A client for the tasks of one event loop; the same targets and options as connect(). Not awaited, does no I/O."""
+    return AsyncClient(configure(target, options))
+
+
+def lock(name: str, **settings: Any) -> Lock:
+    """A lock of the default client: `with gripfast.lock("nightly"): …`."""
+    return _making.run(_default_client).lock(name, **settings)
+
+
+def async_lock(name: str, **settings: Any) -> AsyncLock:
+    """A lock of this event loop's default client: `async with gripfast.async_lock("nightly"): …`."""
+    return _async_defaults.here().lock(name, **settings)
+
+
+_making = Guard()
+_default: list[Client] = []
+_async_defaults = ClientPerLoop(connect_async)
+
+
+def _default_client() -> Client:
+    if not _default:
+        _default.append(connect())
+    return _default[0]

@@ -1,0 +1,34 @@
+"""The embedded default: used when nothing is configured, and never silently where it would surprise."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from gripfast.errors import ConfigurationError
+from gripfast.stores.sqlite import factory
+
+_log = logging.getLogger("gripfast.default")
+
+_MANAGED = ("INVOCATION_ID", "JOURNAL_STREAM", "KUBERNETES_SERVICE_HOST", "container", "SUPERVISOR_ENABLED")
+_CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
+
+_warned: list[None] = []
+
+
+def default_url() -> str:
+    if os.environ.get("GRIPFAST_REQUIRE_URL", "") not in ("", "0"):
+        raise ConfigurationError("GRIPFAST_REQUIRE_URL is set, and neither a URL was given nor GRIPFAST_URL: set one")
+    url = factory.default_url()
+    if not _warned and _is_managed():
+        _warned.append(None)
+        _log.warning(
+            "no GRIPFAST_URL under a service manager or in a container: locks are kept in the embedded store (%s) and "
+            "exclude only processes that share this file",
+            url,
+        )
+    return url
+
+
+def _is_managed() -> bool:
+    return any(name in os.environ for name in _MANAGED) or any(os.path.exists(path) for path in _CONTAINER_FILES)

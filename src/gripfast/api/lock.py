@@ -1,0 +1,219 @@
+"""A lock: a name plus settings, nothing more. Threads and tasks may share one; who holds is a matter of leases."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from gripfast.api.lease import AsyncLease, Lease
+from gripfast.api.scope import Exit, Scope, scope_of_this_entry
+from gripfast.api.settings import LockSettings
+from gripfast.api.within import InTransaction, within
+from gripfast.core import rules
+from gripfast.core.acquire import acquire
+from gripfast.core.lease import LeaseState
+from gripfast.core.ports import Taken
+from gripfast.machine import boottime
+from gripfast.runtime.blocking import drive
+
+if TYPE_CHECKING:
+    from gripfast.api.client import AsyncClient, Client
+
+
+class Lock:
+    """`with lock as lease`, `lock.acquire(wait=…)` or `lock.try_acquire()`."""
+
+    def __init__(self, client: Client, settings: LockSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self._here = _Here()
+
+    @property
+    def name(self) -> str:
+        return self._settings.want.name
+
+    @property
+    def ttl(self) -> float:
+        """Seconds, as asked for; `Lease.ttl` tells what was got."""
+        return self._settings.want.ttl
+
+    def acquire(self, wait: float | None = None) -> Lease:
+        """The lease. After `wait` seconds (None: for ever) LockTimeout, which tells who has it."""
+        if wait is None:
+            return self._acquire(None)  # type: ignore[return-value] # who waits for ever is never told that it is taken
+        started = boottime()
+        answer = self._acquire(rules.checked_wait(wait))
+        if isinstance(answer, Taken):
+            raise self._settings.timed_out(boottime() - started, answer)
+        return answer
+
+    def try_acquire(self) -> Lease | None:
+        """The lease, or None if someone else has it; never waits."""
+        answer = self._acquire(0.0)
+        return None if isinstance(answer, Taken) else answer
+
+    def within(self, connection: object, wait: float | None = None) -> InTransaction:
+        """Take the lock in the open transaction of your own database connection; commit or rollback frees it.
+
+        Before anything is read in that transaction. For `?mode=row`, and `?mode=advisory` on PostgreSQL.
+        """
+        env = self._client._start().env
+        return drive(within(env, self._settings.want, connection, rules.checked_wait(wait), is_async=False))
+
+    def _acquire(self, patience: float | None) -> Lease | Taken:
+        runtime = self._client._start()
+        held = self._client._held_here() if self._settings.reentrant else None
+        state = None if held is None else _still_held(held, self.name)
+        if state is None:
+            answer = drive(acquire(runtime.env, self._settings.want, patience))
+            if isinstance(answer, Taken):
+                return answer
+            state = answer
+            if held is not None:
+                held[self.name] = state
+        return Lease(self._client, runtime, state, self._settings.on_lost)
+
+    def _entered(self) -> list[Scope]:
+        return self._here.scopes
+
+    def __repr__(self) -> str:
+        return f"<Lock {self.name!r} on {self._client.where}>"
+
+    def __enter__(self) -> Lease:
+        scope = scope_of_this_entry(self)
+        lease = self._acquire(None)
+        assert isinstance(lease, Lease)  # who waits for ever is never told that it is taken
+        scope.keep(lease)
+        return lease
+
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+    else:
+
+        @Exit
+        def __exit__(scope: Scope, *exc: Any) -> None:
+            scope.leave().__exit__(*exc)
+
+
+class AsyncLock:
+    """`async with lock as lease`, `await lock.acquire(wait=…)` or `await lock.try_acquire()`."""
+
+    def __init__(self, client: AsyncClient, settings: LockSettings) -> None:
+        self._client = client
+        self._settings = settings
+        self._scopes: weakref.WeakKeyDictionary[asyncio.Task[Any], list[Scope]] = weakref.WeakKeyDictionary()
+
+    @property
+    def name(self) -> str:
+        return self._settings.want.name
+
+    @property
+    def ttl(self) -> float:
+        """Seconds, as asked for; `Lease.ttl` tells what was got."""
+        return self._settings.want.ttl
+
+    def acquire(self, wait: float | None = None) -> Acquiring:
+        """`await` it for the lease, or enter it with `async with`. After `wait` seconds LockTimeout."""
+        patience = rules.checked_wait(wait)
+        return Acquiring(lambda: self._acquire_or_raise(patience))
+
+    async def try_acquire(self) -> AsyncLease | None:
+        """The lease, or None if someone else has it; never waits."""
+        answer = await self._acquire(0.0)
+        return None if isinstance(answer, Taken) else answer
+
+    async def within(self, connection: object, wait: float | None = None) -> InTransaction:
+        """Take the lock in the open transaction of your own database connection; commit or rollback frees it.
+
+        Before anything is read in that transaction. For `?mode=row`, and `?mode=advisory` on PostgreSQL.
+        """
+        env = self._client._start().env
+        return await within(env, self._settings.want, connection, rules.checked_wait(wait), is_async=True)
+
+    async def _acquire_or_raise(self, patience: float | None) -> AsyncLease:
+        started = boottime()
+        answer = await self._acquire(patience)
+        if isinstance(answer, Taken):
+            raise self._settings.timed_out(boottime() - started, answer)
+        return answer
+
+    async def _acquire(self, patience: float | None) -> AsyncLease | Taken:
+        runtime = self._client._start()
+        held = self._client._held_here() if self._settings.reentrant else None
+        state = None if held is None else _still_held(held, self.name)
+        if state is None:
+            answer = await acquire(runtime.env, self._settings.want, patience)
+            if isinstance(answer, Taken):
+                return answer
+            state = answer
+            if held is not None:
+                held[self.name] = state
+        return AsyncLease(self._client, runtime, state, self._settings.on_lost)
+
+    def _entered(self) -> list[Scope]:
+        task = asyncio.current_task()
+        assert task is not None
+        return self._scopes.setdefault(task, [])
+
+    def __repr__(self) -> str:
+        return f"<AsyncLock {self.name!r} on {self._client.where}>"
+
+    def __aenter__(self) -> Coroutine[Any, Any, AsyncLease]:
+        return self._enter(scope_of_this_entry(self))
+
+    async def _enter(self, scope: Scope) -> AsyncLease:
+        lease = await self.acquire()
+        scope.keep(lease)
+        return await lease.__aenter__()
+
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+    else:
+
+        @Exit
+        async def __aexit__(scope: Scope, *exc: Any) -> None:
+            await scope.leave().__aexit__(*exc)
+
+
+class Acquiring(Awaitable[AsyncLease]):
+    """What `AsyncLock.acquire()` returns: awaited, or entered."""
+
+    def __init__(self, start: Callable[[], Awaitable[AsyncLease]]) -> None:
+        self._start = start
+        self._lease: AsyncLease | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncLease]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> AsyncLease:
+        self._lease = await self._start()
+        return await self._lease.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._lease is not None
+        await self._lease.__aexit__(kind, error, trace)
+
+
+class _Here(threading.local):
+    """Scopes that this thread has entered by hand."""
+
+    def __init__(self) -> None:
+        self.scopes: list[Scope] = []
+
+
+def _still_held(held: weakref.WeakValueDictionary[str, LeaseState], name: str) -> LeaseState | None:
+    """Re-entry is for a lease that is held now; a lost one does not let anyone in."""
+    state = held.get(name)
+    return state if state is not None and state.remaining(boottime()) > 0.0 else None

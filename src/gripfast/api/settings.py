@@ -1,0 +1,40 @@
+"""A lock is a name plus settings, the same in both colours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gripfast.core import rules
+from gripfast.core.lease import Want
+from gripfast.core.ports import Taken
+from gripfast.errors import ConfigurationError, LockTimeout, Reason
+
+
+class LockSettings:
+    def __init__(
+        self,
+        name: str,
+        *,
+        ttl: float,
+        max_ttl: float,
+        renew: bool,
+        max_hold: float | None,
+        reentrant: bool,
+        label: str | None,
+        on_lost: Callable[[Any, Reason], Any] | None,
+    ) -> None:
+        if on_lost is not None and not callable(on_lost):
+            raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
+        self.want = Want(
+            rules.checked_name(name),
+            rules.checked_ttl(ttl, max_ttl),
+            bool(renew),
+            rules.checked_max_hold(max_hold),
+            rules.checked_label(label),
+        )
+        self.reentrant = bool(reentrant)
+        self.on_lost = on_lost
+
+    def timed_out(self, waited: float, answer: Taken) -> LockTimeout:
+        return LockTimeout(self.want.name, waited, answer.holder)

@@ -1,0 +1,378 @@
+"""`lock.within(connection)`: the lock is taken in the caller's own transaction, and freed with its commit or rollback.
+
+It is the same lock as that of `?mode=row`, or of `?mode=advisory` on PostgreSQL, so it excludes the leases of such
+clients, and they exclude it. It has no deadline, and nothing is renewed: it lives with the transaction.
+
+1. The row is there: committed on a connection of the client's own. (In the caller's transaction it would be a row that
+   others don't see.)
+2. The row is locked in the caller's transaction: at first without waiting, so the uncontended lock needs no more. Then
+   it waits, by the engine's own time-outs, which are put back after.
+3. The token is taken and committed on the client's connection, now that the lock is ours.
+4. A plain read in the caller's transaction must see that token. If it does not, this transaction reads a snapshot that
+   is older than the lock: it would decide by what was true before the last holder's commit. Refused. (Or the two
+   connections are not of the same database, and the lock is worth nothing.)
+
+PostgreSQL: above READ COMMITTED the snapshot is as old as the first statement, so that is refused before anything is
+locked. An error, such as that of a time-out, would end the caller's transaction: so a locked row is skipped at first,
+and then waited for behind a savepoint.
+
+MariaDB/MySQL: REPEATABLE READ is fine until something was read: the snapshot is made by the first plain read, which
+comes after the lock then. MariaDB has the tokens in a table without snapshots, so a row is committed to be looked for,
+unless the transaction begins with the lock. The lock time-out counts whole seconds, and a server may look only once a
+second whether it is over: so the last one or two seconds of a wait are tries. A time-out ends the statement alone;
+where the server is set to roll back the transaction then (innodb_rollback_on_timeout), all of the wait is tries.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, cast
+
+from gripfast import callers
+from gripfast.callers import Caller, Value, caller_of, code_of, full_name
+from gripfast.core.lease import Want
+from gripfast.core.ports import Env, LockInfo, Store, Unreachable, to_raise
+from gripfast.errors import ConfigurationError, LockTimeout
+
+TRY_EVERY = 0.02
+TRIES_FOR = 2.0
+"""On MySQL a wait can't be left to the time-out of the server when less than this is left of it."""
+FOR_EVER_S = 100_000_000
+"""What MariaDB takes for no time-out at all, and is three years on MySQL."""
+
+CLOSE_ENOUGH = 0.01
+"""Seconds that the server's idea of when a wait is over may be ahead of ours."""
+
+_BUSY = {"55P03", "1205", "3572"}
+_CANCELLED = "57014"
+"""By its time-out, or by somebody."""
+_NO_TABLE = {"42P01", "1146"}
+_MADE_SINCE = {"1412"}
+"""A table that is newer than the snapshot."""
+MISSES = 3
+"""So often a row that was committed a moment ago may be gone when it is looked for: swept, and not elsewhere."""
+
+_ELSEWHERE = (
+    "this connection does not see the tables, or the rows, of Gripfast that the lock's client sees: it must be of the "
+    "same database (on PostgreSQL with the same search_path, too)"
+)
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class InTransaction:
+    """A lock that is held until the caller's transaction ends."""
+
+    name: str
+    token: int
+    """The fencing token, larger than that of every holder before."""
+
+
+class _Texts(NamedTuple):
+    """One way to lock. `attempt` and `wait` give (session, mark) if it is locked, and no row if it is not."""
+
+    attempt: str
+    wait: str
+    token: str
+
+
+TEXTS: Mapping[tuple[str, str], _Texts] = {
+    ("postgresql", "row"): _Texts(
+        attempt="SELECT pg_backend_pid(), CAST(pg_current_xact_id() AS text) FROM gripfast_row WHERE name = :name"
+        " FOR UPDATE SKIP LOCKED",
+        wait="SELECT pg_backend_pid(), CAST(pg_current_xact_id() AS text) FROM gripfast_row WHERE name = :name"
+        " FOR UPDATE",
+        token="SELECT token FROM gripfast_grant WHERE mode = 'row' AND name = :name",
+    ),
+    ("postgresql", "advisory"): _Texts(
+        attempt="SELECT pg_backend_pid(), NULL WHERE pg_try_advisory_xact_lock(:key)",
+        wait="SELECT pg_backend_pid(), NULL, pg_advisory_xact_lock(:key)",
+        token="SELECT token FROM gripfast_grant WHERE mode = 'advisory' AND name = :name",
+    ),
+    ("mysql", "row"): _Texts(
+        attempt="SELECT CONNECTION_ID(), '' FROM gripfast_row WHERE name = UNHEX(:name) FOR UPDATE NOWAIT",
+        wait="SELECT CONNECTION_ID(), '' FROM gripfast_row WHERE name = UNHEX(:name) FOR UPDATE",
+        token="SELECT token FROM gripfast_grant WHERE mode = 'row' AND name = UNHEX(:name)",
+    ),
+}
+"""By engine and mode."""
+
+POSTGRES_SETTINGS = """\
+SELECT current_setting('transaction_isolation'), current_setting('lock_timeout'), current_setting('statement_timeout'),
+    CAST(EXTRACT(epoch FROM CAST(current_setting('statement_timeout') AS interval)) * 1000 AS bigint)
+"""
+POSTGRES_SET_TIMEOUTS = """\
+SELECT set_config('lock_timeout', :for_lock, true), set_config('statement_timeout', :for_statement, true)
+"""
+SAVEPOINT = "SAVEPOINT gripfast_within"
+ROLLBACK_TO_SAVEPOINT = "ROLLBACK TO SAVEPOINT gripfast_within"
+RELEASE_SAVEPOINT = "RELEASE SAVEPOINT gripfast_within"
+
+MYSQL_SETTINGS = """\
+SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout, 0 /*M!100000 OR @@in_transaction */
+"""
+MYSQL_ATTEMPT_WITHOUT_ERROR = """\
+SELECT CONNECTION_ID(), '' FROM gripfast_row WHERE name = UNHEX(:name) FOR UPDATE SKIP LOCKED
+"""
+MYSQL_SET_TIMEOUT = "SET SESSION innodb_lock_wait_timeout = :seconds"
+MYSQL_PROBE = "SELECT 1 FROM gripfast_row WHERE name = UNHEX(:name)"
+MYSQL_FORGET = "DELETE FROM gripfast_row WHERE name = UNHEX(:name)"
+
+
+class SessionStore(Protocol):
+    """What a store in row or advisory mode offers beyond what every store does."""
+
+    mode: str
+    engine: str
+
+    def full_name(self, name: str) -> str: ...
+
+    def advisory_key(self, name: str) -> Value: ...
+
+    async def prepare(self, name: str) -> Unreachable | None:
+        """The row of the name is there, and committed."""
+        ...
+
+    async def stamp(self, name: str, owner: str, label: str | None, session: int, mark: Value) -> int | Unreachable:
+        """The next token, committed; others see this session of the caller's as the holder."""
+        ...
+
+    async def inspect(self, name: str) -> LockInfo | Unreachable | None: ...
+
+
+async def within(env: Env, want: Want, connection: object, wait: float | None, is_async: bool) -> InTransaction:
+    """Lock the name in the transaction of the connection. LockTimeout after `wait` seconds (None: never)."""
+    started = env.now()
+    store = _store_with_sessions(env.store)
+    caller = await _checked_caller(connection, store, is_async)
+    locking = (_InPostgres if caller.engine == "postgresql" else _InMySQL)(env, store, want.name, caller)
+    row = await locking.lock(math.inf if wait is None else started + wait)
+    if row is None:
+        holder = await store.inspect(want.name)
+        raise LockTimeout(want.name, env.now() - started, holder if isinstance(holder, LockInfo) else None)
+    mark = store.advisory_key(want.name) if store.mode == "advisory" else row[1]
+    token = await store.stamp(want.name, env.new_owner(), want.label, row[0], mark)
+    if isinstance(token, Unreachable):
+        raise to_raise(token.error)
+    if not await locking.sees_the_present(token):
+        raise _old_snapshot(want.name)
+    return InTransaction(want.name, token)
+
+
+class _Locking:
+    """One lock in one transaction of the caller's."""
+
+    def __init__(self, env: Env, store: SessionStore, name: str, caller: Caller) -> None:
+        self._env = env
+        self._store = store
+        self._name = name
+        self._caller = caller
+        self._texts = TEXTS[caller.engine, store.mode]
+        self._misses = 0
+        is_row = store.mode == "row"
+        self._lock_value = self._value_of(name) if is_row else {"key": store.advisory_key(name)}
+
+    async def lock(self, ends: float) -> Row | None:
+        """(session, mark), or None when the time is over."""
+        await self._look_around()
+        while True:
+            if self._store.mode == "row":
+                await self._prepare(self._name)
+            row = await self._attempt()
+            if row is None and self._env.now() < ends:
+                row = await self._wait(ends)
+            if row is not None or self._env.now() >= ends:
+                return row
+
+    async def sees_the_present(self, token: int) -> bool:
+        """Whether plain reads of this transaction see what was committed since the lock was got."""
+        return await self._run(self._texts.token, self._value_of(self._name)) == (token,)
+
+    async def _attempt(self) -> Row | None:
+        return await self._run(self._texts.attempt, self._lock_value)
+
+    async def _prepare(self, name: str) -> None:
+        refused = await self._store.prepare(name)
+        if refused is not None:
+            raise to_raise(refused.error)
+
+    def _value_of(self, name: str) -> dict[str, Value]:
+        return {"name": self._store.full_name(name)}
+
+    async def _wait_in_line(self) -> Row | None:
+        """As long as the engine's lock time-out says. None if there is no such row."""
+        row = await self._run(self._texts.wait, self._lock_value)
+        self._misses += row is None
+        if self._misses >= MISSES:
+            raise ConfigurationError(_ELSEWHERE)
+        return row
+
+    async def _look_around(self) -> None:
+        """Settings that matter; ConfigurationError if the lock would be worth nothing."""
+        raise NotImplementedError
+
+    async def _wait(self, ends: float) -> Row | None:
+        """None: not yet."""
+        raise NotImplementedError
+
+    async def _run(self, sql: str, values: Mapping[str, Value] | None = None) -> Row | None:
+        """The first row, if there is one."""
+        try:
+            rows, _ = await self._caller.run(sql, values or {})
+        except Exception as error:
+            if code_of(error) in _NO_TABLE:
+                raise ConfigurationError(_ELSEWHERE) from error
+            raise
+        return rows[0] if rows else None
+
+
+class _InPostgres(_Locking):
+    async def _look_around(self) -> None:
+        row = await self._run(POSTGRES_SETTINGS)
+        assert row is not None
+        level, *self._timeouts, self._statement_ms = row
+        if level not in ("read committed", "read uncommitted"):
+            raise ConfigurationError(
+                f"this transaction is {level.upper()}: everything in it is read as it was at its first statement, "
+                "before the lock was got. Roll back, and use READ COMMITTED"
+            )
+
+    async def _wait(self, ends: float) -> Row | None:
+        """A row may have to wait for several locks, one after the other, each with all of the lock time-out: so the
+        statement has one as well, unless the caller's own is shorter anyway."""
+        left_ms = 0 if math.isinf(ends) else max(1, math.ceil((ends - self._env.now()) * 1000))
+        statement_ms = min(left_ms or self._statement_ms, self._statement_ms or left_ms)
+        await self._run(SAVEPOINT)
+        try:
+            await self._set_timeouts(str(left_ms), str(statement_ms))
+            row = await self._wait_in_line()
+        except Exception as error:
+            is_over = ends - self._env.now() < CLOSE_ENOUGH and code_of(error) == _CANCELLED
+            if code_of(error) not in _BUSY and not is_over:
+                raise
+            await self._run(ROLLBACK_TO_SAVEPOINT)
+            await self._run(RELEASE_SAVEPOINT)
+            return None
+        await self._set_timeouts(*self._timeouts)
+        await self._run(RELEASE_SAVEPOINT)
+        return row
+
+    async def _set_timeouts(self, for_lock: str, for_statement: str) -> None:
+        await self._run(POSTGRES_SET_TIMEOUTS, {"for_lock": for_lock, "for_statement": for_statement})
+
+
+class _InMySQL(_Locking):
+    async def sees_the_present(self, token: int) -> bool:
+        try:
+            return await super().sees_the_present(token) and (not self._had_begun or await self._sees_a_new_row())
+        except Exception as error:
+            if code_of(error) in _MADE_SINCE:
+                return False
+            raise
+
+    async def _sees_a_new_row(self) -> bool:
+        name = f"\0within:{self._env.new_owner()}"  # no lock's name, and before all of them: not in a gap behind one
+        await self._prepare(name)
+        is_seen = await self._run(MYSQL_PROBE, self._value_of(name)) is not None
+        if is_seen:
+            await self._run(MYSQL_FORGET, self._value_of(name))
+        else:  # the caller will roll back: what has a token is swept when it is old
+            await self._store.stamp(name, self._env.new_owner(), None, 0, "")
+        return is_seen
+
+    def _value_of(self, name: str) -> dict[str, Value]:
+        """In hexadecimal digits, whatever the character set of the connection."""
+        return {"name": self._store.full_name(name).encode().hex()}
+
+    async def _look_around(self) -> None:
+        row = await self._run(MYSQL_SETTINGS)
+        assert row is not None
+        self._timeout, self._rolls_back, self._had_begun = row
+
+    async def _attempt(self) -> Row | None:
+        """Refused rather than skipped: who skips a row in REPEATABLE READ locks the gap behind it, for new names."""
+        if self._rolls_back:
+            return await self._run(MYSQL_ATTEMPT_WITHOUT_ERROR, self._lock_value)
+        try:
+            return await super()._attempt()
+        except Exception as error:
+            if code_of(error) in _BUSY:
+                return None
+            raise
+
+    async def _wait(self, ends: float) -> Row | None:
+        left = ends - self._env.now()
+        if left >= TRIES_FOR and not self._rolls_back:
+            return await self._wait_seconds(FOR_EVER_S if math.isinf(left) else math.floor(left) - 1)
+        return await self._try_until(min(ends, self._env.now() + TRIES_FOR))
+
+    async def _try_until(self, ends: float) -> Row | None:
+        while (left := ends - self._env.now()) > 0:
+            await self._env.pause(min(TRY_EVERY, left))
+            if (row := await self._attempt()) is not None:
+                return row
+        return None
+
+    async def _wait_seconds(self, seconds: int) -> Row | None:
+        """The time-out is put back, unless the wait was cut short: then the driver ends the session, too."""
+        await self._run(MYSQL_SET_TIMEOUT, {"seconds": seconds})
+        try:
+            row = await self._wait_in_line()
+        except Exception as error:
+            if code_of(error) not in _BUSY:
+                with contextlib.suppress(Exception):
+                    await self._run(MYSQL_SET_TIMEOUT, {"seconds": self._timeout})
+                raise
+            row = None
+        await self._run(MYSQL_SET_TIMEOUT, {"seconds": self._timeout})
+        return row
+
+
+def _store_with_sessions(store: Store) -> SessionStore:
+    mode = getattr(store, "mode", None)
+    if mode is None:
+        raise ConfigurationError(
+            "within() takes the lock in your own database: connect to it with postgresql://…?mode=row, "
+            "postgresql://…?mode=advisory or mysql://…?mode=row. Elsewhere use the lease: with lock.acquire() as lease"
+        )
+    sessions = cast(SessionStore, store)
+    if (sessions.engine, mode) not in TEXTS:
+        why = (
+            "a lease does not end with a transaction" if mode == "lease" else "GET_LOCK does not end with a transaction"
+        )
+        raise ConfigurationError(f"within() is not for ?mode={mode}: {why}. Connect with ?mode=row")
+    return sessions
+
+
+async def _checked_caller(connection: object, store: SessionStore, is_async: bool) -> Caller:
+    kind = full_name(type(connection))
+    colour = callers.is_async(connection)
+    if colour is None:
+        raise ConfigurationError(f"within() takes connections of {callers.known()}, not a {kind}")
+    if colour is not is_async:
+        raise ConfigurationError(
+            f"a {kind} is awaited: use the lock of connect_async()"
+            if colour
+            else f"a {kind} would block the event loop: use the lock of connect(), or a connection that is awaited"
+        )
+    caller = await caller_of(connection)
+    if caller.engine != store.engine:
+        raise ConfigurationError(f"the lock is in {store.engine}, and this connection is of {caller.engine}")
+    if not caller.keeps_transaction:
+        raise ConfigurationError(
+            "within() holds the lock until the transaction ends, and this connection commits every statement by "
+            "itself: begin a transaction first"
+        )
+    return caller
+
+
+def _old_snapshot(name: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"this transaction got the lock {name!r}, but it reads a snapshot that is older than that (or another database "
+        "than that of the lock's client): it would decide by what was true before. Roll back, and take the lock before "
+        "anything is read in the transaction"
+    )

@@ -1,0 +1,20 @@
+"""The command line `gripfast`.
+
+app          the commands together, and what becomes of errors
+options      what several commands take: the URL, a lock's name, seconds
+codes        the exit codes and what they mean
+failure      an error in one line, and its exit code
+text         durations, holders, tables, JSON
+locks        ls, show, break, wait
+completion   what a shell completes
+run          run: takes the lock and holds it while a command runs
+waiting      waits for a lock, tells who has it meanwhile
+signals      signals are read and passed on, not suffered
+spawn        the command's process; `child` is what runs in it before the command does
+supervise    the command must not outlive the lease
+family       processes that the command left behind
+"""
+
+from gripfast.cli.app import main
+
+__all__ = ["main"]

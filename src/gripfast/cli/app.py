@@ -1,0 +1,102 @@
+"""The commands together, and what becomes of errors: one line on stderr and an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+from click.shell_completion import shell_complete
+
+import gripfast
+from gripfast.cli import codes
+from gripfast.cli.completion import COMPLETE, PROGRAM, completion
+from gripfast.cli.failure import explain, redacted, say
+from gripfast.cli.lab import lab
+from gripfast.cli.locks import break_, ls, show, wait
+from gripfast.cli.options import url_option
+from gripfast.cli.run import run
+from gripfast.cli.schema import schema
+
+
+@click.group(invoke_without_command=True, epilog=codes.listing())
+@url_option
+@click.version_option(gripfast.__version__, message="gripfast %(version)s")
+@click.pass_context
+def cli(ctx: click.Context) -> int | None:
+    """Locks for commands, shared by everyone who uses the same store.
+
+    \b
+    gripfast run nightly -- ./backup.sh     only one of me
+    gripfast ls                             who holds what
+
+    Without --url and $GRIPFAST_URL the locks are in a file of this user, for one machine.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    click.echo(ctx.get_help(), err=True)
+    return codes.USAGE
+
+
+for command in (run, ls, show, break_, wait, schema, lab, completion):
+    cli.add_command(command)
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    """The exit status of `gripfast ARGS`."""
+    _say_warnings()
+    try:
+        status = _invoke(sys.argv[1:] if args is None else list(args))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        return _reader_left()
+    except (Exception, KeyboardInterrupt) as error:
+        return _failed(error)
+    return status
+
+
+def _invoke(args: list[str]) -> int:
+    """As click's own main does it, without its answers to errors."""
+    if instruction := os.environ.get(COMPLETE):
+        return shell_complete(cli, {}, PROGRAM, COMPLETE, instruction)
+    try:
+        with cli.make_context(PROGRAM, args) as ctx:
+            return cli.invoke(ctx) or 0
+    except click.exceptions.Exit as done:
+        return done.exit_code
+
+
+def _failed(error: BaseException) -> int:
+    code, message = explain(error)
+    if os.environ.get("GRIPFAST_DEBUG"):
+        click.echo(redacted("".join(traceback.format_exception(error))), err=True)
+    if message:
+        say(message)
+    return code
+
+
+def _reader_left() -> int:
+    """Whoever read our output has seen enough. Nothing may be written at exit either."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return codes.of_signal(13)
+
+
+class _Sayer(logging.Handler):
+    """What the library warns about, as one line each, unless the command tells the same in its own words."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.levelno != logging.WARNING or record.name not in _TOLD_BY_COMMANDS:
+            say(record.getMessage())
+
+
+_TOLD_BY_COMMANDS = {"gripfast.client", "gripfast.lease", "gripfast.watchdog"}
+
+
+def _say_warnings() -> None:
+    log = logging.getLogger("gripfast")
+    log.setLevel(logging.DEBUG if os.environ.get("GRIPFAST_DEBUG") else logging.WARNING)
+    log.handlers = [_Sayer()]
+    log.propagate = False

@@ -1,0 +1,68 @@
+"""An error as the user sees it: one line on stderr and an exit code. A password in a URL is never part of it."""
+
+from __future__ import annotations
+
+import re
+
+import click
+
+from gripfast.cli import codes
+from gripfast.cli.signals import Interrupted
+from gripfast.errors import ConfigurationError, LeaseLost, LockTimeout, StoreUnavailable
+from gripfast.lab.pictures.texts import visible
+
+_CREDENTIALS = re.compile(r"(?<=://)\S*@")
+_SECRET = re.compile(r"(?i)\b(passw(?:or)?d|pwd|secret)=[^&\s]+")
+
+
+class Failure(Exception):
+    """A command did not do what was asked; the message tells why and what to do next."""
+
+    def __init__(self, code: int, message: str) -> None:
+        self.code = code
+        super().__init__(message)
+
+
+def explain(error: BaseException) -> tuple[int, str]:
+    """The exit code and what to say; an empty message says nothing."""
+    match error:
+        case Failure():
+            return error.code, str(error)
+        case Interrupted():
+            return codes.of_signal(error.signum), ""
+        case KeyboardInterrupt():
+            return codes.of_signal(2), ""
+        case click.UsageError():
+            return codes.USAGE, _usage(error)
+        case ConfigurationError():
+            return codes.USAGE, str(error)
+        case LockTimeout():
+            return codes.BUSY, str(error)
+        case LeaseLost():
+            return codes.LOST, str(error)
+        case StoreUnavailable():
+            return codes.UNAVAILABLE, f"{_sentence(str(error))} Check --url, $GRIPFAST_URL and the store itself"
+        case click.Abort():
+            return codes.DECLINED, "nothing was changed"
+    return codes.INTERNAL, f"internal error, {type(error).__name__}: {error} (GRIPFAST_DEBUG=1 shows where)"
+
+
+def say(message: str) -> None:
+    """One line on stderr; a stderr that is gone is no reason to fail."""
+    try:
+        click.echo(f"gripfast: {visible(redacted(' '.join(message.split())))}", err=True)
+    except OSError:
+        pass
+
+
+def redacted(text: str) -> str:
+    return _SECRET.sub(r"\1=***", _CREDENTIALS.sub("***@", text))
+
+
+def _usage(error: click.UsageError) -> str:
+    path = error.ctx.command_path if error.ctx else "gripfast"
+    return f"{_sentence(error.format_message())} Try: {path} --help"
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."

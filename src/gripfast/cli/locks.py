@@ -1,0 +1,145 @@
+"""`gripfast ls`, `show`, `break` and `wait`: for people who want to know about a lock, or to free it."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+
+import click
+
+import gripfast
+from gripfast.cli import codes, text
+from gripfast.cli.failure import Failure, say
+from gripfast.cli.options import json_option, name_argument, open_client, url_option, wait_option
+from gripfast.cli.signals import listening
+from gripfast.cli.waiting import obtain
+from gripfast.lab.pictures.texts import visible
+
+
+@click.command(short_help="List the locks that are held.")
+@url_option
+@json_option
+@click.option("--prefix", default="", metavar="TEXT", help="Only locks whose names begin like this.")
+@click.pass_context
+def ls(ctx: click.Context, in_json: bool, prefix: str) -> None:
+    """List the locks that are held, with who holds them, how long already, and how many wait.
+
+    \b
+    gripfast ls --prefix report:
+    gripfast ls --json
+
+    Into a pipe it prints the same eight columns without headings: name, label, host, pid, since, seconds until it
+    expires unless renewed, waiters, token. Blanks inside a name are written as \\x20.
+    """
+    with open_client(ctx) as client:
+        infos = sorted(client.list(prefix), key=lambda info: info.name)
+    if in_json:
+        click.echo(text.as_json([text.info_as_dict(info) for info in infos]))
+    elif infos:
+        click.echo((text.human_table if sys.stdout.isatty() else text.plain_table)(infos))
+    elif sys.stderr.isatty():
+        say(f"no lock is held{' whose name begins with ' + prefix if prefix else ''}")
+
+
+@click.command(short_help="Tell who holds a lock.")
+@name_argument
+@url_option
+@json_option
+@click.pass_context
+def show(ctx: click.Context, name: str, in_json: bool) -> None:
+    """Tell who holds the lock NAME. Exits with 66 if nobody does.
+
+    \b
+    gripfast show nightly
+    gripfast show nightly --json
+    """
+    with open_client(ctx) as client:
+        info = client.inspect(name)
+    if in_json:
+        click.echo(text.as_json(text.info_as_dict(info) if info else None))
+    elif info:
+        click.echo(text.portrait(info))
+    if info is None:
+        raise _nobody(name)
+
+
+@click.command("break", short_help="Take a lock away from its holder.")
+@name_argument
+@url_option
+@json_option
+@click.option("--yes", is_flag=True, help="Do not ask first. Needed where there is no terminal.")
+@click.pass_context
+def break_(ctx: click.Context, name: str, in_json: bool, yes: bool) -> None:
+    """Take the lock NAME away from whoever holds it.
+
+    \b
+    gripfast break nightly
+
+    The next one in the queue gets it at once, while the old holder may still be at work: it learns of its loss at its
+    next renewal. Only fencing tokens protect what both write to. So first make sure that the holder is really gone.
+    """
+    if not (yes or sys.stdin.isatty()):
+        raise click.UsageError("There is no terminal to ask at; add --yes if you are sure.", ctx)
+    with open_client(ctx) as client:
+        info = client.inspect(name)
+        if info is None:
+            raise _nobody(name)
+        if not yes:
+            _confirm(client, info)
+        if not client.force_release(name):
+            raise _nobody(name)
+    if in_json:
+        click.echo(text.as_json({"name": name, "broken": True, "holder": text.info_as_dict(info)}))
+    else:
+        click.echo(f"{visible(name)} is broken; it was {text.holder(info)}")
+
+
+def _confirm(client: gripfast.Client, info: gripfast.LockInfo) -> None:
+    click.echo(text.portrait(info), err=True)
+    if not click.confirm("Take it away? The holder may still be at work.", err=True):
+        raise Failure(codes.DECLINED, "nothing was changed")
+    now = client.inspect(info.name)
+    if now is not None and now.owner != info.owner:
+        raise Failure(codes.DECLINED, "someone else has got the lock meanwhile; nothing was changed. Look again: "
+                      f"gripfast show {shlex.quote(info.name)}")  # fmt: skip
+
+
+@click.command(short_help="Wait until a lock is free.")
+@name_argument
+@url_option
+@wait_option
+@json_option
+@click.pass_context
+def wait(ctx: click.Context, name: str, wait: float | None, in_json: bool) -> int:
+    """Wait until the lock NAME is free, without keeping it. Exits with 75 if --wait is over first.
+
+    \b
+    gripfast wait nightly --wait 3600 && echo "the backup is through"
+
+    It stands in the queue like anyone else and, when its turn comes, gives the lock back at once.
+    """
+    began = time.monotonic()
+    busy: gripfast.LockTimeout | None = None
+    with open_client(ctx) as client:
+        try:
+            if client.inspect(name) is not None:
+                obtain(client, client.lock(name, label="gripfast wait"), wait, listening()).release()
+        except gripfast.LockTimeout as error:
+            busy = error
+    if in_json:
+        click.echo(text.as_json(_verdict(name, time.monotonic() - began, busy)))
+    if busy:
+        say(f"{name} is still {text.holder(busy.holder)}")
+    return codes.BUSY if busy else 0
+
+
+def _verdict(name: str, waited: float, busy: gripfast.LockTimeout | None) -> dict[str, object]:
+    verdict: dict[str, object] = {"name": name, "free": busy is None, "waited": round(waited, 3)}
+    if busy:
+        verdict["holder"] = text.info_as_dict(busy.holder) if busy.holder else None
+    return verdict
+
+
+def _nobody(name: str) -> Failure:
+    return Failure(codes.NOT_FOUND, f"nobody holds {name}. All that are held: gripfast ls")

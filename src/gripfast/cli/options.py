@@ -1,0 +1,61 @@
+"""What several commands take: where the locks are, which lock, how long."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+import gripfast
+from gripfast.cli.completion import lock_names
+
+_URL = "gripfast.cli.url"
+
+Callback = TypeVar("Callback", bound=Callable[..., Any])
+
+
+def _in_seconds(_: click.Context, __: click.Parameter, seconds: float | None) -> float | None:
+    if seconds is not None and not 0 <= seconds < math.inf:
+        raise click.BadParameter(f"{seconds} is not a number of seconds.")
+    return seconds
+
+
+def seconds_option(name: str, explanation: str) -> Callable[[Callback], Callback]:
+    return click.option(name, type=float, callback=_in_seconds, metavar="SECONDS", help=explanation)
+
+
+def _remember_url(ctx: click.Context, _: click.Parameter, url: str | None) -> None:
+    """The option may stand before the command and after it; the later one counts."""
+    if url is not None:
+        ctx.meta[_URL] = url
+
+
+url_option = click.option(
+    "--url",
+    metavar="URL",
+    callback=_remember_url,
+    expose_value=False,
+    help="Where the locks are; otherwise $GRIPFAST_URL, otherwise a file of this user. "
+    "Put a URL with a password into the variable: everyone on the machine can read arguments.",
+)
+json_option = click.option("--json", "in_json", is_flag=True, help="Print JSON.")
+wait_option = seconds_option("--wait", "Wait at most this long. [default: for ever]")
+
+
+def _complete_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    return lock_names(ctx.meta.get(_URL), incomplete)
+
+
+name_argument = click.argument("name", shell_complete=_complete_names)
+
+
+def url_of(ctx: click.Context) -> str | None:
+    """What the command was told, if it was told anything."""
+    return ctx.meta.get(_URL) or os.environ.get("GRIPFAST_URL")
+
+
+def open_client(ctx: click.Context) -> gripfast.Client:
+    return gripfast.connect(ctx.meta.get(_URL))

@@ -1,0 +1,162 @@
+"""`gripfast run`: holds a lock while a command runs, and not a moment less."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import click
+
+import gripfast
+from gripfast.cli import codes
+from gripfast.cli.failure import say
+from gripfast.cli.options import name_argument, open_client, seconds_option, url_option, wait_option
+from gripfast.cli.signals import Signals, listening
+from gripfast.cli.spawn import Command, start
+from gripfast.cli.supervise import Ending, Supervisor, sane_grace
+from gripfast.cli.text import holder
+from gripfast.cli.waiting import obtain
+from gripfast.lab.pictures.texts import visible
+
+GRACE = 5.0
+
+TTL_HELP = """How long the lock outlives a holder that vanished. It is renewed while the command runs.
+[default: 30, or what the URL says]"""
+GRACE_HELP = f"""Time between TERM and KILL if the lock can't be renewed; at most half the ttl.
+[default: {GRACE:g}, or half the ttl if that is less]"""
+BUSY_HELP = f"Exit code if someone else has the lock. [default: {codes.BUSY}]"
+
+
+class Settings(NamedTuple):
+    name: str
+    words: Sequence[str]
+    wait: float | None
+    busy_code: int
+    grace: float | None
+
+
+class RunCommand(click.Command):
+    """Everything after the first -- is the command, whatever it looks like; before it come NAME and options."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        cut = args.index("--") if "--" in args else len(args)
+        if not (args[cut + 1 :] or ctx.resilient_parsing or "--help" in args[:cut]):
+            raise click.UsageError("The command goes after two dashes: gripfast run NAME -- CMD…", ctx)
+        rest = super().parse_args(ctx, args[:cut])
+        ctx.params["words"] = args[cut + 1 :]
+        return rest
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return [*super().collect_usage_pieces(ctx), "--", "CMD…"]
+
+
+@click.command(cls=RunCommand, short_help="Run a command while holding a lock.", epilog=codes.listing())
+@name_argument
+@url_option
+@seconds_option("--ttl", TTL_HELP)
+@wait_option
+@click.option("--no-wait", is_flag=True, help="Do not wait at all: the same as --wait 0.")
+@click.option("--label", metavar="TEXT", help="Tells others who holds the lock; shown by ls and show.")
+@click.option("--busy-exit-code", type=click.IntRange(0, 255), default=codes.BUSY, metavar="CODE", help=BUSY_HELP)
+@seconds_option("--grace", GRACE_HELP)
+@click.pass_context
+def run(
+    ctx: click.Context,
+    name: str,
+    words: Sequence[str],
+    ttl: float | None,
+    wait: float | None,
+    no_wait: bool,
+    label: str | None,
+    busy_exit_code: int,
+    grace: float | None,
+) -> int:
+    """Run CMD while holding the lock NAME, and exit with its status.
+
+    \b
+    gripfast run nightly -- ./backup.sh --full
+    gripfast run nightly --wait 60 --label "by hand" -- ./backup.sh
+
+    CMD finds the lock's name in $GRIPFAST_NAME and the fencing token, a number that grows with every holder, in
+    $GRIPFAST_TOKEN. Signals sent to gripfast are passed on to it.
+
+    If the lock can't be renewed, CMD gets TERM when the grace begins and KILL, with everything it started, before the
+    lock can become someone else's; gripfast then exits with 76.
+
+    If gripfast itself is killed, Linux kills CMD with it, though not what CMD has started (nor CMD if it is setuid).
+    On other systems CMD goes on. On the embedded store the lock stays taken while CMD lives.
+
+    The lock is free when CMD ends, whatever it leaves running in the background.
+
+    While suspended by Ctrl-Z, the lock is not renewed: on waking, CMD is killed if the ttl has passed.
+    """
+    if no_wait and wait is not None:
+        raise click.UsageError("--wait and --no-wait exclude each other.", ctx)
+    settings = Settings(name, words, 0.0 if no_wait else wait, busy_exit_code, grace)
+    with open_client(ctx) as client:
+        lock = client.lock(name, ttl=ttl, label=label)
+        _check_grace(ctx, grace, lock.ttl)
+        return _run(client, lock, settings, listening())
+
+
+def _check_grace(ctx: click.Context, grace: float | None, ttl: float) -> None:
+    if grace is not None and grace > sane_grace(ttl):
+        raise click.UsageError(f"--grace may be at most half the ttl, here {sane_grace(ttl):g} seconds.", ctx)
+
+
+def _run(client: gripfast.Client, lock: gripfast.Lock, settings: Settings, signals: Signals) -> int:
+    try:
+        lease = obtain(client, lock, settings.wait, signals)
+    except gripfast.LockTimeout as busy:
+        what_next = "Wait longer with --wait" if settings.wait else "Wait for it with --wait SECONDS"
+        look = f"gripfast show {shlex.quote(settings.name)}"
+        say(f"{settings.name} is {holder(busy.holder)}. {what_next}, or see: {look}")
+        return settings.busy_code
+    command = start(settings.words, _environment(lease), signals)
+    try:
+        ending = _begin(client, lease, command, settings, signals)
+    except BaseException:
+        command.end()
+        raise
+    return _conclude(lease, ending)
+
+
+def _environment(lease: gripfast.Lease) -> dict[str, str]:
+    return {**os.environ, "GRIPFAST_NAME": lease.name, "GRIPFAST_TOKEN": str(lease.token)}
+
+
+def _begin(
+    client: gripfast.Client, lease: gripfast.Lease, command: Command, settings: Settings, signals: Signals
+) -> Ending:
+    """The lock counts for the command's process before the command begins."""
+    client._vouch(lease, command.pid)
+    lease.ensure_held()
+    command.open_gate()
+    grace = min(GRACE if settings.grace is None else settings.grace, sane_grace(lease.ttl))
+    return Supervisor(lease, command, signals, grace).watch()
+
+
+def _conclude(lease: gripfast.Lease, ending: Ending) -> int:
+    """Said before the client is closed, which takes a while on a store that does not answer."""
+    name = visible(lease.name)
+    if not ending.complete:
+        say("some processes of the command did not end although they were killed; see: ps")
+    if ending.status is None or ending.warned:
+        say(f"lost the lock {name}: {_why(lease)}. The command was stopped")
+        return codes.LOST
+    try:
+        lease.release()
+    except gripfast.LeaseLost as lost:
+        say(f"{lost}. The command had ended with status {ending.status}")
+        return codes.LOST
+    return ending.status
+
+
+def _why(lease: gripfast.Lease) -> str:
+    try:
+        lease.ensure_held()
+    except gripfast.LeaseLost as lost:
+        return str(lost)
+    return "it could not be renewed in time"

@@ -1,0 +1,117 @@
+"""What people and programs read: durations, holders, tables, JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+
+from gripfast import LockInfo
+from gripfast.lab.pictures.texts import cells, visible
+
+HEADINGS = ("NAME", "LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "WAITERS", "TOKEN")
+FOREIGN = "someone else's lock"
+"""A key that other software has set: who that is, it does not tell."""
+
+
+def duration(seconds: float) -> str:
+    """Two units at most: 0.4s, 12s, 3m 05s, 2h 10m, 3d 04h."""
+    if seconds < 1:
+        return f"{max(0.0, seconds):.1f}s"
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m {whole % 60:02}s"
+    if whole < 86400:
+        return f"{whole // 3600}h {whole % 3600 // 60:02}m"
+    return f"{whole // 86400}d {whole % 86400 // 3600:02}h"
+
+
+def held_for(info: LockInfo) -> str:
+    return "?" if info.since is None else duration((datetime.now(UTC) - info.since).total_seconds())
+
+
+def expires_in(info: LockInfo) -> str:
+    return "never" if math.isinf(info.expires_in) else duration(info.expires_in)
+
+
+def holder(info: LockInfo | None) -> str:
+    """Who has it and since when, for a sentence."""
+    if info is None:
+        return "held by someone unknown"
+    if info.since is None:
+        return f"held by {FOREIGN} ({visible(info.owner)})"
+    label = f"{visible(info.label)}, " if info.label else ""
+    return f"held by {label}pid {info.pid} on {visible(info.host)} for {held_for(info)} (since {_moment(info)})"
+
+
+def portrait(info: LockInfo) -> str:
+    """One lock on several lines."""
+    lines = {
+        "label": visible(info.label) if info.label else "-",
+        "holder": FOREIGN if info.since is None else f"pid {info.pid} on {visible(info.host)}",
+        "held since": "unknown" if info.since is None else f"{_moment(info)} ({held_for(info)})",
+        "expires in": "never" if math.isinf(info.expires_in) else f"{expires_in(info)} unless renewed",
+        "waiting": str(info.waiters),
+        "token": str(info.token),
+        "owner": visible(info.owner),
+    }
+    return "\n".join([visible(info.name), *(f"  {key:<12}{value}" for key, value in lines.items())])
+
+
+def human_table(infos: Sequence[LockInfo]) -> str:
+    return aligned([HEADINGS, *(_human_row(info) for info in infos)])
+
+
+def plain_table(infos: Sequence[LockInfo]) -> str:
+    """Eight words a line, for awk and cut: no headings, exact values, blanks inside a word written as \\x20."""
+    return aligned([_plain_row(info) for info in infos])
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(cells, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def as_json(value: object) -> str:
+    return json.dumps(value, indent=2)
+
+
+def info_as_dict(info: LockInfo) -> dict[str, object]:
+    since = info.since and info.since.isoformat()
+    expires = None if math.isinf(info.expires_in) else round(info.expires_in, 3)
+    return {**asdict(info), "since": since, "expires_in": expires}
+
+
+def _moment(info: LockInfo) -> str:
+    return "unknown" if info.since is None else f"{info.since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _human_row(info: LockInfo) -> Sequence[str]:
+    label = visible(info.label) if info.label else "-"
+    moments = (held_for(info), expires_in(info))
+    return (
+        visible(info.name),
+        label,
+        visible(info.host) or "?",
+        str(info.pid),
+        *moments,
+        str(info.waiters),
+        str(info.token),
+    )
+
+
+def _plain_row(info: LockInfo) -> Sequence[str]:
+    since = "-" if info.since is None else info.since.astimezone(UTC).isoformat(timespec="milliseconds")
+    words = (_word(info.name), _word(info.label or "-"), _word(info.host or "-"))
+    return (*words, str(info.pid), since, f"{info.expires_in:.3f}", str(info.waiters), str(info.token))
+
+
+def _word(text: str) -> str:
+    return visible(text).replace(" ", r"\x20")

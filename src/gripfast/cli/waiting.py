@@ -1,0 +1,79 @@
+"""Waits for a lock, and meanwhile tells who has it: in one line, which on a terminal is kept up to date."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from types import TracebackType
+
+import click
+
+import gripfast
+from gripfast.cli.failure import redacted, say
+from gripfast.cli.signals import Signals
+from gripfast.cli.text import duration, holder
+from gripfast.lab.pictures.texts import clipped, visible
+
+SILENT_FOR = 0.2
+REFRESH = 1.0
+_ERASE = "\r\x1b[K"
+
+
+def obtain(client: gripfast.Client, lock: gripfast.Lock, wait: float | None, signals: Signals) -> gripfast.Lease:
+    """The lease, or LockTimeout; Interrupted after it has left the queue."""
+    with Telling(client, lock.name), signals.interrupting():
+        return lock.acquire(wait=wait)
+
+
+class Telling:
+    """Speaks from a thread of its own while the main thread waits."""
+
+    def __init__(self, client: gripfast.Client, name: str) -> None:
+        self._client = client
+        self._name = name
+        self._began = time.monotonic()
+        self._over = threading.Event()
+        self._drawn = False
+        self._thread = threading.Thread(target=self._tell, name="gripfast-telling", daemon=True)
+
+    def __enter__(self) -> None:
+        self._thread.start()
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join(REFRESH)  # it may be asking a store that does not answer
+        if self._drawn:
+            click.echo(_ERASE, err=True, nl=False)
+
+    def _tell(self) -> None:
+        if self._over.wait(SILENT_FOR):
+            return
+        if not sys.stderr.isatty():
+            say(f"waiting for {visible(self._name)}, {self._who()}")
+            return
+        while not self._over.is_set():
+            self._draw()
+            self._over.wait(REFRESH)
+
+    def _draw(self) -> None:
+        waited = duration(time.monotonic() - self._began)
+        line = f"gripfast: waiting {waited} for {visible(self._name)}, {self._who()}"
+        if not self._over.is_set():
+            self._drawn = True
+            click.echo(_ERASE + clipped(line, _width()), err=True, nl=False)
+
+    def _who(self) -> str:
+        try:
+            info = self._client.inspect(self._name)
+        except gripfast.GripfastError as error:
+            return redacted(visible(str(error)))
+        return holder(info) if info else "which is about to be free"
+
+
+def _width() -> int:
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns - 1
+    except OSError:
+        return 79

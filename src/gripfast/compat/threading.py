@@ -1,0 +1,175 @@
+"""`threading.Lock` and `threading.RLock` over a Gripfast lock: for `threading.Condition`, cachetools, any `lock=`.
+
+What threading's locks do, these do, with the same arguments, answers and errors. Four things threading does not know:
+
+- The engine can't be reached: acquire() raises StoreUnavailable, as the API does. It never answers False for that.
+- The lease was lost: release() raises LeaseLost, and so do Condition's wait() and notify(). Leaving a `with` block
+  raises it too, unless the body raised something itself.
+- locked() asks the engine whether anyone holds the name, in this process or in another.
+- A Condition wakes threads of this process only: wait() gives the lock up for everyone, notify() stays at home.
+
+acquire() keeps the lease on the lock object until release(), or until the object is gone; then it is given back.
+`with` keeps it in the block, so that an interrupt at any point gives it back.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import ExitStack
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from gripfast.api.client import Client
+from gripfast.api.lease import Lease
+from gripfast.api.scope import Exit, Scope, scope_of_this_entry
+from gripfast.compat.holdings import Hold, Holdings
+from gripfast.errors import LockTimeout
+
+__all__ = ["Lock", "RLock"]
+
+
+class Lock:
+    """In the shape of threading.Lock: not re-entrant, and any thread may release it (see `holdings` for which lease).
+
+    `settings` are those of `client.lock` except `reentrant`: ttl, renew, max_hold, label, on_lost.
+    """
+
+    _is_reentrant = False
+    _not_held = "release unlocked lock"
+
+    def __init__(self, client: Client, name: str, **settings: Any) -> None:
+        self._client = client
+        self._lock = client.lock(name, reentrant=self._is_reentrant, **settings)
+        self._shared: Holdings[Lease] = Holdings()
+
+    @property
+    def _holdings(self) -> Holdings[Lease]:
+        return self._shared
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        """True once this thread has the lock; False if it was not to be had without waiting, or in time."""
+        patience = _patience(blocking, timeout)
+        try:
+            lease = self._lock.acquire(patience)
+        except LockTimeout:
+            return False
+        holdings, hold = self._holdings, Hold(threading.get_ident(), lease)
+        holdings[hold] = None  # last, and no call: see `holdings`
+        return True
+
+    def release(self) -> None:
+        """Give it back. RuntimeError if there is nothing to release, LeaseLost if it was lost before."""
+        lease = self._holdings.take(threading.get_ident())
+        if lease is None:
+            raise RuntimeError(self._not_held)
+        lease.release()
+
+    def locked(self) -> bool:
+        """Whether anyone holds the name, here or elsewhere: one question to the engine."""
+        return self._client.inspect(self._lock.name) is not None
+
+    def _is_owned(self) -> bool:
+        """For Condition, which would otherwise find out by acquiring. LeaseLost if it was owned and is lost."""
+        entry = self._holdings.pick(threading.get_ident())
+        if entry is None:
+            return False
+        entry[1].ensure_held()
+        return True
+
+    def _entered(self) -> list[Scope]:
+        return self._lock._entered()
+
+    def _leave(self, scope: Scope, *exc: Any) -> None:
+        """Release what the block was entered with, or what a Condition has acquired in its place since."""
+        lease = _left(scope)
+        if lease is None or not self._holdings.take_this(lease):
+            lease = self._holdings.take(threading.get_ident())
+        if lease is not None:
+            lease.__exit__(*exc)
+        elif exc[0] is None:
+            raise RuntimeError(self._not_held)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} {self._lock.name!r} on {self._client.where}>"
+
+    def __enter__(self) -> bool:
+        scope = scope_of_this_entry(self)
+        lease = self._lock.acquire()
+        self._holdings[Hold(threading.get_ident(), lease, keep=False)] = None
+        scope.keep(lease)
+        return True
+
+    if TYPE_CHECKING:
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+    else:
+
+        @Exit
+        def __exit__(scope: Scope, *exc: Any) -> None:
+            scope.lock._leave(scope, *exc)
+
+
+class RLock(Lock):
+    """In the shape of threading.RLock: the thread that has it may acquire it again, and it alone may release it.
+
+    A thread that ends without releasing gives the lock back.
+    """
+
+    _is_reentrant = True
+    _not_held = "cannot release un-acquired lock"
+
+    def __init__(self, client: Client, name: str, **settings: Any) -> None:
+        super().__init__(client, name, **settings)
+        self._mine = _Mine()
+
+    @property
+    def _holdings(self) -> Holdings[Lease]:
+        return self._mine.holdings
+
+    def _release_save(self) -> int:
+        """For Condition: give up all levels, say how many they were. All are given up even if one was lost."""
+        levels = 0
+        with ExitStack() as releases:
+            while (lease := self._holdings.take(threading.get_ident())) is not None:
+                releases.callback(lease.release)
+                levels += 1
+        if not levels:
+            raise RuntimeError(self._not_held)
+        return levels
+
+    def _acquire_restore(self, levels: int) -> None:
+        for _ in range(levels):
+            self.acquire()
+
+
+class _Mine(threading.local):
+    """What this thread holds. It goes when the thread goes, and its leases with it."""
+
+    def __init__(self) -> None:
+        self.holdings: Holdings[Lease] = Holdings()
+
+
+def _patience(blocking: bool, timeout: float) -> float | None:
+    """threading's two arguments as the seconds to wait; its errors for what they can't be."""
+    if not blocking:
+        if timeout != -1:
+            raise ValueError("can't specify a timeout for a non-blocking call")
+        return 0.0
+    if timeout == -1:
+        return None
+    if not timeout >= 0:  # NaN included
+        raise ValueError("timeout value must be a non-negative number")
+    if timeout > threading.TIMEOUT_MAX:
+        raise OverflowError("timeout value is too large")
+    return timeout
+
+
+def _left(scope: Scope) -> Lease | None:
+    """The lease the block was entered with; None if it was acquired by hand, which threading allows."""
+    try:
+        lease: Lease = scope.leave()
+    except RuntimeError:
+        return None
+    return lease

@@ -1,0 +1,151 @@
+"""How a lock is acquired.
+
+Uncontended this is one request. A claim that finds the lock taken stands in line with the same request; from then on
+the waiter listens, and asks again when the holder's time should be over or its own place must be refreshed. Asking is
+always right: a claim is recognised by its owner id, so a lost reply, a lost push and a hand-off that nobody heard are
+all found by it.
+
+Nothing is entered without a grant whose validity is left at the last check. Whatever goes wrong, the owner id is in
+the ledger, and the ledger's reader gives back what it may have got.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+
+from gripfast.core import rules
+from gripfast.core.lease import LeaseState, Want
+from gripfast.core.ledger import Mark
+from gripfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable, to_raise
+from gripfast.errors import ConfigurationError, StoreUnavailable
+
+_log = logging.getLogger("gripfast.lease")
+
+
+async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Taken:
+    """The lease, or who has it once `wait` seconds (None: for ever) are over. Raises StoreUnavailable."""
+    patience: _Patience | None = None
+    while True:
+        state = LeaseState(want, env.new_owner())
+        mark = env.ledger.enter(state)
+        try:
+            inbox = None if wait == 0.0 else env.store.inbox()
+            claim = Claim(want.name, state.owner, want.ttl, want.label, inbox)
+            sent = env.now()
+            mark.sent = sent
+            answer = await env.store.claim(claim)
+            if not isinstance(answer, Granted):
+                patience = patience or _Patience(env, sent, wait)
+                answer, sent = await _persist(env, want, claim, mark, patience, answer, sent)
+            if isinstance(answer, Taken):
+                await _leave(env, state, inbox is not None or answer.is_split)
+                del mark  # before the state: nobody has to look after what is confirmed to be gone
+                return answer
+            if answer.sent is not None:
+                sent = answer.sent
+            if answer.most < math.inf:
+                state.ttl, state.most, state.ceiling = answer.ttl, answer.most, answer.most
+            now = env.now()
+            # By the moment of the grant, not of the request: one that waits in line is older than a short max_hold.
+            state.grant(answer.token, answer.ttl, sent, math.inf if want.max_hold is None else now + want.max_hold)
+            if state.remaining(now) > 0.0:
+                mark.granted = True
+                env.announce(state)
+                if _log.isEnabledFor(logging.DEBUG):
+                    _log.debug("granted %r with token %d", want.name, state.token)
+                return state
+        except BaseException as error:
+            if isinstance(error, ConfigurationError) and patience is None:
+                env.ledger.confirm_gone(state.owner)  # refused before anything was done
+            env.ledger.abandon(state)
+            raise
+        env.ledger.abandon(state)
+        patience = patience or _Patience(env, sent, wait)
+        patience.check(_too_late(want))
+
+
+class _Patience:
+    """How long this attempt may wait for the holder, and how long for an engine that does not answer."""
+
+    def __init__(self, env: Env, started: float, wait: float | None) -> None:
+        self._env = env
+        self._wait = wait
+        self._failures = 0
+        self.ends = math.inf if wait is None else started + wait
+        self._silence_ends = started + (env.connect_patience if wait is None else max(wait, env.request_timeout))
+
+    def answered(self) -> None:
+        self._failures = 0
+        if self._wait is None:
+            self._silence_ends = self._env.now() + self._env.connect_patience
+
+    def is_left(self) -> bool:
+        """For an engine that gives no answer, or no clear one."""
+        return self._env.now() < self._silence_ends
+
+    def check(self, error: StoreUnavailable) -> None:
+        if not self.is_left():
+            raise to_raise(error)
+
+    async def unreachable(self, error: StoreUnavailable) -> None:
+        """Pause before the next try, or raise if there is none."""
+        self.check(error)
+        pause = rules.retry_pause(self._failures)
+        self._failures += 1
+        await self._env.pause(min(pause, self._silence_ends - self._env.now()))
+
+
+async def _persist(
+    env: Env, want: Want, claim: Claim, mark: Mark, patience: _Patience, answer: Taken | Unreachable, sent: float
+) -> tuple[Granted | Taken, float]:
+    """The first answer was no grant: listen and ask until there is one, or patience ends. Dated."""
+    while True:
+        if isinstance(answer, Unreachable):
+            await patience.unreachable(answer.error)
+        else:
+            patience.answered()
+            _log.debug("%r is taken; asked as %s", claim.name, claim.owner)
+            if claim.inbox is None and answer.is_split and patience.is_left():
+                await env.pause(answer.again_in or 0.0)
+                pushed = None
+            elif claim.inbox is None or env.now() >= patience.ends:
+                return answer, sent
+            else:
+                pushed = await _listen(env, claim.ttl, claim.inbox, answer, patience)
+            if pushed is not None and _is_good(pushed, want, answer, rules.deadline(sent, pushed.ttl) - env.now()):
+                return pushed, sent
+        sent = env.now()
+        mark.sent = sent
+        new_answer = await env.store.claim(claim)
+        if isinstance(new_answer, Granted):
+            return new_answer, sent
+        answer = new_answer
+
+
+async def _listen(env: Env, ttl: float, inbox: Inbox, taken: Taken, patience: _Patience) -> Granted | None:
+    now = env.now()
+    expires_in = None if taken.holder is None else taken.holder.expires_in
+    again_at = rules.ask_again_at(now, ttl, expires_in) if taken.again_in is None else now + taken.again_in
+    return await inbox.hear(min(patience.ends, again_at))
+
+
+def _is_good(pushed: Granted, want: Want, taken: Taken, remaining: float) -> bool:
+    """A grant made after the answer it is dated by, and with enough time, left or to come, not to ask once more."""
+    is_enough = want.renews or pushed.ttl >= want.ttl
+    return is_enough and pushed.token > taken.token and rules.is_fresh(remaining, pushed.ttl)
+
+
+async def _leave(env: Env, state: LeaseState, may_have_left: bool) -> None:
+    """Not granted: a plain no leaves nothing at the engine, otherwise there may be a place in line to give up."""
+    if may_have_left and await env.store.abandon([Hold(state.name, state.owner, state.ttl)]) is not None:
+        env.ledger.abandon(state)
+    else:
+        env.ledger.confirm_gone(state.owner)
+
+
+def _too_late(want: Want) -> StoreUnavailable:
+    return StoreUnavailable(
+        f"the engine granted {want.name!r} only after its ttl of {want.ttl:g} s had run out: "
+        "it is too slow for this ttl; use a longer one"
+    )

@@ -1,0 +1,129 @@
+"""The truth about one lease.
+
+A LeaseState is made before the first claim leaves and lives as long as someone can still use it: the handles of the
+caller, or the frame of the recipe that is acquiring it. Nobody else holds it strongly, so its death means that
+nobody will release it (see `ledger`).
+
+    asking ──grant──▶ held ──finish──▶ over: released, or lost for a reason
+
+Over is final, whoever comes first: an answer that arrives later changes nothing. Several threads may get there at
+once without a mutex (one that an interrupt could leave locked): endings are appended to a list, and the first one
+counts. A passed deadline is an ending even if nobody has noticed yet, so every reading takes the time of reading.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gripfast.core import rules
+from gripfast.errors import Reason
+
+
+class Want(NamedTuple):
+    """What a lock asks for: checked once, when the lock is made."""
+
+    name: str
+    ttl: float
+    renews: bool
+    max_hold: float | None
+    label: str | None
+
+
+class LeaseState:
+    __slots__ = (
+        "__weakref__",
+        "_endings",
+        "ceiling",
+        "deadline",
+        "handles",
+        "limit",
+        "listeners",
+        "most",
+        "name",
+        "on_lost",
+        "owner",
+        "renew_at",
+        "renews",
+        "token",
+        "ttl",
+    )
+
+    def __init__(self, want: Want, owner: str) -> None:
+        self.name = want.name
+        self.owner = owner
+        self.ttl = want.ttl
+        self.renews = want.renews
+        self.token = 0
+        self.deadline = -math.inf
+        self.limit = math.inf
+        self.ceiling = math.inf
+        """The ttl of an unanswered request to shorten: it may still arrive, so no date is later than it allows."""
+        self.most = math.inf
+        """The largest ttl that the engine gives."""
+        self.renew_at = math.inf
+        self.on_lost: Callable[[LeaseState, Reason], None] | None = None
+        self.listeners: list[Callable[[], None]] = []
+        self.handles: list[weakref.ref[Any]] = []
+        self._endings: list[list[Reason]] = []
+
+    @property
+    def ending(self) -> Reason | None:
+        return self._endings[0][0] if self._endings else None
+
+    def grant(self, token: int, ttl: float, sent: float, limit: float) -> None:
+        """`limit`: the moment at which max_hold is over."""
+        self.limit = limit
+        self._date(sent, ttl)
+        self.token = token
+
+    def remaining(self, now: float) -> float:
+        if self._endings:
+            return 0.0
+        left = self.deadline - now
+        if left > 0.0:
+            return left
+        self.finish("max_hold" if now >= self.limit else "expired")
+        return 0.0
+
+    def lost(self, now: float) -> Reason | None:
+        """Why it was lost, or None while it is held and after it was released."""
+        self.remaining(now)
+        ending = self.ending
+        return None if ending == "released" else ending
+
+    def finish(self, ending: Reason) -> bool:
+        """True if this is the ending that counts."""
+        mine = [ending]
+        self._endings.append(mine)
+        return self._endings[0] is mine
+
+    def tell(self) -> None:
+        """Wake whoever waits for the end of this lease."""
+        for listener in list(self.listeners):
+            listener()
+
+    def lower(self, sent: float, ttl: float) -> None:
+        """Before a shorter ttl is sent: from then on the engine may end the lease that early."""
+        self.deadline = min(self.deadline, rules.deadline(sent, ttl))
+
+    def renewed(self, sent: float, ttl: float, now: float) -> None:
+        """An answer after the deadline comes too late: the loss may have been seen."""
+        if self.remaining(now) > 0.0:
+            self.ttl = ttl
+            self._date(sent, ttl)
+
+    def renew_later(self, now: float) -> None:
+        """A lease that is not kept by renewals was only to be extended once: whoever asked for it is told."""
+        if self.renews:
+            self.renew_at = now + rules.renew_retry(self.ttl)
+
+    def _date(self, sent: float, ttl: float) -> None:
+        if ttl > self.ceiling:
+            ttl = self.ceiling
+        deadline, renew_at = rules.dates(sent, ttl)
+        self.deadline = deadline if deadline < self.limit else self.limit
+        if self.renews:
+            self.renew_at = renew_at

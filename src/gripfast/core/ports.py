@@ -1,0 +1,202 @@
+"""What the recipes may await, and what they are told.
+
+The recipes of this package are `async def` and await nothing but the methods of these ports. On asyncio the ports
+really suspend. In the blocking runtime they are coroutines that block and never suspend, so that one `send(None)`
+runs a recipe to its end. A recipe never runs two coroutines at once: waiting for one of several things happens inside
+a port.
+
+An engine that could not be asked is an answer, `Unreachable`, not an exception: the recipe has to look at it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Protocol
+
+from gripfast.core.lease import LeaseState
+from gripfast.core.ledger import Ledger
+from gripfast.errors import Reason, StoreUnavailable
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store can do. Tests skip by these, never by a store's name."""
+
+    fair: bool
+    """Waiters get the lock in the order in which they came."""
+    push: bool
+    """Waiters are woken; they do not poll."""
+    session: bool
+    """Leases live with a session of the engine; `ttl` asks for its time-out."""
+    durable_fence: bool
+    """Tokens survive a power cut of the engine's machine."""
+    lists: bool
+    """`client.list()` works."""
+    waiters_seen: bool
+    """`LockInfo.waiters` counts the queue."""
+    processes: bool
+    """Other processes see the locks and are excluded by them."""
+    sees_death: bool
+    """A holder whose process died is noticed at once, not at the end of its ttl (on the same machine)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LockInfo:
+    """Who holds a lock, as the engine tells it."""
+
+    name: str
+    owner: str
+    token: int
+    label: str | None
+    host: str
+    pid: int
+    since: datetime | None
+    """None if somebody else's lock set the key: then only `owner` and `expires_in` are known."""
+    expires_in: float
+    """Infinite if it never expires."""
+    waiters: int
+
+
+class Claim(NamedTuple):
+    """Take the lock for this owner if it is free; if it is not and `inbox` is given, stand in line."""
+
+    name: str
+    owner: str
+    ttl: float
+    label: str | None
+    inbox: Inbox | None
+
+
+class Hold(NamedTuple):
+    """What an owner may have at an engine: the lock, or a place in the line for it."""
+
+    name: str
+    owner: str
+    ttl: float
+    shortens: bool = False
+    """A renewal for less time than is left. Any other may arrive late, and must not."""
+
+
+class Granted(NamedTuple):
+    token: int
+    ttl: float
+    """For how long; a push may bring less than was asked for, and a renewal then the rest."""
+    sent: float | None = None
+    """When the request left that it is dated by, if a claim was several and the last of them dates it."""
+    most: float = math.inf
+    """No renewal brings more than this: the engine's session decides."""
+
+
+class Taken(NamedTuple):
+    holder: LockInfo | None
+    token: int
+    """The last one granted: a push counts only with a larger one, otherwise it is of an earlier time."""
+    again_in: float | None = None
+    """When to ask again, if the store knows better than the rules."""
+    is_split: bool = False
+    """Nobody has it: of those who asked at the same time, none got enough."""
+
+
+class Unreachable(NamedTuple):
+    error: StoreUnavailable
+
+
+def unreachable(error: StoreUnavailable) -> Unreachable:
+    """An answer is kept for a while: it must not keep the frames that it came through, and with them a lease."""
+    link: BaseException | None = error
+    while link is not None:
+        link.__traceback__ = None
+        link = link.__cause__ or link.__context__
+    return Unreachable(error)
+
+
+def to_raise(error: StoreUnavailable) -> StoreUnavailable:
+    """A copy: the frames that it is raised through have the answer it came in, and it would keep them, in a cycle."""
+    copy = type(error)(*error.args)
+    copy.__cause__ = error.__cause__
+    return copy
+
+
+class Page(NamedTuple):
+    infos: Sequence[LockInfo]
+    after: str | None
+    """Where the next page starts; None after the last one."""
+
+
+class Inbox(Protocol):
+    """Where the pushes for one waiting owner arrive. The recipe holds it; the store knows it only weakly."""
+
+    def deliver(self, push: Granted | None) -> bool:
+        """Hand in a grant, or None for "ask"; from any thread. False if nobody can hear it any more."""
+        ...
+
+    async def hear(self, until: float) -> Granted | None:
+        """The grant that was pushed, or None: it is time to ask."""
+        ...
+
+
+class Store(Protocol):
+    """One engine. Every request may be repeated: claims, renewals and releases are recognised by their owner id."""
+
+    capabilities: Capabilities
+
+    def inbox(self) -> Inbox:
+        """A place for pushes; a claim that carries it stands in line if need be."""
+        ...
+
+    async def claim(self, claim: Claim) -> Granted | Taken | Unreachable: ...
+
+    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None] | Unreachable:
+        """For each hold None, or why it is gone, or that it could not be asked. Never sets what is absent."""
+        ...
+
+    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+        """None if it was freed; otherwise why it was not this owner's."""
+        ...
+
+    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+        """Remove whatever these owners have, lock or place in line; nothing left is success."""
+        ...
+
+    def forget(self, owner: str) -> None:
+        """The engine has forgotten, by itself, whatever this owner had, though nobody could ask it."""
+        ...
+
+    async def inspect(self, name: str) -> LockInfo | Unreachable | None: ...
+
+    async def page(self, prefix: str, after: str | None) -> Page | Unreachable: ...
+
+    async def force_release(self, name: str) -> bool | Unreachable: ...
+
+    async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:
+        """The hold counts as alive while this process lives, too; nothing to do on engines that do not look."""
+        ...
+
+    def look(self) -> Sequence[tuple[str, Reason]]:
+        """Owners whose session has ended, and why, seen without waiting for anything. Where leases live without a
+        session there are none."""
+        ...
+
+    def shut(self) -> None:
+        """Refuse claims from now on, and have whoever waits ask, to be refused: the client is being closed."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Env:
+    """Everything a recipe works with; made by a runtime, one per client and process."""
+
+    store: Store
+    ledger: Ledger
+    now: Callable[[], float]
+    pause: Callable[[float], Awaitable[None]]
+    new_owner: Callable[[], str]
+    announce: Callable[[LeaseState], None]
+    """A lease was granted or its moments moved: the watchdog and the notices must not sleep past them."""
+    request_timeout: float
+    connect_patience: float

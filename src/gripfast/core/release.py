@@ -1,0 +1,45 @@
+"""How a lease is given back: the state first, so that no renewal and no reader believes in it any more, then the
+engine."""
+
+from __future__ import annotations
+
+import logging
+
+from gripfast.core.lease import LeaseState
+from gripfast.core.ports import Env, Hold, Unreachable
+from gripfast.errors import ConfigurationError, LeaseLost
+
+_log = logging.getLogger("gripfast.lease")
+
+
+async def release(env: Env, state: LeaseState) -> None:
+    """Idempotent. Raises LeaseLost if the lease was lost before; an unreachable engine is retried in the background."""
+    state.remaining(env.now())
+    if not state.finish("released"):
+        if state.ending is not None and state.ending != "released":
+            raise LeaseLost(state.name, state.ending)
+        return
+    if state.listeners:
+        state.tell()
+    try:
+        answer = await env.store.release(Hold(state.name, state.owner, state.ttl))
+    except ConfigurationError as error:
+        # The client is being closed meanwhile, which gives everything back.
+        _log.warning("release of %r is left to its client: %s", state.name, error)
+        env.ledger.abandon(state)
+        return
+    except BaseException:
+        env.ledger.abandon(state)
+        raise
+    if isinstance(answer, str) and env.ledger.is_given_back(state.owner):
+        answer = None  # by the client, which is being closed
+    if isinstance(answer, Unreachable):
+        _log.warning("release of %r is retried in the background: %s", state.name, answer.error)
+        env.ledger.abandon(state)
+    else:
+        env.ledger.confirm_gone(state.owner)
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("released %r", state.name)
+    if isinstance(answer, str):
+        _log.warning("lease on %r was lost (%s): noticed by its release", state.name, answer)
+        raise LeaseLost(state.name, answer)

@@ -1,0 +1,76 @@
+"""How leases are kept: many in one request, dated by the moment before it left.
+
+All renewals of a client are made by its one watchdog, those asked for by `extend` included. So requests of one lease
+are never under way at the same time, and no late answer to an older one can be taken for the newer.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+
+from gripfast.core import rules
+from gripfast.core.lease import LeaseState
+from gripfast.core.ports import Env, Hold, Unreachable
+from gripfast.errors import Reason
+
+_log = logging.getLogger("gripfast.renewal")
+
+
+async def renew_due(env: Env) -> float:
+    """Renew what is due; the moment at which the next one will be."""
+    now = env.now()
+    due: list[LeaseState] = []
+    moment = math.inf
+    for state in env.ledger.leases():
+        if state.renew_at - rules.renew_slack(state.ttl) <= now:
+            if state.remaining(now) > 0.0:
+                due.append(state)
+        elif state.renew_at < moment:
+            moment = state.renew_at
+    if due:
+        await renew(env, due)
+    return min([moment, *(state.renew_at for state in due if state.ending is None)])
+
+
+async def renew(env: Env, states: Sequence[LeaseState], shortens: bool = False) -> Unreachable | None:
+    sent = env.now()
+    for state in states:
+        env.ledger.date(state.owner, sent, state.ttl)
+    answer = await env.store.renew([Hold(state.name, state.owner, state.ttl, shortens) for state in states])
+    now = env.now()
+    answers = [answer] * len(states) if isinstance(answer, Unreachable) else answer
+    for state, each in zip(states, answers, strict=True):
+        _settle(env, state, each, sent, now)
+    failed = [each for each in answers if isinstance(each, Unreachable)]
+    if failed:
+        _log.warning("%d leases not renewed, trying again until their deadlines: %s", len(failed), failed[0].error)
+        return failed[0]
+    _log.debug("renewed %d leases", len(states))
+    return None
+
+
+def _settle(env: Env, state: LeaseState, answer: Reason | Unreachable | None, sent: float, now: float) -> None:
+    if answer is None:
+        state.renewed(sent, state.ttl, now)
+    elif isinstance(answer, Unreachable):
+        state.renew_later(now)
+    elif state.remaining(now) > 0.0:
+        state.finish(answer)
+        env.announce(state)
+
+
+async def extend(env: Env, state: LeaseState, ttl: float) -> Unreachable | None:
+    """Renew now, with this ttl from now on, as far as the engine gives it."""
+    ttl = min(ttl, state.most)
+    shortens = ttl < state.ttl
+    if shortens:
+        state.lower(env.now(), ttl)
+        env.announce(state)
+    state.ttl = ttl
+    answer = await renew(env, [state], shortens)
+    if shortens and answer is not None:
+        state.ceiling = min(state.ceiling, ttl)
+    env.announce(state)
+    return answer

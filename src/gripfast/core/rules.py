@@ -1,0 +1,175 @@
+"""The numbers of a lease: plain functions on plain values, each rule in one place.
+
+All times are seconds on the client's boot clock unless a name says otherwise.
+"""
+
+from __future__ import annotations
+
+import math
+
+from gripfast.errors import ConfigurationError
+
+TTL_DEFAULT = 30.0
+TTL_MIN = 0.010
+TTL_MAX = 24 * 3600.0
+NAME_BYTES_MAX = 512
+
+TOKEN_MEMORY_US = 24 * 3600 * 1_000_000
+"""How long the token of an idle name is kept, past the later of now and the token itself."""
+
+WAITER_WINDOW = 10.0
+"""A waiter that was not seen for this long has left."""
+
+
+CLOCK_RATES = 0.01
+"""How much clock rates may differ."""
+
+CLOCK_GRAIN = 0.002
+"""How coarse, in seconds, engines' clocks may be."""
+
+
+def drift(ttl: float) -> float:
+    """What two clocks may differ by over one ttl."""
+    return CLOCK_RATES * ttl + CLOCK_GRAIN
+
+
+def dates(sent: float, ttl: float) -> tuple[float, float]:
+    """Until when a lease is valid, and when to renew it. On the hot path, so drift(ttl) is written out.
+
+    Validity is dated by the moment before the request left: whatever the engine does comes later.
+    """
+    return sent + ttl - (CLOCK_RATES * ttl + CLOCK_GRAIN), sent + ttl / 3
+
+
+def deadline(sent: float, ttl: float) -> float:
+    return dates(sent, ttl)[0]
+
+
+def forgotten_at(sent: float, ttl: float) -> float:
+    """When the engine has forgotten, by itself, whatever a request left there: a lease, or a place in line."""
+    return sent + max(ttl, WAITER_WINDOW) + drift(ttl)
+
+
+def renew_at(sent: float, ttl: float) -> float:
+    return dates(sent, ttl)[1]
+
+
+def renew_slack(ttl: float) -> float:
+    """Leases due this soon are renewed in the same batch."""
+    return ttl / 30
+
+
+def renew_retry(ttl: float) -> float:
+    """Pause after a renewal that did not reach the engine."""
+    return min(1.0, ttl / 20)
+
+
+def refresh_pace(ttl: float) -> float:
+    """How often a waiter shows that it is still there; also the age of the date a pushed grant gets."""
+    return min(3.0, ttl / 3)
+
+
+def ask_again_at(now: float, ttl: float, holder_expires_in: float | None) -> float:
+    """When a waiter asks although nobody woke it: when the holder's time should be over, or at the slow pace."""
+    pace = refresh_pace(ttl)
+    if holder_expires_in is None:
+        return now + pace
+    return now + min(pace, max(0.0, holder_expires_in) + 0.001)
+
+
+def is_fresh(remaining: float, ttl: float) -> bool:
+    """A pushed grant with less than half its ttl left is asked for once more before it is returned."""
+    return remaining >= ttl / 2
+
+
+def retry_pause(attempt: int) -> float:
+    """Pause before asking an unreachable engine again."""
+    return float(min(1.0, 0.05 * 2 ** min(attempt, 10)))
+
+
+LOOK_AT_SESSIONS = 0.25
+"""Seconds between two looks whether the sessions of leases are still there."""
+
+
+def next_token(last: int, wall_us: int) -> int:
+    """Grows though clocks jump (the +1), and grows after the engine lost its memory (the clock)."""
+    return max(last + 1, wall_us)
+
+
+def checked_name(name: object) -> str:
+    if not isinstance(name, str):
+        raise ConfigurationError(f"a lock's name must be text, not {type(name).__name__}")
+    if not _encodes(name):
+        raise ConfigurationError(f"a lock's name must be encodable as UTF-8: {name!r}")
+    size = len(name.encode())
+    if not 0 < size <= NAME_BYTES_MAX:
+        raise ConfigurationError(f"a lock's name must have 1 to {NAME_BYTES_MAX} UTF-8 bytes; this one has {size}")
+    if "\0" in name:
+        raise ConfigurationError(f"a lock's name must not contain NUL: {name!r}")
+    return name
+
+
+def checked_ttl(ttl: object, max_ttl: float = TTL_MAX) -> float:
+    seconds = _checked_seconds("ttl", ttl, TTL_MIN, TTL_MAX)
+    if seconds > max_ttl:
+        raise ConfigurationError(
+            f"ttl must not be larger than max_ttl, {max_ttl:g} seconds, and {seconds:g} is: give a shorter one "
+            "(leases are renewed while they are held), or a larger max_ttl to every client of these nodes"
+        )
+    return seconds
+
+
+def checked_max_ttl(max_ttl: object) -> float:
+    return _checked_seconds("max_ttl", max_ttl, TTL_MIN, TTL_MAX)
+
+
+def checked_max_hold(max_hold: object) -> float | None:
+    return None if max_hold is None else _checked_seconds("max_hold", max_hold, TTL_MIN, math.inf)
+
+
+def checked_prefix(prefix: object) -> str:
+    """Of names; unlike a name it may be empty."""
+    return "" if prefix == "" else checked_name(prefix)
+
+
+def checked_patience(option: str, seconds: object) -> float:
+    return _checked_seconds(option, seconds, 0.0, math.inf)
+
+
+def checked_wait(wait: object) -> float | None:
+    """Seconds of patience; None, like infinity, is for ever."""
+    if wait is None or wait == math.inf:
+        return None
+    return checked_patience("wait", wait)
+
+
+def checked_label(label: object) -> str | None:
+    if label is None:
+        return None
+    if not isinstance(label, str):
+        raise ConfigurationError(f"a label must be text, not {type(label).__name__}")
+    if not _encodes(label):
+        raise ConfigurationError(f"a label must be encodable as UTF-8: {label!r}")
+    return label
+
+
+def _encodes(text: str) -> bool:
+    """Lone surrogates do not."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _checked_seconds(option: str, value: object, low: float, high: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigurationError(f"{option} must be a number of seconds, not {value!r}")
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = math.inf
+    if not low <= seconds <= high or math.isnan(seconds) or math.isinf(seconds):
+        upper = f" to {high:g}" if math.isfinite(high) else " or more"
+        raise ConfigurationError(f"{option} must be {low:g}{upper} seconds, not {value!r}")
+    return seconds

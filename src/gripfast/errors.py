@@ -1,0 +1,113 @@
+"""Every error Gripfast raises, split by who must act.
+
+LockTimeout           the caller: wait longer, or see why the holder takes so long
+LeaseLost             the caller: stop, the work is no longer alone
+StaleToken            the caller: someone newer has written; stop
+StoreUnavailable      the operator: the engine could not be asked
+ConfigurationError    the developer: a bad URL, name, ttl, or a missing extra
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from gripfast.core.ports import LockInfo
+
+Reason = Literal["expired", "taken", "broken", "session", "max_hold", "released"]
+
+_WHY: Mapping[Reason, str] = {
+    "expired": "it could not be renewed before its deadline",
+    "taken": "someone else holds the lock now",
+    "broken": "it was force-released",
+    "session": "the session or process that held it is gone",
+    "max_hold": "it reached its max_hold",
+    "released": "it was released before",
+}
+
+
+class GripfastError(Exception):
+    """Base of everything Gripfast raises."""
+
+
+class LockTimeout(GripfastError, TimeoutError):
+    """Waited, and did not get the lock: someone else holds it."""
+
+    def __init__(self, name: str, waited: float, holder: LockInfo | None = None) -> None:
+        self.name = name
+        self.waited = waited
+        self.holder = holder
+        super().__init__(name, waited, holder)
+
+    def __str__(self) -> str:
+        return f"lock {self.name!r} not acquired in {self.waited:.3g} s: {describe_holder(self.holder)}"
+
+
+class LeaseLost(GripfastError):
+    """Had the lock and lost it before the release; `reason` tells how.
+
+    - `expired`: it could not be renewed before its deadline.
+    - `taken`: someone else holds the lock now.
+    - `broken`: it was force-released.
+    - `session`: the session or process that held it is gone.
+    - `max_hold`: it reached its max_hold.
+    - `released`: it was released before.
+    """
+
+    def __init__(self, name: str, reason: Reason) -> None:
+        self.name = name
+        self.reason: Reason = reason
+        super().__init__(name, reason)
+
+    def __str__(self) -> str:
+        return f"lease on {self.name!r} lost ({self.reason}): {_WHY[self.reason]}"
+
+
+class StaleToken(GripfastError):
+    """A fencing guard refused a token: a larger one was seen for the resource."""
+
+    def __init__(self, resource: str, token: int, seen: int) -> None:
+        self.resource = resource
+        self.token = token
+        self.seen = seen
+        super().__init__(resource, token, seen)
+
+    def __str__(self) -> str:
+        return (
+            f"token {self.token} is stale for {self.resource!r}: {self.seen} was seen. "
+            "A newer holder has been here; stop writing"
+        )
+
+
+class StoreUnavailable(GripfastError):
+    """The engine could not be asked; `nodes` names each node and its error."""
+
+    def __init__(self, message: str, nodes: Mapping[str, str] | None = None) -> None:
+        self.message = message
+        self.nodes: Mapping[str, str] = dict(nodes or {})
+        super().__init__(message, self.nodes)
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class OutcomeUnknown(StoreUnavailable):
+    """The engine may or may not have done it: the answer was lost."""
+
+
+class ConfigurationError(GripfastError, ValueError):
+    """A bad URL, name, ttl or option, or a missing extra."""
+
+
+def describe_holder(holder: LockInfo | None) -> str:
+    """Who holds it and for how long, in words an operator can act on."""
+    if holder is None:
+        return "the holder is not known"
+    if holder.since is None:
+        return f"held by someone else's lock ({holder.owner}), expires in {holder.expires_in:.3g} s"
+    label = f" ({holder.label})" if holder.label else ""
+    return (
+        f"held by pid {holder.pid} on {holder.host}{label} since {holder.since:%Y-%m-%d %H:%M:%S} UTC, "
+        f"expires in {holder.expires_in:.3g} s unless renewed"
+    )

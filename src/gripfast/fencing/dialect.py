@@ -1,0 +1,31 @@
+"""What one engine brings to `guard` and `schema`: a leaf, so that each engine's module can build its own entry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from gripfast.callers import Caller
+from gripfast.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    name: str
+    ddl: str
+    guard: Callable[[Caller, str, int], Coroutine[Any, Any, None]]
+    """Both colours: it suspends only where the caller's connection does."""
+    begin: str
+    """How a transaction is opened."""
+    other_names: tuple[str, ...] = ()
+
+    def needs_a_transaction(self) -> ConfigurationError:
+        return ConfigurationError(
+            "fencing needs the guard and the write in one transaction, and this connection commits every statement by "
+            f"itself: {self.begin} before the guard"
+        )
+
+
+def missing_table(ddl: str) -> ConfigurationError:
+    return ConfigurationError(f"this database has no fencing table yet; create it with\n{ddl}")

@@ -1,0 +1,82 @@
+"""Which engine's guard serves which connection. A new engine is one module with a `DIALECT`, and one entry here."""
+
+from __future__ import annotations
+
+from gripfast import callers
+from gripfast.callers import full_name
+from gripfast.errors import ConfigurationError
+from gripfast.fencing import mysql, postgres, redis, sqlite
+from gripfast.fencing.checks import checked_resource, checked_token
+from gripfast.fencing.dialect import Dialect
+
+DIALECTS: tuple[Dialect, ...] = (postgres.DIALECT, mysql.DIALECT, sqlite.DIALECT)
+
+
+def guard(connection: object, resource: str, token: int) -> None:
+    """Raise StaleToken if a larger token was seen for the resource; otherwise remember this one.
+
+    One statement inside the caller's own transaction: guard and write commit, or roll back, together. An equal token is
+    the same holder writing again. After StaleToken the transaction is still open: roll it back, as after any error.
+
+    Guard first, then read what the write depends on: a writer that was overtaken may still write until then.
+    """
+    if _is_async(connection):
+        raise ConfigurationError(f"a {_kind(connection)} is awaited: await gripfast.fencing.async_guard(…)")
+    guarding = _guard(connection, checked_resource(resource), checked_token(token))
+    try:
+        guarding.send(None)  # a connection that blocks never suspends: it runs to its end
+    except StopIteration:
+        return
+    guarding.close()
+    raise RuntimeError(f"{_kind(connection)} suspended in a call that blocks")
+
+
+async def async_guard(connection: object, resource: str, token: int) -> None:
+    """The same for connections that are awaited."""
+    if not _is_async(connection):
+        raise ConfigurationError(f"a {_kind(connection)} is not awaited: call gripfast.fencing.guard(…)")
+    await _guard(connection, checked_resource(resource), checked_token(token))
+
+
+def schema(engine: str) -> str:
+    """The DDL of the table `guard` keeps its tokens in; safe to run again."""
+    dialect = _dialect(engine)
+    if dialect is None:
+        raise ConfigurationError(f"no fencing schema for {engine!r}; there is one for: {_known_names()}")
+    return dialect.ddl
+
+
+async def _guard(connection: object, resource: str, token: int) -> None:
+    caller = await callers.caller_of(connection)
+    dialect = _dialect(caller.engine)
+    if dialect is None:
+        raise ConfigurationError(f"no fencing guard for {caller.engine}; there is one for: {_known_names()}")
+    if not caller.keeps_transaction:
+        raise dialect.needs_a_transaction()
+    await dialect.guard(caller, resource, token)
+
+
+def _is_async(connection: object) -> bool:
+    colour = callers.is_async(connection)
+    if colour is not None:
+        return colour
+    if redis.is_client(connection):
+        raise ConfigurationError(
+            "Redis has no transaction that a guard could join: "
+            "gripfast.fencing.write(client, resource, token, *commands) checks the token and writes in one step"
+        )
+    raise ConfigurationError(
+        f"no fencing guard for a {_kind(connection)}; there is one for connections of {callers.known()}"
+    )
+
+
+def _dialect(engine: str) -> Dialect | None:
+    return next((each for each in DIALECTS if engine in (each.name, *each.other_names)), None)
+
+
+def _kind(connection: object) -> str:
+    return full_name(type(connection))
+
+
+def _known_names() -> str:
+    return ", ".join(dialect.name for dialect in DIALECTS)

@@ -1,0 +1,60 @@
+"""A gate in memory, for a service that is itself the resource: it lets a token in unless a larger one was seen.
+
+Memory: a gate keeps one number and one mutex per resource for as long as it lives, about 300 bytes with the name. It
+forgets none, because a forgotten resource would let its stale writers in. A service with an endless stream of resource
+names keeps the tokens where it keeps the resources (`guard` on its database), where they go when the resource goes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from gripfast.errors import StaleToken
+from gripfast.fencing.checks import checked_resource, checked_token
+
+
+class _Entry:
+    """What is known of one resource. The mutex is re-entrant: a writer inside `writing` may call `guard`."""
+
+    __slots__ = ("mutex", "resource", "seen")
+
+    def __init__(self, resource: str) -> None:
+        self.resource = resource
+        self.mutex = threading.RLock()
+        self.seen = 0
+
+    def admit(self, token: int) -> None:
+        if token < self.seen:
+            raise StaleToken(self.resource, token, self.seen)
+        self.seen = token
+
+
+class Gate:
+    """Thread-safe; one per service. It starts empty: after a restart the first token of each resource is believed."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Entry] = {}
+
+    def guard(self, resource: str, token: int) -> None:
+        """Raise StaleToken if a larger token was seen for the resource; an equal one is the same holder again.
+
+        The answer is true at that moment. If the write follows in the same step (one asyncio task without an await
+        in between, one thread that does all writing) that is enough; otherwise write inside `writing`.
+        """
+        token, entry = checked_token(token), self._entry(resource)
+        with entry.mutex:
+            entry.admit(token)
+
+    @contextmanager
+    def writing(self, resource: str, token: int) -> Iterator[None]:
+        """Guard, and keep every other writer of the resource out until the block is left: for services with threads."""
+        token, entry = checked_token(token), self._entry(resource)
+        with entry.mutex:
+            entry.admit(token)
+            yield
+
+    def _entry(self, resource: str) -> _Entry:
+        known = self._entries.get(resource)
+        return known if known is not None else self._entries.setdefault(checked_resource(resource), _Entry(resource))

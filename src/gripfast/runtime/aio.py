@@ -1,0 +1,217 @@
+"""The asyncio runtime: recipes are awaited on the loop of the client.
+
+A timer tells losses and starts a round of the watchdog when something is due; neither exists while nothing is held.
+What must be given back goes to a thread that needs no loop, because a loop may be gone (an interrupt, the end of
+`asyncio.run`) when that is found out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import inspect
+import logging
+import math
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gripfast.core.lease import LeaseState
+from gripfast.core.ledger import Mark
+from gripfast.core.notice import Notices
+from gripfast.core.ports import Store, Unreachable
+from gripfast.core.upkeep import Errand, Extend, Reaper, Upkeep
+from gripfast.errors import ConfigurationError
+from gripfast.machine import boottime, this
+from gripfast.runtime.blocking import drive
+from gripfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
+from gripfast.runtime.ticker import Ticker
+
+_log = logging.getLogger("gripfast.lease")
+
+RETRY_ROUND = 0.1
+"""Seconds until a round of the watchdog that was cancelled or failed is made again."""
+
+
+class AioRuntime:
+    def __init__(self, store: Store, aside: Store, patience: Patience, client: object) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.get_running_loop()
+        self._reaper = Reaper(aside, boottime)
+        self._aside = aside
+        self._undertaker: Ticker[Mark] = Ticker("gripfast-undertaker", self._give_back, self._end)
+        self._undertaker.work_for(client)
+        self.env = make_env(store, patience, self._undertaker.queue.put, asyncio.sleep, self._announce)
+        self._upkeep = Upkeep(self.env)
+        self._losses = Notices(self.env)
+        self._errands: list[Errand] = []
+        self._is_going_round = False
+        self._renew_at = math.inf
+        self._looks_at = math.inf
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended: asyncio.Future[None] = self._loop.create_future()
+        self._running = False
+        _runtimes.add(self)
+
+    def start(self) -> None:
+        self._check_loop()
+        if not self._running:
+            self._undertaker.start()
+            self._running = True
+
+    def runs_here(self) -> bool:
+        """Started, and by this process on this loop."""
+        return self._running and self.pid == this.pid and asyncio.get_running_loop() is self._loop
+
+    def _check_loop(self) -> None:
+        if asyncio.get_running_loop() is not self._loop:
+            raise ConfigurationError(
+                "this AsyncClient belongs to another event loop: make one client per loop with connect_async()"
+            )
+
+    async def extend(self, state: LeaseState, ttl: float) -> Unreachable | None:
+        """Have the watchdog renew it now; the reply, or None with the lease over."""
+        reply: asyncio.Future[Unreachable | None] = self._loop.create_future()
+        self._errands.append(Extend(state, ttl, lambda answer: None if reply.done() else reply.set_result(answer)))
+        self._start_round()
+        while (left := state.remaining(boottime())) > 0.0 and not reply.done():
+            await asyncio.wait([reply], timeout=min(left, LOOK_AT_LEAST))
+        return reply.result() if reply.done() else None
+
+    async def stop(self) -> None:
+        """Give everything back, end timer and thread; never longer than EXIT_PATIENCE."""
+        self._check_loop()
+        self._losses.tell()  # what is lost by now is told as a loss
+        self.stop_soon()
+        if not self._running:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(EXIT_PATIENCE):
+                await asyncio.shield(self._ended)
+                self._undertaker.join(LOOK_AT_LEAST)  # it is on its last line
+
+    def stop_soon(self) -> None:
+        if self.pid == os.getpid():
+            self.env.store.shut()
+            self._undertaker.stop()
+
+    def join(self, seconds: float) -> None:
+        if self.pid == os.getpid():
+            self._undertaker.join(seconds)
+
+    # -- on the loop ---------------------------------------------------------------------------------------------
+
+    def _announce(self, state: LeaseState) -> None:
+        looks_at = self._losses.announce(state)
+        self._upkeep.announce(state)
+        self._renew_at = min(self._renew_at, state.renew_at)
+        self._look_before(min(looks_at, state.renew_at))
+
+    def _look_before(self, moment: float) -> None:
+        moment = min(moment, boottime() + LOOK_AT_LEAST)
+        if moment < self._looks_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._looks_at = moment
+            self._timer = self._loop.call_later(max(0.0, moment - boottime()), self._look)
+
+    def _look(self) -> None:
+        self._looks_at, self._timer = math.inf, None
+        next_deadline = self._losses.tell()
+        if boottime() >= self._renew_at:
+            self._renew_at = math.inf
+            self._start_round()
+        if self._errands or next_deadline < math.inf:
+            self._look_before(min(next_deadline, self._renew_at))
+
+    def _start_round(self) -> None:
+        if not self._is_going_round:
+            self._is_going_round = True  # first: an eager task may be over before create_task() returns
+            task = self._loop.create_task(self._look_after(), name="gripfast-watchdog")
+            task.add_done_callback(self._round_ended)
+            _keep(task)
+
+    async def _look_after(self) -> None:
+        errands: list[Errand] = []
+        try:
+            while True:
+                errands, self._errands = self._errands, []
+                self._renew_at = math.inf
+                moment = await self._upkeep.round(errands)
+                self._renew_at = min(self._renew_at, moment)  # which may have been lowered meanwhile
+                if not self._errands:
+                    return
+        except BaseException as error:
+            self._errands = errands + self._errands  # asking once more does no harm; a caller may be waiting
+            self._renew_at = boottime() + RETRY_ROUND
+            if not isinstance(error, Exception):
+                raise
+            _log.exception("unexpected error in the watchdog; it goes on")
+
+    def _round_ended(self, task: asyncio.Task[None]) -> None:
+        """Not in a `finally` of the round itself: a task that is cancelled before its first step has none."""
+        self._is_going_round = False
+        if task.cancelled() or self._errands:
+            self._renew_at = min(self._renew_at, boottime() + RETRY_ROUND)
+        if self._errands or self.env.ledger.leases():
+            self._look_before(self._renew_at)
+
+    # -- on the undertaker's thread ------------------------------------------------------------------------------
+
+    def _give_back(self, marks: Sequence[Mark]) -> float:
+        return drive(self._reaper.reap(marks))
+
+    def _end(self) -> None:
+        """The last thing it does, whether the client was closed or just dropped, with or without a loop."""
+        for state in self.env.ledger.states():
+            state.finish("released")
+            _tell_loop(self._loop, state.tell)
+        drive(self._reaper.reap_all(self.env.ledger))
+        drive(self._aside.close())
+        _tell_loop(self._loop, self._tell_ended)
+
+    def _tell_ended(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+
+def _tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
+        loop.call_soon_threadsafe(callback)
+
+
+def start_task(on_lost: Callable[..., Any], *args: object) -> None:
+    """A task of its own, for a plain or a coroutine function; what it raises is logged."""
+
+    async def run() -> None:
+        try:
+            result = on_lost(*args)
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            _log.exception("on_lost raised")
+
+    _keep(asyncio.get_running_loop().create_task(run(), name="gripfast-on-lost"))
+
+
+def _keep(task: asyncio.Task[None]) -> None:
+    """Until it is done, and not in a runtime: there an interrupted task would keep, by its traceback, the client."""
+    task.add_done_callback(_tasks.discard)  # first: an interrupt in between must not leave it here for good
+    _tasks.add(task)
+
+
+_tasks: set[asyncio.Task[None]] = set()
+
+_runtimes: weakref.WeakSet[AioRuntime] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    ends = boottime() + EXIT_PATIENCE
+    for runtime in list(_runtimes):
+        runtime.stop_soon()
+        runtime.join(max(0.0, ends - boottime()))

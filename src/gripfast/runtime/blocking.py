@@ -1,0 +1,131 @@
+"""The blocking runtime: recipes run to their end on the calling thread.
+
+Its ports are coroutines that block and never suspend, so `drive` needs one `send(None)`. Two threads serve a client:
+the watchdog talks to the engine, the notices look at the clock and never do I/O, so a slow server can't delay them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import os
+import queue
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, TypeVar
+
+from gripfast.core.lease import LeaseState
+from gripfast.core.notice import Notices
+from gripfast.core.ports import Store, Unreachable
+from gripfast.core.upkeep import Errand, Extend, Upkeep
+from gripfast.machine import boottime
+from gripfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
+from gripfast.runtime.ticker import Ticker
+
+_log = logging.getLogger("gripfast.lease")
+
+T = TypeVar("T")
+
+
+def drive(recipe: Coroutine[Any, Any, T]) -> T:
+    """Run a recipe whose ports block: it ends in one step, or something suspended that must not."""
+    try:
+        recipe.send(None)
+    except StopIteration:
+        # Not `as done`: an interrupt before that name is deleted would leave a cycle, and in it the lease.
+        return sys.exception().value  # type: ignore[union-attr, no-any-return]
+    recipe.close()
+    raise RuntimeError(f"{recipe!r} suspended in the blocking runtime")
+
+
+class BlockingRuntime:
+    def __init__(self, store: Store, patience: Patience, client: object) -> None:
+        self.pid = os.getpid()
+        self.watchdog: Ticker[Errand] = Ticker("gripfast-watchdog", self._look_after, self._end)
+        self.watchdog.work_for(client)
+        self.notices: Ticker[None] = Ticker("gripfast-notices", self._tell)
+        self.env = make_env(store, patience, self.watchdog.queue.put, _pause, self._announce)
+        self._upkeep = Upkeep(self.env)
+        self._losses = Notices(self.env)
+        self.is_running = False
+        _runtimes.add(self)
+
+    def start(self) -> None:
+        self.watchdog.start()
+        self.notices.start()
+        self.is_running = True
+
+    def extend(self, state: LeaseState, ttl: float) -> Unreachable | None:
+        """Have the watchdog renew it now; the reply, or None with the lease over."""
+        reply: queue.SimpleQueue[Unreachable | None] = queue.SimpleQueue()
+        self.watchdog.queue.put(Extend(state, ttl, reply.put))
+        while (left := state.remaining(boottime())) > 0.0:
+            try:
+                return reply.get(timeout=min(left, LOOK_AT_LEAST))
+            except queue.Empty:
+                continue
+        return None
+
+    def stop(self, within: float = EXIT_PATIENCE) -> None:
+        """Give everything back, end the threads; never longer than `within`."""
+        if self.pid != os.getpid():
+            return
+        ends = boottime() + within
+        self.env.store.shut()
+        self.watchdog.stop()
+        if not self.watchdog.join(ends - boottime()):
+            self._end()
+        self.notices.join(ends - boottime())
+
+    def _end(self) -> None:
+        """The last thing the watchdog does, whether the client was closed or just dropped."""
+        self.notices.stop()
+        self.notices.join(LOOK_AT_LEAST)  # what is lost by now is told as a loss
+        for state in self.env.ledger.states():
+            state.finish("released")
+            state.tell()
+        drive(self._upkeep.give_all_back())
+        drive(self.env.store.close())
+
+    def _announce(self, state: LeaseState) -> None:
+        looks_at = self._losses.announce(state)
+        self._upkeep.announce(state)
+        if looks_at < self.notices.wakes_at:
+            self.notices.wake()
+        if state.renew_at < self.watchdog.wakes_at:
+            self.watchdog.wake()
+
+    def _look_after(self, errands: Sequence[Errand]) -> float:
+        return drive(self._upkeep.round(errands))
+
+    def _tell(self, _: Sequence[None]) -> float:
+        return self._losses.tell()
+
+
+async def _pause(seconds: float) -> None:
+    time.sleep(max(0.0, seconds))  # noqa: ASYNC251 - this is the blocking colour
+
+
+def start_thread(on_lost: Callable[..., object], *args: object) -> None:
+    """A thread of its own: a slow callback delays nobody. What it raises is logged."""
+
+    def run() -> None:
+        try:
+            on_lost(*args)
+        except Exception:
+            _log.exception("on_lost raised")
+
+    threading.Thread(target=run, name="gripfast-on-lost", daemon=True).start()
+
+
+_runtimes: weakref.WeakSet[BlockingRuntime] = weakref.WeakSet()
+
+
+@atexit.register
+def _at_exit() -> None:
+    ends = boottime() + EXIT_PATIENCE
+    for runtime in list(_runtimes):
+        runtime.stop(max(0.0, ends - boottime()))

@@ -1,0 +1,105 @@
+"""A thread that works whenever its moment has come, or when something is put on its queue.
+
+Putting is one C call that may happen anywhere, in a finaliser too. Announcing a moment costs a comparison unless the
+thread would sleep past it: acquiring and releasing in a tight loop wakes nobody.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import queue
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
+
+from gripfast.guard import Guard
+from gripfast.machine import boottime
+from gripfast.runtime.parts import LINGER_ROUNDS, LOOK_AT_LEAST
+
+_log = logging.getLogger("gripfast.watchdog")
+
+T = TypeVar("T")
+
+
+class _Stop:
+    """Put last: what came before it is still done."""
+
+
+class _Gone(weakref.ref[object]):
+    """The one that the thread worked for is gone; put by the interpreter itself, and as good as a _Stop."""
+
+
+class Ticker(Generic[T]):
+    def __init__(
+        self, name: str, work: Callable[[Sequence[T]], float], at_end: Callable[[], None] = lambda: None
+    ) -> None:
+        self.queue: queue.SimpleQueue[T | _Stop | _Gone | None] = queue.SimpleQueue()
+        self.wakes_at = math.inf
+        """Whoever has something for an earlier moment must call wake()."""
+        self._work = work
+        self._at_end = at_end
+        self._starting = Guard()
+        self._idle_rounds = 0
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def work_for(self, owner: object) -> None:
+        """Stop when the owner is gone. Before start(), so that no thread is ever left without one."""
+        self._owner = _Gone(owner, self.queue.put)
+
+    def start(self) -> None:
+        self._starting.run(self._start_once)
+
+    def _start_once(self) -> None:
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def wake(self) -> None:
+        self.queue.put(None)
+
+    def stop(self) -> None:
+        self.queue.put(_Stop())
+
+    def join(self, seconds: float) -> bool:
+        """Wait for its end; False if it was never started."""
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join(max(0.0, seconds))
+        return self._thread.ident is not None
+
+    def _run(self) -> None:
+        items: list[T] = []
+        going = True
+        while going:
+            self.wakes_at = math.inf  # while it works: whoever announces something now is seen in the next round
+            moment = self._work_safely(items)
+            self.wakes_at = self._next_look(moment)
+            items, going = self._wait()
+        self._work_safely(items)
+        self._at_end()
+
+    def _work_safely(self, items: Sequence[T]) -> float:
+        try:
+            return self._work(items)
+        except Exception:
+            _log.exception("unexpected error in %s; it goes on", self._thread.name)
+            return boottime() + LOOK_AT_LEAST
+
+    def _next_look(self, moment: float) -> float:
+        self._idle_rounds = self._idle_rounds + 1 if moment == math.inf else 0
+        return math.inf if self._idle_rounds > LINGER_ROUNDS else min(moment, boottime() + LOOK_AT_LEAST)
+
+    def _wait(self) -> tuple[list[T], bool]:
+        """Everything that was put since, and whether to go on."""
+        items: list[T] = []
+        timeout = None if self.wakes_at == math.inf else max(0.0, self.wakes_at - boottime())
+        try:
+            item = self.queue.get(timeout=timeout)
+            self._idle_rounds = 0
+            while not isinstance(item, _Stop | _Gone):
+                if item is not None:
+                    items.append(item)
+                item = self.queue.get_nowait()
+        except queue.Empty:
+            return items, True
+        return items, False

@@ -1,0 +1,227 @@
+"""What must not have happened: pure, over the events of a history, real or simulated.
+
+Theory of operation. The history is sorted out once (`attempts`); then each attempt is judged for itself, here, all
+attempts for one name against each other (`rivals`), and what engines and resources saw by itself. Every rule has its
+sentence in `RULES`. Declared faults excuse what they must (`excuses`).
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+
+from gripfast.core import rules
+
+from . import rivals
+from .attempts import Attempt, Sorted, sort_out
+from .excuses import Excuses
+from .history import Event
+from .reach import Reach
+from .violation import Violation
+
+__all__ = ["RULES", "Violation", "violations"]
+
+WAKES_WITHIN = 0.3
+"""Seconds from a release until one who waits has the lock, with several nodes."""
+
+RULES: Mapping[str, str] = {
+    "overlap": "Validity intervals of one name never overlap, by the true clock.",
+    "token": "Tokens are unique, grow strictly in real time, and stay the same while a lease lives.",
+    "lost update": "A fenced register loses no update, and its tokens never go down, even when exclusion was broken.",
+    "late": "Nobody is told held after the deadline.",
+    "revived": "Nobody is told held after a release or a loss.",
+    "boasted": "Nobody is promised more time than the ttl.",
+    "robbed": "No lease is lost before its deadline.",
+    "outlived": "Nobody is told held for longer than the engine keeps the lock.",
+    "misled": "A loss is told at once, no release hides one, and max_hold is kept.",
+    "neglected": "No lease that renews itself runs out while nothing is in the way.",
+    "confirmed": "A renewal is granted to nobody but the holder.",
+    "stolen": "A request never takes away another's lock.",
+    "passed": "A waiter that is alive and first in line is never passed.",
+    "idle": "A lock that is free is handed to whoever waits for it.",
+    "overdue": "Nobody is kept waiting beyond its patience while nothing is in the way.",
+    "impatient": "No attempt ends without a lease before its patience is over.",
+    "unreachable": "Where nothing is in the way, or no longer, the server is reached.",
+    "unanswered": "Every attempt is answered, and every lease ends.",
+    "failed": "Nothing is raised that no caller should see.",
+    "stuck": "After the faults are over, someone gets each lock in time.",
+    "left behind": "No thread, task, connection, key or ledger entry is left behind.",
+}
+
+
+def violations(
+    history: Iterable[Event],
+    *,
+    may_be_unreachable: bool = False,
+    recover_within: float | None = None,
+    reacts_within: float | None = None,
+    reach: Reach | None = None,
+) -> list[Violation]:
+    """All there are. `recover_within`: seconds from `healed` until every lock has a holder. `reacts_within`: seconds
+    that a request may take although no fault is in the way; all faults must be in the history, with their ends.
+    `reach`: what was in the way of each node, where there are several."""
+    known = sort_out(history)
+    way = _Way(known, reach)
+    excuses = Excuses(known.others.get("forgot", ()), known.others.get("jumped", ()))
+    found: list[Violation] = []
+    healed_at = max([event.at for event in known.others.get("healed", ())], default=math.inf)
+    for attempt in known.attempts:
+        # Once the faults are over it must be reached, by whoever has the patience to find that a connection is dead.
+        asked = attempt.asked
+        is_healed = asked.at >= healed_at and asked.patience - asked.at >= (reacts_within or 0.0)
+        may_be = may_be_unreachable and way.may_be_unreachable(attempt, is_healed, reacts_within or 0.0)
+        _judge_end(attempt, may_be, excuses, found)
+        if reacts_within is not None and attempt.granted is None:
+            _judge_patience(attempt, way, reacts_within, excuses, found)
+        if attempt.granted is not None:
+            _judge_words(attempt, attempt.granted, excuses, found)
+            if reacts_within is not None:
+                _judge_renewal(attempt, known, way, reacts_within, found)
+    handed = known.others.get("handed")
+    broke_at = min([event.at for event in known.others.get("fault", ())], default=math.inf)
+    for name, about in known.names.items():
+        found += rivals.overlaps(name, about.granted, excuses)
+        found += rivals.tokens(name, about, excuses)
+        if handed:
+            found += rivals.unknown_tokens(name, about, handed)
+        if reach is not None:
+            found += rivals.idle(name, about, broke_at, WAKES_WITHIN)
+            found += rivals.unaccepted_tokens(name, about, known.others.get("accepted", ()), reach.needed)
+        if about.writes:
+            found += rivals.lost_updates(name, about, excuses)
+        if recover_within is not None:
+            found += rivals.recovery(name, about.granted, known, recover_within)
+    _judge_sights(known, found)
+    return found
+
+
+class _Way:
+    """What was in somebody's way: on one server, whatever happened to anyone; with several nodes, what `reach` says."""
+
+    def __init__(self, known: Sorted, reach: Reach | None) -> None:
+        self._faults = known.others.get("fault", ())
+        self._reach = reach
+
+    def is_blocked(self, attempt: Attempt, since: float, until: float) -> bool:
+        if self._reach is not None:
+            return self._reach.is_in_the_way(_process(attempt), since, until)
+        return any(fault.at <= until and fault.until >= since for fault in self._faults)
+
+    def may_be_unreachable(self, attempt: Attempt, is_healed: bool, within: float) -> bool:
+        """A fault at so few nodes that the others are a majority excuses nothing, once it is known."""
+        reach, closed = self._reach, attempt.closed_by
+        if reach is None or closed is None:
+            return not is_healed
+        since = attempt.asked.at - within
+        if not reach.is_quorate(since, closed.at):
+            return True
+        return not is_healed and not reach.has_majority(_process(attempt), since, closed.at)
+
+
+def _process(attempt: Attempt) -> str:
+    return attempt.asked.who.partition("/")[0]
+
+
+def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, found: list[Violation]) -> None:
+    closed = attempt.closed_by
+    if closed is None:
+        found.append(_violation("unanswered", attempt, "never heard of it again"))
+    elif closed.kind == "failed":
+        found.append(_violation("failed", attempt, closed.note))
+    elif closed.kind == "unreachable" and not may_be_unreachable:
+        found.append(_violation("unreachable", attempt, closed.note))
+    elif closed.kind == "refused" or closed.kind == "unreachable":
+        patience = attempt.asked.until if closed.kind == "refused" else attempt.asked.patience
+        if closed.at < patience and not excuses.of_time(attempt, closed.at):
+            what = f"{closed.kind} {patience - closed.at:.6f} s before its patience was over"
+            found.append(_violation("impatient", attempt, what))
+
+
+def _judge_words(attempt: Attempt, granted: Event, excuses: Excuses, found: list[Violation]) -> None:
+    """Whether the lease said nothing but the truth about itself."""
+    ttl, deadline, is_over = attempt.asked.ttl, granted.until, ""
+    if deadline > granted.at + ttl and not excuses.of_time(attempt, granted.at):
+        what = f"granted for {deadline - granted.at:.6f} s with a ttl of {ttl:g} s"
+        found.append(_violation("boasted", attempt, what))
+    for event in attempt.told:
+        kind = event.kind
+        if kind == "held":
+            if is_over:
+                found.append(_violation("revived", attempt, f"told held at {event.at:.6f} after it was {is_over}"))
+            if event.token != granted.token:
+                found.append(_violation("token", attempt, f"its token changed from {granted.token} to {event.token}"))
+            _judge_times(attempt, event, ttl, deadline, excuses, found)
+            ttl, deadline = max(ttl, event.ttl), event.until
+        elif kind == "lost" and event.at < deadline and not excuses.of_loss(attempt, event.at):
+            what = f"lost ({event.note}) {deadline - event.at:.6f} s before its deadline"
+            found.append(_violation("robbed", attempt, what))
+        elif kind == "outlived" and not excuses.of_exclusion(attempt, event.at):
+            what = f"told held at {event.at:.6f}, and the engine keeps it until {event.until:.6f}"
+            found.append(_violation("outlived", attempt, what))
+        elif kind == "misled" and not excuses.of_time(attempt, event.at):
+            found.append(_violation("misled", attempt, event.note))
+        if kind == "lost" or kind == "releasing":
+            is_over = kind
+
+
+def _judge_times(
+    attempt: Attempt, held: Event, ttl: float, deadline: float, excuses: Excuses, found: list[Violation]
+) -> None:
+    """`ttl`, `deadline`: what it was told before. A lease that renews itself may have got another deadline since."""
+    at, until = held.at, held.until
+    if (at > until or (at > deadline and not attempt.asked.renews)) and not excuses.of_time(attempt, at):
+        past = until if at > until else deadline
+        found.append(_violation("late", attempt, f"told held {at - past:.6f} s after its deadline"))
+    if until > at + max(ttl, held.ttl) and not excuses.of_time(attempt, at):
+        found.append(_violation("boasted", attempt, f"told held for {until - at:.6f} s with a ttl of {ttl:g} s"))
+
+
+def _judge_renewal(attempt: Attempt, known: Sorted, way: _Way, within: float, found: list[Violation]) -> None:
+    """Whatever is in the way, on the side of anybody, excuses it: faults have effects on others."""
+    others = known.others
+    if not attempt.asked.renews or others.get("forgot") or others.get("jumped"):
+        return
+    ttl = attempt.asked.ttl
+    for event in attempt.told:
+        if event.kind == "held":
+            ttl = max(ttl, event.ttl)
+        elif event.kind == "lost":
+            since = event.at - rules.renew_retry(ttl) - within  # there was time for another try after that
+            if since < attempt.starts:
+                since = event.at - ttl - within
+            if event.note == "expired" and not way.is_blocked(attempt, since, event.at):
+                found.append(_violation("neglected", attempt, f"ran out at {event.at:.6f}"))
+            return
+
+
+def _judge_patience(attempt: Attempt, way: _Way, within: float, excuses: Excuses, found: list[Violation]) -> None:
+    closed, until = attempt.closed_by, attempt.asked.until
+    if closed is None or closed.kind != "refused" or closed.at <= until + within:
+        return
+    if not way.is_blocked(attempt, until - within, closed.at) and not excuses.of_time(attempt, closed.at):
+        found.append(_violation("overdue", attempt, f"refused {closed.at - until:.6f} s after its patience was over"))
+
+
+def _violation(rule: str, attempt: Attempt, what: str) -> Violation:
+    return Violation(rule, attempt.asked.name, f"{attempt}: {what}")
+
+
+def _judge_sights(known: Sorted, found: list[Violation]) -> None:
+    """What engines saw, and what whoever tidied up found. Nothing excuses these."""
+    for event in known.others.get("handed", ()):
+        if event.note and not f"{event.note} ".startswith(f"{event.who} "):
+            what = f"handed to {event.who} at {event.at:.6f} while there waited: {event.note}"
+            found.append(Violation("passed", event.name, what))
+    for event in known.others.get("removed", ()):
+        if event.who != event.note:
+            what = f"{event.who} took it away from {event.note} at {event.at:.6f}"
+            found.append(Violation("stolen", event.name, what))
+    for event in known.others.get("lowered", ()):
+        what = f"a node has accepted {event.token} from {event.who} at {event.at:.6f}, and {event.note}"
+        found.append(Violation("token", event.name, what))
+    for event in known.others.get("idle", ()):
+        what = f"left free by {event.who} at {event.at:.6f} while there waited: {event.note}"
+        found.append(Violation("idle", event.name, what))
+    for event in known.others.get("confirmed", ()):
+        what = f"of {event.who} at {event.at:.6f} while {event.note} had it"
+        found.append(Violation("confirmed", event.name, what))
+    left = known.others.get("left", ())
+    found += [Violation("left behind", event.name, f"{event.who}: {event.note}") for event in left]

@@ -1,0 +1,106 @@
+"""Where pushes arrive, for engines that live in this process or reach it by a thread of ours: one kind per colour."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import weakref
+from collections import deque
+
+from gripfast.core.ports import Granted, Inbox
+from gripfast.machine import boottime
+
+
+class Nothing:
+    """There is no push: not the same as being told to ask."""
+
+
+NOTHING = Nothing()
+
+
+class BlockingInbox:
+    __slots__ = ("__weakref__", "_pushes")
+
+    def __init__(self) -> None:
+        self._pushes: queue.SimpleQueue[Granted | Nothing | None] = queue.SimpleQueue()
+
+    def deliver(self, push: Granted | None) -> bool:
+        self._pushes.put(push)
+        return True
+
+    def nudge(self) -> None:
+        """Have whoever is in `take` look around."""
+        self._pushes.put(NOTHING)
+
+    def take(self, seconds: float) -> Granted | Nothing | None:
+        """What came first within so many seconds; without any, what is there, behind all nudges."""
+        try:
+            push = self._pushes.get(timeout=max(0.0, seconds))
+            while seconds <= 0.0 and isinstance(push, Nothing):
+                push = self._pushes.get_nowait()
+        except queue.Empty:
+            return NOTHING
+        return push
+
+    async def hear(self, until: float) -> Granted | None:
+        push = self.take(until - boottime())
+        return None if isinstance(push, Nothing) else push
+
+
+class AioInbox:
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pushes: deque[Granted | None] = deque()
+        self._hearing: asyncio.Future[None] | None = None
+
+    def deliver(self, push: Granted | None) -> bool:
+        try:
+            self._loop.call_soon_threadsafe(self.receive, push)
+        except RuntimeError:  # the loop is closed
+            return False
+        return True
+
+    async def hear(self, until: float) -> Granted | None:
+        if not self._pushes:
+            self._hearing = self._loop.create_future()
+            timer = self._loop.call_later(max(0.0, until - boottime()), self._stop_hearing)
+            try:
+                await self._hearing
+            finally:
+                timer.cancel()
+        return self._pushes.popleft() if self._pushes else None
+
+    def receive(self, push: Granted | None) -> None:
+        """As `deliver`, on the loop's own thread."""
+        self._pushes.append(push)
+        self._stop_hearing()
+
+    def _stop_hearing(self) -> None:
+        if self._hearing is not None and not self._hearing.done():
+            self._hearing.set_result(None)
+
+
+class Inboxes:
+    """The inboxes of one client by owner id, held weakly: an attempt that ended, in whatever way, is no longer here."""
+
+    def __init__(self) -> None:
+        self._by_owner: weakref.WeakValueDictionary[str, Inbox] = weakref.WeakValueDictionary()
+
+    def add(self, owner: str, inbox: Inbox) -> None:
+        self._by_owner[owner] = inbox
+
+    def deliver(self, owner: str, push: Granted | None) -> bool:
+        inbox = self._by_owner.get(owner)
+        return inbox is not None and inbox.deliver(push)
+
+    def find(self, owner: str) -> Inbox | None:
+        return self._by_owner.get(owner)
+
+    def all(self) -> list[Inbox]:
+        # In one step of C: others come and go meanwhile.
+        return [inbox for ref in self._by_owner.valuerefs() if (inbox := ref()) is not None]
+
+    def ask_again(self) -> None:
+        """Everyone who waits had better ask: something has changed."""
+        for inbox in self.all():
+            inbox.deliver(None)

@@ -1,0 +1,195 @@
+"""The engine: rows and lines in dictionaries, each request one step that no other thread sees half done.
+
+An interrupt may still end a step half-way. Rows are written whole, and the owner of an interrupted request is
+abandoned, which removes what it left and wakes whoever was handed the lock without being told.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import weakref
+from collections.abc import Sequence
+from dataclasses import replace
+
+from gripfast.core.ports import Capabilities, Claim, Granted, Hold, LockInfo, Page, Taken
+from gripfast.errors import Reason
+from gripfast.guard import Guard
+from gripfast.machine import boottime, wall_us
+from gripfast.stores import settle
+from gripfast.stores.card import write_card
+from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.protocol import PAGE, lock_info
+from gripfast.stores.settle import Now, Outcome, Row, Waiter
+
+CAPABILITIES = Capabilities(
+    fair=True,
+    push=True,
+    session=False,
+    durable_fence=False,
+    lists=True,
+    waiters_seen=True,
+    processes=False,
+    sees_death=False,
+)
+
+SWEEP_EVERY = 10_000
+"""Newcomers between two looks for names that were idle for a day."""
+
+
+class MemoryEngine:
+    capabilities = CAPABILITIES
+
+    def __init__(self) -> None:
+        self.inboxes = Inboxes()
+        self._rows: dict[str, Row] = {}
+        self._lines: dict[str, dict[str, Waiter]] = {}
+        self._card = functools.lru_cache(maxsize=256)(write_card)
+        self._tickets = 0
+        self._guard = Guard()
+
+    def claim(self, claim: Claim) -> Granted | Taken:
+        return self._guard.run(self._claim, claim)
+
+    def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None]:
+        return [self._guard.run(self._renew, hold) for hold in holds]
+
+    def release(self, hold: Hold) -> Reason | None:
+        return self._guard.run(self._release, hold)
+
+    def abandon(self, holds: Sequence[Hold]) -> None:
+        for hold in holds:
+            self._guard.run(self._abandon, hold)
+
+    def inspect(self, name: str) -> LockInfo | None:
+        return self._guard.run(self._inspect, name)
+
+    def page(self, prefix: str, after: str | None) -> Page:
+        return self._guard.run(self._page, prefix, after)
+
+    def force_release(self, name: str) -> bool:
+        return self._guard.run(self._force_release, name)
+
+    def vouch(self, hold: Hold, pid: int) -> None:
+        """Memory ends with its process: there is nobody to vouch to."""
+
+    def close(self) -> None:
+        """Other clients may share this engine; it ends with the last of them."""
+
+    def _claim(self, claim: Claim) -> Granted | Taken:
+        now = _now()
+        line = self._lines.get(claim.name, {})
+        asker = line.get(claim.owner) or self._newcomer(claim, now)
+        outcome = settle.claim(self._row(claim.name), line.values(), asker, now)
+        self._apply(claim.name, outcome)
+        if outcome.granted:
+            return Granted(outcome.row.token, claim.ttl)
+        if claim.inbox is not None:
+            self.inboxes.add(claim.owner, claim.inbox)
+            self._lines.setdefault(claim.name, {})[claim.owner] = replace(asker, seen=now.clock)
+        return Taken(self._info(claim.name, now), outcome.row.token)
+
+    def _newcomer(self, claim: Claim, now: Now) -> Waiter:
+        self._tickets += 1
+        if self._tickets % SWEEP_EVERY == 0:
+            self._forget_idle(now)
+        return Waiter(self._tickets, claim.owner, claim.ttl, now.clock, self._card(claim.label), claim.owner)
+
+    def _forget_idle(self, now: Now) -> None:
+        for name in [name for name, row in self._rows.items() if settle.is_forgettable(row, now)]:
+            del self._rows[name]
+        for name, line in list(self._lines.items()):
+            for waiter in [waiter for waiter in line.values() if settle.has_left(waiter, now)]:
+                self._leave(name, waiter.owner)
+
+    def _renew(self, hold: Hold) -> Reason | None:
+        now = _now()
+        row = self._row(hold.name)
+        reason = settle.gone_because(row, hold.owner, now)
+        if reason is None:
+            self._rows[hold.name] = settle.renewed(row, hold.ttl, now)
+        return reason
+
+    def _release(self, hold: Hold) -> Reason | None:
+        now = _now()
+        row = self._row(hold.name)
+        if row.owner != hold.owner:
+            return settle.gone_because(row, hold.owner, now)
+        self._free(hold.name, row, now)
+        return None
+
+    def _abandon(self, hold: Hold) -> None:
+        self._leave(hold.name, hold.owner)
+        row = self._row(hold.name)
+        if row.owner == hold.owner:
+            self._free(hold.name, row, _now())
+        elif row.unheard and row.owner:
+            self.inboxes.deliver(row.owner, Granted(row.token, row.ttl))
+
+    def _force_release(self, name: str) -> bool:
+        now = _now()
+        row = self._row(name)
+        if settle.is_free(row, now):
+            return False
+        self._free(name, settle.broken(row), now)
+        return True
+
+    def _inspect(self, name: str) -> LockInfo | None:
+        return self._info(name, _now())
+
+    def _page(self, prefix: str, after: str | None) -> Page:
+        now = _now()
+        names = sorted(name for name in self._rows if name.startswith(prefix) and (after is None or name > after))
+        infos = [info for name in names[:PAGE] if (info := self._info(name, now)) is not None]
+        return Page(infos, names[PAGE - 1] if len(names) > PAGE else None)
+
+    def _row(self, name: str) -> Row:
+        return self._rows.get(name) or Row()
+
+    def _info(self, name: str, now: Now) -> LockInfo | None:
+        return lock_info(name, self._row(name), len(self._lines.get(name, ())), now)
+
+    def _free(self, name: str, row: Row, now: Now) -> None:
+        self._apply(name, settle.free(row, self._lines.get(name, {}).values(), now))
+
+    def _apply(self, name: str, outcome: Outcome) -> None:
+        """Write, then push; a waiter whose attempt is over hears nothing, and the next one gets its turn."""
+        while True:
+            self._rows[name] = outcome.row
+            for waiter in outcome.dropped:
+                self._leave(name, waiter.owner)
+            handed = outcome.handed
+            if handed is None or self.inboxes.deliver(handed.owner, Granted(outcome.row.token, handed.ttl)):
+                return
+            outcome = settle.free(outcome.row, self._lines.get(name, {}).values(), _now())
+
+    def _leave(self, name: str, owner: str) -> None:
+        line = self._lines.get(name)
+        if line is not None:
+            line.pop(owner, None)
+            if not line:
+                del self._lines[name]
+
+
+def _now() -> Now:
+    return Now(boottime(), wall_us(), _never)
+
+
+def _never(card: str) -> bool:
+    return False
+
+
+_shared: weakref.WeakValueDictionary[tuple[int, str], MemoryEngine] = weakref.WeakValueDictionary()
+_sharing = Guard()
+
+
+def shared_engine(name: str) -> MemoryEngine:
+    """The engine of this name in this process; a forked child has its own."""
+    return _sharing.run(_find_or_make, (os.getpid(), name))
+
+
+def _find_or_make(key: tuple[int, str]) -> MemoryEngine:
+    engine = _shared.get(key)
+    if engine is None:
+        engine = _shared[key] = MemoryEngine()
+    return engine

@@ -1,0 +1,46 @@
+"""`memory://name` is shared by all clients of the process, `memory://` belongs to its client alone."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+from urllib.parse import SplitResult
+
+from gripfast.core import rules
+from gripfast.errors import ConfigurationError
+from gripfast.stores import AioStores
+from gripfast.stores.inboxes import AioInbox
+from gripfast.stores.local import BlockingLocalStore, Engine, LocalStore, yielding
+from gripfast.stores.memory.engine import CAPABILITIES, MemoryEngine, shared_engine
+from gripfast.stores.prefixed import checked_prefix, prefixed
+
+
+class MemoryFactory:
+    capabilities = CAPABILITIES
+    request_timeout = 5.0
+    max_ttl = rules.TTL_MAX
+
+    def __init__(self, name: str, prefix: str) -> None:
+        self.where = f"memory://{name}"
+        self._name = name
+        self._prefix = prefix
+        self._private: dict[int, MemoryEngine] = {}  # by pid: a forked child has its own
+
+    def blocking(self, request_timeout: float) -> LocalStore:
+        return BlockingLocalStore(self._engine())
+
+    def aio(self, request_timeout: float) -> AioStores:
+        engine = self._engine()
+        return AioStores(LocalStore(engine, AioInbox, yielding), BlockingLocalStore(engine))
+
+    def _engine(self) -> Engine:
+        return prefixed(shared_engine(self._name) if self._name else self._own_engine(), self._prefix)
+
+    def _own_engine(self) -> MemoryEngine:
+        return self._private.setdefault(os.getpid(), MemoryEngine())
+
+
+def factory(url: SplitResult, options: dict[str, Any]) -> MemoryFactory:
+    if url.path not in ("", "/") or "@" in url.netloc:
+        raise ConfigurationError("memory:// takes a name, no path and no user: memory://name")
+    return MemoryFactory(url.netloc, checked_prefix(options))

@@ -1,0 +1,213 @@
+"""`mysql://`, `mariadb://`, with or without `+pymysql`, or a SQLAlchemy engine whose connections are made again."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import socket
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import SplitResult, unquote
+
+import pymysql
+
+from gripfast.core import rules
+from gripfast.errors import ConfigurationError
+from gripfast.stores import StoreFactory
+from gripfast.stores.mysql import packets, protocol, scripts
+from gripfast.stores.mysql.wire import MysqlWire
+from gripfast.stores.sql.blocking import await_descriptor
+from gripfast.stores.sql.factory import SqlFactory
+from gripfast.stores.sql.ports import Fault, Refusal, Rows, Scripts, WireDown
+
+_log = logging.getLogger("gripfast.connection")
+
+_DRIVER_OPTIONS = {
+    "bind_address", "connect_timeout", "program_name", "read_default_file", "read_default_group", "server_public_key",
+    "ssl", "ssl_ca", "ssl_cert", "ssl_disabled", "ssl_key", "ssl_key_password", "ssl_verify_cert",
+    "ssl_verify_identity", "unix_socket",
+}  # fmt: skip
+"""Those of PyMySQL that are about how a connection is made; what is about queries is not needed here."""
+_FLAGS = {"ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"}
+_TRUTHS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+_CHARSET = "utf8mb4"
+
+
+class MysqlDialect:
+    name = "mysql"
+    pushes = False
+    scripts: Scripts = scripts
+
+    def __init__(self, where: str, database: str, connect: Callable[[float], Any]) -> None:
+        """`connect` gives a connection of PyMySQL that nobody else uses, in so many seconds."""
+        self.where = where
+        self.database = database
+        self._connect = connect
+
+    def dial(self, timeout: float, is_shared: bool) -> MysqlWire:
+        try:
+            wire = MysqlWire.taken_from(self._connect(timeout))
+        except Exception as error:  # of any kind: names that can't be encoded, an engine's own events
+            raise WireDown(protocol.not_connected(self.where, self.database, error)) from None
+        try:
+            self._begin(wire, timeout, is_shared)
+        except BaseException:
+            wire.close()
+            raise
+        _log.info("connected to %s", self.where)
+        return wire
+
+    def refused(self, refusal: Refusal) -> Fault:
+        return protocol.refused(self.where, self.database, refusal)
+
+    def _begin(self, wire: MysqlWire, timeout: float, is_shared: bool) -> None:
+        until = time.monotonic() + timeout
+        self._ask(wire, packets.ALLOW_SEVERAL_STATEMENTS, timeout, until)
+        answer = self._ask(wire, packets.query(scripts.settings(timeout, is_shared)), timeout, until)
+        variables, (session, birth) = answer[-2].rows, answer[-1].rows[0]
+        wire.session, wire.birth = int(session or 0), (birth or b"").decode()
+        cluster = None if is_shared else protocol.several_primaries(variables)
+        if cluster is not None:
+            raise WireDown(protocol.unfit(self.where, cluster))
+        if protocol.logs_statements(variables):
+            self._ask(wire, packets.query(scripts.settings_for_statement_log()), timeout, until)
+
+    def _ask(self, wire: MysqlWire, packet: bytes, timeout: float, until: float) -> list[Rows]:
+        answer = None
+        try:
+            wire.send_packet(packet)
+            while answer is None:
+                if not await_descriptor(wire.fileno(), until - time.monotonic(), not wire.flush()):
+                    raise WireDown(protocol.no_answer(self.where, timeout))
+                answer = wire.receive()
+        except OSError as error:
+            raise WireDown(protocol.not_connected(self.where, self.database, error)) from None
+        if isinstance(answer, Refusal):
+            raise WireDown(self.refused(answer))
+        return answer
+
+
+def factory(url: SplitResult, options: dict[str, Any]) -> StoreFactory:
+    return SqlFactory(dialect(url, options), options)
+
+
+def factory_of(engine: Any, options: dict[str, Any]) -> StoreFactory:
+    """From an Engine or an AsyncEngine: each colour can be made from either."""
+    return SqlFactory(dialect_of(engine), options)
+
+
+def dialect(url: SplitResult, options: dict[str, Any]) -> MysqlDialect:
+    """Takes the options of the driver out of `options`."""
+    if "@" in url.path or any("@" in name for name in options):
+        raise ConfigurationError("the URL can't be read: write / ? # @ in a user name or password as %2F %3F %23 %40")
+    if "," in (url.hostname or ""):
+        raise ConfigurationError("a MySQL URL names one host: that of the primary, or of a proxy in front of it")
+    if str(options.pop("charset", _CHARSET)).lower() != _CHARSET:
+        raise ConfigurationError(f"charset can't be chosen: it is {_CHARSET}")
+    database = unquote(url.path.strip("/"))
+    if not database:
+        raise ConfigurationError("the URL names no database: mysql://user:password@host:3306/database")
+    given = {name: _parsed(name, options.pop(name)) for name in sorted(_DRIVER_OPTIONS & set(options))}
+    login = _login(url.username and unquote(url.username), url.password and unquote(url.password))
+    return _dialect_to(url.hostname, url.port, database, {**given, **login})
+
+
+def dialect_of(engine: Any) -> MysqlDialect:
+    """With PyMySQL its connections are made as the engine makes them, its events and creator included; otherwise its
+    URL is used with PyMySQL."""
+    url = engine.url
+    if engine.dialect.driver == "pymysql":
+        pool = engine.pool.recreate()
+        return MysqlDialect(_where(url.host, url.port, url.database), url.database or "", lambda _: _detached(pool))
+    known = {name: _parsed(name, value) for name, value in url.query.items() if name in _DRIVER_OPTIONS}
+    password = None if url.password is None else str(url.password)
+    return _dialect_to(url.host, url.port, url.database or "", {**known, **_login(url.username, password)})
+
+
+def _dialect_to(host: str | None, port: int | None, database: str, settings: Mapping[str, Any]) -> MysqlDialect:
+    limit, path = settings.get("connect_timeout"), settings.get("unix_socket")
+    if path and not any(name.startswith("ssl") for name in settings):
+        settings = {**settings, "ssl_disabled": True}  # nobody listens there
+
+    def connect(timeout: float) -> Any:
+        seconds = min(timeout, limit or timeout)
+        times = {"connect_timeout": seconds, "read_timeout": timeout, "write_timeout": timeout}
+        address = {"host": host, "port": port or 0, "database": database}
+        made = {**address, **settings, **times, "charset": _CHARSET, "autocommit": None, "defer_connect": True}
+        connection: Any = _Connection(**made)
+        if path:
+            connection._secure = True  # a password may go through it as it is
+        connection.connect(_unix_socket(path, seconds) if path else None)
+        return connection
+
+    return MysqlDialect(_where(host, port, database, path), database, connect)
+
+
+class _Connection(pymysql.Connection):
+    def _create_ssl_ctx(self, options: Any) -> ssl.SSLContext:
+        """Without any option TLS is used if the server offers it, and nothing is verified. PyMySQL would read all of
+        the system's certificates for that, each time, which takes a hundred times as long as to connect."""
+        made: ssl.SSLContext = super()._create_ssl_ctx(options) if options else _unverified_tls()  # type: ignore[misc]
+        return made
+
+
+@functools.cache
+def _unverified_tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _unix_socket(path: str, timeout: float) -> socket.socket:
+    """Not left to PyMySQL, which does not close it if nobody listens there."""
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.settimeout(timeout)
+        sock.connect(path)
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _detached(pool: Any) -> Any:
+    """A connection that the pool has made and will not see again."""
+    checked_out = pool.connect()
+    connection = checked_out.driver_connection
+    checked_out.detach()
+    return connection
+
+
+def _login(user: str | None, password: str | None) -> dict[str, Any]:
+    """The password as bytes: PyMySQL would write it in Latin-1."""
+    given = {"user": user, "password": password.encode() if password else None}
+    return {name: value for name, value in given.items() if value}
+
+
+def _parsed(name: str, value: Any) -> Any:
+    """Options in a URL are text."""
+    if name == "connect_timeout":
+        return _parsed_seconds(value)
+    if not isinstance(value, str) or name not in _FLAGS:
+        return value
+    if value.lower() not in _TRUTHS:
+        raise ConfigurationError(f"{name} must be true or false, not {value!r}")
+    return _TRUTHS[value.lower()]
+
+
+def _parsed_seconds(value: Any) -> float:
+    try:
+        seconds = float(value)
+    except (TypeError, ValueError):
+        raise ConfigurationError(f"connect_timeout must be a number of seconds, not {value!r}") from None
+    return rules.checked_patience("connect_timeout", seconds)
+
+
+def _where(host: str | None, port: int | None, database: str | None, path: str | None = None) -> str:
+    if path:
+        return f"mysql://{path}/{database or ''}"
+    name = host or "localhost"
+    return f"mysql://{f'[{name}]' if ':' in name else name}:{port or 3306}/{database or ''}"

@@ -1,0 +1,438 @@
+"""Every SQL text for MariaDB and MySQL: nothing here is known to one of them alone.
+
+Names, owners, cards and keys are VARBINARY: the collations of the server would merge `Job` with `job`, and even those
+that compare byte by byte ignore spaces at the end.
+
+The time of a decision is when its statement began, UTC_TIMESTAMP(6). It is one moment for all columns, where SYSDATE(6)
+would be another one at each place it is written, and a different one on replicas that repeat statements. A statement
+that had to wait for the row decides by a time that is a little old, which errs to the safe side: it sees a lease run
+out later than others do, it grants one that ends earlier (yet not before the client believes, which counts from the
+sending), and the token grows all the same. The SELECT behind it begins after that wait, so the answer is not old.
+
+What a statement did is never taken from the count of changed rows alone: the count means changed or found depending on
+how the connection was opened. Where a statement has to hand on what it found, LAST_INSERT_ID(number) keeps that for the
+session, however many others write the row in between; it is also told with the end of the statement, as a row.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from gripfast.stores.sql.statement import Ask, Statement, Value
+
+IDLE_SECONDS = 28_800
+"""How long the server keeps a session that holds nothing and says nothing."""
+
+_WAIT_MOST = 31_536_000
+"""More seconds than this some time-outs do not take."""
+
+_NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+
+# Locks in sessions end with the server, and a token that it forgot is followed by a larger one, from the clock: where
+# the engine has tables that do not wait for the disk, gripfast_grant is one.
+SCHEMA: tuple[Statement, ...] = (
+    Statement("""CREATE TABLE IF NOT EXISTS gripfast_lock (
+    name            VARBINARY(1024) NOT NULL PRIMARY KEY,
+    token           BIGINT NOT NULL,            -- of the last grant
+    owner           VARBINARY(255) NULL,        -- NULL is free
+    expires_us      BIGINT NOT NULL,            -- microseconds since 1970 by this server's clock, like all times here
+    ttl_us          BIGINT NOT NULL,
+    since_us        BIGINT NOT NULL,            -- held, or free, since then
+    card            MEDIUMBLOB NOT NULL,        -- who the owner is, for people
+    broken          VARBINARY(255) NULL,        -- the owner that was last forced out
+    waited_until_us BIGINT NOT NULL             -- somebody waits for it until then
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""),
+    Statement("""CREATE TABLE IF NOT EXISTS gripfast_row (
+    name            VARBINARY(1024) NOT NULL PRIMARY KEY  -- mode=row locks these rows
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""),
+    Statement("""CREATE TABLE IF NOT EXISTS gripfast_grant (
+    mode            VARBINARY(16) NOT NULL,     -- row or advisory
+    name            VARBINARY(1024) NOT NULL,
+    token           BIGINT NOT NULL,            -- of the last grant
+    owner           VARBINARY(255) NOT NULL,
+    session         BIGINT UNSIGNED NOT NULL,   -- the connection id of the owner's session
+    mark            VARBINARY(64) NOT NULL,     -- a user-level lock that the session has while it holds this one
+    ttl_us          BIGINT NOT NULL,
+    since_us        BIGINT NOT NULL,
+    card            MEDIUMBLOB NOT NULL,
+    PRIMARY KEY (mode, name)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC /*M! ENGINE=Aria TRANSACTIONAL=0 */"""),
+)
+
+
+Values = dict[str, Value]
+
+
+class Setting(Statement):
+    """Holds until the session is told otherwise: not sent again with the same values."""
+
+
+def _statement(sql: str) -> Statement:
+    return Statement(" ".join(sql.replace("{now}", _NOW).split()))
+
+
+# -- how a session begins ----------------------------------------------------------------------------------------
+
+_settings = """
+    SET NAMES utf8mb4;
+    SET SESSION
+        autocommit = 1, completion_type = 0, time_zone = '+00:00', sql_safe_updates = 0, sql_select_limit = DEFAULT,
+        sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', wait_timeout = :idle {more};
+    SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
+    SHOW GLOBAL VARIABLES WHERE Variable_name IN
+        ('log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode');
+    SELECT CONNECTION_ID(), (SELECT host FROM information_schema.processlist WHERE id = CONNECTION_ID())
+"""
+_settings_shared = _statement(
+    _settings.replace(
+        "{more}",
+        """, innodb_lock_wait_timeout = :seconds_up, lock_wait_timeout = :seconds_up
+        /*M!100101 , max_statement_time = :seconds */ /*!80000 , max_execution_time = :milliseconds */""",
+    )
+)
+_settings_own = _statement(
+    _settings.replace(
+        "{more}",
+        """/*M!100301 , max_statement_time = 0, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0,
+        idle_write_transaction_timeout = 0 */ /*!80000 , max_execution_time = 0 */""",
+    )
+)
+_repeatable_read = _statement("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+
+
+def settings(timeout: float, is_shared: bool) -> list[Ask]:
+    """Makes a session ours, whatever the server's defaults are. The last two statements answer what the server is
+    (name, value), and the session's number.
+
+    The time-outs for statements have other names in MariaDB and MySQL: each executes the comment meant for it.
+    """
+    if not is_shared:
+        return [Ask(_settings_own, {"idle": IDLE_SECONDS})]
+    values = {
+        "idle": IDLE_SECONDS,
+        "seconds_up": _seconds(int(timeout * 1_000_000)),
+        "seconds": round(max(timeout, 0.001), 6),
+        "milliseconds": max(1, int(timeout * 1000)),
+    }
+    return [Ask(_settings_shared, values)]
+
+
+def settings_for_statement_log() -> list[Ask]:
+    """A server that replicates by statements refuses writes under READ COMMITTED."""
+    return [Ask(_repeatable_read)]
+
+
+# -- leases ------------------------------------------------------------------------------------------------------
+
+_HELD = "IF(expires_us > {now}, owner, NULL), token, expires_us - {now}, ttl_us, since_us, card"
+
+# Assignments are made from left to right, and each sees what those before it have set: `token` and `since_us` still see
+# the old owner and the old end, `owner` sees the old end, and those behind it see whether this owner has it now. A free
+# row has ended at 0, so GREATEST keeps the end of a lease only if it was this owner's. If nothing changes, nothing is
+# written: asking for a lock that is taken costs no commit.
+_claim = _statement("""
+    INSERT INTO gripfast_lock (name, token, owner, expires_us, ttl_us, since_us, card, broken, waited_until_us)
+    VALUES (:name, {now}, :owner, {now} + :ttl_us, :ttl_us, {now}, :card, NULL, 0)
+    ON DUPLICATE KEY UPDATE
+        token = IF(owner IS NULL OR owner <> :owner AND expires_us <= {now}, GREATEST(token + 1, {now}), token),
+        since_us = IF(owner IS NULL OR owner <> :owner AND expires_us <= {now}, {now}, since_us),
+        owner = IF(owner IS NULL OR expires_us <= {now}, :owner, owner),
+        expires_us = IF(owner = :owner, GREATEST(expires_us, {now} + :ttl_us), expires_us),
+        ttl_us = IF(owner = :owner, :ttl_us, ttl_us),
+        card = IF(owner = :owner, :card, card),
+        broken = IF(owner = :owner, NULLIF(broken, owner), broken)
+""")
+_held = _statement(f"SELECT {_HELD} FROM gripfast_lock WHERE name = :name")
+
+_register = _statement("""
+    UPDATE gripfast_lock SET waited_until_us = GREATEST(waited_until_us, {now} + :window_us) WHERE name = :name
+""")
+
+_renew = _statement("""
+    UPDATE gripfast_lock
+    SET expires_us = IF(:shortens, {now} + :ttl_us, GREATEST(expires_us, {now} + :ttl_us)), ttl_us = :ttl_us
+    WHERE name = :name AND owner = :owner AND expires_us > {now}
+""")
+_is_held_by = _statement("SELECT 1 FROM gripfast_lock WHERE name = :name AND owner = :owner AND expires_us > {now}")
+
+_why = _statement("""
+    SELECT IF(broken <=> :owner, 'broken', IF(owner <> :owner, 'taken', 'expired'))
+    FROM gripfast_lock WHERE name = :name
+""")
+
+# 2 for held, 1 for waited for. `expires_us` is set before `owner`: it is the last to see the old end.
+_FREED = """
+    expires_us = 0 * LAST_INSERT_ID(2 * (expires_us > {now}) + (waited_until_us > {now})),
+    since_us = {now}, owner = NULL
+"""
+_release = _statement(f"UPDATE gripfast_lock SET {_FREED} WHERE name = :name AND owner = :owner")
+_force_release = _statement(f"""
+    UPDATE gripfast_lock SET broken = IF(expires_us > {{now}}, owner, broken), {_FREED}
+    WHERE name = :name AND owner IS NOT NULL
+""")
+_how_freed = _statement("SELECT LAST_INSERT_ID() DIV 2, LAST_INSERT_ID() MOD 2 FROM DUAL WHERE ROW_COUNT() > 0")
+
+_look = _statement(
+    f"SELECT {_HELD} FROM gripfast_lock WHERE name = :name AND owner IS NOT NULL AND expires_us > {{now}}"
+)
+
+_page = _statement(f"""
+    SELECT name, {_HELD} FROM gripfast_lock
+    WHERE name > :after AND name >= :prefix AND (:prefix_end IS NULL OR name < :prefix_end) ORDER BY name LIMIT :count
+""")
+
+# The variable is the session's own, and set anew by each sweep before it is used.
+_stretch = _statement("""
+    SELECT MAX(name) INTO @gripfast_stretch_end
+    FROM (SELECT name FROM gripfast_lock WHERE name > :after ORDER BY name LIMIT :count) AS stretch
+""")
+_sweep = _statement("""
+    DELETE FROM gripfast_lock WHERE name > :after AND name <= @gripfast_stretch_end
+    AND (owner IS NULL OR expires_us <= {now})
+    AND GREATEST(IF(owner IS NULL, since_us, expires_us), token) < {now} - :idle_us
+""")
+_stretch_end = _statement("SELECT @gripfast_stretch_end")
+
+
+def claim(name: str, owner: str, ttl_us: int, card: str) -> list[Ask]:
+    return [
+        Ask(_claim, {"name": name, "owner": owner, "ttl_us": ttl_us, "card": card}),
+        Ask(_held, {"name": name}),
+    ]
+
+
+def register(name: str, window_us: int) -> list[Ask]:
+    return [Ask(_register, {"name": name, "window_us": window_us}), Ask(_held, {"name": name})]
+
+
+def renew(name: str, owner: str, ttl_us: int, shortens: bool) -> list[Ask]:
+    values: Values = {"name": name, "owner": owner, "ttl_us": ttl_us, "shortens": int(shortens)}
+    return [Ask(_renew, values), Ask(_is_held_by, values)]
+
+
+def why(name: str, owner: str) -> list[Ask]:
+    return [Ask(_why, {"name": name, "owner": owner})]
+
+
+def release(name: str, owner: str, channel: str) -> list[Ask]:
+    return [Ask(_release, {"name": name, "owner": owner}), Ask(_how_freed)]
+
+
+def force_release(name: str, channel: str) -> list[Ask]:
+    return [Ask(_force_release, {"name": name}), Ask(_how_freed)]
+
+
+def look(name: str) -> list[Ask]:
+    return [Ask(_look, {"name": name})]
+
+
+def page(after: str, prefix: str, count: int) -> list[Ask]:
+    return [Ask(_page, _stretch_of(after, prefix, count))]
+
+
+def sweep(after: str, count: int, idle_us: int) -> list[Ask]:
+    values: Values = {"after": after, "count": count, "idle_us": idle_us}
+    return [Ask(_stretch, values), Ask(_sweep, values), Ask(_stretch_end)]
+
+
+def listen(channel: str) -> list[Ask]:
+    """The server has nothing to listen to."""
+    return []
+
+
+def unlisten(channel: str) -> list[Ask]:
+    return []
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------
+
+# Neither is undone when a lock is freed. The next one sets its own; and a session that is kept for that, and not needed
+# for as long as its last lease was, may end.
+_session_lasts = Setting("SET SESSION wait_timeout = :seconds")
+_session_waits = Setting("SET SESSION innodb_lock_wait_timeout = :seconds")
+
+# A row that is there and locked would have to be waited for, so it is not inserted again.
+_row_make = _statement("""
+    INSERT IGNORE INTO gripfast_row (name)
+    SELECT :name FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM gripfast_row WHERE name = :name)
+""")
+_begin = _statement("START TRANSACTION")
+
+# Nobody may look at row locks without high privileges, so whoever has the row locked takes a user-level lock as a sign
+# of that: others see it without touching the row, where they could be in somebody's way. The second is for a session
+# that was killed: its row is free a moment before its sign is.
+_SIGN = "CONCAT('gripfast-row:', SHA1(CONCAT(DATABASE(), '/', HEX(name))))"
+_row_wait = _statement(f"""
+    SELECT IF(IS_USED_LOCK({_SIGN}) <=> CONNECTION_ID() OR GET_LOCK({_SIGN}, 1), {_SIGN}, '')
+    FROM gripfast_row WHERE name = :name FOR UPDATE
+""")
+_row_try = Statement(f"{_row_wait.sql} NOWAIT")
+_lose_signs = _statement("DO RELEASE_ALL_LOCKS()")
+_rollback = _statement("ROLLBACK")
+
+# A session that has a user-level lock gets it again, and would have to release it as often.
+_advisory_wait = _statement("""
+    SELECT IF(IS_USED_LOCK(:key) <=> CONNECTION_ID(), 1, GET_LOCK(:key, :wait_seconds) <=> 1)
+""")
+_advisory_free = _statement("SELECT RELEASE_LOCK(:key) <=> 1")
+_ping = _statement("SELECT 1")
+
+_grant = _statement("""
+    INSERT INTO gripfast_grant (mode, name, token, owner, session, mark, ttl_us, since_us, card)
+    VALUES (:mode, :name, LAST_INSERT_ID({now}), :owner, :session, :mark, :ttl_us, {now}, :card)
+    ON DUPLICATE KEY UPDATE
+        token = LAST_INSERT_ID(GREATEST(token + 1, {now})), owner = :owner, session = :session, mark = :mark,
+        ttl_us = :ttl_us, since_us = {now}, card = :card
+""")
+
+_set_ttl = _statement(
+    "UPDATE gripfast_grant SET ttl_us = :ttl_us WHERE mode = :mode AND name = :name AND owner = :owner"
+)
+
+# Whoever locked the row in a transaction of the caller's own has left no sign. Then the row itself is tried, and only
+# then: a subquery may be run though CASE does not need it, so it finds nothing if there is a sign. MariaDB can leave
+# out rows that are locked from 10.6 on, and waits for them before.
+_ROWS = "(SELECT COUNT(*) FROM gripfast_row WHERE gripfast_row.name = IF(mark = x'', gripfast_grant.name, NULL)"
+_IS_HELD = {
+    "row": f"""CASE WHEN mark <> x'' THEN IS_USED_LOCK(mark) <=> session
+        ELSE {_ROWS}) > {_ROWS} FOR UPDATE /*!80001 SKIP LOCKED */ /*M!100600 SKIP LOCKED */) END""",
+    "advisory": "IS_USED_LOCK(mark) <=> session",
+}
+_SEEN = "owner, token, ttl_us, since_us, card, session"
+_seen = {
+    mode: _statement(f"SELECT {_SEEN}, {is_held} FROM gripfast_grant WHERE mode = :mode AND name = :name")
+    for mode, is_held in _IS_HELD.items()
+}
+_seen_page = {
+    mode: _statement(f"""
+        SELECT name, {_SEEN}, {is_held} FROM gripfast_grant WHERE mode = :mode AND name > :after
+        AND name >= :prefix AND (:prefix_end IS NULL OR name < :prefix_end) ORDER BY name LIMIT :count
+    """)
+    for mode, is_held in _IS_HELD.items()
+}
+# Numbers of sessions start at 1 again when the server does: where it comes from tells whose session it is. KILL takes
+# no condition, so it is put together.
+_HAS_SESSION = """
+    SELECT 1 FROM information_schema.processlist
+    WHERE id = :session AND (:birth = x'' OR host = CONVERT(:birth USING utf8mb4))
+"""
+_has_session = _statement(_HAS_SESSION)
+_end_session = _statement(f"""
+    SET @gripfast_end = IF(EXISTS ({_HAS_SESSION}), CONCAT('KILL CONNECTION ', :session), 'DO 0');
+    PREPARE gripfast_end FROM @gripfast_end;
+    EXECUTE gripfast_end
+""")
+
+_session_stretch = _statement("""
+    SELECT MAX(name) INTO @gripfast_stretch_end FROM
+    (SELECT name FROM gripfast_grant WHERE mode = :mode AND name > :after ORDER BY name LIMIT :count) AS stretch
+""")
+# The idle ones are found first (LIMIT keeps them apart from the rest of the statement), so that no row is touched that
+# somebody has locked.
+_IDLE = """
+    (SELECT mode, name FROM gripfast_grant WHERE mode = :mode AND name > :after AND name <= @gripfast_stretch_end
+    AND GREATEST(since_us, token) < {now} - :idle_us AND IF(mark = x'', NULL, IS_USED_LOCK(mark)) IS NULL LIMIT :count)
+    AS idle JOIN gripfast_grant ON gripfast_grant.mode = idle.mode AND gripfast_grant.name = idle.name
+"""
+_sweep_sessions = _statement(f"DELETE gripfast_grant FROM {_IDLE}")
+_sweep_rows = _statement(
+    f"DELETE gripfast_grant, gripfast_row FROM {_IDLE} LEFT JOIN gripfast_row ON gripfast_row.name = idle.name"
+)
+
+
+def advisory_key(database: str, name: str) -> Value:
+    """User-level locks are the whole server's, have 64 characters at most, and do not tell `A` from `a`."""
+    text = f"{database}\0{name}".encode()
+    return "gripfast:" + hashlib.blake2b(text, digest_size=20).hexdigest()
+
+
+def row_make(name: str) -> list[Ask]:
+    return [Ask(_row_make, {"name": name})]
+
+
+def row_try(name: str, ttl_us: int) -> list[Ask]:
+    return [Ask(_begin), _lasts(ttl_us), Ask(_row_try, {"name": name})]
+
+
+def row_wait(name: str, ttl_us: int, wait_us: int) -> list[Ask]:
+    waits = Ask(_session_waits, {"seconds": _seconds(wait_us)})
+    return [Ask(_begin), _lasts(ttl_us), waits, Ask(_row_wait, {"name": name})]
+
+
+def row_free() -> list[Ask]:
+    """The sign goes first: whoever gets the row next finds it free."""
+    return [Ask(_lose_signs), Ask(_rollback)]
+
+
+def advisory_try(key: Value, ttl_us: int) -> list[Ask]:
+    return _advisory(key, ttl_us, 0)
+
+
+def advisory_wait(key: Value, ttl_us: int, wait_us: int) -> list[Ask]:
+    return _advisory(key, ttl_us, _seconds(wait_us))
+
+
+def _advisory(key: Value, ttl_us: int, wait_seconds: int) -> list[Ask]:
+    return [_lasts(ttl_us), Ask(_advisory_wait, {"key": key, "wait_seconds": wait_seconds})]
+
+
+def advisory_free(key: Value) -> list[Ask]:
+    return [Ask(_advisory_free, {"key": key})]
+
+
+def ping(mode: str, ttl_us: int) -> list[Ask]:
+    return [_lasts(ttl_us), Ask(_ping)]
+
+
+def grant(mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: int, card: str) -> list[Ask]:
+    values: Values = {
+        "mode": mode, "name": name, "owner": owner, "session": session, "mark": mark, "ttl_us": ttl_us, "card": card,
+    }  # fmt: skip
+    return [Ask(_grant, values)]
+
+
+def set_ttl(mode: str, name: str, owner: str, ttl_us: int) -> list[Ask]:
+    return [Ask(_set_ttl, {"mode": mode, "name": name, "owner": owner, "ttl_us": ttl_us})]
+
+
+def seen(mode: str, name: str) -> list[Ask]:
+    return [Ask(_seen[mode], {"mode": mode, "name": name})]
+
+
+def seen_page(mode: str, after: str, prefix: str, count: int) -> list[Ask]:
+    return [Ask(_seen_page[mode], {"mode": mode, **_stretch_of(after, prefix, count)})]
+
+
+def end_session(session: int, birth: str) -> list[Ask]:
+    """That there is none of that number is taken for an answer by whoever reads it."""
+    return [Ask(_end_session, {"session": session, "birth": birth})]
+
+
+def has_session(session: int, birth: str) -> list[Ask]:
+    return [Ask(_has_session, {"session": session, "birth": birth})]
+
+
+def sweep_sessions(mode: str, after: str, count: int, idle_us: int) -> list[Ask]:
+    values: Values = {"mode": mode, "after": after, "count": count, "idle_us": idle_us}
+    sweep = _sweep_rows if mode == "row" else _sweep_sessions
+    return [Ask(_session_stretch, values), Ask(sweep, values), Ask(_stretch_end)]
+
+
+def _lasts(ttl_us: int) -> Ask:
+    """The server ends a session that is silent for this long."""
+    return Ask(_session_lasts, {"seconds": _seconds(ttl_us)})
+
+
+def _seconds(microseconds: int) -> int:
+    """Whole ones, rounded up, at least one: the server has no smaller time-outs, and 0 would be for ever."""
+    return min(max(1, -(-microseconds // 1_000_000)), _WAIT_MOST)
+
+
+def _stretch_of(after: str, prefix: str, count: int) -> Values:
+    return {"after": after, "prefix": prefix, "prefix_end": _prefix_end(prefix), "count": count}
+
+
+def _prefix_end(prefix: str) -> bytes | None:
+    """What comes after all names with this prefix. UTF-8 has no byte that could not be counted up."""
+    text = prefix.encode()
+    return text[:-1] + bytes([text[-1] + 1]) if text else None

@@ -1,0 +1,164 @@
+"""One connection to a server. PyMySQL makes it (names, TLS, authentication), then its socket is ours."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import socket
+import ssl
+import struct
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from gripfast.stores.mysql import packets
+from gripfast.stores.mysql.packets import AnswerReader
+from gripfast.stores.mysql.scripts import Setting
+from gripfast.stores.sql.ports import Answer, Refusal
+from gripfast.stores.sql.statement import Ask, Statement, Value
+
+_CHUNK = 65536
+
+_DROP_UNSENT = struct.pack("ii", 1, 0)
+_LATER = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+
+class MysqlWire:
+    is_proxied = False
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        self.session = 0
+        self.birth = ""
+        self._sock = sock
+        self._grave = _Grave.dig(self, sock)
+        self._unsent = b""
+        self._reader: AnswerReader | None = None
+        """None while nothing is under way."""
+        self._in_force: dict[Statement, Mapping[str, Value]] = {}
+
+    @classmethod
+    def taken_from(cls, connection: Any) -> MysqlWire:
+        """The socket of a connection of PyMySQL, which knows nothing of it any more: it will neither close it nor say
+        goodbye on it."""
+        sock, file = connection._sock, connection._rfile
+        connection._sock = connection._rfile = None
+        connection._closed = True
+        wire = cls(sock)
+        file.close()
+        return wire
+
+    def fileno(self) -> int:
+        return self._sock.fileno()
+
+    def send(self, asks: Sequence[Ask]) -> None:
+        """Without settings that are in force already."""
+        needed = [ask for ask in asks if not isinstance(ask.statement, Setting) or self._is_new(ask)]
+        self.send_packet(packets.query(needed))
+
+    def send_packet(self, packet: bytes) -> None:
+        """Begin a request that is written already."""
+        if self._reader is not None:
+            raise ConnectionError("a request is under way, or the connection has ended in the middle of one")
+        self._unsent = packet
+        self._reader = AnswerReader()
+        self.flush()
+
+    def flush(self) -> bool:
+        if self._unsent:
+            try:
+                sent = self._sock.send(self._unsent)
+            except _LATER:
+                return False
+            self._unsent = self._unsent[sent:]
+        return not self._unsent
+
+    def receive(self) -> Answer | None:
+        """Reads until there is nothing more: what TLS has decrypted no longer shows at the descriptor."""
+        while True:
+            try:
+                data = self._sock.recv(_CHUNK)
+            except _LATER:
+                return None
+            if not data or self._reader is None:  # unasked it says only that it ends the session
+                raise ConnectionResetError("the server closed the connection")
+            answer = self._reader.feed(data)
+            if answer is not None:
+                self._reader = None
+                if isinstance(answer, Refusal) and answer.kind != "busy":
+                    self._in_force.clear()  # it may have been one of them
+                return answer
+
+    def _is_new(self, ask: Ask) -> bool:
+        if self._in_force.get(ask.statement) == ask.values:
+            return False
+        self._in_force[ask.statement] = ask.values
+        return True
+
+    def pushes(self) -> list[str]:
+        """The server never says anything unasked."""
+        return []
+
+    def cut(self) -> None:
+        """Past TLS, whose own shutdown is not for other threads."""
+        try:
+            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        """Says goodbye, unless this is a forked child, where the socket is closed already, or a request is under way:
+        then what has not left yet never will."""
+        try:
+            if self._reader is None:
+                self._sock.send(packets.QUIT)
+            else:
+                self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROP_UNSENT)
+        except (OSError, ValueError):
+            pass
+        self._sock.close()
+        self._grave.fill()
+
+
+class _Grave(weakref.ref[MysqlWire]):
+    """Closes the socket of a wire that nobody closed, as soon as it is dropped: the server then frees what it held.
+
+    All of it is done by functions written in C, so no interrupt can be raised in the middle of it, where nobody would
+    hear of it. The reference to the socket keeps the garbage collector from seeing it, and warning, before.
+    """
+
+    __slots__ = ("close",)
+
+    close: Callable[[], None]
+
+    @classmethod
+    def dig(cls, wire: MysqlWire, sock: socket.socket) -> _Grave:
+        clear_graves()
+        grave = cls(wire, operator.methodcaller("close"))
+        grave.close = functools.partial(_close, sock)
+        _graves.add(grave)
+        return grave
+
+    def fill(self) -> None:
+        _graves.discard(self)
+
+
+_close: Callable[[socket.socket], None] = socket.socket.__base__.close  # type: ignore[union-attr]
+_graves: set[_Grave] = set()
+
+
+def clear_graves() -> None:
+    for grave in [each for each in list(_graves) if each() is None]:
+        grave.fill()
+
+
+def _close_inherited() -> None:
+    """In a forked child: connections are the parent's; let go of them without a word to the server."""
+    for grave in list(_graves):
+        grave.close()
+    _graves.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited)

@@ -1,0 +1,168 @@
+"""How a connection begins: libpq makes it (names, TLS, passwords), then its session is set up in one round trip.
+
+Nothing of this is left to libpq's waiting: a host that does not answer has its share of the time and no more. (The
+look-up of a host's name is the system's, and so is its patience.)
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import select
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import psycopg
+from psycopg import pq
+from psycopg.pq import PollingStatus
+
+from gripfast.stores.postgres import protocol, scripts
+from gripfast.stores.postgres.wire import PostgresWire
+from gripfast.stores.sql.ports import Answer, Fault, Refusal, Scripts, WireDown
+from gripfast.stores.sql.statement import Ask, Statement, Value
+
+_log = logging.getLogger("gripfast.connection")
+
+Connect = Callable[[float], PostgresWire]
+"""Makes a connection until then, by time.monotonic(). Raises NoConnection."""
+
+_SETTINGS: Mapping[str, str] = {
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "client_encoding": "UTF8",
+    "idle_in_transaction_session_timeout": "0",
+    "jit": "off",
+}
+_NEWER_SETTINGS: Mapping[int, Mapping[str, str]] = {
+    140000: {"idle_session_timeout": "0"},
+    170000: {"transaction_timeout": "0"},
+}
+
+_APPLICATION_NAME = "coalesce(nullif(current_setting('application_name'), ''), 'gripfast')"
+
+_LIMIT = Statement("SELECT set_config('statement_timeout', :limit, true), set_config('lock_timeout', :limit, true)")
+_LEAVE_WITH_CLIENT = Statement("SELECT set_config('client_connection_check_interval', '500ms', false)")
+_CHECKS_CLIENTS_SINCE = 140000
+
+
+class NoConnection(Exception):
+    """Why each of the hosts could not be reached, in libpq's words; None for one that was not made in time."""
+
+    def __init__(self, *reasons: str | None) -> None:
+        super().__init__(*reasons)
+        self.reasons = reasons
+
+
+class PostgresDialect:
+    """One server, or the primary of several."""
+
+    name = "postgresql"
+    pushes = True
+    scripts: Scripts = scripts
+
+    def __init__(self, where: str, database: str, connect: Connect) -> None:
+        self.where = where
+        self.database = database
+        self._connect = connect
+
+    def dial(self, timeout: float, is_shared: bool) -> PostgresWire:
+        deadline = time.monotonic() + timeout
+        try:
+            wire = self._connect(deadline)
+        except NoConnection as error:
+            raise WireDown(protocol.not_connected(self.where, error.reasons)) from None
+        try:
+            self._set_up(wire, _milliseconds(timeout), is_shared, deadline)
+        except BaseException:
+            wire.close()
+            raise
+        _log.info("connected to %s", self.where)
+        return wire
+
+    def refused(self, refusal: Refusal) -> Fault:
+        return protocol.refused(self.where, refusal)
+
+    def _set_up(self, wire: PostgresWire, limit: str, is_shared: bool, deadline: float) -> None:
+        told_pid = wire.session
+        version = wire.pgconn.server_version
+        answer = self._ask(wire, _settings(version, told_pid, limit if is_shared else "0"), deadline)
+        if isinstance(answer, Refusal):
+            raise WireDown(self.refused(answer))
+        pid, birth, *_ = answer[0].rows[0]
+        wire.session, wire.birth = int(pid or 0), (birth or b"").decode()
+        wire.is_proxied = wire.session != told_pid
+        wire.prepares = not wire.is_proxied
+        if wire.is_proxied and not is_shared:
+            raise WireDown(protocol.behind_proxy(self.where))
+        if wire.is_proxied:
+            wire.before = Ask(_LIMIT, {"limit": limit})
+        elif not is_shared and version >= _CHECKS_CLIENTS_SINCE:
+            self._ask(wire, Ask(_LEAVE_WITH_CLIENT), deadline)  # refused by servers whose system can't tell
+
+    def _ask(self, wire: PostgresWire, ask: Ask, deadline: float) -> Answer:
+        try:
+            wire.send([ask])
+            is_written = wire.flush()
+            while (answer := wire.receive()) is None:
+                wanted = select.POLLIN if is_written else select.POLLIN | select.POLLOUT
+                if not _is_ready(wire.fileno(), wanted, deadline):
+                    raise WireDown(protocol.not_connected(self.where, [None]))
+                is_written = is_written or wire.flush()
+        except OSError as error:
+            raise WireDown(protocol.not_connected(self.where, [str(error)])) from None
+        return answer
+
+
+def connect_to_one_of(conninfos: Sequence[bytes], patience: float, deadline: float) -> PostgresWire:
+    """In that order; each host has its share of the time that is left, and at most `patience`."""
+    reasons: list[str | None] = []
+    for count in range(len(conninfos), 0, -1):
+        now = time.monotonic()
+        try:
+            return _connected(conninfos[-count], now + min(patience, (deadline - now) / count))
+        except NoConnection as error:
+            reasons += error.reasons
+    raise NoConnection(*reasons)
+
+
+def _connected(conninfo: bytes, deadline: float) -> PostgresWire:
+    wire = PostgresWire(pq.PGconn.connect_start(conninfo))
+    try:
+        while (status := wire.pgconn.connect_poll()) != PollingStatus.OK:
+            if status == PollingStatus.FAILED:
+                raise NoConnection(wire.pgconn.get_error_message())
+            wanted = select.POLLIN if status == PollingStatus.READING else select.POLLOUT
+            if not _is_ready(wire.pgconn.socket, wanted, deadline):
+                raise NoConnection(None)
+        wire.begin()
+    except (OSError, psycopg.Error) as error:
+        wire.close()
+        raise NoConnection(str(error)) from None
+    except BaseException:
+        wire.close()
+        raise
+    return wire
+
+
+def _is_ready(fd: int, wanted: int, deadline: float) -> bool:
+    poll = select.poll()
+    poll.register(fd, wanted)
+    return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
+
+
+def _settings(version: int, told_pid: int, limit: str) -> Ask:
+    """What a session needs whatever the server, the database or the role has for a default. Nothing is set in one that
+    is not ours alone: its next user is somebody else."""
+    values: dict[str, Value] = {**_SETTINGS, "statement_timeout": limit, "lock_timeout": limit}
+    for since, settings in _NEWER_SETTINGS.items():
+        values |= settings if version >= since else {}
+    columns = ", ".join(
+        f"CASE WHEN pg_backend_pid() = :told_pid::int THEN set_config('{name}', {wanted}, false) END"
+        for name, wanted in {**{name: f":{name}" for name in values}, "application_name": _APPLICATION_NAME}.items()
+    )
+    birth = "SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()"
+    return Ask(Statement(f"SELECT pg_backend_pid(), ({birth}), {columns}"), values | {"told_pid": told_pid})
+
+
+def _milliseconds(seconds: float) -> str:
+    return str(min(max(1, math.ceil(seconds * 1000)), 2**31 - 1))

@@ -1,0 +1,142 @@
+"""What PostgreSQL's errors mean, and what an operator can do about them. No I/O.
+
+A refusal has a SQLSTATE. A connection that could not be made has nothing but libpq's words, in English unless the
+server speaks another language to strangers: those are told as they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from gripfast.errors import OutcomeUnknown, StoreUnavailable
+from gripfast.stores.sql.ports import Fault, Kind, Refusal
+
+_KINDS: Mapping[str, Kind] = {
+    "55P03": "busy",  # lock_timeout, NOWAIT
+    "57014": "busy",  # statement_timeout
+    "40001": "retry",
+    "40P01": "retry",
+    "23505": "retry",  # two make the tables at the same time: no request of ours can do this otherwise
+    "42P07": "retry",
+    "42710": "retry",
+    "26000": "retry",  # a proxy has changed the session under us: the wire prepares nothing any more
+    "42P05": "retry",
+    "42P01": "no_table",
+    "3F000": "no_table",
+    "42501": "no_rights",
+    "25006": "read_only",
+    "53300": "full",
+    "57P01": "gone",
+    "57P02": "gone",
+    "57P03": "gone",
+    "57P05": "gone",
+    "25P03": "gone",
+    "25P04": "gone",
+    "3D000": "login",
+}
+
+_TABLES = "gripfast_lock, gripfast_row, gripfast_grant"
+
+_ADVICE: Mapping[Kind, str] = {
+    "busy": "did not do it in time: another session has the row locked, or it is overloaded",
+    "retry": "could not order this among what others did at the same time: it is asked again",
+    "no_table": "has no tables for locks: make them with what `gripfast schema` prints, or let this user create them",
+    "no_rights": "does not let this user do that: GRANT SELECT, INSERT, UPDATE, DELETE ON "
+    f"{_TABLES} TO it; if they are missing, make them with what `gripfast schema` prints",
+    "read_only": "takes no writes: it is a replica, or was set to read only: use the address of the primary, "
+    "or name all hosts, as in postgresql://host1,host2/database",
+    "full": "has no connection left: raise its max_connections (or the limit of this user or database), or close some",
+    "gone": "ended the session",
+    "login": "does not let this user in: check user, password and database, and its pg_hba.conf",
+    "unfit": "can't do that",
+    "other": "answered with an error",
+}
+
+_SPECIAL: Mapping[str, str] = {
+    "53100": "has no room left on its disk: free some",
+    "53200": "is out of memory: see its log",
+    "57P03": "takes no connections now: it is starting, stopping or recovering",
+    "42703": "has tables for locks of another version: compare them with what `gripfast schema` prints",
+    "22P05": "can't store this name: the encoding of its database is not UTF8",
+}
+
+_UNKNOWN_SETTING = "42704"
+_NEEDS_14 = "is too old for mode=advisory, which needs PostgreSQL 14 (idle_session_timeout): use mode=lease or mode=row"
+_MAY_NOT_END = (
+    "does not let this user end that session: connect as the user who holds the lock, or GRANT pg_signal_backend"
+)
+_BEHIND_PROXY = (
+    "is reached through a proxy that pools connections, such as pgbouncer, which hands sessions around: "
+    "mode=row and mode=advisory need the server's own address; mode=lease works through a proxy"
+)
+
+_NOT_CONNECTED: tuple[tuple[Kind, re.Pattern[str]], ...] = (
+    ("full", re.compile(r"too many (clients|connections)|connection slots are reserved|no more connections allowed")),
+    (
+        "login",
+        re.compile(
+            r"authentication failed|no password supplied|no pg_hba\.conf entry|pg_hba\.conf rejects|is not permitted to"
+            r"|(role|database|user) \"[^\n]*\" does not exist|no such (database|user)|permission denied for database"
+            r"|wrong password|not currently accepting connections"
+        ),
+    ),
+)
+_STARTING = re.compile(r"the database system is (?!in hot)")
+_REPLICA = re.compile(r"session is read-only|server is in hot standby mode")
+_NOT_IN_TIME = "the connection was not made in time"
+
+
+def kind_of(sqlstate: str, is_fatal: bool = False) -> Kind:
+    """What is fatal to the session is one kind, whatever the reason: the session is gone."""
+    if is_fatal:
+        return "gone"
+    if sqlstate.startswith("28"):
+        return "login"
+    return _KINDS.get(sqlstate, "other")
+
+
+def refused(where: str, refusal: Refusal) -> Fault:
+    if refusal.code == _UNKNOWN_SETTING and "idle_session_timeout" in refusal.message:
+        return _fault(where, _NEEDS_14, "unfit")
+    words = f"{_words(refusal)} ({_short(refusal.message)})"
+    error = OutcomeUnknown if refusal.kind == "gone" else StoreUnavailable
+    return Fault(error(f"{where} {words}", {where: words}), refusal.kind)
+
+
+def not_connected(where: str, reasons: Sequence[str | None]) -> Fault:
+    """Why not, for each host that was tried, in libpq's words; None if it was not made in time."""
+    kinds = {_kind_of_words(reason or "") for reason in reasons}
+    told = "; ".join(dict.fromkeys(_short(reason or _NOT_IN_TIME) for reason in reasons))
+    if len(kinds) == 1 and (kind := kinds.pop()) is not None:
+        return _fault(where, f"{_ADVICE[kind]} ({told})", kind)
+    if all(_STARTING.search(reason or "") for reason in reasons):
+        return _fault(where, f"{_SPECIAL['57P03']} ({told})")
+    if any(_REPLICA.search(reason or "") for reason in reasons):
+        return _fault(where, f"has no primary among the hosts that could be reached ({told})")
+    return _fault(where, f"can't be reached: {told}; check that it runs, its address and firewalls")
+
+
+def behind_proxy(where: str) -> Fault:
+    return _fault(where, _BEHIND_PROXY, "unfit")
+
+
+def _fault(where: str, words: str, kind: Kind | None = None) -> Fault:
+    error = StoreUnavailable(f"{where} {words}", {where: words})
+    return Fault(error) if kind is None else Fault(error, kind)
+
+
+def _kind_of_words(text: str) -> Kind | None:
+    return next((kind for kind, pattern in _NOT_CONNECTED if pattern.search(text)), None)
+
+
+def _words(refusal: Refusal) -> str:
+    if refusal.kind == "no_rights" and "terminat" in refusal.message:
+        return _MAY_NOT_END
+    return _SPECIAL.get(refusal.code, _ADVICE[refusal.kind])
+
+
+def _short(text: str) -> str:
+    """On one line; libpq begins each with the host, and the server with how bad it is."""
+    lines = [line.strip() for line in text.splitlines()]
+    return " ".join(line for line in lines if line).removeprefix("connection failed: ").rstrip(".")

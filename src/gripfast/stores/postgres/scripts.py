@@ -1,0 +1,411 @@
+"""Every SQL text for PostgreSQL, and what fills its places. See `sql.ports.Scripts` for what each one answers.
+
+Time is clock_timestamp(), read where a row lock has been waited for already; now() is when the transaction began. Each
+lease request is a single statement, so none depends on the isolation level: under a stricter one than READ COMMITTED
+a race ends with a serialisation error instead, and asking again is right.
+
+A claim looks first: one that finds the name held writes nothing, locks nothing and waits for no disk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+from gripfast.stores.sql.statement import Ask, Statement, Value
+
+SCHEMA: tuple[Statement, ...] = (
+    Statement("""CREATE TABLE IF NOT EXISTS gripfast_lock (
+    name            text COLLATE "C" PRIMARY KEY,
+    token           bigint NOT NULL,            -- the last one that was given for this name
+    owner           text,                       -- NULL if it is free
+    expires_us      bigint NOT NULL,            -- times are microseconds since 1970, by this server's clock
+    ttl_us          bigint NOT NULL,
+    since_us        bigint NOT NULL,            -- held since then, or free since then
+    card            text NOT NULL,              -- who the owner is, as JSON
+    broken          text,                       -- the last owner that was forced out
+    waited_until_us bigint NOT NULL DEFAULT 0   -- until then, a release is told to those who wait
+) WITH (fillfactor = 50)"""),
+    Statement("""CREATE TABLE IF NOT EXISTS gripfast_row (
+    name text COLLATE "C" PRIMARY KEY           -- locked by mode=row, in a transaction
+)"""),
+    Statement("""CREATE TABLE IF NOT EXISTS gripfast_grant (
+    mode     text COLLATE "C" NOT NULL,         -- row or advisory
+    name     text COLLATE "C" NOT NULL,
+    token    bigint NOT NULL,                   -- the last one that was given for this name
+    owner    text NOT NULL,                     -- who was given it
+    session  integer NOT NULL,                  -- process number of the session that took the lock
+    mark     text NOT NULL,                     -- its transaction, or its advisory key
+    ttl_us   bigint NOT NULL,
+    since_us bigint NOT NULL,
+    card     text NOT NULL,                     -- who the owner is, as JSON
+    PRIMARY KEY (mode, name)
+) WITH (fillfactor = 50)"""),
+)
+
+_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+_HELD = f"""
+    CASE WHEN expires_us > {_CLOCK} THEN owner END, token, expires_us - {_CLOCK}, ttl_us, since_us, card
+"""
+
+# -- leases --------------------------------------------------------------------------------------------------------
+
+_CLAIM = Statement(f"""
+    WITH taken AS MATERIALIZED (
+        SELECT owner, token, expires_us - {_CLOCK}, ttl_us, since_us, card FROM gripfast_lock
+        WHERE name = :name AND owner <> :owner AND expires_us > {_CLOCK}
+    ), claimed AS (
+        INSERT INTO gripfast_lock AS l (name, token, owner, expires_us, ttl_us, since_us, card)
+        SELECT :name::text, now_us, :owner::text, now_us + :ttl_us::bigint, :ttl_us::bigint, now_us, :card::text
+        FROM (SELECT {_CLOCK} AS now_us) AS clock
+        WHERE NOT EXISTS (SELECT FROM taken)
+        ON CONFLICT (name) DO UPDATE SET
+            token = CASE WHEN l.owner = :owner THEN l.token ELSE greatest(l.token + 1, {_CLOCK}) END,
+            owner = :owner,
+            expires_us = CASE WHEN l.owner = :owner THEN greatest(l.expires_us, {_CLOCK} + :ttl_us)
+                              ELSE {_CLOCK} + :ttl_us END,
+            ttl_us = :ttl_us,
+            since_us = CASE WHEN l.owner = :owner THEN l.since_us ELSE {_CLOCK} END,
+            card = :card
+        WHERE l.owner IS NULL OR l.owner = :owner OR l.expires_us <= {_CLOCK}
+        RETURNING l.owner, l.token, l.expires_us - {_CLOCK}, l.ttl_us, l.since_us, l.card
+    )
+    SELECT held.* FROM (SELECT) AS always
+    LEFT JOIN (SELECT * FROM taken UNION ALL SELECT * FROM claimed) AS held ON true
+""")
+"""One who meets another between the look and the lock is told nobody, in a row of NULLs: it is somebody's by now."""
+
+_REGISTER = Statement(f"""
+    UPDATE gripfast_lock SET waited_until_us = greatest(waited_until_us, {_CLOCK} + :window_us::bigint)
+    WHERE name = :name RETURNING {_HELD}
+""")
+
+_RENEW = Statement(f"""
+    UPDATE gripfast_lock SET
+        ttl_us = :ttl_us::bigint,
+        expires_us = CASE WHEN :shortens::boolean THEN {_CLOCK} + :ttl_us
+                          ELSE greatest(expires_us, {_CLOCK} + :ttl_us) END
+    WHERE name = :name AND owner = :owner AND expires_us > {_CLOCK}
+""")
+
+_WHY = Statement("""
+    SELECT CASE WHEN broken = :owner THEN 'broken' WHEN owner <> :owner THEN 'taken' ELSE 'expired' END
+    FROM gripfast_lock WHERE name = :name
+""")
+
+_FREED = f"""
+    RETURNING (expires_us > {_CLOCK})::int,
+        CASE WHEN waited_until_us > {_CLOCK} THEN (pg_notify(:channel, '')::text = '')::int ELSE 0 END
+"""
+"""waited_until_us stays: more may wait than the one who will be next."""
+
+_RELEASE = Statement(f"""
+    UPDATE gripfast_lock SET owner = NULL, since_us = {_CLOCK} WHERE name = :name AND owner = :owner {_FREED}
+""")
+
+_FORCE_RELEASE = Statement(f"""
+    UPDATE gripfast_lock SET owner = NULL, since_us = {_CLOCK}, broken = owner
+    WHERE name = :name AND owner IS NOT NULL {_FREED}
+""")
+
+_LOOK = Statement(f"""
+    SELECT {_HELD} FROM gripfast_lock WHERE name = :name AND owner IS NOT NULL AND expires_us > {_CLOCK}
+""")
+
+_PAGE = Statement(f"""
+    SELECT name, {_HELD} FROM gripfast_lock
+    WHERE name > :after AND name >= :prefix AND name < :prefix_end ORDER BY name LIMIT :count::int
+""")
+
+_LAST_PAGE = Statement(f"""
+    SELECT name, {_HELD} FROM gripfast_lock WHERE name > :after AND name >= :prefix ORDER BY name LIMIT :count::int
+""")
+
+_SWEEP = Statement(f"""
+    WITH stretch AS MATERIALIZED (
+        SELECT name FROM gripfast_lock WHERE name > :after ORDER BY name LIMIT :count::int
+    ), idle AS MATERIALIZED (
+        SELECT l.name FROM gripfast_lock l JOIN stretch USING (name)
+        WHERE (owner IS NULL OR expires_us <= {_CLOCK}) FOR UPDATE OF l SKIP LOCKED
+    ), forgotten AS (
+        DELETE FROM gripfast_lock WHERE name IN (SELECT name FROM idle) AND (owner IS NULL OR expires_us <= {_CLOCK})
+        AND greatest(token, CASE WHEN owner IS NULL THEN since_us ELSE expires_us END) < {_CLOCK} - :idle_us::bigint
+    )
+    SELECT max(name) FROM stretch
+""")
+
+
+def claim(name: str, owner: str, ttl_us: int, card: str) -> list[Ask]:
+    return [Ask(_CLAIM, {"name": name, "owner": owner, "ttl_us": ttl_us, "card": card})]
+
+
+def register(name: str, window_us: int) -> list[Ask]:
+    return [Ask(_REGISTER, {"name": name, "window_us": window_us})]
+
+
+def renew(name: str, owner: str, ttl_us: int, shortens: bool) -> list[Ask]:
+    return [Ask(_RENEW, {"name": name, "owner": owner, "ttl_us": ttl_us, "shortens": int(shortens)})]
+
+
+def why(name: str, owner: str) -> list[Ask]:
+    return [Ask(_WHY, {"name": name, "owner": owner})]
+
+
+def release(name: str, owner: str, channel: str) -> list[Ask]:
+    return [Ask(_RELEASE, {"name": name, "owner": owner, "channel": channel})]
+
+
+def force_release(name: str, channel: str) -> list[Ask]:
+    return [Ask(_FORCE_RELEASE, {"name": name, "channel": channel})]
+
+
+def look(name: str) -> list[Ask]:
+    return [Ask(_LOOK, {"name": name})]
+
+
+def page(after: str, prefix: str, count: int) -> list[Ask]:
+    return [_paged(_PAGE, _LAST_PAGE, after, prefix, count)]
+
+
+def sweep(after: str, count: int, idle_us: int) -> list[Ask]:
+    return [Ask(_SWEEP, {"after": after, "count": count, "idle_us": idle_us})]
+
+
+def listen(channel: str) -> list[Ask]:
+    return [Ask(Statement(f'LISTEN "{channel}"'))]
+
+
+def unlisten(channel: str) -> list[Ask]:
+    return [Ask(Statement(f'UNLISTEN "{channel}"'))]
+
+
+def _paged(within: Statement, to_the_end: Statement, after: str, prefix: str, count: int) -> Ask:
+    """With an end, the index is not read past it."""
+    values: dict[str, Value] = {"after": after, "prefix": prefix, "count": count}
+    end = _prefix_end(prefix)
+    return Ask(to_the_end, values) if end is None else Ask(within, values | {"prefix_end": end})
+
+
+def _prefix_end(prefix: str) -> str | None:
+    """The smallest text above all that start so. UTF-8 sorts as code points do, and has none for surrogates."""
+    kept = prefix.rstrip("\U0010ffff")
+    if not kept:
+        return None
+    return kept[:-1] + ("\ue000" if kept[-1] == "\ud7ff" else chr(ord(kept[-1]) + 1))
+
+
+# -- sessions ------------------------------------------------------------------------------------------------------
+
+_ROW_MAKE = Statement("INSERT INTO gripfast_row (name) VALUES (:name) ON CONFLICT DO NOTHING")
+
+_BEGIN = Statement("BEGIN ISOLATION LEVEL READ COMMITTED")
+
+_ROW_TRY = Statement("""
+    SELECT CASE WHEN set_config('idle_in_transaction_session_timeout', :ttl_ms, true) <> ''
+                THEN pg_current_xact_id()::text END
+    FROM gripfast_row WHERE name = :name FOR UPDATE NOWAIT
+""")
+
+_ROW_TIMES = Statement("""
+    SELECT set_config('idle_in_transaction_session_timeout', :ttl_ms, true),
+        set_config('statement_timeout', :wait_ms, true)
+""")
+"""A time-out of the statement, not of a lock: a row may have to wait for several, one after the other."""
+
+_ROW_WAIT = Statement("SELECT pg_current_xact_id()::text FROM gripfast_row WHERE name = :name FOR UPDATE")
+
+_ROW_FREE = Statement("ROLLBACK")
+
+_ADVISORY_TRY = Statement("""
+    SELECT CASE WHEN current_setting('idle_session_timeout') IS NULL THEN NULL
+                WHEN pg_try_advisory_lock(:key) THEN (set_config('idle_session_timeout', :ttl_ms, false) <> '')::int
+                ELSE 0 END
+""")
+"""A server that does not know the setting says so before anything is locked."""
+
+_ADVISORY_TIMES = Statement("""
+    SELECT set_config('idle_session_timeout', :ttl_ms, false), set_config('lock_timeout', :wait_ms, true)
+""")
+"""Both are undone if the lock, in the same transaction, is not had in time."""
+
+_ADVISORY_WAIT = Statement("SELECT pg_advisory_xact_lock(:key)")
+_ADVISORY_KEEP = Statement("SELECT (pg_advisory_lock(:key)::text = '')::int")
+"""The time may be over in the moment in which the lock is had. One for the transaction is then undone with it; one for
+the session would stay, with nobody who knows of it. So that is taken second, when there is nothing to wait for."""
+
+_ADVISORY_FREE = Statement("""
+    SELECT CASE WHEN set_config('idle_session_timeout', '0', false) <> ''
+                THEN pg_advisory_unlock(:key)::int + length(pg_advisory_unlock_all()::text) END
+""")
+"""All, whose text is empty: if a wait was cancelled by hand in the wrong moment, the session has the lock twice."""
+
+_PING: Mapping[str, Statement] = {
+    "row": Statement("""
+        SELECT set_config('idle_in_transaction_session_timeout', :ttl_ms, true),
+            set_config('statement_timeout', '0', true)
+    """),
+    "advisory": Statement("SELECT set_config('idle_session_timeout', :ttl_ms, false)"),
+}
+
+_GRANT = Statement(f"""
+    INSERT INTO gripfast_grant AS g (mode, name, token, owner, session, mark, ttl_us, since_us, card)
+    VALUES (:mode, :name, {_CLOCK}, :owner, :session, :mark::text, :ttl_us, {_CLOCK}, :card)
+    ON CONFLICT (mode, name) DO UPDATE SET
+        token = greatest(g.token + 1, {_CLOCK}), owner = excluded.owner, session = excluded.session,
+        mark = excluded.mark, ttl_us = excluded.ttl_us, since_us = {_CLOCK}, card = excluded.card
+    RETURNING CASE WHEN set_config('synchronous_commit', 'off', true) <> '' THEN token END
+""")
+"""Does not wait for the disk: a crash ends the session, too, and the next token comes from the clock."""
+
+_SET_TTL = Statement("""
+    UPDATE gripfast_grant SET ttl_us = :ttl_us WHERE mode = :mode AND name = :name AND owner = :owner
+""")
+
+_ADVISORY_KEYS = """
+    SELECT (classid::bigint << 32 | objid::bigint)::text, pid FROM pg_locks
+    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
+        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+_IS_HELD: Mapping[str, str] = {
+    # A number that this server has not reached is of another one, whose tables were brought here.
+    "row": """(CASE WHEN mark::xid8 < pg_snapshot_xmax(pg_current_snapshot())
+                    THEN coalesce(pg_xact_status(mark::xid8) = 'in progress', false) ELSE false END)::int""",
+    "advisory": f"((mark, session) IN ({_ADVISORY_KEYS}))::int",
+}
+
+_SEEN, _SEEN_PAGE, _SEEN_LAST_PAGE = (
+    {
+        mode: Statement(f"""
+            SELECT {columns} owner, token, ttl_us, since_us, card, session, {is_held} FROM gripfast_grant
+            WHERE mode = '{mode}' AND {rest}
+        """)
+        for mode, is_held in _IS_HELD.items()
+    }
+    for columns, rest in (
+        ("", "name = :name"),
+        ("name,", "name > :after AND name >= :prefix AND name < :prefix_end ORDER BY name LIMIT :count::int"),
+        ("name,", "name > :after AND name >= :prefix ORDER BY name LIMIT :count::int"),
+    )
+)
+
+_END_SESSION = Statement("""
+    SELECT pg_terminate_backend(pid)::int FROM pg_stat_activity
+    WHERE pid = :session::int AND datname = current_database()
+        AND :birth::text IN ('', extract(epoch FROM backend_start)::text)
+""")
+
+_HAS_SESSION = Statement("""
+    SELECT 1 FROM pg_stat_activity
+    WHERE pid = :session::int AND datname = current_database()
+        AND :birth::text IN ('', extract(epoch FROM backend_start)::text)
+""")
+
+_SWEEP_SESSIONS: Mapping[str, Statement] = {
+    "row": Statement(f"""
+        WITH stretch AS MATERIALIZED (
+            SELECT name FROM gripfast_row WHERE name > :after ORDER BY name LIMIT :count::int
+        ), idle AS MATERIALIZED (
+            SELECT r.name FROM gripfast_row r JOIN stretch USING (name) WHERE NOT EXISTS (
+                SELECT FROM gripfast_grant g
+                WHERE g.mode = 'row' AND g.name = r.name
+                    AND greatest(g.since_us, g.token) >= {_CLOCK} - :idle_us::bigint
+            ) FOR UPDATE OF r SKIP LOCKED
+        ), forgotten_rows AS (
+            DELETE FROM gripfast_row WHERE name IN (SELECT name FROM idle)
+        ), forgotten AS (
+            DELETE FROM gripfast_grant WHERE mode = 'row' AND name IN (SELECT name FROM idle)
+                AND greatest(since_us, token) < {_CLOCK} - :idle_us::bigint
+        )
+        SELECT max(name) FROM stretch
+    """),
+    "advisory": Statement(f"""
+        WITH stretch AS MATERIALIZED (
+            SELECT name FROM gripfast_grant WHERE mode = 'advisory' AND name > :after ORDER BY name LIMIT :count::int
+        ), idle AS MATERIALIZED (
+            SELECT g.name FROM gripfast_grant g JOIN stretch USING (name)
+            WHERE g.mode = 'advisory' AND greatest(since_us, token) < {_CLOCK} - :idle_us::bigint
+                AND mark NOT IN (SELECT key FROM ({_ADVISORY_KEYS}) AS locked (key, pid))
+            FOR UPDATE OF g SKIP LOCKED
+        ), forgotten AS (
+            DELETE FROM gripfast_grant WHERE mode = 'advisory' AND name IN (SELECT name FROM idle)
+                AND greatest(since_us, token) < {_CLOCK} - :idle_us::bigint
+        )
+        SELECT max(name) FROM stretch
+    """),
+}
+
+
+def advisory_key(database: str, name: str) -> int:
+    """PostgreSQL keeps databases apart itself."""
+    return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)
+
+
+def row_make(name: str) -> list[Ask]:
+    return [Ask(_ROW_MAKE, {"name": name})]
+
+
+def row_try(name: str, ttl_us: int) -> list[Ask]:
+    return [Ask(_BEGIN), Ask(_ROW_TRY, {"name": name, "ttl_ms": _milliseconds(ttl_us)})]
+
+
+def row_wait(name: str, ttl_us: int, wait_us: int) -> list[Ask]:
+    times = {"ttl_ms": _milliseconds(ttl_us), "wait_ms": _milliseconds(wait_us)}
+    return [Ask(_BEGIN), Ask(_ROW_TIMES, times), Ask(_ROW_WAIT, {"name": name})]
+
+
+def row_free() -> list[Ask]:
+    """Nothing was written: no commit is needed, and this one works after an error, too."""
+    return [Ask(_ROW_FREE)]
+
+
+def advisory_try(key: Value, ttl_us: int) -> list[Ask]:
+    return [Ask(_ADVISORY_TRY, {"key": key, "ttl_ms": _milliseconds(ttl_us)})]
+
+
+def advisory_wait(key: Value, ttl_us: int, wait_us: int) -> list[Ask]:
+    times = {"ttl_ms": _milliseconds(ttl_us), "wait_ms": _milliseconds(wait_us)}
+    return [Ask(_ADVISORY_TIMES, times), Ask(_ADVISORY_WAIT, {"key": key}), Ask(_ADVISORY_KEEP, {"key": key})]
+
+
+def advisory_free(key: Value) -> list[Ask]:
+    return [Ask(_ADVISORY_FREE, {"key": key})]
+
+
+def ping(mode: str, ttl_us: int) -> list[Ask]:
+    return [Ask(_PING[mode], {"ttl_ms": _milliseconds(ttl_us)})]
+
+
+def grant(mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: int, card: str) -> list[Ask]:
+    what: dict[str, Value] = {"mode": mode, "name": name, "session": session, "mark": mark}
+    return [Ask(_GRANT, what | {"owner": owner, "ttl_us": ttl_us, "card": card})]
+
+
+def seen(mode: str, name: str) -> list[Ask]:
+    return [Ask(_SEEN[mode], {"name": name})]
+
+
+def seen_page(mode: str, after: str, prefix: str, count: int) -> list[Ask]:
+    return [_paged(_SEEN_PAGE[mode], _SEEN_LAST_PAGE[mode], after, prefix, count)]
+
+
+def end_session(session: int, birth: str) -> list[Ask]:
+    return [Ask(_END_SESSION, {"session": session, "birth": birth})]
+
+
+def has_session(session: int, birth: str) -> list[Ask]:
+    return [Ask(_HAS_SESSION, {"session": session, "birth": birth})]
+
+
+def sweep_sessions(mode: str, after: str, count: int, idle_us: int) -> list[Ask]:
+    return [Ask(_SWEEP_SESSIONS[mode], {"after": after, "count": count, "idle_us": idle_us})]
+
+
+def _milliseconds(microseconds: int) -> str:
+    """Never 0, which is no limit; never more than a setting can hold."""
+    return str(min(max(1, -(-microseconds // 1000)), 2**31 - 1))
+
+
+def set_ttl(mode: str, name: str, owner: str, ttl_us: int) -> list[Ask]:
+    return [Ask(_SET_TTL, {"mode": mode, "name": name, "owner": owner, "ttl_us": ttl_us})]

@@ -1,0 +1,133 @@
+"""What can be wrong with a server, in words that name it and say what to do."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import redis
+from hiredis import ReplyError
+
+from gripfast.core.ports import to_raise
+from gripfast.errors import OutcomeUnknown, StoreUnavailable
+
+_ADVICE: Mapping[str, str] = {
+    "WRONGPASS": "refuses the user name or password: check those in the URL or of the client",
+    "NOAUTH": "wants a password: put it into the URL, redis://user:password@host, or into the client",
+    "NOPERM": "does not let this user do that: grant it the commands, keys and channels that docs/redis.md lists",
+    "WRONGTYPE": "has something that is no lock under this lock's key: choose another name or another prefix",
+    "READONLY": "is a replica and takes no writes: use the address of the primary",
+    "LOADING": "is still loading its data: it will answer when that is done",
+    "OOM": "is out of memory (maxmemory): free some or raise the limit",
+    "MISCONF": "refuses writes because it can't save to disk: see its log and its disk",
+    "BUSY": "is busy with someone's slow script: wait for it, or end it with SCRIPT KILL",
+    "MASTERDOWN": "is a replica that has lost its primary: use the address of the primary",
+    "NOREPLICAS": "refuses writes because too few replicas are connected: see its min-replicas-to-write",
+    "CLUSTERDOWN": "belongs to a cluster that is down: see CLUSTER INFO",
+    "DB index": "has no database of that number: use a smaller one, or raise its `databases`",
+    "MOVED": "is a node of a Redis Cluster, which is not supported yet: use a single server",
+}
+_PERMANENT = {"WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE", "MOVED", "DB index"}
+_CODE = re.compile(rf"\b({'|'.join(_ADVICE)})\b")
+_MAX_CLIENTS = "max number of clients"
+
+
+class Fault(NamedTuple):
+    """A request was not answered, or with an error; it stands in the place of a reply."""
+
+    error: StoreUnavailable
+    is_permanent: bool = False
+    """Asking again will not help."""
+    was_idle: bool = False
+    """The connection had worked before and may have been closed while it was idle: a new one may do better."""
+
+    def copy(self) -> Fault:
+        """For another one who is told: they may raise it at the same time."""
+        return self._replace(error=to_raise(self.error))
+
+
+class LinkDown(Exception):
+    """No connection could be made."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__()
+        self.fault = fault
+
+
+def refused(where: str, reply: ReplyError) -> Fault:
+    """The server answered with an error."""
+    return _fault(where, str(reply))
+
+
+def not_connected(where: str, error: Exception) -> Fault:
+    """The connection could not be made, or the server did not like how it began."""
+    if isinstance(error, redis.AuthenticationError):
+        return _fault(where, f"NOAUTH {error}" if "required" in str(error) else f"WRONGPASS {error}")
+    if isinstance(error, redis.exceptions.NoPermissionError):
+        return _fault(where, f"NOPERM {error}")
+    if isinstance(error, redis.BusyLoadingError):
+        return _fault(where, f"LOADING {error}")
+    if isinstance(error, redis.ReadOnlyError):
+        return _fault(where, f"READONLY {error}")
+    if _MAX_CLIENTS in str(error):
+        return _fault(where, str(error))
+    if isinstance(error.__cause__ or error, ssl.SSLError) or "SSL" in str(error):
+        return _named(where, f"can't be reached: {_cause(error)}; check that it speaks TLS, and the certificates")
+    if isinstance(error, redis.TimeoutError | TimeoutError):
+        speaks_tls = ", and that it speaks TLS" if where.startswith("rediss:") else ""
+        advice = f"check its address and firewalls{speaks_tls}"
+        return _named(where, f"can't be reached: the connection was not made in time; {advice}")
+    if isinstance(error, redis.ResponseError):
+        return _fault(where, str(error))
+    return _named(where, f"can't be reached: {_cause(error)}; check that it runs, and its address")
+
+
+def not_answered(where: str, seconds: float) -> Fault:
+    message = f"did not answer within {seconds:g} s: it is paused, overloaded or cut off"
+    return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
+
+
+def no_reply(where: str, seconds: float, error: Exception, was_idle: bool = False) -> Fault:
+    """How a socket says that its time is over depends on who keeps it."""
+    if isinstance(error, TimeoutError | BlockingIOError):
+        return not_answered(where, seconds)
+    return cut(where, error, was_idle)
+
+
+def cut(where: str, error: Exception | None, was_idle: bool = False) -> Fault:
+    reason = f": {_cause(error)}" if error is not None and str(error) else ""
+    message = f"closed the connection before it answered{reason}"
+    return Fault(OutcomeUnknown(f"{where} {message}", {where: message}), was_idle=was_idle)
+
+
+def _fault(where: str, text: str) -> Fault:
+    if "user executing the script" in text and "NOPERM" not in text:
+        text = f"NOPERM {text}"  # Redis 7.0 says ERR if it was a command within a script
+    if "unauthenticated" in text:
+        text = f"NOAUTH {text}"  # it says ERR if the request is too large for a stranger
+    found = _CODE.search(text)
+    if found is not None:
+        return _named(where, f"{_ADVICE[found[1]]} ({_short(text)})", found[1] in _PERMANENT)
+    if _MAX_CLIENTS in text:
+        return _named(where, f"has no connection left: raise its maxclients or close some ({_short(text)})")
+    return _named(where, f"answered with an error: {_short(text)}")
+
+
+def _named(where: str, message: str, is_permanent: bool = False) -> Fault:
+    return Fault(StoreUnavailable(f"{where} {message}", {where: message}), is_permanent)
+
+
+def _short(text: str) -> str:
+    """Without the place in the script, which tells a user nothing."""
+    return text.split(" script: f_")[0].split(", on @user_script")[0].strip().rstrip(".")
+
+
+def _cause(error: Exception) -> str:
+    """redis-py and the system put numbers and addresses around it."""
+    cause = error
+    while not isinstance(cause, OSError) and isinstance(cause.__cause__ or cause.__context__, Exception):
+        cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
+    text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    return text.strip().rstrip(".") or type(cause).__name__

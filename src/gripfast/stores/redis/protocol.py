@@ -1,0 +1,194 @@
+"""From requests to packed commands, from replies to answers: pure."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, cast
+
+from hiredis import ReplyError
+
+from gripfast.core.ports import Claim, Granted, Hold, LockInfo, Taken
+from gripfast.errors import Reason
+from gripfast.stores.redis import keys, scripts
+from gripfast.stores.redis.keys import MARK, pack
+
+PAGE = 100
+"""Keys that one step of a list asks the server to look at."""
+
+
+class Push(NamedTuple):
+    owner: str
+    granted: Granted
+
+
+def card(label: str | None, host: str, pid: int) -> bytes:
+    return json.dumps({"host": host, "pid": pid, "label": label}).encode()
+
+
+class Heads(NamedTuple):
+    """How the two most frequent calls for one lock begin: all but their arguments."""
+
+    claim: bytes
+    release: bytes
+
+
+@functools.lru_cache(maxsize=1024)
+def heads_of(key: str) -> Heads:
+    settling = keys.settling(key)
+    return Heads(scripts.CLAIM.by_hash + settling, scripts.RELEASE.by_hash + settling)
+
+
+def times(ttl: float) -> tuple[bytes, bytes]:
+    """The ttl, rounded up so that no lease is forgotten before its deadline, and how long to keep the token."""
+    ms = math.ceil(ttl * 1000)
+    return b"%d" % ms, b"%d" % (ms + scripts.MEMORY_MS)
+
+
+@functools.lru_cache(maxsize=256)
+def packed_times(ttl: float) -> bytes:
+    return pack(*times(ttl))
+
+
+@functools.lru_cache(maxsize=256)
+def packed_terms(ttl: float, card: bytes, owner_size: int) -> bytes:
+    """What stands between an owner's id and the same id at the end of its card."""
+    return b"%b$%d\r\n %b\n" % (packed_times(ttl), len(card) + owner_size + 2, card)
+
+
+def claim(key: str, claim: Claim, card: bytes, channel: bytes) -> bytes:
+    """An empty channel stays out of the line."""
+    owner = claim.owner.encode("utf-8", "surrogateescape")  # to_bytes, on the hot path
+    size = len(owner)
+    terms = packed_terms(claim.ttl, card, size)
+    return b"%b$%d\r\n%b\r\n%b%b\r\n$%d\r\n%b\r\n" % (
+        heads_of(key).claim, size, owner, terms, owner, len(channel), channel,
+    )  # fmt: skip
+
+
+def release(key: str, hold: Hold) -> bytes:
+    owner = hold.owner.encode("utf-8", "surrogateescape")
+    return b"%b$%d\r\n%b\r\n" % (heads_of(key).release, len(owner), owner)
+
+
+def renew(key: str, hold: Hold) -> bytes:
+    owner = to_bytes(hold.owner)
+    times = packed_times(hold.ttl)
+    return b"%b%b$%d\r\n%b\r\n%b$1\r\n%d\r\n" % (
+        scripts.RENEW.by_hash, keys.renewing(key), len(owner), owner, times, hold.shortens,
+    )  # fmt: skip
+
+
+def why(key: str, hold: Hold) -> bytes:
+    return scripts.WHY.by_hash + pack(key.encode()) + keys.broken(key) + pack(to_bytes(hold.owner))
+
+
+def abandon(key: str, owner: str) -> bytes:
+    return scripts.ABANDON.by_hash + keys.settling(key) + pack(to_bytes(owner))
+
+
+def abandon_in_full(key: str, owner: str) -> bytes:
+    return scripts.ABANDON.in_full(abandon(key, owner))
+
+
+def force_release(key: str) -> bytes:
+    return scripts.FORCE_RELEASE.by_hash + keys.settling(key) + keys.broken(key)
+
+
+def inspect(key: str) -> bytes:
+    return scripts.INSPECT.by_hash + keys.settling(key)
+
+
+def scan(prefix: str, cursor: str) -> bytes:
+    pattern = b"".join(b"\\%c" % byte if byte in b"\\*?[]^-" else b"%c" % byte for byte in prefix.encode()) + b"*"
+    return command(b"SCAN", cursor.encode(), b"MATCH", pattern, b"COUNT", b"%d" % PAGE)
+
+
+def subscribe(channel: bytes) -> bytes:
+    return command(b"SUBSCRIBE", channel)
+
+
+def new_channel(random: str) -> bytes:
+    return b"gripfast:" + random.encode()
+
+
+def command(*arguments: bytes) -> bytes:
+    return b"*%d\r\n%b" % (len(arguments), pack(*arguments))
+
+
+def read_claim(reply: Any, claim: Claim) -> Granted | Taken:
+    if type(reply) is int:
+        return Granted(reply, claim.ttl)
+    return Taken(read_info(claim.name, reply), last_token(reply[2]))
+
+
+def read_why(reply: bytes) -> Reason:
+    return cast(Reason, reply.decode())
+
+
+def read_info(name: str, reply: Sequence[Any]) -> LockInfo | None:
+    """None if nobody holds it. A key that someone else's lock has set tells little about its holder."""
+    value, left, fence, waiters = reply[:4]
+    if value is None:
+        return None
+    head, _, owner = (fence or b"").partition(b"\n")
+    ours = fence is not None and owner == value
+    times, _, card = head.partition(b" ") if ours else (b"0", b"", b"{}")
+    token, _, since = times.partition(b"@")
+    known = json.loads(card)
+    return LockInfo(
+        name=name,
+        owner=value.decode(errors="backslashreplace"),
+        token=int(token),
+        label=known.get("label"),
+        host=known.get("host", ""),
+        pid=known.get("pid", 0),
+        since=datetime.fromtimestamp(int(since or token) / 1_000_000, UTC) if ours else None,
+        expires_in=left / 1000 if left >= 0 else math.inf,
+        waiters=waiters,
+    )
+
+
+def read_scan(reply: Any, prefix: str) -> tuple[str, list[str]]:
+    """The next cursor, and the names; side keys are no names."""
+    cursor, found = reply
+    names = [key.decode(errors="replace") for key in found if MARK not in key]
+    return cursor.decode(), [name.removeprefix(prefix) for name in names]
+
+
+def read_push(reply: Any) -> Push | None:
+    """None if it is no grant: the confirmation of a subscription, say."""
+    if not isinstance(reply, list) or reply[0] != b"message":
+        return None
+    try:
+        owner, token, ttl = reply[2].rsplit(b" ", 2)
+        return Push(to_text(owner), Granted(int(token), int(ttl) / 1000))
+    except ValueError:  # somebody else's message
+        return None
+
+
+def read_policy(info: Any) -> str:
+    """What the server does when its memory is full; empty if it does not tell."""
+    found = re.search(rb"maxmemory_policy:(\S+)", info) if isinstance(info, bytes) else None
+    return found[1].decode() if found else ""
+
+
+def forgot_script(reply: Any) -> bool:
+    return isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT")
+
+
+def to_bytes(owner: str) -> bytes:
+    """Owner ids of our own are plain; those of other lockers may be any bytes."""
+    return owner.encode(errors="surrogateescape")
+
+
+def to_text(owner: bytes) -> str:
+    return owner.decode(errors="surrogateescape")
+
+
+def last_token(fence: bytes | None) -> int:
+    return int(fence.partition(b" ")[0].partition(b"@")[0]) if fence else 0

@@ -1,0 +1,308 @@
+"""The store, without colour: requests go out over a Link, which blocks or suspends."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from hiredis import ReplyError
+
+from gripfast import machine
+from gripfast.core.ports import (
+    Capabilities,
+    Claim,
+    Granted,
+    Hold,
+    Inbox,
+    LockInfo,
+    Page,
+    Taken,
+    Unreachable,
+    to_raise,
+    unreachable,
+)
+from gripfast.core.shutting import Shutting
+from gripfast.errors import Reason, StoreUnavailable
+from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redis import protocol, scripts
+from gripfast.stores.redis.faults import Fault, LinkDown, refused
+from gripfast.stores.redis.scripts import Script
+
+CAPABILITIES = Capabilities(
+    fair=True,
+    push=True,
+    session=False,
+    durable_fence=False,
+    lists=True,
+    waiters_seen=True,
+    processes=True,
+    sees_death=False,
+)
+
+CHUNK = 500
+"""Requests that leave together; others get their turn in between."""
+
+
+class Link(Protocol):
+    """The connections of one client to its server, in one colour."""
+
+    suspends: bool
+    """What `ask` and `ask_many` return has to be awaited."""
+    where: str
+    inboxes: Inboxes
+
+    @property
+    def channel(self) -> bytes | None:
+        """Where pushes are heard; None if nobody listens."""
+        ...
+
+    def inbox(self) -> Inbox: ...
+
+    def ask(self, packed: bytes, owner: str | None = None) -> Any:
+        """The reply, or a Fault. With `owner`, it is remembered which connection carried this until it is answered."""
+        ...
+
+    def ask_many(self, commands: Sequence[bytes]) -> Any:
+        """The replies to commands that leave together, or a Fault."""
+        ...
+
+    async def listen(self) -> None:
+        """Have a channel from now on. Raises LinkDown."""
+        ...
+
+    def stop_listening(self, channel: bytes) -> None: ...
+
+    @property
+    def late(self) -> Mapping[str, object]:
+        """Owners of whom a claim was given up for lost and may still arrive."""
+        ...
+
+    def chase(self, owner: str, packed: bytes) -> bool | None:
+        """Let a clean-up follow the claims of this owner on their connections, wherever one was not answered.
+
+        None if there is nothing to follow. False if it can't, so that a claim may come later.
+        """
+        ...
+
+    def shut(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class RedisStore(Shutting):
+    capabilities = CAPABILITIES
+
+    def __init__(self, link: Link, prefix: str) -> None:
+        self._link = link
+        self.inboxes = link.inboxes
+        self._prefix = prefix
+        self._card = functools.lru_cache(maxsize=256)(card_of_this_process)
+
+    def inbox(self) -> Inbox:
+        return self._link.inbox()
+
+    async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        if self._is_shut:
+            self._check_open()
+        link = self._link
+        channel = None if claim.inbox is None else link.channel
+        if channel is not None:
+            link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
+        packed = protocol.claim(self._prefix + claim.name, claim, self._card(claim.label), channel or b"")
+        reply = link.ask(packed, claim.owner)
+        if link.suspends:
+            reply = await reply
+        if type(reply) is not int:
+            return await self._claim_slowly(claim, channel, packed, reply)
+        if self._is_shut:
+            await self._undo(claim)
+        return Granted(reply, claim.ttl)
+
+    async def _claim_slowly(
+        self, claim: Claim, channel: bytes | None, packed: bytes, reply: Any
+    ) -> Granted | Taken | Unreachable:
+        """The first reply was no grant."""
+        reply = await self._made_good(scripts.CLAIM, packed, reply, claim.owner)
+        if isinstance(reply, list) and claim.inbox is not None:
+            try:
+                if not await self._hears(channel, reply):
+                    if self._is_shut:
+                        await self._undo(claim)  # it has its place in line by now
+                    return await self.claim(claim)
+            except LinkDown as down:
+                reply = down.fault
+        if self._is_shut:
+            await self._undo(claim)
+        if isinstance(reply, Fault):
+            return _unreachable_or_raise(reply)
+        answer = protocol.read_claim(reply, claim)
+        if isinstance(answer, Taken) and claim.inbox is None and claim.owner in self._link.late:
+            self._chase(claim.name, claim.owner)  # nobody asks for it any more
+        return answer
+
+    async def _hears(self, channel: bytes | None, taken: Any) -> bool:
+        """Whether this waiter can be pushed to; otherwise it can when it has asked again."""
+        if channel is not None and taken[4] == channel:
+            self._link.stop_listening(channel)
+        if channel is None or self._link.channel is None:
+            await self._link.listen()
+            return False
+        return True
+
+    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+        link = self._link
+        packed = protocol.release(self._prefix + hold.name, hold)
+        reply = link.ask(packed)
+        if link.suspends:
+            reply = await reply
+        answer = None if reply == 1 else await self._release_slowly(hold, packed, reply)
+        if link.late and hold.owner in link.late:
+            self._chase(hold.name, hold.owner)  # not earlier: it would do the work of the release
+        return answer
+
+    async def _release_slowly(self, hold: Hold, packed: bytes, reply: Any) -> Reason | Unreachable | None:
+        was_lost = isinstance(reply, Fault)
+        reply = await self._made_good(scripts.RELEASE, packed, reply)
+        if isinstance(reply, Fault):
+            return "taken" if _is_no_lock(reply) else unreachable(reply.error)
+        # The first of two may have done it: then it is not this owner's any more.
+        return None if reply == 1 or was_lost else (await self._why([hold]))[0]
+
+    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None]:
+        replies: list[Any] = []
+        for start in range(0, len(holds), CHUNK):
+            chunk = holds[start : start + CHUNK]
+            replies += await self._ask_each(
+                scripts.RENEW, [protocol.renew(self._prefix + hold.name, hold) for hold in chunk]
+            )
+        gone = [hold for hold, reply in zip(holds, replies, strict=True) if reply == 0]
+        reasons = iter(await self._why(gone))
+        return [next(reasons) if reply == 0 else _renewal(reply) for reply in replies]
+
+    async def _why(self, gone: Sequence[Hold]) -> list[Reason]:
+        """That they are gone is known already; if nobody can tell why, they have run out."""
+        reasons: list[Reason] = []
+        for start in range(0, len(gone), CHUNK):
+            chunk = gone[start : start + CHUNK]
+            replies = await self._ask_each(
+                scripts.WHY, [protocol.why(self._prefix + hold.name, hold) for hold in chunk]
+            )
+            reasons += ["expired" if isinstance(reply, Fault) else protocol.read_why(reply) for reply in replies]
+        return reasons
+
+    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+        """Gives back twice what may still arrive: a claim whose connection broke can't be followed by a clean-up."""
+        trouble: Unreachable | None = None
+        for start in range(0, len(holds), CHUNK):
+            chunk = holds[start : start + CHUNK]
+            late = [self._chase(hold.name, hold.owner) is False for hold in chunk]
+            commands = [protocol.abandon(self._prefix + hold.name, hold.owner) for hold in chunk]
+            replies = await self._ask_each(scripts.ABANDON, commands)
+            for hold, is_late, reply in zip(chunk, late, replies, strict=True):
+                if isinstance(reply, Fault) and not _is_no_lock(reply):
+                    trouble = unreachable(reply.error)
+                elif is_late:
+                    trouble = unreachable(StoreUnavailable(f"a claim of {hold.name!r} may still be on its way"))
+        return trouble
+
+    def _chase(self, name: str, owner: str) -> bool | None:
+        """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
+        return self._link.chase(owner, protocol.abandon_in_full(self._prefix + name, owner))
+
+    async def inspect(self, name: str) -> LockInfo | Unreachable | None:
+        reply = await self._ask(scripts.INSPECT, protocol.inspect(self._prefix + name))
+        return unreachable(reply.error) if isinstance(reply, Fault) else protocol.read_info(name, reply)
+
+    async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
+        """In the order of the server's own tables; a name may come twice if they are rebuilt meanwhile."""
+        reply = await self._ask(None, protocol.scan(self._prefix + prefix, after or "0"))
+        if isinstance(reply, Fault):
+            return unreachable(reply.error)
+        cursor, names = protocol.read_scan(reply, self._prefix)
+        commands = [protocol.inspect(self._prefix + name) for name in names]
+        replies = await self._ask_each(scripts.INSPECT, commands) if commands else []
+        infos: list[LockInfo] = []
+        for name, each in zip(names, replies, strict=True):
+            if isinstance(each, Fault):
+                if not _is_no_lock(each):
+                    return unreachable(each.error)
+            elif (info := protocol.read_info(name, each)) is not None:
+                infos.append(info)
+        return Page(infos, None if cursor == "0" else cursor)
+
+    async def force_release(self, name: str) -> bool | Unreachable:
+        """Not asked twice: if the first request did it, the second would free the next one's. So it looks first, which
+        may be repeated and shows whether the connection still works."""
+        looked = await self.inspect(name)
+        if isinstance(looked, Unreachable):
+            return looked
+        packed = protocol.force_release(self._prefix + name)
+        reply = await self._got(self._link.ask(packed))
+        if not isinstance(reply, Fault):
+            reply = await self._made_good(scripts.FORCE_RELEASE, packed, reply)
+        return unreachable(reply.error) if isinstance(reply, Fault) else bool(reply == 1)
+
+    async def vouch(self, hold: Hold, pid: int) -> None:
+        """Redis does not look at processes."""
+
+    def shut(self) -> None:
+        self._is_shut = True
+        self._link.shut()
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    async def _got(self, reply: Any) -> Any:
+        return await reply if self._link.suspends else reply
+
+    async def _ask(self, script: Script | None, packed: bytes) -> Any:
+        """The reply, or a Fault."""
+        return await self._made_good(script, packed, await self._got(self._link.ask(packed)))
+
+    async def _made_good(self, script: Script | None, packed: bytes, reply: Any, owner: str | None = None) -> Any:
+        """What can be mended is: a connection that was too old, a script that was forgotten. The reply, or a Fault.
+
+        Every request may be repeated.
+        """
+        if isinstance(reply, Fault) and reply.was_idle:
+            reply = await self._got(self._link.ask(packed, owner))
+        if script is not None and protocol.forgot_script(reply):
+            reply = await self._got(self._link.ask(script.in_full(packed), owner))
+        return refused(self._link.where, reply) if isinstance(reply, ReplyError) else reply
+
+    async def _ask_each(self, script: Script, commands: Sequence[bytes]) -> list[Any]:
+        """A reply or a Fault for each."""
+        replies = await self._got(self._link.ask_many(commands))
+        if isinstance(replies, Fault) and replies.was_idle:
+            replies = await self._got(self._link.ask_many(commands))
+        if isinstance(replies, Fault):
+            return [replies] * len(commands)
+        forgotten = [at for at, reply in enumerate(replies) if protocol.forgot_script(reply)]
+        if forgotten:
+            again = await self._got(self._link.ask_many([script.in_full(commands[at]) for at in forgotten]))
+            for place, at in enumerate(forgotten):
+                replies[at] = again if isinstance(again, Fault) else again[place]
+        return [refused(self._link.where, each) if isinstance(each, ReplyError) else each for each in replies]
+
+
+def card_of_this_process(label: str | None) -> bytes:
+    return protocol.card(label, machine.hostname(), os.getpid())
+
+
+def _unreachable_or_raise(fault: Fault) -> Unreachable:
+    if fault.is_permanent:
+        raise to_raise(fault.error)
+    return unreachable(fault.error)
+
+
+def _renewal(reply: Any) -> Reason | Unreachable | None:
+    if not isinstance(reply, Fault):
+        return None
+    return "taken" if _is_no_lock(reply) else unreachable(reply.error)
+
+
+def _is_no_lock(fault: Fault) -> bool:
+    """Someone has put something else under the key: there is nothing of ours any more."""
+    return "WRONGTYPE" in str(fault.error)

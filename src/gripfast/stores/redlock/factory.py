@@ -1,0 +1,187 @@
+"""`redlock://h1,h2,h3`, `redlocks://…` (TLS), or a list of the URLs or clients of several independent Redis servers."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import SplitResult
+
+from gripfast.core import rules
+from gripfast.core.redlock.ballot import majority
+from gripfast.core.redlock.records import Records
+from gripfast.core.redlock.store import CAPABILITIES, RedlockStore
+from gripfast.errors import ConfigurationError
+from gripfast.stores import Address, AioStores, factory_of
+from gripfast.stores.redis.dial import Dialer
+from gripfast.stores.redis.factory import KINDS, RedisFactory, address, check_quoting, checked_prefix, driver_options
+from gripfast.stores.redis.store import card_of_this_process
+from gripfast.stores.redlock.aio import AioNodes
+from gripfast.stores.redlock.blocking import BlockingNodes
+from gripfast.stores.redlock.protocol import Wording
+
+_log = logging.getLogger("gripfast.client")
+
+NODES_LEAST = 3
+MAX_TTL = 60.0
+_OF_ALL = {"ttl", "prefix", "request_timeout", "connect_patience", "max_ttl", "restart_grace"}
+_KIND_OF_NODES = {"redlock": "redis", "redlocks": "rediss"}
+_HOST = re.compile(r"(\[[^\[\]@]+\]|[^\[\]:@]*)(:[0-9]{,5})?")
+PORT_MOST = 65535
+_THIS_MACHINE = {"localhost", "127.0.0.1", "[::1]"}
+
+
+class RedlockFactory:
+    capabilities = CAPABILITIES
+    request_timeout = 0.05
+    """Of one node: it should be small, because a claim waits so long for a node that is gone."""
+
+    def __init__(self, nodes: Sequence[RedisFactory], options: dict[str, Any]) -> None:
+        self.where = _where([node.where for node in nodes])
+        self.max_ttl = rules.checked_max_ttl(options.pop("max_ttl", MAX_TTL))
+        self._nodes = nodes
+        self._prefix = checked_prefix(options)
+        self._grace = _checked_grace(options.pop("restart_grace", self.max_ttl), self.max_ttl)
+        _check_nodes([node.where for node in nodes])
+
+    def blocking(self, request_timeout: float) -> RedlockStore:
+        return RedlockStore(BlockingNodes(self._dialers(request_timeout), self._wording()), Records())
+
+    def aio(self, request_timeout: float) -> AioStores:
+        """Clean-ups have connections of their own, opened when needed and closed again."""
+        dialers, wording, records = self._dialers(request_timeout), self._wording(), Records()
+        nodes = AioNodes(dialers, wording)
+        aside = BlockingNodes(dialers, wording, chase=nodes.chase, at_end=nodes.close_soon, keeps_bundles=False)
+        return AioStores(RedlockStore(nodes, records), RedlockStore(aside, records))
+
+    def _dialers(self, request_timeout: float) -> list[Dialer]:
+        return [node.dialer(request_timeout) for node in self._nodes]
+
+    def _wording(self) -> Wording:
+        return Wording(self._prefix, self._grace, functools.lru_cache(maxsize=256)(card_of_this_process))
+
+
+def factory(url: SplitResult, options: dict[str, Any]) -> RedlockFactory:
+    check_quoting(url, options)
+    scheme = _KIND_OF_NODES[url.scheme]
+    kind = KINDS[scheme]
+    addresses = [address(url._replace(scheme=scheme, netloc=host)) for host in _hosts(url.netloc)]
+    common = driver_options(kind, options)
+    return RedlockFactory([RedisFactory(kind, each | common, "") for each in addresses], options)
+
+
+def factory_of_several(targets: Sequence[Address | object], options: dict[str, Any]) -> RedlockFactory:
+    """What the driver knows of the options is for all nodes that are given by URL."""
+    common = {name: options[name] for name in options if name not in _OF_ALL}
+    unused = set(common)
+    nodes: list[RedisFactory] = []
+    for target in targets:
+        if isinstance(target, Address):
+            rest = target.options | common
+            nodes.append(_node(target, rest))
+            unused &= set(rest)
+        else:
+            nodes.append(_node_of(target))
+    for name in set(common) - unused:
+        del options[name]
+    return RedlockFactory(nodes, options)
+
+
+def _node(target: Address, options: dict[str, Any]) -> RedisFactory:
+    """Takes the options that it knows out of `options`."""
+    url = target.url
+    if url.scheme not in KINDS:
+        known = ", ".join(f"{scheme}://" for scheme in KINDS)
+        raise ConfigurationError(
+            f"a list names nodes of Redlock by {known} or clients of redis-py, not by {url.scheme}://"
+        )
+    check_quoting(url, target.options)
+    for name in sorted(target.options.keys() & _OF_ALL):
+        raise ConfigurationError(
+            f"{name} is the same for all nodes: give it to connect([…], {name}=…), not to one of them"
+        )
+    kind = KINDS[url.scheme]
+    node = RedisFactory(kind, address(url) | driver_options(kind, options), "")
+    if unknown := target.options.keys() & options.keys():
+        raise ConfigurationError(f"unknown option for {node.where}: {', '.join(sorted(unknown))}")
+    return node
+
+
+def _node_of(client: object) -> RedisFactory:
+    node = factory_of(client, {})
+    if not isinstance(node, RedisFactory):
+        raise ConfigurationError(f"Redlock needs Redis servers, and {node.where} is none")
+    return node
+
+
+def _hosts(netloc: str) -> list[str]:
+    """Each with the login of the first one, unless it has its own."""
+    parts = netloc.split(",")
+    login = parts[0].rpartition("@")[0]
+    for part in parts:
+        own, _, host = part.rpartition("@")
+        found = _HOST.fullmatch(host)
+        if not part or found is None or int((found[2] or ":")[1:] or 0) > PORT_MOST:
+            raise ConfigurationError(
+                "the URL can't be read: it names hosts as redlock://host:port,host:port,[::1]:port/0, with commas, "
+                "and a comma in a user name or password as %2C"
+            )
+        if own and not login:
+            raise ConfigurationError(
+                "the URL can't be read: a user and password stand before the first host, or before each; write a comma "
+                "in them as %2C"
+            )
+    return [part if "@" in part or not login else f"{login}@{part}" for part in parts]
+
+
+def _checked_grace(grace: object, max_ttl: float) -> float:
+    seconds = rules.checked_patience("restart_grace", grace)
+    if 0.0 < seconds < max_ttl:
+        raise ConfigurationError(
+            f"restart_grace must not be smaller than max_ttl, {max_ttl:g} seconds, and {seconds:g} is: a node that "
+            "came back empty would vote while leases live that it has forgotten; 0 turns this off, for tests"
+        )
+    return seconds
+
+
+def _check_nodes(names: Sequence[str]) -> None:
+    count = len(names)
+    if count < NODES_LEAST:
+        raise ConfigurationError(
+            f"Redlock needs at least {NODES_LEAST} nodes, and this names {count}: with fewer, no node may fail; "
+            "for one server give its own URL, redis://host"
+        )
+    servers = [_server(name) for name in names]
+    for server in servers:
+        if servers.count(server) > 1:
+            raise ConfigurationError(
+                f"{server} is named twice: each node must be a server of its own, because nodes count as independent "
+                "(databases of one server are not)"
+            )
+    if count % 2 == 0:
+        spare = count - majority(count)
+        _log.warning(
+            "%d nodes of Redlock survive the loss of %d, as %d do: leave one out, or add one", count, spare, count - 1
+        )
+
+
+def _server(name: str) -> str:
+    """Without scheme and database."""
+    scheme, _, rest = name.partition("://")
+    if scheme == "unix":
+        return rest
+    host, _, port = rest.partition("/")[0].rpartition(":")
+    return f"{'localhost' if host in _THIS_MACHINE else host}:{port}"
+
+
+def _where(names: Sequence[str]) -> str:
+    """As short as a URL, if one could say it."""
+    schemes = {name.partition("://")[0] for name in names}
+    databases = {name.rpartition("/")[2] for name in names}
+    for ours, theirs in _KIND_OF_NODES.items():
+        if schemes == {theirs} and len(databases) == 1:
+            hosts = [name.partition("://")[2].partition("/")[0] for name in names]
+            return f"{ours}://{','.join(hosts)}/{databases.pop()}"
+    return f"Redlock on {', '.join(names)}"

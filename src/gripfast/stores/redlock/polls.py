@@ -1,0 +1,51 @@
+"""Who hears, in the asyncio colour, what nodes answer."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gripfast.core.redlock.nodes import Answer, Ballot
+
+
+class Poll:
+    """A ballot, and whoever waits for its end."""
+
+    __slots__ = ("_ballot", "_pending", "decided", "is_dropped", "is_over")
+
+    def __init__(self, ballot: Ballot, asked: int, decided: asyncio.Future[None]) -> None:
+        self.decided = decided
+        self.is_over = False
+        """Nobody waits for answers any more."""
+        self.is_dropped = False
+        """And nobody wants what it was for: it was cancelled."""
+        self._ballot = ballot
+        self._pending = asked
+
+    def tell(self, place: int, answer: Answer) -> None:
+        if self.is_over:
+            return
+        self._pending -= 1
+        if self._ballot.add(place, answer) or self._pending == 0:
+            self.is_over = True
+            if not self.decided.done():
+                self.decided.set_result(None)
+
+    def fail(self, error: Exception) -> None:
+        if not self.is_over and not self.decided.done():
+            self.is_over = True
+            self.decided.set_exception(error)
+
+
+class Nobody:
+    """Instead of a poll, for what was only sent."""
+
+    is_over = is_dropped = False
+
+    def tell(self, place: int, answer: Answer) -> None:
+        pass
+
+    def fail(self, error: Exception) -> None:
+        pass
+
+
+NOBODY = Nobody()

@@ -1,0 +1,436 @@
+"""The asyncio colour: the loop reads answers by callbacks, whoever asked, so that a cancelled task leaves
+nothing unread.
+
+Connections are made by a thread, because names are looked up and handshakes made by drivers that block.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from gripfast.machine import boottime
+from gripfast.stores.inboxes import AioInbox
+from gripfast.stores.sql.asking import Channel
+from gripfast.stores.sql.blocking import HURRY, IDLE_MOST, SHARED_MOST, count_open
+from gripfast.stores.sql.faults import all_in_use, broken, closed, gone_is_down, no_answer_in, not_told
+from gripfast.stores.sql.line import Lines
+from gripfast.stores.sql.ports import Answer, Dialect, Fault, Refusal, Wire, WireDown
+from gripfast.stores.sql.statement import Ask
+
+_log = logging.getLogger("gripfast.connection")
+
+Then = Callable[[Answer | Fault], None]
+
+
+class AioChannel:
+    """One connection. What it is told by the loop it tells on, whether somebody still waits or not."""
+
+    def __init__(self, wire: Wire, where: str, alive: set[AioChannel]) -> None:
+        """`alive` keeps it until its end: the loop would not learn that the descriptor is somebody else's by then."""
+        self.session = wire.session
+        self.birth = wire.birth
+        self.is_proxied = wire.is_proxied
+        self.is_open = True
+        self.is_busy = False
+        self.on_push: Callable[[str], None] | None = None
+        self.at_end: Callable[[], None] | None = None
+        self._wire = wire
+        self._where = where
+        self._loop = asyncio.get_running_loop()
+        self._fd = wire.fileno()
+        self._has_answered = False
+        self._then: Then | None = None
+        self._answer: asyncio.Future[Answer | Fault] | None = None
+        self._alive = alive
+        alive.add(self)
+        self._loop.add_reader(self._fd, self._read)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def send(self, asks: Sequence[Ask]) -> None:
+        self._answer = self._loop.create_future()
+        self.ask(asks, self._set_answer)
+
+    def ask(self, asks: Sequence[Ask], then: Then) -> None:
+        """Have `then` called with the answer."""
+        self.is_busy, self._then = True, then
+        try:
+            if self._fd < 0:
+                raise ConnectionError("it is closed")
+            self._wire.send(asks)
+            self._write()
+        except OSError as error:
+            self._end(error)
+
+    async def answer(self, until: float) -> Answer | Fault | None:
+        answer = self._answer
+        assert answer is not None
+        if not answer.done():
+            await asyncio.wait([answer], timeout=max(0.0, until - boottime()))
+        return answer.result() if answer.done() else None
+
+    def when_answered(self, tell: Callable[[], None]) -> None:
+        if self._answer is not None:
+            self._answer.add_done_callback(lambda _: tell())
+
+    def cut(self) -> None:
+        self.is_open = False
+        self._wire.cut()
+
+    def close(self) -> None:
+        """On the loop's thread."""
+        self._end(ConnectionError("it was closed"))
+
+    def _read(self) -> None:
+        try:
+            answer = self._wire.receive()
+            pushes = self._wire.pushes()
+        except OSError as error:
+            self._end(error)
+            return
+        if self.on_push is not None:
+            for channel in pushes:
+                self.on_push(channel)
+        if answer is not None:
+            self._has_answered = True
+            is_over = isinstance(answer, Refusal) and answer.kind == "gone"
+            self.is_open = not is_over  # first: whoever is told may ask again at once
+            self._tell(answer)
+            if is_over:
+                self._end(ConnectionError("the server ended the session"))
+
+    def _write(self) -> None:
+        if not self._wire.flush():
+            self._loop.add_writer(self._fd, self._write_on)
+
+    def _write_on(self) -> None:
+        try:
+            if self._wire.flush():
+                self._loop.remove_writer(self._fd)
+        except OSError as error:
+            self._end(error)
+
+    def _set_answer(self, answer: Answer | Fault) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
+
+    def _tell(self, answer: Answer | Fault) -> None:
+        then, self._then, self.is_busy = self._then, None, False
+        if then is not None:
+            then(answer)
+
+    def _end(self, error: OSError) -> None:
+        self.is_open = False
+        if self._fd >= 0:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._fd)
+                self._loop.remove_writer(self._fd)
+            self._fd = -1
+            self._alive.discard(self)
+            self._wire.close()
+            if self.at_end is not None:
+                self.at_end()
+        self._tell(broken(self._where, error, was_idle=self._has_answered))
+
+
+class _Request(NamedTuple):
+    asks: Sequence[Ask]
+    owner: str | None
+    until: float
+    reply: asyncio.Future[Answer | Fault]
+
+    def answer(self, answer: Answer | Fault) -> None:
+        if not self.reply.done():
+            self.reply.set_result(answer)
+
+
+class AioLink:
+    def __init__(self, dialect: Dialect, timeout: float, most: int) -> None:
+        self.dialect = dialect
+        self.timeout = timeout
+        self.lines = Lines()
+        self.claims: dict[str, list[tuple[int, str]]] = {}
+        self.now = boottime
+        self._loop = asyncio.get_running_loop()
+        self._most = most
+        self._shared: list[AioChannel] = []
+        self._requests: deque[_Request] = deque()
+        self._is_growing = False
+        self._alive: set[AioChannel] = set()
+        self._own: weakref.WeakSet[AioChannel] = weakref.WeakSet()
+        self._own_dialling = 0
+        self._own_idle: list[AioChannel] = []
+        self._ear: AioChannel | None = None
+        self._heard: set[str] = set()
+        self._unwanted: set[str] = set()
+        self._listening = asyncio.Lock()
+        self._is_shut = False
+        self._is_closed = False
+
+    def chance(self) -> float:
+        return random.random()
+
+    def inbox(self) -> SessionAioInbox:
+        return SessionAioInbox()
+
+    def turn(self) -> AioTurn:
+        return AioTurn()
+
+    # -- shared connections --------------------------------------------------------------------------------------
+
+    async def ask(self, asks: Sequence[Ask], owner: str | None = None) -> Answer | Fault:
+        request = _Request(asks, owner, boottime() + self.timeout, self._loop.create_future())
+        self._requests.append(request)
+        self._hand_out()
+        try:
+            if not request.reply.done():
+                await asyncio.wait([request.reply], timeout=self.timeout)
+        except BaseException:
+            request.reply.cancel()  # what has not left does not leave any more
+            raise
+        return request.reply.result() if request.reply.done() else no_answer_in(self.dialect.where, self.timeout)
+
+    def _hand_out(self) -> None:
+        """Requests to connections that are free; another one is made if some have to wait for too long."""
+        self._shared = [channel for channel in self._shared if channel.is_open]
+        for channel in self._shared:
+            while self._requests and channel.is_open and not channel.is_busy:
+                request = self._requests.popleft()
+                if not request.reply.done():  # nobody asks any more
+                    self._serve(channel, request)
+        if self._requests and not self._is_growing and len(self._shared) < min(self._most, SHARED_MOST):
+            self._is_growing = True
+            self._loop.call_later(HURRY if self._shared else 0.0, self._grow)
+
+    def _grow(self) -> None:
+        if self._requests and (not self._shared or boottime() >= self._requests[0].until - self.timeout + HURRY):
+            self._dial(True, self._grown)
+        else:
+            self._is_growing = False
+            self._hand_out()
+
+    def _grown(self, made: AioChannel | Fault) -> None:
+        self._is_growing = False
+        if isinstance(made, AioChannel):
+            self._shared.append(made)
+        elif not self._shared:
+            while self._requests:
+                self._requests.popleft().answer(made)
+        self._hand_out()
+
+    def _serve(self, channel: AioChannel, request: _Request) -> None:
+        if request.owner is not None:
+            late = self.claims.setdefault(request.owner, [])
+            late.append((0 if channel.is_proxied else channel.session, channel.birth))
+        overdue = self._loop.call_later(max(0.0, request.until - boottime()), self._overdue, channel, request)
+
+        def then(answer: Answer | Fault) -> None:
+            overdue.cancel()
+            self._answered(channel, request, answer)
+
+        channel.ask(request.asks, then)
+
+    def _overdue(self, channel: AioChannel, request: _Request) -> None:
+        request.answer(no_answer_in(self.dialect.where, self.timeout))
+        channel.close()
+
+    def _answered(self, channel: AioChannel, request: _Request, answer: Answer | Fault) -> None:
+        if isinstance(answer, Fault):
+            for other in [each for each in self._shared if not each.is_busy]:
+                other.close()  # as old as the one that turned out to be closed
+        elif request.owner is not None:
+            late = self.claims.get(request.owner, [])
+            session = (0 if channel.is_proxied else channel.session, channel.birth)
+            if session in late:  # unless whoever gives back has ended it meanwhile
+                late.remove(session)
+        request.answer(answer if isinstance(answer, Fault) else gone_is_down(self.dialect, answer))
+        self._hand_out()
+
+    async def settle(self, owners: Sequence[str]) -> None:
+        """The loop reads the answers; who gives back waits for them on a thread of its own."""
+
+    # -- connections of one's own --------------------------------------------------------------------------------
+
+    async def open(self) -> Channel | Fault:
+        while self._own_idle:
+            channel = self._own_idle.pop()
+            if channel.is_open:
+                return channel
+        if count_open(self._own) + self._own_dialling >= self._most:
+            return all_in_use(self.dialect.where, self._most)
+        self._own_dialling += 1
+        try:
+            made = await self._dialled()
+        finally:
+            self._own_dialling -= 1
+        if isinstance(made, AioChannel):
+            self._own.add(made)
+        return made
+
+    def give_back(self, channel: Channel) -> None:
+        assert isinstance(channel, AioChannel)
+        if channel.is_open and not self._is_shut and len(self._own_idle) < IDLE_MOST:
+            self._own_idle.append(channel)
+        else:
+            channel.close()
+
+    def drop(self, channel: Channel) -> None:
+        channel.cut()
+
+    # -- hearing -------------------------------------------------------------------------------------------------
+
+    def hears(self, channel: str) -> bool:
+        return self._ear is not None and self._ear.is_open and channel in self._heard
+
+    async def listen(self, channel: str) -> Fault | None:
+        async with self._listening:
+            if self.hears(channel):
+                return None
+            ear = self._ear
+            if ear is None or not ear.is_open:
+                made = await self._dialled(is_shared=True)
+                if isinstance(made, Fault):
+                    return made
+                if made.is_proxied:
+                    made.close()
+                    return not_told(self.dialect.where)
+                self._heard.clear()
+                ear = self._ear = made
+                ear.on_push, ear.at_end = self.lines.wake_channel, self.lines.wake_first
+            scripts = self.dialect.scripts
+            over = [ask for each in self._unwanted for ask in scripts.unlisten(each) if each != channel]
+            self._unwanted.clear()
+            self._heard.add(channel)
+            return await self._tell_ear(ear, [*over, *scripts.listen(channel)])
+
+    def stop_listening(self, channel: str) -> None:
+        """At the next occasion: one notification too many does no harm."""
+        self._heard.discard(channel)
+        self._unwanted.add(channel)
+
+    async def _tell_ear(self, ear: AioChannel, asks: Sequence[Ask]) -> Fault | None:
+        if ear.is_busy:  # whoever asked was cancelled
+            await ear.answer(boottime() + self.timeout)
+        ear.send(asks)
+        answer = await ear.answer(boottime() + self.timeout)
+        if isinstance(answer, list):
+            return None
+        ear.close()
+        if answer is None:
+            return no_answer_in(self.dialect.where, self.timeout)
+        return answer if isinstance(answer, Fault) else self.dialect.refused(answer)
+
+    # -- making and ending ---------------------------------------------------------------------------------------
+
+    async def _dialled(self, is_shared: bool = False) -> AioChannel | Fault:
+        made: asyncio.Future[AioChannel | Fault] = self._loop.create_future()
+
+        def then(channel: AioChannel | Fault) -> None:
+            if not made.done():
+                made.set_result(channel)
+            elif isinstance(channel, AioChannel):
+                channel.close()
+
+        self._dial(is_shared, then)
+        return await made
+
+    def _dial(self, is_shared: bool, then: Callable[[AioChannel | Fault], None]) -> None:
+        def connect() -> None:
+            made: Wire | Fault
+            try:
+                made = self.dialect.dial(self.timeout, is_shared)
+            except WireDown as down:
+                made = down.fault
+            except Exception as error:
+                _log.exception("unexpected error while connecting")
+                made = broken(self.dialect.where, OSError(str(error)), was_idle=False)
+            try:
+                self._loop.call_soon_threadsafe(finish, made)
+            except RuntimeError:  # the loop is closed
+                if not isinstance(made, Fault):
+                    made.close()
+
+        def finish(made: Wire | Fault) -> None:
+            if isinstance(made, Fault):
+                then(made)
+            elif self._is_closed:
+                made.close()
+                then(closed(self.dialect.where))
+            else:
+                then(AioChannel(made, self.dialect.where, self._alive))
+
+        if self._is_closed:
+            then(closed(self.dialect.where))
+            return
+        threading.Thread(target=connect, name="gripfast-dial", daemon=True).start()
+
+    def shut(self) -> None:
+        self._is_shut = True
+
+    async def close(self) -> None:
+        self._close()
+
+    def end(self) -> None:
+        """From any thread, with or without a loop."""
+        try:
+            self._loop.call_soon_threadsafe(self._close)
+        except RuntimeError:
+            for channel in list(self._alive):
+                channel.cut()
+
+    def _close(self) -> None:
+        self._is_shut = self._is_closed = True
+        for channel in list(self._alive):
+            channel.close()
+        while self._requests:
+            self._requests.popleft().answer(closed(self.dialect.where))
+
+
+class AioTurn:
+    """One task at a time."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    def take_now(self) -> bool:
+        return not self._lock.locked() and self._take()
+
+    def _take(self) -> bool:
+        """Free, so that it does not suspend."""
+        try:
+            self._lock.acquire().send(None)
+        except StopIteration:
+            return True
+        return False
+
+    async def take(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._lock.acquire()
+        except TimeoutError:
+            return False
+
+    def leave(self) -> None:
+        self._lock.release()
+
+
+class SessionAioInbox(AioInbox):
+    """Hears what is delivered, and the answer of the connection on which its waiter stands in the engine's line."""
+
+    def follow(self, channel: Channel) -> None:
+        assert isinstance(channel, AioChannel)
+        me = weakref.ref(self)
+
+        def tell() -> None:
+            if (inbox := me()) is not None:
+                inbox.receive(None)
+
+        channel.when_answered(tell)

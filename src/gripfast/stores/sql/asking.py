@@ -1,0 +1,229 @@
+"""How a store asks its server: what can be mended is, the rest is a Fault in words."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from gripfast import machine
+from gripfast.core.ports import Inbox, Unreachable, to_raise, unreachable
+from gripfast.core.shutting import Shutting
+from gripfast.errors import StoreUnavailable
+from gripfast.stores.sql import protocol
+from gripfast.stores.sql.line import Lines
+from gripfast.stores.sql.ports import Answer, Dialect, Fault, Refusal, Rows
+from gripfast.stores.sql.statement import Ask
+
+TRIES = 6
+"""Of a request that the server gives up because of others: deadlocks, transactions that can't be put in order."""
+
+SWEEP_PACE = 60.0
+"""Seconds between two looks for names that nobody has used for long."""
+
+CHUNK = 200
+"""Statements that leave together."""
+
+
+class SessionInbox(Inbox, Protocol):
+    def follow(self, channel: Channel) -> None:
+        """Have its waiter ask when this connection has an answer."""
+        ...
+
+
+class Channel(Protocol):
+    """One connection in one colour, with one request under way at most."""
+
+    session: int
+    birth: str
+    is_open: bool
+
+    def fileno(self) -> int: ...
+
+    def send(self, asks: Sequence[Ask]) -> None:
+        """What goes wrong is told by the answer."""
+        ...
+
+    async def answer(self, until: float) -> Answer | Fault | None:
+        """None if there is none by then: it is still under way."""
+        ...
+
+    def cut(self) -> None:
+        """From any thread: the end of the session."""
+        ...
+
+
+class Turn(Protocol):
+    """Of those who use one connection."""
+
+    def take_now(self) -> bool:
+        """Whether it was free."""
+        ...
+
+    async def take(self, seconds: float) -> bool:
+        """Whether it was free within so many seconds."""
+        ...
+
+    def leave(self) -> None: ...
+
+
+class Link(Protocol):
+    """The connections of one client to its server, in one colour."""
+
+    dialect: Dialect
+    lines: Lines
+    timeout: float
+    """Seconds for one request."""
+    now: Callable[[], float]
+    claims: dict[str, list[tuple[int, str]]]
+    """Owners who have claimed something, and the sessions in which that was not answered: it may still arrive.
+    Number 0 stands for one that a proxy hands around, and which is not ours to end."""
+
+    def chance(self) -> float:
+        """Between 0 and 1."""
+        ...
+
+    def inbox(self) -> SessionInbox: ...
+
+    def turn(self) -> Turn: ...
+
+    async def ask(self, asks: Sequence[Ask], owner: str | None = None) -> Answer | Fault:
+        """On a connection that is shared. With `owner` this is a claim."""
+        ...
+
+    async def settle(self, owners: Sequence[str]) -> None:
+        """Give claims of these a moment to be answered, where somebody else reads the answers."""
+        ...
+
+    async def open(self) -> Channel | Fault:
+        """A connection of one's own."""
+        ...
+
+    def give_back(self, channel: Channel) -> None:
+        """It is as it was when it was opened."""
+        ...
+
+    def drop(self, channel: Channel) -> None:
+        """Nobody will use it again."""
+        ...
+
+    def hears(self, channel: str) -> bool: ...
+
+    async def listen(self, channel: str) -> Fault | None:
+        """Have whoever is first in that line told when this is notified."""
+        ...
+
+    def stop_listening(self, channel: str) -> None: ...
+
+    def shut(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Asking(Shutting):
+    def __init__(self, link: Link, prefix: str) -> None:
+        self._link = link
+        self._lines = link.lines
+        self.engine = link.dialect.name
+        self._scripts = link.dialect.scripts
+        self._prefix = prefix
+        self._sweeps_at = link.now() + SWEEP_PACE * link.chance()
+        self._swept = ""
+        self._card = functools.lru_cache(maxsize=256)(_card_of_this_process)
+
+    def full_name(self, name: str) -> str:
+        return self._prefix + name
+
+    def inbox(self) -> Inbox:
+        return self._link.inbox()
+
+    async def _ask(self, asks: Sequence[Ask], owner: str | None = None, may_repeat: bool = True) -> list[Rows] | Fault:
+        """On a shared connection. Every request may be repeated but those that are told not to be."""
+        answer = await self._link.ask(asks, owner)
+        if isinstance(answer, list):
+            return answer
+        for _ in range(TRIES):
+            if isinstance(answer, Refusal) and answer.kind == "no_table":
+                if (fault := await self._made_no_tables(answer)) is not None:
+                    return fault
+            elif not _may_ask_again(answer, may_repeat):
+                break
+            answer = await self._link.ask(asks, owner)
+        return self._fault(answer) if isinstance(answer, Refusal) else answer
+
+    async def _made_no_tables(self, lacking: Refusal) -> Fault | None:
+        """None if there are tables now. Several may make them at the same time, which not every server does well. If
+        this user may not, asking again will not help."""
+        made: Answer | Fault = lacking
+        for _ in range(TRIES):
+            made = await self._link.ask([Ask(each) for each in self._scripts.SCHEMA])
+            if not isinstance(made, Refusal) or made.kind != "retry":
+                break
+        if isinstance(made, Refusal):
+            return self._fault(lacking)._replace(kind=made.kind)
+        return made if isinstance(made, Fault) else None
+
+    async def _ask_each(self, requests: Sequence[Sequence[Ask]]) -> list[Rows] | Fault:
+        """Requests that leave together; what the last statement of each has told."""
+        answer = await self._ask([ask for asks in requests for ask in asks])
+        if isinstance(answer, Fault):
+            return answer
+        ends = itertools.accumulate(len(asks) for asks in requests)
+        return [answer[end - 1] for end in ends]
+
+    def _fault(self, refusal: Refusal) -> Fault:
+        return self._link.dialect.refused(refusal)
+
+    async def _end_session(self, session: int, birth: str = "") -> Fault | None:
+        """Until it is gone: the server only has it told to end."""
+        answer = await self._ask(self._scripts.end_session(session, birth))
+        ends = self._link.now() + self._link.timeout
+        while not isinstance(answer, Fault):
+            answer = await self._ask(self._scripts.has_session(session, birth))
+            if not isinstance(answer, Fault) and not answer[-1].rows:
+                return None
+            if self._link.now() > ends:
+                return Fault(StoreUnavailable(f"{self._link.dialect.where}: session {session} did not end in time"))
+        return answer
+
+    def _sweeping(self, after: str) -> list[Ask]:
+        """Forgets what nobody has used for long, in a stretch of names after this one."""
+        raise NotImplementedError
+
+    async def _sweep_now_and_then(self) -> None:
+        if self._link.now() < self._sweeps_at:
+            return
+        self._sweeps_at = self._link.now() + SWEEP_PACE
+        answer = await self._ask(self._sweeping(self._swept))
+        row = None if isinstance(answer, Fault) else protocol.only(answer)
+        self._swept = "" if row is None else protocol.text(row[0])
+
+    async def vouch(self, hold: object, pid: int) -> None:
+        """Servers do not look at processes."""
+
+    def shut(self) -> None:
+        self._is_shut = True
+        self._link.shut()
+        self._lines.wake_all()
+
+    async def close(self) -> None:
+        await self._link.close()
+
+
+def _may_ask_again(answer: Answer | Fault, may_repeat: bool) -> bool:
+    if isinstance(answer, Fault):
+        return answer.was_idle and may_repeat
+    return isinstance(answer, Refusal) and answer.kind == "retry"
+
+
+def no_answer(fault: Fault) -> Unreachable:
+    """To a claim: raised if asking again will not help."""
+    if fault.is_permanent:
+        raise to_raise(fault.error)
+    return unreachable(fault.error)
+
+
+def _card_of_this_process(label: str | None) -> str:
+    return protocol.write_card(label, machine.hostname(), os.getpid())

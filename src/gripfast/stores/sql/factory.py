@@ -1,0 +1,61 @@
+"""From a dialect and options to stores of either colour; no I/O."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gripfast.core import rules
+from gripfast.core.ports import Store
+from gripfast.errors import ConfigurationError
+from gripfast.stores import AioStores
+from gripfast.stores.prefixed import checked_prefix
+from gripfast.stores.sql import sessions, store
+from gripfast.stores.sql.aio import AioLink
+from gripfast.stores.sql.blocking import BlockingLink
+from gripfast.stores.sql.ports import Dialect
+
+MODES = ("lease", "row", "advisory")
+REQUEST_TIMEOUT = 5.0
+SESSIONS_MOST = 100
+"""Connections of a client whose locks live in sessions, unless it says otherwise."""
+
+
+class SqlFactory:
+    request_timeout = REQUEST_TIMEOUT
+    max_ttl = rules.TTL_MAX
+
+    def __init__(self, dialect: Dialect, options: dict[str, Any]) -> None:
+        """Takes the options it knows out of `options`."""
+        self.where = dialect.where
+        self._dialect = dialect
+        self._prefix = checked_prefix(options)
+        self._mode = options.pop("mode", "lease")
+        if self._mode not in MODES:
+            raise ConfigurationError(f"mode must be one of {', '.join(MODES)}, not {self._mode!r}")
+        self._most = _checked_most(options.pop("max_connections", SESSIONS_MOST))
+        leases = store.capabilities(dialect.pushes)
+        self.capabilities = leases if self._mode == "lease" else sessions.CAPABILITIES
+
+    def blocking(self, request_timeout: float) -> Store:
+        link = BlockingLink(self._dialect, request_timeout, self._most)
+        if self._mode == "lease":
+            return store.LeaseStore(link, self._prefix)
+        return sessions.SessionStore(link, self._prefix, self._mode)
+
+    def aio(self, request_timeout: float) -> AioStores:
+        link = AioLink(self._dialect, request_timeout, self._most)
+        twin = BlockingLink(self._dialect, request_timeout, self._most, link.lines, link.claims, link.end)
+        if self._mode == "lease":
+            return AioStores(store.LeaseStore(link, self._prefix), store.LeaseStore(twin, self._prefix))
+        main = sessions.SessionStore(link, self._prefix, self._mode)
+        return AioStores(main, sessions.SessionStore(twin, self._prefix, self._mode, main.sessions))
+
+
+def _checked_most(most: object) -> int:
+    try:
+        count = int(most)  # type: ignore[call-overload]
+    except (TypeError, ValueError):
+        count = 0
+    if count < 1:
+        raise ConfigurationError(f"max_connections must be a number of at least 1, not {most!r}")
+    return int(count)

@@ -1,0 +1,245 @@
+"""What an engine gives: connections that never block, and its texts. A colour waits for their descriptors.
+
+An error that the server tells is a Refusal, an answer like any other: its connection is still good. What is wrong with
+a connection is a Fault by the time a store sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol
+
+from gripfast.errors import StoreUnavailable
+from gripfast.stores.sql.statement import Ask, Statement, Value
+
+Kind = Literal["busy", "retry", "no_table", "no_rights", "read_only", "full", "gone", "login", "unfit", "other"]
+"""busy: another has it locked; retry: deadlock, or not serialisable; full: no connection left; gone: the session is;
+unfit: this kind of server, or what stands before it, can't do that."""
+
+PERMANENT: frozenset[Kind] = frozenset({"no_rights", "read_only", "login", "unfit"})
+"""Asking again will not help."""
+
+
+class Rows(NamedTuple):
+    rows: list[tuple[bytes | None, ...]]
+    """Raw, as the server wrote them."""
+    affected: int
+    """Rows written or returned."""
+
+
+class Refusal(NamedTuple):
+    """The server said no, in its words."""
+
+    kind: Kind
+    code: str
+    message: str
+
+
+Answer = list[Rows] | Refusal
+"""To a request of one or more statements; the first that is refused ends it."""
+
+
+class Fault(NamedTuple):
+    """Why there is no answer that a store could use."""
+
+    error: StoreUnavailable
+    kind: Kind | Literal["down"] = "down"
+    was_idle: bool = False
+    """The connection had been closed before anything was sent: asking again is safe, whatever was asked."""
+
+    @property
+    def is_permanent(self) -> bool:
+        return self.kind in PERMANENT
+
+
+class SessionGone(ConnectionResetError):
+    """The connection has ended because the server has ended the session, and has said so."""
+
+
+class WireDown(Exception):
+    """There is no connection."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(str(fault.error))
+        self.fault = fault
+
+
+class Wire(Protocol):
+    """One connection, used by one thread or loop at a time, with one request under way at most."""
+
+    session: int
+    """What the server calls it: backend pid, connection id."""
+    birth: str
+    """What tells it from another session that the server gives the same number later, after a restart for instance."""
+    is_proxied: bool
+    """Something between us and the server hands its sessions around: what is said to one is not remembered."""
+
+    def fileno(self) -> int: ...
+
+    def send(self, asks: Sequence[Ask]) -> None:
+        """Begin a request, and write as much of it as goes now. OSError if the connection is broken."""
+        ...
+
+    def flush(self) -> bool:
+        """Go on writing; True when all of it is written. OSError."""
+        ...
+
+    def receive(self) -> Answer | None:
+        """Take in what has arrived; the answer, if it is complete. OSError if the connection has ended."""
+        ...
+
+    def pushes(self) -> list[str]:
+        """Channels that were notified since the last call."""
+        ...
+
+    def cut(self) -> None:
+        """From any thread, in the middle of anything: the server sees the end of the session."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Scripts(Protocol):
+    """The requests of one engine, each a list of statements that are sent together.
+
+    What they answer is told here; it is what their last statement does. `held` stands for the columns (owner, token,
+    expires_in_us, ttl_us, since_us, card) of a name, owner NULL if nobody has it. Times are microseconds since the
+    epoch by the engine's own clock, at the statement. Names carry the prefix already.
+    """
+
+    SCHEMA: tuple[Statement, ...]
+    """Makes the tables, and may be run again."""
+
+    # -- leases; each request commits by itself ------------------------------------------------------------------
+
+    def claim(self, name: str, owner: str, ttl_us: int, card: str) -> list[Ask]:
+        """`held` afterwards: granted if the owner is this one. Otherwise whoever had it a moment ago, or nobody.
+
+        Who has it already gets the full ttl and keeps the token. A lease that has run out is taken over.
+        """
+        ...
+
+    def register(self, name: str, window_us: int) -> list[Ask]:
+        """`held`; from now on, for the window, somebody waits for it. No row: it was swept."""
+        ...
+
+    def renew(self, name: str, owner: str, ttl_us: int, shortens: bool) -> list[Ask]:
+        """One row affected if it was this owner's and had not run out. Never lowers the end unless told to."""
+        ...
+
+    def why(self, name: str, owner: str) -> list[Ask]:
+        """One column: broken, taken or expired; no row is expired."""
+        ...
+
+    def release(self, name: str, owner: str, channel: str) -> list[Ask]:
+        """(was_held, is_waited_for), each 0 or 1. No row: it is not this owner's. was_held is 0 if it had run out,
+        and nobody had taken it: then it is freed all the same. Notifies the channel if it is waited for."""
+        ...
+
+    def force_release(self, name: str, channel: str) -> list[Ask]:
+        """As `release`, whoever has it; that owner counts as broken."""
+        ...
+
+    def look(self, name: str) -> list[Ask]:
+        """`held`, if somebody has it."""
+        ...
+
+    def page(self, after: str, prefix: str, count: int) -> list[Ask]:
+        """(name, *held) of the next `count` names with the prefix after `after`, in order, those included that nobody
+        has; names compared byte by byte, by the primary key."""
+        ...
+
+    def sweep(self, after: str, count: int, idle_us: int) -> list[Ask]:
+        """Forgets names that are free and whose `since` and token are both older than `idle_us`, in the stretch of
+        `count` names after `after`. (last name of the stretch); no row, or NULL, at the end."""
+        ...
+
+    def listen(self, channel: str) -> list[Ask]: ...
+
+    def unlisten(self, channel: str) -> list[Ask]: ...
+
+    # -- sessions; on the lock's own connection unless told ------------------------------------------------------
+
+    def advisory_key(self, database: str, name: str) -> Value: ...
+
+    def row_make(self, name: str) -> list[Ask]:
+        """On a shared connection: the row to be locked, committed."""
+        ...
+
+    def row_try(self, name: str, ttl_us: int) -> list[Ask]:
+        """(mark) if it is locked now; refused as busy if somebody else has it; no row if there is none to lock."""
+        ...
+
+    def row_wait(self, name: str, ttl_us: int, wait_us: int) -> list[Ask]:
+        """As `row_try`, after waiting for so long at most."""
+        ...
+
+    def row_free(self) -> list[Ask]: ...
+
+    def advisory_try(self, key: Value, ttl_us: int) -> list[Ask]:
+        """(1) if it is ours now, otherwise (0)."""
+        ...
+
+    def advisory_wait(self, key: Value, ttl_us: int, wait_us: int) -> list[Ask]:
+        """As `advisory_try`, after waiting for so long at most; (0) or refused as busy when that is over."""
+        ...
+
+    def advisory_free(self, key: Value) -> list[Ask]:
+        """(1) if it was ours."""
+        ...
+
+    def ping(self, mode: str, ttl_us: int) -> list[Ask]:
+        """Any row: the session is there, and will be for a ttl."""
+        ...
+
+    def grant(self, mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: int, card: str) -> list[Ask]:
+        """(token): the next one, committed, with who has it. For row locks on a shared connection. By the mark (what
+        `row_try` told, or the advisory key) others can see whether it is still held."""
+        ...
+
+    def set_ttl(self, mode: str, name: str, owner: str, ttl_us: int) -> list[Ask]:
+        """For those who look, on a shared connection."""
+        ...
+
+    def seen(self, mode: str, name: str) -> list[Ask]:
+        """(owner, token, ttl_us, since_us, card, session, is_held) of the last grant, on a shared connection."""
+        ...
+
+    def seen_page(self, mode: str, after: str, prefix: str, count: int) -> list[Ask]:
+        """(name, owner, token, ttl_us, since_us, card, session, is_held) of the next names; on a shared connection."""
+        ...
+
+    def end_session(self, session: int, birth: str) -> list[Ask]:
+        """Have the server end another session of the same user; on a shared connection. None such is no error. Without
+        its birth, whichever has that number."""
+        ...
+
+    def has_session(self, session: int, birth: str) -> list[Ask]:
+        """Any row, if the server still has it."""
+        ...
+
+    def sweep_sessions(self, mode: str, after: str, count: int, idle_us: int) -> list[Ask]:
+        """As `sweep`, for names that are locked in sessions; what is locked now stays."""
+        ...
+
+
+class Dialect(Protocol):
+    """One server of one engine, as its factory describes it."""
+
+    name: str
+    """postgresql or mysql."""
+    where: str
+    """For messages; never with a password."""
+    database: str
+    pushes: bool
+    """A release can wake other clients."""
+    scripts: Scripts
+
+    def dial(self, timeout: float, is_shared: bool) -> Wire:
+        """Blocks. WireDown if there is no connection in time. A shared one gives up, at the server, what takes longer
+        than the time-out: what was given up for lost does not arrive later."""
+        ...
+
+    def refused(self, refusal: Refusal) -> Fault:
+        """What an operator can do about it."""
+        ...

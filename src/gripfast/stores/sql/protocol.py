@@ -1,0 +1,99 @@
+"""Between rows and our values: all pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from gripfast.core.ports import LockInfo
+from gripfast.stores.sql.ports import Rows
+
+Row = tuple[bytes | None, ...]
+
+CHANNEL_BYTES = 16
+
+
+class Held(NamedTuple):
+    """What the engine tells about a name."""
+
+    owner: str | None
+    token: int
+    expires_in: float
+    ttl: float
+    since_us: int
+    card: str
+
+    @property
+    def is_free(self) -> bool:
+        return self.owner is None or self.expires_in <= 0.0
+
+
+def microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def channel_of(name: str) -> str:
+    """Where the releases of a name are told; an identifier in every engine."""
+    return "gripfast_" + hashlib.blake2b(name.encode(), digest_size=CHANNEL_BYTES).hexdigest()
+
+
+def write_card(label: str | None, host: str, pid: int) -> str:
+    return json.dumps({"host": host, "pid": pid, "label": label}, ensure_ascii=False)
+
+
+def read_held(row: Row) -> Held:
+    owner, token, expires_in_us, ttl_us, since_us, card = row
+    return Held(
+        None if owner is None else owner.decode(),
+        number(token),
+        number(expires_in_us) / 1_000_000,
+        number(ttl_us) / 1_000_000,
+        number(since_us),
+        text(card),
+    )
+
+
+def read_seen(row: Row) -> tuple[Held, int, bool]:
+    """Of a lock that lives in a session: with its session, and whether that has it now."""
+    owner, token, ttl_us, since_us, card, session, is_held = row
+    ttl = number(ttl_us) / 1_000_000 or math.inf  # as long as somebody's transaction
+    held = Held(None if owner is None else owner.decode(), number(token), ttl, ttl, number(since_us), text(card))
+    return held, number(session), flag(is_held)
+
+
+def lock_info(name: str, held: Held) -> LockInfo | None:
+    if held.owner is None or held.is_free:
+        return None
+    card = json.loads(held.card) if held.card else {}
+    return LockInfo(
+        name=name,
+        owner=held.owner,
+        token=held.token,
+        label=card.get("label"),
+        host=card.get("host", ""),
+        pid=card.get("pid", 0),
+        since=datetime.fromtimestamp(held.since_us / 1_000_000, UTC),
+        expires_in=held.expires_in,
+        waiters=0,
+    )
+
+
+def only(answer: list[Rows]) -> Row | None:
+    """The row that the last statement told, if there is one."""
+    rows = answer[-1].rows
+    return rows[0] if rows else None
+
+
+def number(column: bytes | None) -> int:
+    return int(column or 0)
+
+
+def flag(column: bytes | None) -> bool:
+    return column not in (None, b"0", b"f")
+
+
+def text(column: bytes | None) -> str:
+    return "" if column is None else column.decode()

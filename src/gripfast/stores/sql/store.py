@@ -1,0 +1,264 @@
+"""Leases in a table: one row per name, kept after the release so that its token survives.
+
+Each request is one committed transaction, by the engine's clock. Where a server can tell others of a release, the first
+in line of each client has it told; elsewhere it asks again and again, at a pace that slows down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gripfast.core import rules
+from gripfast.core.ports import Capabilities, Claim, Granted, Hold, LockInfo, Page, Taken, Unreachable, unreachable
+from gripfast.errors import Reason
+from gripfast.stores.sql import protocol
+from gripfast.stores.sql.asking import CHUNK, Asking, Link, no_answer
+from gripfast.stores.sql.line import Waiter
+from gripfast.stores.sql.ports import Fault, Refusal
+from gripfast.stores.sql.protocol import Held
+from gripfast.stores.sql.statement import Ask
+
+SLOW_PACE = 5.0
+"""Seconds after which a waiter asks although nobody told it anything."""
+WINDOW = 3 * SLOW_PACE
+"""Seconds for which a name counts as waited for."""
+POLL_FIRST, POLL_MOST = 0.02, 1.0
+"""Seconds between two questions where releases are not told."""
+HEARD_MOST = 100
+"""Channels that are listened to although nobody waits."""
+PAGE = 100
+REASONS: dict[bytes, Reason] = {b"broken": "broken", b"taken": "taken"}
+
+
+def capabilities(pushes: bool) -> Capabilities:
+    return Capabilities(
+        fair=False,
+        push=pushes,
+        session=False,
+        durable_fence=True,
+        lists=True,
+        waiters_seen=False,
+        processes=True,
+        sees_death=False,
+    )
+
+
+class LeaseStore(Asking):
+    mode = "lease"
+
+    def __init__(self, link: Link, prefix: str) -> None:
+        super().__init__(link, prefix)
+        self.capabilities = capabilities(link.dialect.pushes)
+        self._is_told = link.dialect.pushes
+        """Of releases. Not through a proxy that hands sessions around."""
+
+    # -- claims --------------------------------------------------------------------------------------------------
+
+    async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        if self._is_shut:
+            self._check_open()
+        name = self._prefix + claim.name
+        waiter: Waiter | None = None
+        if claim.inbox is not None and not self._lines.goes_ahead(name, claim.owner):
+            waiter = self._lines.join(name, claim.owner, claim.inbox)
+            if waiter is None:
+                return self._lines.behind(name, SLOW_PACE)
+        answer = await self._claim(claim, name, waiter)
+        if self._is_shut:
+            await self._undo(claim)
+        if claim.inbox is not None:
+            self._lines.asked(name, claim.owner, answer)
+        elif isinstance(answer, Taken) and self._link.claims.get(claim.owner) == []:
+            del self._link.claims[claim.owner]  # a plain no leaves nothing
+        return answer
+
+    async def _claim(self, claim: Claim, name: str, waiter: Waiter | None) -> Granted | Taken | Unreachable:
+        ttl_us = protocol.microseconds(claim.ttl)
+        asks = self._scripts.claim(name, claim.owner, ttl_us, self._card(claim.label))
+        while True:
+            sent = self._link.now()
+            answer = await self._ask(asks, claim.owner)
+            if isinstance(answer, Fault):
+                return no_answer(answer)
+            row = protocol.only(answer)
+            if row is None:
+                continue  # forgotten in the same moment
+            held: Held | None = protocol.read_held(row)
+            if held is not None and held.owner == claim.owner:
+                return Granted(held.token, claim.ttl, sent)
+            if claim.inbox is not None and held is not None and not held.is_free:
+                waiter = waiter or self._lines.join(name, claim.owner, claim.inbox, is_ahead=True)
+                if waiter is None:
+                    return self._lines.behind(name, SLOW_PACE)
+                wait = await self._wait_for(name, waiter, held)
+                if isinstance(wait, Fault):
+                    return no_answer(wait)
+                held = wait
+            if held is not None and not held.is_free:
+                return self._taken(claim.name, name, held, waiter)
+
+    async def _wait_for(self, name: str, waiter: Waiter, held: Held) -> Held | Fault | None:
+        """Be told of the release, from now on: listened to first, so that none is missed."""
+        waiter.tries += 1
+        if self._is_told and (fault := await self._listen(name)) is not None:
+            if fault.kind != "unfit":
+                return fault
+            self._is_told = False
+        if not self._is_told:
+            return held
+        answer = await self._ask(self._scripts.register(name, protocol.microseconds(WINDOW)))
+        if isinstance(answer, Fault):
+            return answer
+        row = protocol.only(answer)
+        return None if row is None else protocol.read_held(row)
+
+    async def _listen(self, name: str) -> Fault | None:
+        """Channels stay, for the next time, while they are few."""
+        channel = protocol.channel_of(name)
+        if self._link.hears(channel):
+            return None
+        names = self._lines.names
+        if len(names) >= HEARD_MOST:
+            for other in [each for each, known in list(names.items()) if not self._lines.is_waited_for(known)]:
+                self._link.stop_listening(other)
+                names.pop(other, None)
+        names[channel] = name
+        return await self._link.listen(channel)
+
+    def _taken(self, bare: str, name: str, held: Held, waiter: Waiter | None) -> Taken:
+        holder = protocol.lock_info(bare, held)
+        if waiter is None:
+            return Taken(holder, held.token)
+        pause = SLOW_PACE if self._is_told else poll_pause(waiter.tries)
+        # Not all who wait for the same moment come at the same.
+        pause = min(pause * (0.75 + self._link.chance() / 2), held.expires_in + 0.001 + 0.01 * self._link.chance())
+        return Taken(holder, held.token, pause)
+
+    # -- keeping -------------------------------------------------------------------------------------------------
+
+    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None]:
+        results: list[Reason | Unreachable | None] = []
+        for start in range(0, len(holds), CHUNK):
+            results += await self._renew(holds[start : start + CHUNK])
+        return results
+
+    async def _renew(self, holds: Sequence[Hold]) -> list[Reason | Unreachable | None]:
+        answer = await self._ask_each([self._renewal(hold) for hold in holds])
+        if isinstance(answer, Fault):
+            return [unreachable(answer.error)] * len(holds)
+        results: list[Reason | Unreachable | None] = []
+        for hold, rows in zip(holds, answer, strict=True):
+            results.append(None if rows.affected else await self._why(hold))
+        return results
+
+    def _renewal(self, hold: Hold) -> list[Ask]:
+        ttl_us = protocol.microseconds(hold.ttl)
+        return self._scripts.renew(self._prefix + hold.name, hold.owner, ttl_us, hold.shortens)
+
+    async def _why(self, hold: Hold) -> Reason:
+        """That it is gone is known already; if nobody can tell why, it has run out."""
+        answer = await self._ask(self._scripts.why(self._prefix + hold.name, hold.owner))
+        row = None if isinstance(answer, Fault) else protocol.only(answer)
+        return "expired" if row is None else REASONS.get(row[0] or b"", "expired")
+
+    # -- giving back ---------------------------------------------------------------------------------------------
+
+    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+        name = self._prefix + hold.name
+        trouble = await self._end_late([hold])
+        answer = await self._link.ask(self._free(hold))
+        was_lost = isinstance(answer, Fault)
+        if isinstance(answer, Refusal) or (isinstance(answer, Fault) and answer.was_idle):
+            answer = await self._ask(self._free(hold))
+        if isinstance(answer, Fault):
+            return unreachable(answer.error)
+        if trouble is not None:
+            return trouble
+        self._link.claims.pop(hold.owner, None)
+        row = protocol.only(answer)
+        if not self._is_told:
+            self._lines.wake(name)
+        await self._sweep_now_and_then()
+        if row is not None and protocol.flag(row[0]):
+            return None
+        # The first of two may have done it: then it is not this owner's any more.
+        return None if was_lost else "expired" if row is not None else await self._why(hold)
+
+    def _free(self, hold: Hold) -> list[Ask]:
+        name = self._prefix + hold.name
+        return self._scripts.release(name, hold.owner, protocol.channel_of(name))
+
+    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+        """Who never got to ask has nothing there."""
+        for hold in holds:
+            self._lines.leave(self._prefix + hold.name, hold.owner)
+        claims = self._link.claims
+        asked = [hold for hold in holds if hold.owner in claims]
+        await self._link.settle([hold.owner for hold in asked])
+        trouble = await self._end_late(asked)
+        for start in range(0, len(asked), CHUNK):
+            chunk = asked[start : start + CHUNK]
+            answer = await self._ask_each([self._free(hold) for hold in chunk])
+            if isinstance(answer, Fault):
+                trouble = unreachable(answer.error)
+            elif trouble is None:
+                for hold in chunk:
+                    claims.pop(hold.owner, None)
+        return trouble
+
+    async def _end_late(self, holds: Sequence[Hold]) -> Unreachable | None:
+        """A claim that was not answered must not arrive after all: its session ends."""
+        for hold in holds:
+            late = self._link.claims.get(hold.owner, [])
+            while late:
+                try:
+                    session, birth = late.pop()
+                except IndexError:  # it was answered meanwhile, to another thread
+                    break
+                fault = await self._end_session(session, birth) if session else None
+                if fault is not None:
+                    late.append((session, birth))
+                    return unreachable(fault.error)
+        return None
+
+    def forget(self, owner: str) -> None:
+        self._link.claims.pop(owner, None)
+
+    async def force_release(self, name: str) -> bool | Unreachable:
+        """Not asked twice: if the first request did it, the second would free the next one's. So it looks first, which
+        may be repeated and shows whether the connection still works."""
+        looked = await self.inspect(name)
+        if isinstance(looked, Unreachable):
+            return looked
+        full = self._prefix + name
+        answer = await self._ask(self._scripts.force_release(full, protocol.channel_of(full)), may_repeat=False)
+        if isinstance(answer, Fault):
+            return unreachable(answer.error)
+        self._lines.wake(full)
+        row = protocol.only(answer)
+        return row is not None and protocol.flag(row[0])
+
+    # -- looking -------------------------------------------------------------------------------------------------
+
+    async def inspect(self, name: str) -> LockInfo | Unreachable | None:
+        answer = await self._ask(self._scripts.look(self._prefix + name))
+        if isinstance(answer, Fault):
+            return unreachable(answer.error)
+        row = protocol.only(answer)
+        return None if row is None else protocol.lock_info(name, protocol.read_held(row))
+
+    async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
+        answer = await self._ask(self._scripts.page(self._prefix + (after or ""), self._prefix + prefix, PAGE))
+        if isinstance(answer, Fault):
+            return unreachable(answer.error)
+        rows = answer[-1].rows
+        named = [(protocol.text(row[0]).removeprefix(self._prefix), protocol.read_held(row[1:])) for row in rows]
+        infos = [info for name, held in named if (info := protocol.lock_info(name, held)) is not None]
+        return Page(infos, named[-1][0] if len(rows) == PAGE else None)
+
+    def _sweeping(self, after: str) -> list[Ask]:
+        return self._scripts.sweep(after, PAGE, rules.TOKEN_MEMORY_US)
+
+
+def poll_pause(tries: int) -> float:
+    return float(min(POLL_MOST, POLL_FIRST * 1.5 ** min(tries, 20)))

@@ -1,0 +1,315 @@
+"""The engine: each request is one transaction, by the boot clock of this machine.
+
+Uncontended, a claim and a release are one statement each. Everything else reads the row and the line, lets `settle`
+decide, writes what it decided, and pushes after the commit. A push that reaches nobody goes to the next in line.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from gripfast import machine
+from gripfast.core import rules
+from gripfast.core.ports import Capabilities, Claim, Granted, Hold, LockInfo, Page, Taken
+from gripfast.errors import Reason
+from gripfast.stores import settle
+from gripfast.stores.card import is_gone, read_card, vouched_for, write_card
+from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.protocol import PAGE, lock_info
+from gripfast.stores.settle import Now, Outcome, Row, Waiter
+from gripfast.stores.sqlite import protocol, scripts
+from gripfast.stores.sqlite.connections import Connections
+from gripfast.stores.sqlite.mailbox import Mailbox, grant_message, send
+
+RENEW_CHUNK = 500
+"""Renewals per transaction: others get their turn in between."""
+
+SWEEP_EVERY, SWEEP_STRETCH = 500, 1000
+"""After so many claims, so many rows are looked at for names that were idle for a day."""
+
+
+class SqliteEngine:
+    def __init__(self, path: Path, synchronous: str, request_timeout: float) -> None:
+        self.capabilities = capabilities(synchronous)
+        self.inboxes = Inboxes()
+        self._path = path
+        self._boot = machine.boot_id()
+        self._connections = Connections(path, synchronous, request_timeout)
+        self._mailbox = Mailbox(path, self.inboxes)
+        self._card = functools.lru_cache(maxsize=256)(write_card)  # of this process: a fork makes a new engine
+        self._claims = random.randrange(SWEEP_EVERY)
+        self._swept_to = ""
+
+    def claim(self, claim: Claim) -> Granted | Taken:
+        self._claims += 1
+        if not self._claims % SWEEP_EVERY:
+            self._connections.run(self._sweep)
+        token = self._connections.run(self._claim_free, claim)
+        return Granted(token, claim.ttl) if token else self._claim_slowly(claim)
+
+    def _claim_slowly(self, claim: Claim) -> Granted | Taken:
+        address = self._mailbox.open() if claim.inbox is not None else ""
+        if claim.inbox is not None:
+            self.inboxes.add(claim.owner, claim.inbox)
+        answer, outcome, cards = self._connections.run(self._claim_settled, claim, address)
+        self._push(claim.name, outcome)
+        for process in [process for card in cards for process in read_card(card).processes]:
+            self._mailbox.watch(process)
+        return answer
+
+    def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None]:
+        answers: list[Reason | None] = []
+        for start in range(0, len(holds), RENEW_CHUNK):
+            answers += self._connections.run(self._renew, holds[start : start + RENEW_CHUNK])
+        return answers
+
+    def release(self, hold: Hold) -> Reason | None:
+        if self._connections.run(self._release_alone, hold):
+            return None
+        reason, outcome = self._connections.run(self._release_settled, hold)
+        self._push(hold.name, outcome)
+        return reason
+
+    def abandon(self, holds: Sequence[Hold]) -> None:
+        for hold in holds:
+            outcome = self._connections.run(self._abandon, hold)
+            if outcome.handed is None:
+                _push_again(outcome.row)
+            self._push(hold.name, outcome)
+
+    def inspect(self, name: str) -> LockInfo | None:
+        return self._connections.run(self._inspect, name)
+
+    def page(self, prefix: str, after: str | None) -> Page:
+        return self._connections.run(self._page, prefix, after)
+
+    def force_release(self, name: str) -> bool:
+        was_held, outcome = self._connections.run(self._force_release, name)
+        self._push(name, outcome)
+        return was_held
+
+    def vouch(self, hold: Hold, pid: int) -> None:
+        self._connections.run(self._vouch, hold, pid)
+
+    def close(self) -> None:
+        self._mailbox.close()
+        self._connections.close_for_good()
+
+    # -- the uncontended path: one statement each ------------------------------------------------------------------
+
+    def _claim_free(self, connection: sqlite3.Connection, claim: Claim) -> int | None:
+        """The token, which is the time; unless that is not larger than the last one."""
+        name, owner, ttl, label, _ = claim
+        token, expires = machine.wall_us(), machine.boottime() + ttl
+        values = (token, owner, ttl, expires, token, self._card(label), self._boot, name, token)
+        return token if connection.execute(scripts.claim_free, values).rowcount else None
+
+    def _release_alone(self, connection: sqlite3.Connection, hold: Hold) -> bool:
+        cursor = connection.execute(scripts.release_alone, (machine.wall_us(), hold.name, hold.owner))
+        return cursor.rowcount == 1
+
+    # -- everything else: read, settle, write ----------------------------------------------------------------------
+
+    def _claim_settled(
+        self, connection: sqlite3.Connection, claim: Claim, address: str
+    ) -> tuple[Granted | Taken, Outcome, list[str]]:
+        """The answer, what was decided, and the cards of those whose death would make it worth asking again."""
+        with _Transaction(connection, self._boot) as tx:
+            row = tx.read(claim.name)
+            asker = Waiter(0, claim.owner, claim.ttl, tx.now.clock, self._card(claim.label), address)
+            outcome = settle.claim(row, tx.line(claim.name), asker, tx.now)
+            tx.apply(claim.name, row, outcome)
+            if outcome.granted:
+                tx.leave(claim.owner)
+                return Granted(outcome.row.token, claim.ttl), outcome, []
+            cards = [] if claim.inbox is None else [outcome.row.card, *tx.enqueue(claim.name, asker)]
+            return Taken(tx.info(claim.name, outcome.row), outcome.row.token), outcome, cards
+
+    def _renew(self, connection: sqlite3.Connection, holds: Sequence[Hold]) -> list[Reason | None]:
+        with _Transaction(connection, self._boot) as tx:
+            return [tx.renew(hold) for hold in holds]
+
+    def _release_settled(self, connection: sqlite3.Connection, hold: Hold) -> tuple[Reason | None, Outcome]:
+        with _Transaction(connection, self._boot) as tx:
+            row = tx.read(hold.name)
+            if row.owner != hold.owner:
+                return settle.gone_because(row, hold.owner, tx.now), Outcome(row)
+            return None, tx.free(hold.name, row, row)
+
+    def _abandon(self, connection: sqlite3.Connection, hold: Hold) -> Outcome:
+        with _Transaction(connection, self._boot) as tx:
+            tx.leave(hold.owner)
+            row = tx.read(hold.name)
+            return tx.free(hold.name, row, row) if row.owner == hold.owner else Outcome(row)
+
+    def _take_back(self, connection: sqlite3.Connection, name: str, deaf: Waiter) -> Outcome:
+        with _Transaction(connection, self._boot) as tx:
+            row = tx.read(name)
+            outcome = settle.take_back(row, tx.line(name), deaf, tx.now)
+            if outcome.row is not row:
+                tx.apply(name, row, outcome)
+                tx.return_muted(name, deaf)
+            return outcome
+
+    def _force_release(self, connection: sqlite3.Connection, name: str) -> tuple[bool, Outcome]:
+        with _Transaction(connection, self._boot) as tx:
+            row = tx.read(name)
+            if settle.is_free(row, tx.now):
+                return False, Outcome(row)
+            return True, tx.free(name, row, settle.broken(row))
+
+    def _vouch(self, connection: sqlite3.Connection, hold: Hold, pid: int) -> None:
+        with _Transaction(connection, self._boot) as tx:
+            row = tx.read(hold.name)
+            if row.owner == hold.owner:
+                connection.execute(scripts.write_card, (vouched_for(row.card, pid), hold.name))
+
+    # -- looking ---------------------------------------------------------------------------------------------------
+
+    def _inspect(self, connection: sqlite3.Connection, name: str) -> LockInfo | None:
+        reading = _Reading(connection, self._boot)
+        return reading.info(name, reading.row(name))
+
+    def _page(self, connection: sqlite3.Connection, prefix: str, after: str | None) -> Page:
+        now = _now()
+        rows = connection.execute(scripts.page, (after or "", prefix, PAGE)).fetchall()
+        infos: list[LockInfo] = []
+        for name, *columns, waiters in rows:
+            if not name.startswith(prefix):
+                return Page(infos, None)
+            info = lock_info(name, protocol.read_row(tuple(columns), self._boot, now.clock), waiters, now)
+            if info is not None:
+                infos.append(info)
+        return Page(infos, rows[-1][0] if len(rows) == PAGE else None)
+
+    # -- after the commit ------------------------------------------------------------------------------------------
+
+    def _push(self, name: str, outcome: Outcome) -> None:
+        """Tell whoever was handed the lock; who can't be told is passed over for now."""
+        while (handed := outcome.handed) is not None:
+            if send(handed.address, grant_message(handed.owner, outcome.row.token, handed.ttl)):
+                return
+            outcome = self._connections.run(self._take_back, name, handed)
+
+    def _sweep(self, connection: sqlite3.Connection) -> None:
+        """Forget idle names, a stretch at a time, from the first to the last and again."""
+        (end,) = connection.execute(scripts.stretch_end, (self._swept_to, SWEEP_STRETCH)).fetchone()
+        if end is not None:
+            before = machine.wall_us() - rules.TOKEN_MEMORY_US
+            connection.execute(scripts.forget_idle, (self._swept_to, end, before, self._boot, machine.boottime()))
+            connection.execute(scripts.forget_absent, (self._boot, machine.boottime() - rules.WAITER_WINDOW))
+        self._swept_to = end or ""
+
+
+class _Reading:
+    """One look at the tables, all of it at one moment of the clock."""
+
+    def __init__(self, connection: sqlite3.Connection, boot: str) -> None:
+        self._connection = connection
+        self._boot = boot
+        self._read_name: str | None = None
+        self.now = _now()
+
+    def columns(self, name: str) -> tuple[Any, ...] | None:
+        row: tuple[Any, ...] | None = self._connection.execute(scripts.read_row, (name,)).fetchone()
+        return row
+
+    def row(self, name: str) -> Row:
+        return protocol.read_row(self.columns(name), self._boot, self.now.clock)
+
+    def info(self, name: str, row: Row) -> LockInfo | None:
+        (waiters,) = self._connection.execute(scripts.count_line, (name,)).fetchone()
+        return lock_info(name, row, waiters, self.now)
+
+
+class _Transaction(_Reading):
+    """BEGIN IMMEDIATE to COMMIT; the clock is read when the file is ours, not before."""
+
+    def __enter__(self) -> _Transaction:
+        self._connection.execute(scripts.begin)
+        self.now = _now()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        # A failed one is rolled back by closing its connection, which is what becomes of every failed request.
+        if kind is None:
+            if self._read_name is not None:
+                self._connection.execute(scripts.count_in, (self._read_name,))
+            self._connection.execute(scripts.commit)
+
+    def read(self, name: str) -> Row:
+        self._read_name = name
+        columns = self.columns(name)
+        if protocol.needs_watch(columns, self._boot):
+            self._connection.execute(scripts.watch_row, (self._boot, self.now.clock, name))
+        return protocol.read_row(columns, self._boot, self.now.clock)
+
+    def line(self, name: str) -> Iterator[Waiter]:
+        for columns in self._connection.execute(scripts.read_line, (name,)):
+            yield protocol.read_waiter(columns, self._boot)
+
+    def apply(self, name: str, before: Row, outcome: Outcome) -> None:
+        if outcome.row is not before:
+            self._connection.execute(scripts.write_row, protocol.write_row(name, outcome.row, self._boot))
+        for waiter in outcome.dropped:
+            self.leave(waiter.owner)
+
+    def free(self, name: str, before: Row, row: Row) -> Outcome:
+        outcome = settle.free(row, self.line(name), self.now)
+        self.apply(name, before, outcome)
+        return outcome
+
+    def renew(self, hold: Hold) -> Reason | None:
+        clock = self.now.clock
+        arguments = (hold.ttl, clock + hold.ttl, hold.name, hold.owner, clock, self._boot)
+        if self._connection.execute(scripts.renew, arguments).rowcount == 1:
+            return None
+        return settle.gone_because(self.row(hold.name), hold.owner, self.now) or "expired"
+
+    def enqueue(self, name: str, waiter: Waiter) -> list[str]:
+        """Stand in line, or show that one still does. For a newcomer the cards of all who stand before it."""
+        is_new = self._connection.execute(scripts.has_place, (waiter.owner,)).fetchone() is None
+        self._connection.execute(
+            scripts.enqueue,
+            (name, waiter.owner, waiter.ttl, self.now.clock, self._boot, waiter.card, waiter.address),
+        )
+        if not is_new:
+            return []
+        return [card for (card,) in self._connection.execute(scripts.cards_ahead, (name, waiter.owner))]
+
+    def return_muted(self, name: str, waiter: Waiter) -> None:
+        self._connection.execute(
+            scripts.return_muted,
+            (waiter.ticket, name, waiter.owner, waiter.ttl, waiter.seen, self._boot, waiter.card, waiter.address),
+        )
+
+    def leave(self, owner: str) -> None:
+        self._connection.execute(scripts.dequeue, (owner,))
+
+
+def _push_again(row: Row) -> None:
+    """The owner that is given up may have been interrupted between handing over and telling."""
+    if row.unheard and row.owner is not None:
+        send(row.unheard, grant_message(row.owner, row.token, row.ttl))
+
+
+def _now() -> Now:
+    return Now(machine.boottime(), machine.wall_us(), is_gone)
+
+
+def capabilities(synchronous: str) -> Capabilities:
+    return Capabilities(
+        fair=True,
+        push=True,
+        session=False,
+        durable_fence=synchronous == "full",
+        lists=True,
+        waiters_seen=True,
+        processes=True,
+        sees_death=True,
+    )

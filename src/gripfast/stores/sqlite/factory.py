@@ -1,0 +1,60 @@
+"""`sqlite:///relative.db`, `sqlite:////absolute.db`; without any URL, the file in the user's state directory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import SplitResult, quote, unquote
+
+from gripfast.core import rules
+from gripfast.errors import ConfigurationError
+from gripfast.stores import AioStores
+from gripfast.stores.inboxes import AioInbox, BlockingInbox
+from gripfast.stores.local import BlockingLocalStore, Engine, LocalStore, Worker
+from gripfast.stores.prefixed import checked_prefix, prefixed
+from gripfast.stores.sqlite.engine import SqliteEngine, capabilities
+from gripfast.stores.sqlite.files import default_path
+
+
+class SqliteFactory:
+    request_timeout = 5.0
+    max_ttl = rules.TTL_MAX
+
+    def __init__(self, path: Path, synchronous: str, prefix: str) -> None:
+        self.where = str(path)
+        self.capabilities = capabilities(synchronous)
+        self._path = path
+        self._synchronous = synchronous
+        self._prefix = prefix
+
+    def blocking(self, request_timeout: float) -> LocalStore:
+        return BlockingLocalStore(self._engine(request_timeout))
+
+    def aio(self, request_timeout: float) -> AioStores:
+        """A worker thread makes the requests: the loop never blocks on the file."""
+        engine, worker = self._engine(request_timeout), Worker("gripfast-sqlite", request_timeout)
+        return AioStores(
+            LocalStore(engine, AioInbox, worker.call, worker.stop),
+            LocalStore(engine, BlockingInbox, worker.call_blocking, worker.stop),
+        )
+
+    def _engine(self, request_timeout: float) -> Engine:
+        return prefixed(SqliteEngine(self._path, self._synchronous, request_timeout), self._prefix)
+
+
+def factory(url: SplitResult, options: dict[str, Any]) -> SqliteFactory:
+    if url.netloc or not url.path.strip("/"):
+        raise ConfigurationError(
+            "a sqlite URL names a file with three or four slashes: sqlite:///relative.db or sqlite:////absolute/path.db"
+        )
+    synchronous = options.pop("synchronous", "normal")
+    if synchronous not in ("normal", "full"):
+        raise ConfigurationError(f"synchronous must be normal or full, not {synchronous!r}")
+    # Absolute from the start: the process may change its folder later.
+    path = Path(os.path.abspath(unquote(url.path[1:])))
+    return SqliteFactory(path, synchronous, checked_prefix(options))
+
+
+def default_url() -> str:
+    return f"sqlite:///{quote(default_path().as_posix())}"

@@ -1,0 +1,72 @@
+"""Between SQLite's tuples and the rows of `settle`, and from SQLite's errors to ours: all pure.
+
+A row whose boot is not ours carries a time on a clock we can't read. It counts as held until it was watched,
+unchanged, for its whole ttl: `needs_watch` tells when a watch must be written down. A waiter of another boot has left.
+"""
+
+from __future__ import annotations
+
+import math
+import sqlite3
+from typing import Any
+
+from gripfast.errors import ConfigurationError, GripfastError, StoreUnavailable
+from gripfast.stores.settle import Row, Waiter
+
+
+def read_row(columns: tuple[Any, ...] | None, boot: str, clock: float) -> Row:
+    if columns is None:
+        return Row()
+    token, owner, ttl, expires, since_us, card, unheard, broken, row_boot, watched_by, watched_since = columns
+    if row_boot != boot:
+        expires = (watched_since if watched_by == boot else clock) + ttl
+    return Row(token, owner, ttl, expires, since_us, card, unheard, broken)
+
+
+def needs_watch(columns: tuple[Any, ...] | None, boot: str) -> bool:
+    """A held row of another boot that this boot does not watch yet."""
+    return columns is not None and columns[1] is not None and columns[8] != boot and columns[9] != boot
+
+
+def write_row(name: str, row: Row, boot: str) -> tuple[Any, ...]:
+    return (
+        name, row.token, row.owner, row.ttl, row.expires, row.since_us, row.card, row.unheard, row.broken, boot,
+    )  # fmt: skip
+
+
+def read_waiter(columns: tuple[Any, ...], boot: str) -> Waiter:
+    ticket, owner, ttl, seen, waiter_boot, card, address, muted = columns
+    return Waiter(ticket, owner, ttl, seen if waiter_boot == boot else -math.inf, card, address, bool(muted))
+
+
+_ADVICE = {
+    "SQLITE_BUSY": "another program keeps the database locked; end it, or use a file of Gripfast's own",
+    "SQLITE_LOCKED": "another program keeps the database locked; end it, or use a file of Gripfast's own",
+    "SQLITE_READONLY": "the file or its folder can't be written; check its owner and mode",
+    "SQLITE_CANTOPEN": "the file can't be opened; check that its folder exists and can be written",
+    "SQLITE_PERM": "the file can't be opened; check its owner and mode",
+    "SQLITE_FULL": "the disk is full; free some room, nothing was lost",
+    "SQLITE_IOERR": "the disk failed or is full; check it, nothing was changed",
+    "SQLITE_CORRUPT": "the file is damaged; move it away and a new one is made (locks held now would be forgotten)",
+}
+
+_NOT_A_DATABASE = "SQLITE_NOTADB"
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    return _kind(error) in ("SQLITE_BUSY", "SQLITE_LOCKED")
+
+
+def explain(error: sqlite3.Error, path: str) -> GripfastError:
+    """What went wrong, in which file, and what to do about it."""
+    kind = _kind(error)
+    if kind == _NOT_A_DATABASE:
+        return ConfigurationError(f"{path} is not a SQLite database: name another file, or move this one away")
+    advice = _ADVICE.get(kind, "see the error of SQLite")
+    return StoreUnavailable(f"embedded store {path}: {error} ({kind}): {advice}", {path: str(error)})
+
+
+def _kind(error: sqlite3.Error) -> str:
+    """The primary code: SQLITE_READONLY_DIRECTORY is a SQLITE_READONLY."""
+    name = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
+    return "_".join(name.split("_")[:2])

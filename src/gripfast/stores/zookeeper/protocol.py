@@ -1,0 +1,95 @@
+"""Names to paths and back, contenders in their order, cards, and kazoo's errors in words: all pure.
+
+A contender is `<owner>__lock__<number>`, as kazoo's own Lock writes it: so both stand in one line. The number has ten
+places; it becomes negative when it has been through all that an int of 32 bits has.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError
+
+from gripfast.core.ports import LockInfo
+from gripfast.errors import OutcomeUnknown, StoreUnavailable
+
+LOCK = "__lock__"
+HALF_ROUND = 2**31
+_CONTENDER = re.compile(rf"^(?P<owner>.*)(?:{LOCK}|__rlock__)(?P<number>\d{{10}}|-\d{{9,10}})$", re.DOTALL)
+"""Readers of kazoo's ReadLock, too: whoever has the lock alone has to wait for them."""
+
+
+class Contender(NamedTuple):
+    number: int
+    node: str
+    owner: str
+
+
+def encoded(name: str) -> str:
+    """One component of a path. A name of dots alone would be a step in the path."""
+    text = quote(name, safe="")
+    return text.replace(".", "%2E") if set(name) == {"."} else text
+
+
+def decoded(component: str) -> str:
+    return unquote(component)
+
+
+def in_order(children: Iterable[str]) -> list[Contender]:
+    """Those that are in line, the first one first."""
+    found = [match for child in children if (match := _CONTENDER.match(child))]
+    line = sorted(Contender(int(match["number"]), match[0], match["owner"]) for match in found)
+    if line and line[-1].number - line[0].number > HALF_ROUND:  # the numbers have just become negative
+        line.sort(key=lambda each: each.number % (2 * HALF_ROUND))
+    return line
+
+
+def write_card(label: str | None, host: str, pid: int, ttl: float) -> bytes:
+    return json.dumps({"host": host, "pid": pid, "label": label, "ttl": ttl}, ensure_ascii=False).encode()
+
+
+def lock_info(name: str, owner: str, data: bytes, stat: Any, waiters: int) -> LockInfo:
+    card = _read_card(data)
+    return LockInfo(
+        name=name,
+        owner=owner,
+        token=stat.czxid,
+        label=card.get("label"),
+        host=card.get("host", ""),
+        pid=card.get("pid", 0),
+        since=datetime.fromtimestamp(stat.ctime / 1000, UTC),
+        expires_in=card.get("ttl", float("inf")),
+        waiters=waiters,
+    )
+
+
+def _read_card(data: bytes) -> dict[str, Any]:
+    """Who uses kazoo's own Lock writes what it likes."""
+    try:
+        card = json.loads(data)
+    except ValueError:
+        card = None
+    return card if isinstance(card, dict) and "host" in card else {"host": data.decode(errors="replace")}
+
+
+def fault(where: str, error: BaseException) -> StoreUnavailable:
+    """What could not be done, and why."""
+    if isinstance(error, NoAuthError):
+        text = "this identity may not do that here: check the ACLs of the root, and the login in the URL or the client"
+    elif isinstance(error, AuthFailedError):
+        text = "the login was refused"
+    elif isinstance(error, TimeoutError):
+        return OutcomeUnknown(f"{where}: {error}", {where: str(error)})
+    else:
+        text = str(error) or type(error).__name__
+    kind = OutcomeUnknown if isinstance(error, KazooException) and not is_permanent(error) else StoreUnavailable
+    return kind(f"{where}: {text}", {where: text})
+
+
+def is_permanent(error: BaseException) -> bool:
+    return isinstance(error, NoAuthError | AuthFailedError)
