@@ -32,9 +32,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
         try:
             inbox = None if wait == 0.0 else env.store.inbox()
             claim = Claim(want.name, state.owner, want.ttl, want.label, inbox)
-            sent = env.now()
-            mark.sent = sent
-            answer = await env.store.claim(claim)
+            answer, sent = await _ask(env, claim, mark)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
                 answer, sent = await _persist(env, want, claim, mark, patience, answer, sent)
@@ -57,12 +55,23 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
                 return state
         except BaseException as error:
             if isinstance(error, ConfigurationError) and patience is None:
-                env.ledger.confirm_gone(state.owner)  # refused before anything was done
+                mark.may_be_there = False  # refused before anything was done
             env.ledger.abandon(state)
             raise
         env.ledger.abandon(state)
         patience = patience or _Patience(env, sent, wait)
         patience.check(_too_late(want))
+
+
+async def _ask(env: Env, claim: Claim, mark: Mark) -> tuple[Granted | Taken | Unreachable, float]:
+    """The answer, and the moment before the request left. While it is under way it counts as having left."""
+    may_be_there = mark.may_be_there
+    mark.may_be_there = True
+    sent = mark.sent = env.now()
+    answer = await env.store.claim(claim)
+    if isinstance(answer, Unreachable) and not answer.was_sent:
+        mark.may_be_there = may_be_there
+    return answer, sent
 
 
 class _Patience:
@@ -88,9 +97,11 @@ class _Patience:
         if not self.is_left():
             raise to_raise(error)
 
-    async def unreachable(self, error: StoreUnavailable) -> None:
-        """Pause before the next try, or raise if there is none."""
-        self.check(error)
+    async def unreachable(self, answer: Unreachable) -> None:
+        """Pause before the next try, or raise if there is none. Who does not wait is told of a refused connection."""
+        if self._wait == 0.0 and not answer.was_sent:
+            raise to_raise(answer.error)
+        self.check(answer.error)
         pause = rules.retry_pause(self._failures)
         self._failures += 1
         await self._env.pause(min(pause, self._silence_ends - self._env.now()))
@@ -102,7 +113,7 @@ async def _persist(
     """The first answer was no grant: listen and ask until there is one, or patience ends. Dated."""
     while True:
         if isinstance(answer, Unreachable):
-            await patience.unreachable(answer.error)
+            await patience.unreachable(answer)
         else:
             patience.answered()
             _log.debug("%r is taken; asked as %s", claim.name, claim.owner)
@@ -115,9 +126,7 @@ async def _persist(
                 pushed = await _listen(env, claim.ttl, claim.inbox, answer, patience)
             if pushed is not None and _is_good(pushed, want, answer, rules.deadline(sent, pushed.ttl) - env.now()):
                 return pushed, sent
-        sent = env.now()
-        mark.sent = sent
-        new_answer = await env.store.claim(claim)
+        new_answer, sent = await _ask(env, claim, mark)
         if isinstance(new_answer, Granted):
             return new_answer, sent
         answer = new_answer

@@ -17,7 +17,7 @@ from gripfast.core.lease import LeaseState
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = ("granted", "ledger", "name", "owner", "sent", "ttl")
+    __slots__ = ("granted", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
 
     ledger: Ledger
     name: str
@@ -25,6 +25,8 @@ class Mark(weakref.ref[LeaseState]):
     ttl: float
     sent: float
     """When the last request left that the engine may remember this owner for, by `ttl` or by its place in line."""
+    may_be_there: bool
+    """A request of this owner may have left this machine, so the engine may know the owner."""
     granted: bool
     """It is a lease that someone may be using; no longer once it is being given back."""
 
@@ -44,6 +46,7 @@ class Ledger:
         mark.owner = state.owner
         mark.ttl = state.ttl
         mark.sent = 0.0
+        mark.may_be_there = False
         mark.granted = False
         self._marks[state.owner] = mark
         return mark
@@ -60,11 +63,15 @@ class Ledger:
         return mark is None or not mark.granted
 
     def abandon(self, state: LeaseState) -> None:
-        """Have it given back although the lease object may live on."""
+        """Have it given back although the lease object may live on; unless the engine can't know it."""
         mark = self._marks.get(state.owner)
-        if mark is not None:
-            mark.granted = False
+        if mark is None:
+            return
+        mark.granted = False
+        if mark.may_be_there:
             self._drop(mark)
+        else:
+            self.confirm_gone(state.owner)
 
     def date(self, owner: str, sent: float, ttl: float) -> None:
         """A request is about to leave after which the engine remembers the owner for that long."""

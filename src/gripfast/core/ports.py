@@ -102,15 +102,18 @@ class Taken(NamedTuple):
 
 class Unreachable(NamedTuple):
     error: StoreUnavailable
+    was_sent: bool = True
+    """False only if nothing of the request left this machine: there is nothing to clean up, and no use in asking for
+    longer on behalf of a caller who does not want to wait."""
 
 
-def unreachable(error: StoreUnavailable) -> Unreachable:
+def unreachable(error: StoreUnavailable, was_sent: bool = True) -> Unreachable:
     """An answer is kept for a while: it must not keep the frames that it came through, and with them a lease."""
     link: BaseException | None = error
     while link is not None:
         link.__traceback__ = None
         link = link.__cause__ or link.__context__
-    return Unreachable(error)
+    return Unreachable(error, was_sent)
 
 
 def to_raise(error: StoreUnavailable) -> StoreUnavailable:

@@ -64,8 +64,8 @@ QUEUE = (
         (
             Edit(
                 acquire._persist,
-                "new_answer = await env.store.claim(claim)",
-                "claim = claim._replace(owner=env.new_owner()); new_answer = await env.store.claim(claim)",
+                "new_answer, sent = await _ask(env, claim, mark)",
+                "claim = claim._replace(owner=env.new_owner()); new_answer, sent = await _ask(env, claim, mark)",
             ),
         ),
     ),

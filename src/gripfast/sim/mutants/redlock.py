@@ -105,7 +105,7 @@ REDLOCK = (
         "votes dated after they came",
         "The deadline counts from the moment at which the vote was won.",
         Edit(
-            acquire.acquire,
+            acquire._ask,
             "answer = await env.store.claim(claim)\n",
             "answer = await env.store.claim(claim); sent = env.now()\n",
         ),
