@@ -51,7 +51,8 @@ class Renaming:
         """Arguments for redis-py's eval(), to be sent once this has returned."""
         state = self._state
         state.owner = self._new
-        self._ledger.enter(state).granted = True
+        mark = self._ledger.enter(state)
+        mark.may_be_there = mark.granted = True
         self._ledger.date(self._new, state.deadline, state.ttl)
         return SCRIPT, 1, state.name, self._old, self._new.token
 
