@@ -152,8 +152,14 @@ class Store(Protocol):
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable: ...
 
-    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None] | Unreachable:
-        """For each hold None, or why it is gone, or that it could not be asked. Never sets what is absent."""
+    async def renew(
+        self, holds: Sequence[Hold], within: float = math.inf
+    ) -> Sequence[Reason | Unreachable | None] | Unreachable:
+        """For each hold None, or why it is gone, or that it could not be asked. Never sets what is absent.
+
+        `within`: seconds that each request may take, if that is less than the store's own time-out: a connection
+        that is silent for longer is left, and the next try gets another.
+        """
         ...
 
     async def release(self, hold: Hold) -> Reason | Unreachable | None:

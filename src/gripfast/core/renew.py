@@ -6,6 +6,7 @@ are never under way at the same time, and no late answer to an older one can be 
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 from collections.abc import Sequence
@@ -29,16 +30,29 @@ async def renew_due(env: Env) -> float:
                 due.append(state)
         elif state.renew_at < moment:
             moment = state.renew_at
-    if due:
-        await renew(env, due)
+    for together in _by_urgency(due, env.request_timeout):
+        await renew(env, together)
     return min([moment, *(state.renew_at for state in due if state.ending is None)])
+
+
+def _by_urgency(due: list[LeaseState], request_timeout: float) -> list[list[LeaseState]]:
+    """The shortest first. A batch of long leases needs more time than a short one can give, so they go apart: the
+    time-outs of those that go together differ by less than a factor of 2."""
+    if not due:
+        return []
+
+    def urgency(state: LeaseState) -> int:
+        return math.frexp(rules.renewal_timeout(state.ttl, request_timeout))[1]
+
+    return [list(group) for _, group in itertools.groupby(sorted(due, key=urgency), key=urgency)]
 
 
 async def renew(env: Env, states: Sequence[LeaseState], shortens: bool = False) -> Unreachable | None:
     sent = env.now()
     for state in states:
         env.ledger.date(state.owner, sent, state.ttl)
-    answer = await env.store.renew([Hold(state.name, state.owner, state.ttl, shortens) for state in states])
+    within = rules.renewal_timeout(min(state.ttl for state in states), env.request_timeout)
+    answer = await env.store.renew([Hold(state.name, state.owner, state.ttl, shortens) for state in states], within)
     now = env.now()
     answers = [answer] * len(states) if isinstance(answer, Unreachable) else answer
     for state, each in zip(states, answers, strict=True):

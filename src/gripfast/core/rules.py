@@ -64,6 +64,16 @@ def renew_retry(ttl: float) -> float:
     return min(1.0, ttl / 20)
 
 
+RENEWAL_LEAST = 0.05
+"""Seconds that a try to renew may last in any case: it may have to make a connection."""
+
+
+def renewal_timeout(ttl: float, request_timeout: float) -> float:
+    """How long one try to renew may last. A connection may be dead without a word: there must be time left to notice
+    that and to renew on another one, twice, before the lease is over."""
+    return min(request_timeout, max(ttl / 4, RENEWAL_LEAST))
+
+
 def refresh_pace(ttl: float) -> float:
     """How often a waiter shows that it is still there; also the age of the date a pushed grant gets."""
     return min(3.0, ttl / 3)
@@ -85,6 +95,18 @@ def is_fresh(remaining: float, ttl: float) -> bool:
 def retry_pause(attempt: int) -> float:
     """Pause before asking an unreachable engine again."""
     return float(min(1.0, 0.05 * 2 ** min(attempt, 10)))
+
+
+def give_back_pause(failures: int) -> float:
+    """Pause before an engine is asked again to release what nobody has, after so many failures in a row."""
+    return float(min(2.0, 0.25 * 2 ** min(failures - 1, 10)))
+
+
+GIVE_BACK_MOST = 1000
+"""Owners whose things are released in one round of the watchdog, which has renewals to make, too."""
+
+GIVE_BACK_TRY = 50
+"""As many while the engine does not answer: whether it does again shows with a few."""
 
 
 LOOK_AT_SESSIONS = 0.25

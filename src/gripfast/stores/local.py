@@ -8,6 +8,7 @@ cleans up.
 from __future__ import annotations
 
 import asyncio
+import math
 import queue
 import threading
 from collections.abc import Awaitable, Callable, Sequence
@@ -82,7 +83,7 @@ class LocalStore(Shutting):
             await self._undo(claim)
         return answer
 
-    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None] | Unreachable:
+    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | None] | Unreachable:
         return await self._ask(self._engine.renew, holds, is_held=True)
 
     async def release(self, hold: Hold) -> Reason | Unreachable | None:

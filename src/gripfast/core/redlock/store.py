@@ -13,6 +13,7 @@ to vote before it is taken back, too: somebody may count on a vote that it has f
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from gripfast.core.ports import (
@@ -203,7 +204,7 @@ class RedlockStore(Shutting):
 
     # -- keeping -------------------------------------------------------------------------------------------------
 
-    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None]:
+    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
         results: list[Reason | Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
             results += await self._renew(holds[start : start + CHUNK])

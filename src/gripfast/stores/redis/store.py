@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
@@ -170,7 +171,7 @@ class RedisStore(Shutting):
         # The first of two may have done it: then it is not this owner's any more.
         return None if reply == 1 or was_lost else (await self._why([hold]))[0]
 
-    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None]:
+    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
         replies: list[Any] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]

@@ -10,6 +10,7 @@ that. Whether the session is still there is looked at several times a second.
 
 from __future__ import annotations
 
+import math
 import select
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -255,7 +256,7 @@ class SessionStore(Looking):
 
     # -- keeping -------------------------------------------------------------------------------------------------
 
-    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None]:
+    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
         """All are asked before the first answer is awaited. Who is being released is left alone."""
         timeout = min([self._link.timeout, *(max(0.05, hold.ttl / 3) for hold in holds)])
         until = self._link.now() + timeout

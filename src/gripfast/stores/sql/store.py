@@ -6,6 +6,7 @@ in line of each client has it told; elsewhere it asks again and again, at a pace
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from gripfast.core import rules
@@ -136,7 +137,7 @@ class LeaseStore(Asking):
 
     # -- keeping -------------------------------------------------------------------------------------------------
 
-    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None]:
+    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
         results: list[Reason | Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
             results += await self._renew(holds[start : start + CHUNK])

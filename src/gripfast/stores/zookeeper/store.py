@@ -9,6 +9,7 @@ leader that was paused answers both before it learns that it leads nobody any mo
 from __future__ import annotations
 
 import functools
+import math
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -286,7 +287,7 @@ class ZooKeeperStore(Looking):
 
     # -- keeping -------------------------------------------------------------------------------------------------
 
-    async def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | Unreachable | None]:
+    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
         results: dict[str, Reason | Unreachable | None] = {}
         sessions: dict[Session, list[tuple[Hold, Node]]] = {}
         for hold in holds:
