@@ -191,7 +191,8 @@ class Stage:
         return drive(self.store.release(HOLD))
 
     def abandon(self, *holds: Hold) -> Any:
-        return drive(self.store.abandon(holds or [HOLD]))
+        """What went wrong, if anything did."""
+        return next((trouble for trouble in drive(self.store.abandon(holds or [HOLD])) if trouble is not None), None)
 
     def knows(self, owner: str = "me") -> bool:
         return self.records.find(owner) is not None

@@ -250,3 +250,19 @@ def test_a_fenced_writer_needs_every_right(server: RedisServer, admin: "redis.Re
     with pytest.raises(redis.ResponseError):
         fenced(url_of(server, admin, "less", [rule for rule in WRITES if rule != right]))
     assert admin.get("invoice:7") is None
+
+
+def test_a_key_that_may_not_be_touched_any_more_keeps_no_other_from_its_release(
+    server: RedisServer, admin: "redis.Redis"
+) -> None:
+    url = url_of(server, admin, "narrowed", LOCKS)
+    with gripfast.connect(url, request_timeout=1) as client:
+        leases = [client.lock(name, ttl=600).acquire() for name in ("forbidden", "allowed")]
+        ledger = client._runtime.env.ledger
+        admin.execute_command("ACL", "SETUSER", "narrowed", "resetkeys", "~lock:allowed", "~{lock:allowed}*")
+        leases.clear()  # dropped: the watchdog releases them, in one batch
+        until(lambda: [mark.name for mark in ledger.marks()] == ["forbidden"])
+        assert admin.exists("lock:forbidden")
+        assert not admin.exists("lock:allowed")
+        admin.execute_command("ACL", "SETUSER", "narrowed", "~*")
+        until(lambda: not admin.exists("lock:forbidden"))

@@ -17,7 +17,7 @@ import math
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ledger import Mark
-from gripfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable, to_raise
+from gripfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable, for_each, to_raise
 from gripfast.errors import ConfigurationError, StoreUnavailable
 
 _log = logging.getLogger("gripfast.lease")
@@ -147,7 +147,8 @@ def _is_good(pushed: Granted, want: Want, taken: Taken, remaining: float) -> boo
 
 async def _leave(env: Env, state: LeaseState, may_have_left: bool) -> None:
     """Not granted: a plain no leaves nothing at the engine, otherwise there may be a place in line to give up."""
-    if may_have_left and await env.store.abandon([Hold(state.name, state.owner, state.ttl)]) is not None:
+    hold = Hold(state.name, state.owner, state.ttl)
+    if may_have_left and any(for_each(await env.store.abandon([hold]), 1)):
         env.ledger.abandon(state)
     else:
         env.ledger.confirm_gone(state.owner)

@@ -116,6 +116,16 @@ def unreachable(error: StoreUnavailable, was_sent: bool = True) -> Unreachable:
     return Unreachable(error, was_sent)
 
 
+Abandoned = Sequence[Unreachable | None] | Unreachable | None
+"""None if nothing is left of any hold, Unreachable if none of them could be asked for; otherwise for each hold None, or
+why it is not known to be gone. What is wrong with one name costs that name alone."""
+
+
+def for_each(answer: Abandoned, count: int) -> Sequence[Unreachable | None]:
+    """The same, hold by hold."""
+    return [answer] * count if answer is None or isinstance(answer, Unreachable) else answer
+
+
 def to_raise(error: StoreUnavailable) -> StoreUnavailable:
     """A copy: the frames that it is raised through have the answer it came in, and it would keep them, in a cycle."""
     copy = type(error)(*error.args)
@@ -166,7 +176,7 @@ class Store(Protocol):
         """None if it was freed; otherwise why it was not this owner's."""
         ...
 
-    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+    async def abandon(self, holds: Sequence[Hold]) -> Abandoned:
         """Remove whatever these owners have, lock or place in line; nothing left is success."""
         ...
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gripfast.core.ports import Claim, Hold, Unreachable, to_raise
+from gripfast.core.ports import Abandoned, Claim, Hold, for_each, to_raise
 from gripfast.errors import ConfigurationError, Reason
 
 
 class Shutting:
     _is_shut = False
 
-    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+    async def abandon(self, holds: Sequence[Hold]) -> Abandoned:
         raise NotImplementedError
 
     def forget(self, owner: str) -> None:
@@ -30,5 +30,6 @@ class Shutting:
         why, also where giving back has failed, perhaps for the same reason."""
         answer = await self.abandon([Hold(claim.name, claim.owner, claim.ttl)])
         self._check_open()
-        if answer is not None:
-            raise to_raise(answer.error)
+        for trouble in for_each(answer, 1):
+            if trouble is not None:
+                raise to_raise(trouble.error)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
 from gripfast.core.ledger import Ledger, Mark
-from gripfast.core.ports import Env, Hold, Store, Unreachable
+from gripfast.core.ports import Env, Hold, Store, Unreachable, for_each
 from gripfast.core.renew import extend, renew_due
 
 _log = logging.getLogger("gripfast.watchdog")
@@ -106,14 +106,15 @@ class Reaper:
         batch = list(self._left.values())
         answer = await self._store.abandon([Hold(mark.name, mark.owner, mark.ttl) for mark in batch])
         now = self._now()
-        for mark in batch:
-            if answer is None or (self._forgets and now > rules.forgotten_at(mark.sent, mark.ttl)):
+        answers = for_each(answer, len(batch))
+        for mark, trouble in zip(batch, answers, strict=True):
+            if trouble is None or (self._forgets and now > rules.forgotten_at(mark.sent, mark.ttl)):
                 mark.ledger.confirm_gone(mark.owner)
                 self._store.forget(mark.owner)
                 del self._left[mark.owner]
-        if answer is not None:
+        if failed := [trouble for trouble in answers if trouble is not None]:
             level = logging.WARNING if new else logging.DEBUG
-            _log.log(level, "%d leases or places in line could not be given back yet: %s", len(batch), answer.error)
+            _log.log(level, "%d leases or places in line not released yet: %s", len(failed), failed[0].error)
         return now + _RETRY if self._left else float("inf")
 
 

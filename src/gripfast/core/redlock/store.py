@@ -292,13 +292,13 @@ class RedlockStore(Shutting):
         if len(told) >= least:
             self._nodes.send(Wake(name), told[:WOKEN_AT])
 
-    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
-        trouble: Unreachable | None = None
+    async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
+        troubles: list[Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
-            trouble = await self._abandon(holds[start : start + CHUNK]) or trouble
-        return trouble
+            troubles += await self._abandon(holds[start : start + CHUNK])
+        return troubles
 
-    async def _abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+    async def _abandon(self, holds: Sequence[Hold]) -> list[Unreachable | None]:
         """Node by node, those who may have something there."""
         records = [self._end(hold.owner) for hold in holds]
         asked = [self._everyone if record is None else record.asked for record in records]
@@ -309,15 +309,18 @@ class RedlockStore(Shutting):
         roll = Roll(self._count, self._count - requests.count(None))
         if roll.pending:
             await self._nodes.poll(requests, roll)
-        if failures(sight.each(roll.answers)):
-            return self._no_majority(roll.answers)
         by_hold: list[list[Answer]] = [[None] * self._count for _ in holds]
-        for node, answers in enumerate(roll.answers):
-            for place, answer in zip(places[node], answers if isinstance(answers, list) else (), strict=True):
-                by_hold[place][node] = answer
-        for hold, answers in zip(holds, by_hold, strict=True):
-            self._records.end(hold.owner)
-            self._wake(hold.name, answers, least=majority(self._count))
+        for node, answer in enumerate(roll.answers):
+            each = answer if isinstance(answer, list) else [answer] * len(places[node])
+            for place, single in zip(places[node], each, strict=True):
+                by_hold[place][node] = single
+        return [self._abandoned(hold, answers) for hold, answers in zip(holds, by_hold, strict=True)]
+
+    def _abandoned(self, hold: Hold, answers: Sequence[Answer]) -> Unreachable | None:
+        if failures(answers):
+            return self._no_majority(answers)
+        self._records.end(hold.owner)
+        self._wake(hold.name, answers, least=majority(self._count))
         return None
 
     def _end(self, owner: str) -> Record | None:

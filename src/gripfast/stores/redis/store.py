@@ -193,20 +193,22 @@ class RedisStore(Shutting):
             reasons += ["expired" if isinstance(reply, Fault) else protocol.read_why(reply) for reply in replies]
         return reasons
 
-    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+    async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         """Gives back twice what may still arrive: a claim whose connection broke can't be followed by a clean-up."""
-        trouble: Unreachable | None = None
+        troubles: list[Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
             late = [self._chase(hold.name, hold.owner) is False for hold in chunk]
             commands = [protocol.abandon(self._prefix + hold.name, hold.owner) for hold in chunk]
             replies = await self._ask_each(scripts.ABANDON, commands)
             for hold, is_late, reply in zip(chunk, late, replies, strict=True):
+                trouble: Unreachable | None = None
                 if isinstance(reply, Fault) and not _is_no_lock(reply):
                     trouble = unreachable(reply.error)
                 elif is_late:
                     trouble = unreachable(StoreUnavailable(f"a claim of {hold.name!r} may still be on its way"))
-        return trouble
+                troubles.append(trouble)
+        return troubles
 
     def _chase(self, name: str, owner: str) -> bool | None:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""

@@ -368,19 +368,19 @@ class ZooKeeperStore(Looking):
         await self._clean_now_and_then(node.session)
         return "broken" if isinstance(deleted, NoNodeError) and not was_lost else None
 
-    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
-        trouble: Unreachable | None = None
+    async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         until = self._link.now() + self._link.timeout
-        for hold in holds:
-            node = self.nodes.get(hold.owner)
-            if node is None:
-                continue
-            error = None if node.life != node.session.life else await self._remove(node, hold.owner, until)
-            if error is None or _is_over(error) or isinstance(error, NoNodeError):
-                self.forget(hold.owner)
-            else:
-                trouble = self._unreachable(error)
-        return trouble
+        return [await self._abandon(hold, until) for hold in holds]
+
+    async def _abandon(self, hold: Hold, until: float) -> Unreachable | None:
+        node = self.nodes.get(hold.owner)
+        if node is None:
+            return None
+        error = None if node.life != node.session.life else await self._remove(node, hold.owner, until)
+        if error is None or _is_over(error) or isinstance(error, NoNodeError):
+            self.forget(hold.owner)
+            return None
+        return self._unreachable(error)
 
     async def _remove(self, node: Node, owner: str, until: float) -> BaseException | None:
         paths = [node.path] if node.path else await self._own(node, owner, until)
