@@ -6,6 +6,7 @@ forgotten it by itself.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import warnings
@@ -86,14 +87,21 @@ class Reaper:
         self._store = store
         self._now = now
         self._left: dict[str, Mark] = {}
+        """In the order in which they are tried: what failed goes to the end."""
+        self._failures = 0
+        """In a row; while there are any, few are tried, and less and less often."""
+        self._tries_at = -math.inf
         self._forgets = not store.capabilities.session
         """A session lives on by itself, and so does whatever an owner has in it."""
 
     async def reap_all(self, ledger: Ledger) -> None:
+        """At once, whatever failed before: there is no later round."""
         marks = ledger.marks()
         for mark in marks:
             mark.granted = False  # not dropped by mistake: no warning
-        await self.reap(marks)
+            self._left[mark.owner] = mark
+        if self._left:
+            await self._try(list(self._left.values()), is_news=True)
 
     async def reap(self, marks: Iterable[Mark]) -> float:
         """Seconds on the clock at which to come again; infinity when all is given back."""
@@ -101,21 +109,54 @@ class Reaper:
         for mark in new:
             _warn_if_dropped(mark)
             self._left[mark.owner] = mark
-        if not self._left:
-            return float("inf")
-        batch = list(self._left.values())
+        is_time = self._now() >= self._tries_at
+        batch = self._chosen(new, is_time)
+        if batch:
+            answers = await self._try(batch, is_news=bool(new))
+            if is_time:
+                self._pace(answers)
+        return max(self._now(), self._tries_at) if self._left else math.inf
+
+    def _chosen(self, new: Sequence[Mark], is_time: bool) -> list[Mark]:
+        """What is new is tried at once: that others fail may have a reason of their own."""
+        most = rules.GIVE_BACK_TRY if self._failures else rules.GIVE_BACK_MOST
+        old = itertools.islice(self._left.values(), most if is_time else 0)
+        chosen = {mark.owner: mark for mark in [*new, *old]}
+        return list(itertools.islice(chosen.values(), rules.GIVE_BACK_MOST))
+
+    async def _try(self, batch: Sequence[Mark], is_news: bool) -> Sequence[Unreachable | None]:
         answer = await self._store.abandon([Hold(mark.name, mark.owner, mark.ttl) for mark in batch])
-        now = self._now()
         answers = for_each(answer, len(batch))
         for mark, trouble in zip(batch, answers, strict=True):
-            if trouble is None or (self._forgets and now > rules.forgotten_at(mark.sent, mark.ttl)):
-                mark.ledger.confirm_gone(mark.owner)
-                self._store.forget(mark.owner)
-                del self._left[mark.owner]
+            del self._left[mark.owner]
+            if trouble is None:
+                self._is_gone(mark)
+            else:
+                self._left[mark.owner] = mark  # behind the others, who may fare better
         if failed := [trouble for trouble in answers if trouble is not None]:
-            level = logging.WARNING if new else logging.DEBUG
+            self._forget()
+            level = logging.WARNING if is_news else logging.DEBUG
             _log.log(level, "%d leases or places in line not released yet: %s", len(failed), failed[0].error)
-        return now + _RETRY if self._left else float("inf")
+        return answers
+
+    def _pace(self, answers: Sequence[Unreachable | None]) -> None:
+        """Ever more slowly while nothing succeeds. One name that is in trouble does not slow the others down."""
+        self._failures = 0 if None in answers else self._failures + 1
+        is_done = all(trouble is None for trouble in answers)
+        self._tries_at = -math.inf if is_done else self._now() + rules.give_back_pause(max(1, self._failures))
+
+    def _forget(self) -> None:
+        """What the engine has forgotten by itself meanwhile."""
+        if not self._forgets:
+            return
+        now = self._now()
+        for mark in [mark for mark in self._left.values() if now > rules.forgotten_at(mark.sent, mark.ttl)]:
+            del self._left[mark.owner]
+            self._is_gone(mark)
+
+    def _is_gone(self, mark: Mark) -> None:
+        mark.ledger.confirm_gone(mark.owner)
+        self._store.forget(mark.owner)
 
 
 def _warn_if_dropped(mark: Mark) -> None:

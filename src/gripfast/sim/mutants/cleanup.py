@@ -83,7 +83,7 @@ CLEAN_UP = (
         "reaper forgets",
         "clean-up",
         "What could not be given back is forgotten.",
-        (Edit(upkeep.Reaper.reap, "if trouble is None or (self._forgets", "if True or (self._forgets"),),
+        (Edit(upkeep.Reaper._try, "if trouble is None:", "if True:"),),
     ),
     Mutant(
         "failed release forgotten",
