@@ -209,6 +209,15 @@ def test_a_second_round_asks_those_who_locked_for_more_than_any_of_them_has_seen
     assert (accept.owner, accept.attempt) == (vote.owner, vote.attempt)
 
 
+def test_a_second_round_asks_those_whose_vote_is_still_to_come(stage: Stage) -> None:
+    """A node may fall silent between the rounds: the three who were first are not the only majority there is."""
+    stage.nodes.will_answer(*[locked_only(WALL_US + 5)] * 5)
+    stage.nodes.will_answer(YES, YES, YES, YES, YES, order=[0, 1, 4])
+    assert stage.claim().token == WALL_US + 6
+    assert stage.nodes.polls[0].heard == [0, 1, 2]
+    assert stage.nodes.polled(Accept)[0].asked == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0]], ids=str)
 @pytest.mark.parametrize("refusal", [busy(), Busy(None, 0), locked_only(WALL_US + 50), down(0)])
 def test_a_second_round_that_is_refused_is_a_failed_attempt(stage: Stage, refusal: Answer, order: list[int]) -> None:
@@ -219,7 +228,7 @@ def test_a_second_round_that_is_refused_is_a_failed_attempt(stage: Stage, refusa
 
 
 def test_two_acceptances_of_the_second_round_are_no_majority_of_five(stage: Stage) -> None:
-    stage.nodes.will_answer(YES, YES, locked_only(WALL_US + 5), busy(), busy())
+    stage.nodes.will_answer(YES, YES, locked_only(WALL_US + 5), busy(), busy(), order=[3, 4, 0, 1, 2])
     stage.nodes.will_answer(YES, YES, Busy(None, 0), YES, YES)
     assert not isinstance(stage.claim(), Granted)
 

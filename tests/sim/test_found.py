@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import replace
 
 import pytest
 
 from gripfast.core.lease import LeaseState, Want
 from gripfast.errors import StoreUnavailable
-from gripfast.sim.plan import Errand, Fault, Host, Item, Plan
+from gripfast.sim.plan import Errand, Fault, Host, Item, Plan, Quorum
 from gripfast.sim.scenarios import SCENARIOS, Outcome
 from gripfast.sim.stage import Stage
 
@@ -148,3 +149,27 @@ def test_a_short_max_hold_counts_from_the_grant_and_not_from_the_last_time_the_w
     )
     assert [event.who for event in outcome.history if event.kind == "granted"][1:] == [f"{process}/a"]
     assert len([event for event in outcome.history if event.kind == "handed"]) == 2
+
+
+def test_a_node_that_falls_silent_between_the_rounds_of_redlock_does_not_cost_the_attempt() -> None:
+    """Seed 88003944 of redlock5: the second round asked nobody but the three who had answered the first one soonest."""
+    for paused_at in range(71, 76):
+        first = ERRAND._replace(actor="p1/b", after=0.028, ttl=0.05, works=0.0)
+        second = ERRAND._replace(actor="p0/b", after=0.07, ttl=0.05, wait=0.0, works=0.0)
+        pause = Fault("node paused", at=paused_at / 1000, lasts=0.05, target="", size=0.0, nodes=(3,))
+        outcome = SCENARIOS["redlock5"].run(five_nodes(first, second, pause))
+        assert outcome.violations == []
+        assert outcome.grants == 2
+
+
+def five_nodes(*items: Item) -> Plan:
+    """The first process to come is ahead of the other by its clock: who comes second needs a second round."""
+    walls = {"p0": 1.6999e9, "p1": 1.7e9, "witness": 1.7e9}
+    return replace(
+        plan(*items, seed=88003944),
+        hosts=tuple(Host(name, 1000.0, 1.0, shares=False, wall=wall) for name, wall in walls.items()),
+        nodes=tuple(Host(f"n{number}", 1.7e9, 1.0, shares=False, wall=1.7e9) for number in range(5)),
+        request_timeout=0.05,
+        heals_at=1.0,
+        quorum=Quorum(grace=0.125, is_established=True),
+    )

@@ -6,8 +6,9 @@ Each node keeps, for each name, F: the largest token that it has accepted, and w
               it: F := p". p is only a proposal: the client's wall clock, or one more than the largest F it has seen.
               If a majority has both locked and accepted, p is the token.
     Round 2   if a majority has locked, but fewer accepted: t is one more than the largest F that they told. To those
-              who locked: "if the lock is still mine, accept t if t > F, or if t = F and I wrote it: F := t".
-              If a majority has accepted, t is the token. Anything less is a failed attempt.
+              who locked, and behind the first request to those who have not answered yet: "if the lock is still
+              mine, accept t if t > F, or if t = F and I wrote it: F := t". If a majority has accepted, t is the token.
+              Anything less is a failed attempt.
 
 Why it holds. Take two grants, and a node that is in both of their majorities: there is one. That node has accepted
 both tokens, one after the other, each strictly above everything that it had accepted before, because F never shrinks.

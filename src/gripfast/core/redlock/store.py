@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType
 
 from gripfast.core.ports import (
     Capabilities,
@@ -164,10 +165,12 @@ class RedlockStore(Shutting):
                 self._proposals.saw(name, answer.fence)
 
     async def _second_round(self, vote: Vote, token: int, first: VoteBallot) -> VoteBallot:
-        locked = _those(first.answers, Locked)
+        """Those whose vote is still to come are asked, too: behind it. With a bare majority of those who were first, a
+        node that falls silent between the rounds would cost the attempt, although a majority is well."""
+        asked = _those(first.answers, Locked, NoneType)
         accept = Accept(vote.name, vote.owner, vote.attempt, vote.ttl, vote.label, token)
-        ballot = VoteBallot(self._count, len(locked), is_first=False)
-        await self._nodes.poll([accept if node in locked else None for node in range(self._count)], ballot)
+        ballot = VoteBallot(self._count, len(asked), is_first=False)
+        await self._nodes.poll([accept if node in asked else None for node in range(self._count)], ballot)
         return ballot
 
     def _lost(self, claim: Claim, record: Record, answers: Sequence[Answer]) -> Taken | Unreachable:
