@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 from support import schedule
+from support.signals import pass_on_defaults
 from support.stores import out_of_turn
+
+
+def pytest_configure() -> None:
+    """In each worker, and in the process that starts them."""
+    pass_on_defaults()
 
 
 @pytest.hookimpl(trylast=True)
