@@ -282,7 +282,7 @@ def test_without_the_extra_the_line_that_installs_it_is_told(args: list[str], pa
     ended = subprocess.run([sys.executable, "-c", WITHOUT, package, *args], capture_output=True, text=True, timeout=30)
     assert (ended.returncode, ended.stdout) == (64, "")
     assert ended.stderr.count("\n") == 1
-    assert "pip install 'gripfast[sim]'" in ended.stderr
+    assert "pip install 'gripfast[sim]', or in a clone of Gripfast: pip install '.[sim]'" in ended.stderr
 
 
 def test_without_the_extra_the_help_is_there() -> None:

@@ -229,3 +229,4 @@ def test_without_redis_py_the_import_says_what_to_install() -> None:
     program = "import sys; sys.modules['redis'] = None; import gripfast.compat.redis"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "ImportError: gripfast.compat.redis needs redis-py: pip install 'gripfast[redis]'" in done.stderr
+    assert "or in a clone of Gripfast: pip install '.[redis]'" in done.stderr

@@ -18,7 +18,7 @@ PAGE = page("lab")
 OLD = "the lab has changed, run: make docs"
 QUICK = ["line", "fence-time"]
 SHELL = [line.partition("  #")[0].strip() for block in blocks(PAGE, "sh") for line in block.splitlines()]
-NOT_RUN = ["pip install 'gripfast[sim]'", "gripfast lab"]
+NOT_RUN = ["pip install '.[sim]'", "gripfast lab"]
 """The first changes the machine; the second takes half a minute, and is tested in parts."""
 
 

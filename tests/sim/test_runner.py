@@ -344,7 +344,8 @@ def test_a_missing_extra_is_told_with_the_line_that_adds_it(call: Call, monkeypa
     monkeypatch.setitem(sys.modules, "gripfast.sim.scenarios", Unimportable())
     done = call("--list")
     assert done.exit_code == 1
-    assert "lupa is missing; pip install 'gripfast[sim]' adds it" in done.stderr
+    assert "lupa is not installed: pip install 'gripfast[sim]'" in done.stderr
+    assert "or in a clone of Gripfast: pip install '.[sim]'" in done.stderr
 
 
 def test_the_runner_itself_imports_no_engine_and_no_scenario() -> None:

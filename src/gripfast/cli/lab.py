@@ -14,6 +14,7 @@ import click
 
 from gripfast.cli import codes
 from gripfast.cli.failure import Failure, say
+from gripfast.extras import how_to_install
 
 if TYPE_CHECKING:
     from gripfast.lab.entries import Entry
@@ -207,7 +208,7 @@ def _simulation() -> Iterator[None]:
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("gripfast"):
             raise
-        raise Failure(codes.USAGE, f"{error.name} is missing; pip install 'gripfast[sim]' adds it") from None
+        raise Failure(codes.USAGE, f"{error.name} is not installed: {how_to_install('sim')}") from None
 
 
 def _names(typed: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import click
 
+from gripfast.extras import how_to_install
 from gripfast.sim import report
 from gripfast.sim.runner import (
     Chunk,
@@ -84,7 +85,7 @@ def main(
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("gripfast"):
             raise
-        raise click.ClickException(f"{error.name} is missing; pip install 'gripfast[sim]' adds it") from None
+        raise click.ClickException(f"{error.name} is not installed: {how_to_install('sim')}") from None
     except KeyboardInterrupt as endless:
         click.echo(f"given up by a second Ctrl-C, in {endless}" if endless.args else "given up", err=True)
         code = INTERRUPTED

@@ -9,6 +9,7 @@ from urllib.parse import SplitResult
 
 from gripfast.core.ports import Capabilities, Store
 from gripfast.errors import ConfigurationError
+from gripfast.extras import how_to_install
 
 FACTORIES: Mapping[str, str] = {
     "memory": "gripfast.stores.memory.factory",
@@ -128,5 +129,5 @@ def import_store(module: str) -> Any:
         if module not in EXTRAS or (error.name or "").startswith("gripfast"):
             raise
         raise ConfigurationError(
-            f"this store needs {error.name}, which is not installed: pip install 'gripfast[{EXTRAS[module]}]'"
+            f"this store needs {error.name}, which is not installed: {how_to_install(EXTRAS[module])}"
         ) from None

@@ -19,10 +19,12 @@ differs, because it goes wrong there:
 
 from __future__ import annotations
 
+from gripfast.extras import how_to_install as _how_to_install
+
 try:
     import redis as _redis  # noqa: F401 - to tell what is missing before anything else fails
 except ImportError as error:
-    raise ImportError("gripfast.compat.redis needs redis-py: pip install 'gripfast[redis]'") from error
+    raise ImportError(f"gripfast.compat.redis needs redis-py: {_how_to_install('redis')}") from error
 
 from gripfast.compat.redis.aio import AsyncLock
 from gripfast.compat.redis.blocking import Lock
