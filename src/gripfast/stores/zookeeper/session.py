@@ -32,6 +32,7 @@ from gripfast.machine import boottime
 from gripfast.stores.zookeeper import protocol
 from gripfast.stores.zookeeper.departed import Departed
 from gripfast.stores.zookeeper.protocol import Contender
+from gripfast.stores.zookeeper.watches import Watches
 
 _log = logging.getLogger("gripfast.connection")
 
@@ -202,6 +203,7 @@ class Session:
         self._arriving: dict[Callable[[], None], None] = {}
         """Who waits for a connection, or was told of it and has not gone on yet: whoever comes is behind them."""
         self._waiting: weakref.WeakValueDictionary[int, Inbox] = weakref.WeakValueDictionary()
+        self.watches = Watches()
         self.guardian = Guardian(self.client.delete_async)
         _watch_negotiation(self.client, weakref.WeakMethod(self._negotiated))
         self._listener = _weakly(weakref.WeakMethod(self._changed))
@@ -308,6 +310,7 @@ class Session:
             self.timeout = 0.0
         if not self._is_stopped:
             self._may_have_ended[:] = [True]
+        self.watches.clear()  # as kazoo does with its own; before the waiters are woken and register anew
         self.wake()
 
     def _look_for_departed(self) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -271,19 +270,23 @@ class ZooKeeperStore(Looking):
     ) -> tuple[bool | BaseException, LockInfo | None]:
         """Whether there is somebody before it, whose end will be told; and who is the first of all."""
         client = node.session.client
+        before = f"{node.parent}/{line[place - 1].node}"
         calls: list[Call] = [functools.partial(client.get_async, f"{node.parent}/{line[0].node}")]
         if claim.inbox is not None:
             node.session.waits(claim.inbox)
-            before = f"{node.parent}/{line[place - 1].node}"
             # Its end, not its data: that is written anew as a proof.
-            calls.append(functools.partial(client.get_children_async, before, watch=_asks(claim.inbox)))
+            watch = node.session.watches.join(before, claim.inbox)
+            calls.append(functools.partial(client.get_children_async, before, watch=watch))
         got, *watched = await self._link.ask(calls, until)
         holder = None
         if not isinstance(got, BaseException):
             holder = protocol.lock_info(claim.name, line[0].owner, got[0], got[1], len(line) - 1)
         if not watched or not isinstance(watched[0], BaseException):
             return True, holder
-        return False if isinstance(watched[0], NoNodeError) else watched[0], holder
+        if isinstance(watched[0], NoNodeError):
+            node.session.watches.leave(before, claim.inbox)
+            return False, holder
+        return watched[0], holder
 
     # -- keeping -------------------------------------------------------------------------------------------------
 
@@ -430,17 +433,6 @@ def _first_cause(made: Sequence[Any], created: Any) -> Any:
             break
         created = above
     return created
-
-
-def _asks(inbox: Inbox) -> Callable[[Any], None]:
-    """What a watch calls: it must not keep the waiter."""
-    known = weakref.ref(inbox)
-
-    def tell(event: Any) -> None:
-        if (waiter := known()) is not None:
-            waiter.deliver(None)
-
-    return tell
 
 
 def _is_over(answer: Any) -> bool:
