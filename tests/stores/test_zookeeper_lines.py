@@ -11,7 +11,7 @@ import pytest
 from kazoo.client import KazooClient
 
 import gripfast
-from gripfast.stores.zookeeper import session
+from gripfast.stores.zookeeper import driver, session
 from gripfast.stores.zookeeper.departed import REMEMBERED, Departed
 from gripfast.stores.zookeeper.protocol import in_order
 from support.both_colours import staged
@@ -99,12 +99,12 @@ def test_a_server_that_accepts_and_says_nothing_does_not_hold_up_for_as_long_as_
 ) -> None:
     """As one does that is being started: of what it accepts too early it never thinks again."""
     for limit in ("CONNECTING_LEAST", "CONNECTING_MOST"):
-        monkeypatch.setattr(session, limit, 0.3)
+        monkeypatch.setattr(driver, limit, 0.3)
     with socket.socket() as silent:
         silent.bind((HOST, 0))
         silent.listen()
         hosts = f"{HOST}:{silent.getsockname()[1]},{server.address}"
-        client = session.new_client(hosts, 60.0, {"randomize_hosts": False})
+        client = driver.new_client(hosts, 60.0, {"randomize_hosts": False})
         client.start(timeout=10)
         client.stop()
         client.close()

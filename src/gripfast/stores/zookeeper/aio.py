@@ -24,19 +24,19 @@ class AioLink:
     def inbox(self) -> AioInbox:
         return AioInbox()
 
-    async def connected(self, session: Session, until: float) -> bool:
+    async def connected(self, session: Session, until: float, or_refused: bool = False) -> bool:
         told = self._loop.create_future()
 
         def tell() -> None:
             self._tell(told)
 
         try:
-            session.when_connected(tell)
+            session.when_connected(tell, or_refused)
             session.start()
             await asyncio.wait([told], timeout=max(0.0, until - boottime()))
         finally:
             session.no_longer(tell)
-        return told.done()
+        return told.done() and (session.is_connected or not or_refused)
 
     async def ask(self, calls: Sequence[Call], until: float) -> list[Any]:
         results = [call() for call in calls]

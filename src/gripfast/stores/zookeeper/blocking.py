@@ -21,21 +21,21 @@ class BlockingLink:
     def inbox(self) -> BlockingInbox:
         return BlockingInbox()
 
-    async def connected(self, session: Session, until: float) -> bool:
+    async def connected(self, session: Session, until: float, or_refused: bool = False) -> bool:
         told: queue.SimpleQueue[None] = queue.SimpleQueue()
 
         def tell() -> None:
             told.put(None)
 
         try:
-            session.when_connected(tell)
+            session.when_connected(tell, or_refused)
             session.start()
             told.get(timeout=max(0.0, until - boottime()))
         except queue.Empty:
             return False
         finally:
             session.no_longer(tell)
-        return True
+        return session.is_connected or not or_refused
 
     async def ask(self, calls: Sequence[Call], until: float) -> list[Any]:
         told: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import SplitResult, unquote
@@ -18,7 +19,8 @@ from gripfast.stores import AioStores
 from gripfast.stores.prefixed import checked_prefix
 from gripfast.stores.zookeeper.aio import AioLink
 from gripfast.stores.zookeeper.blocking import BlockingLink
-from gripfast.stores.zookeeper.session import SHARE, Session, new_client
+from gripfast.stores.zookeeper.driver import new_client
+from gripfast.stores.zookeeper.session import SHARE, Session
 from gripfast.stores.zookeeper.store import CAPABILITIES, ZooKeeperStore
 
 PORT = 2181
@@ -30,6 +32,10 @@ TTL_LEAST = 0.75
 """Seconds: sessions for less are lost by a hiccup of the machine. Leases for less end by themselves, in time."""
 SESSIONS_MOST = 8
 """Sessions of a client: one for each ttl that its locks have."""
+
+PATH_MOST = 1000
+"""Characters: far below what one request may have."""
+_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 _FLAGS = {"use_ssl", "verify_certs", "check_hostname"}
 _DRIVER = {"ca", "certfile", "keyfile", "keyfile_password", *_FLAGS}
@@ -84,7 +90,7 @@ class ZooKeeperFactory:
         self._is_one = is_one
         self._acl = acl
         self._prefix = checked_prefix(options)
-        self._root = _checked_root(options.pop("root", ROOT))
+        self._root = _checked_path("root", options.pop("root", ROOT))
 
     def blocking(self, request_timeout: float) -> Store:
         sessions = Sessions(self._make, self._is_one)
@@ -109,7 +115,7 @@ class _Closing(ZooKeeperStore):
 def factory(url: SplitResult, options: dict[str, Any]) -> ZooKeeperFactory:
     login, _, hosts = url.netloc.rpartition("@")
     hosts = _checked_hosts(hosts)
-    chroot = url.path.rstrip("/")
+    chroot = url.path.rstrip("/") and _checked_path("the path of the URL", url.path.rstrip("/"))
     where = f"zookeeper://{hosts}{chroot}"
     settings: dict[str, Any] = {name: options.pop(name) for name in list(options) if name in _DRIVER}
     settings |= {name: _flag(name, settings[name]) for name in _FLAGS & set(settings)}
@@ -153,10 +159,22 @@ def _checked_hosts(hosts: str) -> str:
     return ",".join(host if ":" in host.rpartition("]")[2] else f"{host}:{PORT}" for host in each)
 
 
-def _checked_root(root: object) -> str:
-    if not isinstance(root, str) or not root.startswith("/") or root.endswith("/") or "//" in root:
-        raise ConfigurationError(f"root must be a path such as {ROOT}, not {root!r}")
-    return root
+def _checked_path(what: str, path: object) -> str:
+    """By the rules of ZooKeeper: what breaks them is refused by kazoo or by the server, each in its own way."""
+    if not isinstance(path, str) or not path.startswith("/") or len(path) > PATH_MOST:
+        raise ConfigurationError(
+            f"{what} must be a path such as {ROOT}, of {PATH_MOST} characters at most: {_short(path)}"
+        )
+    if any(step in ("", ".", "..") for step in path.split("/")[1:]):
+        raise ConfigurationError(f"{what} must be a path without empty steps, '.' and '..': {path!r}")
+    if found := _UNFIT.search(path):
+        raise ConfigurationError(f"{what} has {found[0]!r} in it, which ZooKeeper does not allow: {path!r}")
+    return path
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"
 
 
 def _flag(name: str, value: object) -> bool:

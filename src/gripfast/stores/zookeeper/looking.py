@@ -33,7 +33,10 @@ class Link(Protocol):
 
     def inbox(self) -> Inbox: ...
 
-    async def connected(self, session: Session, until: float) -> bool: ...
+    async def connected(self, session: Session, until: float, or_refused: bool = False) -> bool:
+        """Whether there is a connection, once there is one or it is too late; with `or_refused` also once all servers
+        have refused."""
+        ...
 
     async def ask(self, calls: Sequence[Call], until: float) -> list[Any]:
         """The answer to each, or the exception it ended with; TimeoutError if there was none. They leave in order."""
@@ -179,9 +182,13 @@ class Looking(Shutting):
 
     async def _any_session(self, until: float) -> Session | Unreachable:
         session = self._sessions(0.0)
-        if session.is_connected or await self._link.connected(session, until):
+        if session.is_connected or await self._link.connected(session, until, or_refused=True):
             return session
-        return self._unreachable(TimeoutError("no connection in time: check that it runs, and its address"))
+        return self._not_connected(session)
+
+    def _not_connected(self, session: Session) -> Unreachable:
+        """Nothing was sent."""
+        return unreachable(protocol.not_connected(self._link.where, session.troubles), was_sent=False)
 
     def _unreachable(self, error: BaseException, may_raise: bool = False) -> Unreachable:
         fault = protocol.fault(self._link.where, error)

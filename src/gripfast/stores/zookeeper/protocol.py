@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
-from kazoo.exceptions import AuthFailedError, KazooException, NoAuthError
+from kazoo.exceptions import (
+    AuthFailedError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    NoAuthError,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
 
 from gripfast.core.ports import LockInfo
-from gripfast.errors import OutcomeUnknown, StoreUnavailable
+from gripfast.errors import ConfigurationError, OutcomeUnknown, StoreUnavailable
 
 LOCK = "__lock__"
 HALF_ROUND = 2**31
+UNSURE = (TimeoutError, ConnectionLoss, OperationTimeoutError, SessionExpiredError, ConnectionClosedError)
+"""Errors after which it may have been done. All others are answers."""
+LABEL_MOST = 50_000
+"""Characters, of up to six bytes in a node's data. A server takes a request of 1 MB unless told otherwise."""
 _CONTENDER = re.compile(rf"^(?P<owner>.*)(?:{LOCK}|__rlock__)(?P<number>\d{{10}}|-\d{{9,10}})$", re.DOTALL)
 """Readers of kazoo's ReadLock, too: whoever has the lock alone has to wait for them."""
 
@@ -40,6 +51,12 @@ def decoded(component: str) -> str:
     return unquote(component)
 
 
+def steps(path: str) -> list[str]:
+    """All paths from the first step of this one to itself."""
+    names = path.split("/")
+    return ["/".join(names[: depth + 1]) for depth in range(1, len(names))]
+
+
 def in_order(children: Iterable[str]) -> list[Contender]:
     """Those that are in line, the first one first."""
     found = [match for child in children if (match := _CONTENDER.match(child))]
@@ -47,6 +64,12 @@ def in_order(children: Iterable[str]) -> list[Contender]:
     if line and line[-1].number - line[0].number > HALF_ROUND:  # the numbers have just become negative
         line.sort(key=lambda each: each.number % (2 * HALF_ROUND))
     return line
+
+
+def check_label(label: str | None) -> None:
+    """Before anything is asked for: a server answers too large a request by closing the connection, each time anew."""
+    if label is not None and len(label) > LABEL_MOST:
+        raise ConfigurationError(f"a label may have {LABEL_MOST:,} characters on ZooKeeper, not {len(label):,}")
 
 
 def write_card(label: str | None, host: str, pid: int, ttl: float) -> bytes:
@@ -83,12 +106,17 @@ def fault(where: str, error: BaseException) -> StoreUnavailable:
         text = "this identity may not do that here: check the ACLs of the root, and the login in the URL or the client"
     elif isinstance(error, AuthFailedError):
         text = "the login was refused"
-    elif isinstance(error, TimeoutError):
-        return OutcomeUnknown(f"{where}: {error}", {where: str(error)})
     else:
         text = str(error) or type(error).__name__
-    kind = OutcomeUnknown if isinstance(error, KazooException) and not is_permanent(error) else StoreUnavailable
+    kind = OutcomeUnknown if isinstance(error, UNSURE) else StoreUnavailable
     return kind(f"{where}: {text}", {where: text})
+
+
+def not_connected(where: str, troubles: Mapping[str, str]) -> StoreUnavailable:
+    """With the troubles of each server, as far as they are known."""
+    told = "; ".join(f"{server}: {trouble}" for server, trouble in troubles.items())
+    text = f"no connection ({told or 'no answer yet, or no such host'}): check that it runs, and its address"
+    return StoreUnavailable(f"{where}: {text}", dict(troubles) or {where: text})
 
 
 def is_permanent(error: BaseException) -> bool:

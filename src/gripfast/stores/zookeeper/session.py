@@ -23,21 +23,18 @@ from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss, SessionExpiredError
-from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.protocol.states import KazooState, KeeperState
-from kazoo.retry import KazooRetry
 
 from gripfast.core.ports import Inbox
 from gripfast.machine import boottime
 from gripfast.stores.zookeeper import protocol
 from gripfast.stores.zookeeper.departed import Departed
+from gripfast.stores.zookeeper.driver import Attempts, new_client
 from gripfast.stores.zookeeper.protocol import Contender
 from gripfast.stores.zookeeper.watches import Watches
 
 _log = logging.getLogger("gripfast.connection")
-
-_quiet = logging.getLogger("gripfast.zookeeper")
-_quiet.setLevel(logging.INFO)  # below that kazoo writes down every request, passwords included
 
 TLS = ("use_ssl", "ca", "certfile", "keyfile", "keyfile_password", "verify_certs", "check_hostname")
 """What a client keeps of how it was made."""
@@ -45,86 +42,8 @@ TLS = ("use_ssl", "ca", "certfile", "keyfile", "keyfile_password", "verify_certs
 GUARD_PACE = 0.1
 """Seconds between two looks for those who were not heard of in time."""
 
-CONNECTING_LEAST, CONNECTING_MOST = 1.0, 5.0
-"""Seconds for which one server may be silent while a connection is made, however short or long sessions are."""
-
 SHARE = 0.75
 """Of the session's time-out, for which its holder believes in it after the last proof."""
-
-
-class Result:
-    """What kazoo calls an async result. Its listeners are called by whoever sets it, and none waits for another."""
-
-    def __init__(self) -> None:
-        self.value: Any = None
-        self.exception: BaseException | None = None
-        self._is_set = False
-        self._listeners: list[Callable[[Any], None]] = []
-
-    def ready(self) -> bool:
-        return self._is_set
-
-    def successful(self) -> bool:
-        return self._is_set and self.exception is None
-
-    def set(self, value: Any = None) -> None:
-        self.value = value
-        self._tell()
-
-    def set_exception(self, exception: BaseException) -> None:
-        self.exception = exception
-        self._tell()
-
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        if not self.wait(timeout if block else 0.0):
-            raise KazooTimeoutError
-        if self.exception is not None:
-            raise self.exception
-        return self.value
-
-    def get_nowait(self) -> Any:
-        return self.get(block=False)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        told: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.rawlink(told.put)
-        with contextlib.suppress(queue.Empty):
-            told.get(timeout=timeout)
-        return self._is_set
-
-    def rawlink(self, callback: Callable[[Any], None]) -> None:
-        self._listeners.append(callback)
-        if self._is_set:  # added first, then looked: whoever sets it does so the other way round
-            self._call_all()
-
-    def unlink(self, callback: Callable[[Any], None]) -> None:
-        with contextlib.suppress(ValueError):
-            self._listeners.remove(callback)
-
-    def _tell(self) -> None:
-        self._is_set = True
-        self._call_all()
-
-    def _call_all(self) -> None:
-        """Each once, whoever takes it out."""
-        while self._listeners:
-            try:
-                listener = self._listeners.pop(0)
-            except IndexError:
-                return
-            listener(self)
-
-
-class Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    def __init__(self, patience: float) -> None:
-        super().__init__()
-        self._patience = patience
-
-    def async_result(self) -> Result:
-        return Result()
-
-    def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
-        return super().create_connection(*args, timeout=min(timeout, self._patience), **kwargs)
 
 
 class Guardian:
@@ -200,12 +119,16 @@ class Session:
         """The client's thread, by itself, since it has last been heard of: taken out by whoever finds that it has."""
         self._pid = os.getpid()
         self._connected: list[Callable[[], None]] = []
+        self._impatient: dict[Callable[[], None], int] = {}
+        """Those of them who do not wait for servers that refuse, and what had begun by then: only later ones count."""
         self._arriving: dict[Callable[[], None], None] = {}
         """Who waits for a connection, or was told of it and has not gone on yet: whoever comes is behind them."""
         self._waiting: weakref.WeakValueDictionary[int, Inbox] = weakref.WeakValueDictionary()
         self.watches = Watches()
         self.guardian = Guardian(self.client.delete_async)
-        _watch_negotiation(self.client, weakref.WeakMethod(self._negotiated))
+        self._attempts = Attempts.of(self.client)
+        self._attempts.when_negotiated(self._negotiated)
+        self._attempts.when_refused(self._refused)
         self._listener = _weakly(weakref.WeakMethod(self._changed))
         self.client.add_listener(self._listener)
 
@@ -238,16 +161,26 @@ class Session:
         elif self.client.connected and not self.timeout:
             threading.Thread(target=self._probe, name="gripfast-probe", daemon=True).start()
 
-    def when_connected(self, tell: Callable[[], None]) -> None:
-        """In the order they came; once, or now and then twice. It is to be ended by `no_longer`."""
+    @property
+    def troubles(self) -> Mapping[str, str]:
+        """Why there is no connection, by server, as far as it is known."""
+        return self._attempts.errors
+
+    def when_connected(self, tell: Callable[[], None], or_refused: bool) -> None:
+        """In the order they came; once, or now and then twice. It is to be ended by `no_longer`. With `or_refused` also
+        when all servers have refused, or none was found, after one more attempt at once."""
         self._arriving[tell] = None
         self._connected.append(tell)
+        if or_refused:
+            self._impatient[tell] = self._attempts.begun
+            self._attempts.hurry()
         if self.is_connected:
             self._tell_connected()
 
     def no_longer(self, tell: Callable[[], None]) -> None:
         with contextlib.suppress(ValueError):
             self._connected.remove(tell)
+        self._impatient.pop(tell, None)
         self._arriving.pop(tell, None)
 
     def waits(self, inbox: Inbox) -> None:
@@ -277,7 +210,7 @@ class Session:
         settings = {name: getattr(mine, name) for name in TLS}
         settings |= {"auth_data": list(mine.auth_data), "sasl_options": mine._connection.sasl_options}
         probe = new_client(hosts, mine._session_timeout / 1000, settings)
-        _watch_negotiation(probe, weakref.WeakMethod(self._negotiated))
+        Attempts.of(probe).when_negotiated(self._negotiated)
         try:
             probe.start(timeout=mine._session_timeout / 1000)
         except KazooTimeoutError:
@@ -300,6 +233,11 @@ class Session:
         self._look_for_departed()
         self._tell_connected()
         self.wake()
+
+    def _refused(self) -> None:
+        for tell, begun in self._impatient.copy().items():
+            if begun < self._attempts.begun:
+                tell()
 
     def _changed(self, state: str) -> None:
         """On kazoo's thread."""
@@ -349,45 +287,3 @@ def _weakly(method: weakref.WeakMethod[Callable[[str], None]]) -> Callable[[str]
         return None
 
     return listener
-
-
-def _watch_negotiation(client: KazooClient, told: weakref.WeakMethod[Callable[[int], None]]) -> None:
-    """kazoo keeps what the server has negotiated to itself: two thirds of it are what a read may take. Listened to once
-    for each client, however many of ours it serves."""
-    connection: Any = client._connection
-    if not hasattr(connection, "_gripfast"):
-        connection._gripfast = []
-        connection._connect = functools.partial(_connect_and_tell, connection._connect, connection._gripfast)
-    connection._gripfast[:] = [each for each in connection._gripfast if each() is not None] + [told]
-
-
-def _connect_and_tell(connect: Callable[..., Any], tellers: list[Any], *args: Any, **kwargs: Any) -> Any:
-    read_timeout, connect_timeout = connect(*args, **kwargs)
-    for tell in [method() for method in list(tellers)]:
-        if tell is not None:
-            tell(round(read_timeout * 3 / 2))
-    return read_timeout, connect_timeout
-
-
-def new_client(hosts: str, timeout: float, settings: Mapping[str, Any]) -> KazooClient:
-    """That tries to connect for ever, and repeats no request by itself: whoever asks has a patience of its own."""
-    patience = max(CONNECTING_LEAST, min(CONNECTING_MOST, timeout / 4))
-    client = KazooClient(
-        hosts=hosts,
-        timeout=timeout,
-        handler=Handler(patience),
-        connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=1.0),
-        command_retry=KazooRetry(max_tries=0),
-        logger=_quiet,
-        **settings,
-    )
-    connection: Any = client._connection
-    connection._invoke = functools.partial(_greet, connection._invoke, patience)
-    return client
-
-
-def _greet(invoke: Callable[..., Any], patience: float, timeout: float, *args: Any, **kwargs: Any) -> Any:
-    """kazoo asks a server for a session, or to go on with one. A server that has just been started may have accepted a
-    connection on which it never says anything. Left to itself, kazoo would wait for as long as a session lives, though
-    the same server serves whoever comes next."""
-    return invoke(min(timeout, patience), *args, **kwargs)

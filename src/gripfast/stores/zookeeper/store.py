@@ -15,14 +15,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kazoo.client import KazooClient
 from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     NodeExistsError,
     NoNodeError,
-    OperationTimeoutError,
     SessionExpiredError,
 )
+from kazoo.protocol.serialization import Create
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from gripfast import machine
 from gripfast.core.ports import (
@@ -54,9 +56,6 @@ CAPABILITIES = Capabilities(
 
 SLOW_PACE = 10.0
 """Seconds after which a waiter asks although its watch was silent."""
-
-UNSURE = (TimeoutError, ConnectionLoss, OperationTimeoutError, SessionExpiredError, ConnectionClosedError)
-"""Errors after which it may have been done."""
 
 
 @dataclass(slots=True, eq=False)
@@ -105,6 +104,7 @@ class ZooKeeperStore(Looking):
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         if self._is_shut:
             self._check_open()
+        protocol.check_label(claim.label)
         answer = await self._claim(claim)
         if self._is_shut:
             await self._undo(claim)
@@ -113,8 +113,8 @@ class ZooKeeperStore(Looking):
     async def _claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         session = self._sessions(claim.ttl)
         until = self._link.now() + self._link.timeout
-        if not session.lets_pass and not await self._link.connected(session, until):
-            return self._unreachable(TimeoutError("no connection in time: check that it runs, and its address"))
+        if not session.lets_pass and not await self._link.connected(session, until, or_refused=claim.inbox is None):
+            return self._not_connected(session)
         node = self.nodes.get(claim.owner)
         if node is None or node.epoch != session.epoch:
             node = self._new_node(claim, session, node)
@@ -247,7 +247,7 @@ class ZooKeeperStore(Looking):
             *made, created, found = await self._link.ask([*above, create, children], until)
             created = _first_cause(made, created)
         if isinstance(created, BaseException):
-            if not isinstance(created, UNSURE):
+            if not isinstance(created, protocol.UNSURE):
                 node.card = b""  # answered: nothing was made
             return created
         node.path, node.token, node.session.proved = created[0], created[1].czxid, sent
@@ -258,12 +258,9 @@ class ZooKeeperStore(Looking):
         nobody of this session who came later gets in between. The name has a mark: what others have made, they may
         rely on."""
         client, acl = node.session.client, self._acl()
-        steps = self._root.split("/")
-        paths = ["/".join(steps[: depth + 1]) for depth in range(1, len(steps))]
-        if client.chroot:
-            paths.insert(0, "/")
-        above = [functools.partial(client.create_async, path, acl=acl) for path in paths]
-        return [*above, functools.partial(client.create_async, node.parent, MARK, acl=acl)]
+        below_chroot = [functools.partial(client.create_async, path, acl=acl) for path in protocol.steps(self._root)]
+        chroot = [functools.partial(_create_plain, client, path, acl) for path in protocol.steps(client.chroot or "")]
+        return [*chroot, *below_chroot, functools.partial(client.create_async, node.parent, MARK, acl=acl)]
 
     async def _watch(
         self, node: Node, line: Sequence[Contender], place: int, claim: Claim, until: float
@@ -423,6 +420,13 @@ def _place(line: Sequence[Contender], path: str) -> int | None:
 def _guard(session: Session, until: float, created: Any) -> None:
     if created.successful():
         session.guardian.believe(created.value[0], until)
+
+
+def _create_plain(client: KazooClient, path: str, acl: Any) -> Any:
+    """With its whole path: kazoo puts the chroot before any other, and can't make what the chroot itself hangs from."""
+    result = client.handler.async_result()
+    client._call(Create(path, b"", acl or client.default_acl or OPEN_ACL_UNSAFE, 0), result)
+    return result
 
 
 def _first_cause(made: Sequence[Any], created: Any) -> Any:
