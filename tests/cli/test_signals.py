@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import gripfast
-from cli.commandline import GRIPFAST, Log, is_alive, is_stopped, run_gripfast, started, waiters
+from cli.commandline import GRIPFAST, Log, end, is_alive, is_stopped, run_gripfast, started, waiters
 from cli.terminal import CTRL_BACKSLASH, CTRL_C, CTRL_Z, on_terminal
 from support.waiting import until
 
@@ -210,3 +210,28 @@ def test_a_command_suspended_beyond_the_ttl_is_killed_on_waking(client: gripfast
         until(lambda: not is_alive(pid))
         shell.type('echo "status=$?"\n')
         shell.shows("status=76")
+
+
+def test_term_that_ends_a_shell_reaches_what_the_shell_ran_and_the_lock_is_kept_until_that_has_ended(
+    client: gripfast.Client, log: Log
+) -> None:
+    with started("run", "nightly", "--", "sh", "-c", f"{' '.join(log.puppet('SIGUSR1'))}; :") as running:
+        pid = log.pid()
+        running.send(signal.SIGTERM)
+        until(lambda: log.has("SIGTERM"))
+        assert client.inspect("nightly") is not None
+        running.send(signal.SIGUSR1)
+        assert running.ended() == (143, "", "")
+    assert not is_alive(pid)
+    assert log.signals() == ["SIGTERM", "SIGUSR1"]
+
+
+def test_a_daemon_in_a_session_of_its_own_is_left_alone_by_term(client: gripfast.Client, log: Log) -> None:
+    script = f"setsid {' '.join(log.puppet())} >&- 2>&- & exec sleep 60"
+    with started("run", "nightly", "--", "sh", "-c", script) as running:
+        pid = log.pid()
+        running.send(signal.SIGTERM)
+        ended = running.ended()
+    was_alive = is_alive(pid)
+    end(pid)
+    assert (ended, was_alive, client.inspect("nightly")) == ((143, "", ""), True, None)

@@ -15,7 +15,7 @@ from gripfast.cli.failure import say
 from gripfast.cli.options import name_argument, open_client, seconds_option, url_option, wait_option
 from gripfast.cli.signals import Signals, listening
 from gripfast.cli.spawn import Command, start
-from gripfast.cli.supervise import Ending, Supervisor, sane_grace
+from gripfast.cli.supervise import KEPT, Ending, Supervisor, end_family, sane_grace
 from gripfast.cli.text import holder
 from gripfast.cli.waiting import obtain
 from gripfast.lab.pictures.texts import visible
@@ -88,7 +88,12 @@ def run(
     If gripfast itself is killed, Linux kills CMD with it, though not what CMD has started (nor CMD if it is setuid).
     On other systems CMD goes on. On the embedded store the lock stays taken while CMD lives.
 
-    The lock is free when CMD ends, whatever it leaves running in the background.
+    The lock is free when CMD ends, whatever it leaves running in the background. But if TERM, passed on by gripfast,
+    ends CMD, then what it started and did not move to another session gets TERM as well, and the lock is kept until all
+    of it has ended (Linux).
+
+    Processes of another user, as in -- sudo ./backup.sh, can't be signalled. Gripfast says so and waits until they end:
+    with the lock, or, if the lock is lost, without it; everything else is killed then, and the exit code is 76.
 
     While suspended by Ctrl-Z, the lock is not renewed: on waking, CMD is killed if the ttl has passed.
     """
@@ -118,7 +123,7 @@ def _run(client: gripfast.Client, lock: gripfast.Lock, settings: Settings, signa
     try:
         ending = _begin(client, lease, command, settings, signals)
     except BaseException:
-        command.end()
+        end_family(command, signals, KEPT)
         raise
     return _conclude(lease, ending)
 
@@ -144,7 +149,8 @@ def _conclude(lease: gripfast.Lease, ending: Ending) -> int:
     if not ending.complete:
         say("some processes of the command did not end although they were killed; see: ps")
     if ending.status is None or ending.warned:
-        say(f"lost the lock {name}: {_why(lease)}. The command was stopped")
+        what = "could not be stopped, and has ended now" if ending.refused else "was stopped"
+        say(f"lost the lock {name}: {_why(lease)}. The command {what}")
         return codes.LOST
     try:
         lease.release()

@@ -11,15 +11,26 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
-from gripfast.cli import codes
+from gripfast.cli import codes, family
 from gripfast.cli.failure import Failure
-from gripfast.cli.family import adopt_orphans, end_what_is_left
 from gripfast.cli.signals import Signals
 
 CHILD = Path(__file__).with_name("child.py")
+
+_PATIENCE = 2.0
+_PAUSE = 0.005
+
+
+class Killed(NamedTuple):
+    complete: bool
+    """All that could be killed is gone."""
+    refused: set[int]
+    """Pids of those that we may not signal: they live on."""
 
 
 class Command:
@@ -38,26 +49,40 @@ class Command:
         """Its exit status as a shell tells it, once it has ended."""
         return self._process.poll()
 
-    def send(self, signum: int) -> None:
+    def send(self, signum: int) -> set[int]:
+        """Pids of those that we may not signal."""
         try:
             self._process.send_signal(signum)
         except (OSError, ValueError):
             pass  # ended just now, or a signal this system can't send
+        return set()
+
+    def send_to(self, pids: set[int], signum: int) -> set[int]:
+        """The same to members of its family."""
+        return set()
+
+    def left_behind(self) -> set[int]:
+        """Pids of what goes on in its session although it has ended itself, as far as the system tells."""
+        return set()
+
+    def family(self) -> set[int]:
+        """Pids of itself and of what it left behind, as far as the system tells."""
+        return set() if self._process.poll() is not None else {self.pid}
 
     def shares_our_terminal(self) -> bool:
         """Whether a signal of the terminal reaches it without our help."""
         return True
 
-    def end(self) -> bool:
-        """Kill it and all that it left behind; False if something resists. Costs nothing if it never began."""
+    def end(self) -> Killed:
+        """Kill it and all that it left behind. Costs nothing if it never began."""
         self._process.kill()
         self._process.wait()
-        return True
+        return Killed(True, set())
 
 
 class GatedCommand(Command):
     def __init__(self, words: Sequence[str], env: Mapping[str, str], signals: Signals) -> None:
-        adopt_orphans()
+        family.adopt_orphans()
         at_child, self._gate = os.pipe()
         os.set_inheritable(at_child, True)
         whom = [str(at_child), str(os.getpid()), _listed(signals.inherited_mask), _listed(signals.ignored)]
@@ -66,6 +91,7 @@ class GatedCommand(Command):
         finally:
             os.close(at_child)
         self._status: int | None = None
+        self._session = os.getsid(0)
 
     def open_gate(self) -> None:
         try:
@@ -75,27 +101,47 @@ class GatedCommand(Command):
         self._close_gate()
 
     def poll(self) -> int | None:
-        while (event := _next_event()) is not None:
+        while (event := family.next_event()) is not None:
             pid, status = event
             if pid == self.pid:
                 self._note(status)
         return self._status
 
-    def send(self, signum: int) -> None:
-        # Not collected yet, so the pid is still its own.
+    def send(self, signum: int) -> set[int]:
+        """To the command; once that has ended, to what it left behind in its session."""
         if self.poll() is None:
-            os.kill(self.pid, signum)
+            self._session = os.getsid(self.pid)
+        return self.send_to({self.pid} if self._status is None else self.left_behind(), signum)
+
+    def send_to(self, pids: set[int], signum: int) -> set[int]:
+        """Not collected yet, so the pids are still their own."""
+        return {pid for pid in pids if not family.may_signal(pid, signum)}
+
+    def left_behind(self) -> set[int]:
+        return family.in_session(self.family(), self._session) - {self.pid}
+
+    def family(self) -> set[int]:
+        """Its own counts even where /proc hides other users'."""
+        own = set() if self.poll() is not None else {self.pid}
+        return own | family.children()
 
     def shares_our_terminal(self) -> bool:
         """A command with job control of its own, such as a shell, has left our process group."""
         return self.poll() is None and os.getpgid(self.pid) == os.getpgrp()
 
-    def end(self) -> bool:
+    def end(self) -> Killed:
+        """Each one that ends hands its own children to us, until there are none, or none that we may kill."""
         self._close_gate()
-        self.send(signal.SIGKILL)
-        all_ended = end_what_is_left()
-        self._process.returncode = -signal.SIGKILL
-        return all_ended
+        give_up = time.monotonic() + _PATIENCE
+        while True:
+            left = self.family()
+            refused = self.send_to(left, signal.SIGKILL)
+            if left == refused or time.monotonic() > give_up:
+                break
+            time.sleep(_PAUSE)
+        if self._process.returncode is None:
+            self._process.returncode = -signal.SIGKILL
+        return Killed(left == refused, refused)
 
     def _note(self, status: int) -> None:
         if os.WIFSTOPPED(status) or os.WIFCONTINUED(status):
@@ -121,15 +167,6 @@ def start(words: Sequence[str], env: Mapping[str, str], signals: Signals) -> Com
         raise Failure(codes.NO_COMMAND, f"command not found: {words[0]}") from None
     except OSError as error:
         raise Failure(codes.NOT_EXECUTABLE, f"can't execute {words[0]}: {error.strerror}") from None
-
-
-def _next_event() -> tuple[int, int] | None:
-    """Pid and status of a child, ours or adopted, that ended, stopped or went on."""
-    try:
-        pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED | os.WCONTINUED)
-    except ChildProcessError:
-        return None
-    return (pid, status) if pid else None
 
 
 def _listed(numbers: Iterable[int]) -> str:

@@ -8,6 +8,12 @@
 
 It looks at the lease's own clock at least every PACE seconds, and kills a moment before the deadline rather than a
 moment after. A lease that was broken or taken has no validity left at all.
+
+What belongs to another user may not be signalled (the command is `sudo …`). That is said, and the process waited for,
+while the lock is renewed as ever; if the lock is lost, everything else is killed, and it is waited for all the same:
+whoever asks us for the exit status may start the next one.
+
+A TERM that ends the command ends its session: what is left there gets it, too, and the lock is kept until all are gone.
 """
 
 from __future__ import annotations
@@ -16,11 +22,16 @@ import signal
 from typing import NamedTuple
 
 from gripfast import Lease
+from gripfast.cli import codes
 from gripfast.cli import signals as sig
+from gripfast.cli.failure import say
 from gripfast.cli.spawn import Command
+from gripfast.lab.pictures.texts import visible
 
 PACE = 0.25
 MARGIN = 0.1
+
+KEPT = "the lock is kept until the process has ended"
 
 _SILENT = frozenset({getattr(signal, "SIGCHLD", 0)})
 
@@ -32,6 +43,8 @@ class Ending(NamedTuple):
     """It got TERM because the lock was about to be lost."""
     complete: bool
     """Nothing that had to be killed is left."""
+    refused: bool = False
+    """Some of it could not be killed, and has ended by itself."""
 
 
 def sane_grace(ttl: float) -> float:
@@ -49,25 +62,49 @@ class Supervisor:
         self._in_danger = False
         self._warned = False
         self._terminal_stops = False
+        self._was_terminated = False
+        self._terminated: set[int] = set()
 
     def watch(self) -> Ending:
         """Until the command has ended, by itself or by us."""
-        while (status := self._command.poll()) is None:
+        while self._is_at_work():
             left = self._lease.remaining()
             if left <= self._margin:
-                return Ending(None, self._warned, self._command.end())
+                return self._end(None)
             self._warn(left)
             if not self._suspended_with_command():
                 self._pass_on(self._signals.next(self._pause(left)))
-        return Ending(status, self._warned, self._command.end() if self._warned else True)
+        status = self._command.poll()
+        return self._end(status) if self._warned else Ending(status, False, True)
+
+    def _is_at_work(self) -> bool:
+        status = self._command.poll()
+        if status is None or not self._was_terminated or status != codes.of_signal(signal.SIGTERM):
+            return status is None
+        left = self._command.left_behind()
+        self._say_refused(signal.SIGTERM, self._command.send_to(left - self._terminated, signal.SIGTERM))
+        self._terminated = left
+        return bool(left)
 
     def _warn(self, left: float) -> None:
         was_in_danger, self._in_danger = self._in_danger, left <= self._grace
         if self._in_danger and not was_in_danger:
             self._warned = True
-            self._command.send(signal.SIGTERM)
+            self._send(signal.SIGTERM)
             if self._command.stopped:
-                self._command.send(signal.SIGCONT)
+                self._send(signal.SIGCONT)
+
+    def _send(self, signum: int) -> None:
+        self._say_refused(signum, self._command.send(signum))
+
+    def _say_refused(self, signum: int, refused: set[int]) -> None:
+        for pid in sorted(refused):
+            _say_refused(signum, pid, KEPT)
+
+    def _end(self, status: int | None) -> Ending:
+        meanwhile = f"the lock {visible(self._lease.name)} is lost, gripfast waits until the process has ended"
+        complete, refused = end_family(self._command, self._signals, meanwhile)
+        return Ending(status, self._warned, complete, refused)
 
     def _pause(self, left: float) -> float:
         next_moment = left - (self._margin if self._in_danger else self._grace)
@@ -78,7 +115,8 @@ class Supervisor:
             return
         self._terminal_stops |= caught.from_terminal and caught.signum in sig.STOPPING
         if not (caught.from_terminal and self._command.shares_our_terminal()):
-            self._command.send(caught.signum)
+            self._was_terminated |= caught.signum == signal.SIGTERM
+            self._send(caught.signum)
 
     def _suspended_with_command(self) -> bool:
         """After Ctrl-Z the shell wants us stopped too; but not before the command, which may go on regardless.
@@ -90,3 +128,19 @@ class Supervisor:
         self._terminal_stops = False
         sig.suspend()
         return True
+
+
+def end_family(command: Command, signals: sig.Signals, meanwhile: str) -> tuple[bool, bool]:
+    """Kill all of it, and wait for what we may not kill: whether all is gone, and whether there was such a one."""
+    told: set[int] = set()
+    while (killed := command.end()).refused:
+        for pid in sorted(killed.refused - told):
+            _say_refused(signal.SIGKILL, pid, meanwhile)
+        told |= killed.refused
+        signals.next(PACE)
+    return killed.complete, bool(told)
+
+
+def _say_refused(signum: int, pid: int, meanwhile: str) -> None:
+    name = signal.Signals(signum).name
+    say(f"may not send {name} to process {pid} (does it run as another user?): {meanwhile}")
