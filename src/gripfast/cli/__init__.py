@@ -2,6 +2,7 @@
 
 app          the commands together, and what becomes of errors
 options      what several commands take: the URL, a lock's name, seconds
+streams      standard streams that are closed
 codes        the exit codes and what they mean
 failure      an error in one line, and its exit code
 text         durations, holders, tables, JSON

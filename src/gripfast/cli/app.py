@@ -20,6 +20,7 @@ from gripfast.cli.locks import break_, ls, show, wait
 from gripfast.cli.options import url_option
 from gripfast.cli.run import run
 from gripfast.cli.schema import schema
+from gripfast.cli.streams import open_closed_streams
 
 
 @click.group(invoke_without_command=True, epilog=codes.listing())
@@ -47,6 +48,7 @@ for command in (run, ls, show, break_, wait, schema, lab, completion):
 
 def main(args: Sequence[str] | None = None) -> int:
     """The exit status of `gripfast ARGS`."""
+    open_closed_streams()
     _say_warnings()
     try:
         status = _invoke(sys.argv[1:] if args is None else list(args))

@@ -68,7 +68,8 @@ def _become(command: tuple[str, ...]) -> int:
 
 
 def _complain(code: int, message: str) -> int:
-    sys.stderr.write(f"gripfast: {message}\n")
+    if sys.stderr is not None:  # it may be closed
+        sys.stderr.write(f"gripfast: {message}\n")
     return code
 
 

@@ -80,7 +80,8 @@ def run(
     gripfast run nightly --wait 60 --label "by hand" -- ./backup.sh
 
     CMD finds the lock's name in $GRIPFAST_NAME and the fencing token, a number that grows with every holder, in
-    $GRIPFAST_TOKEN. Signals sent to gripfast are passed on to it.
+    $GRIPFAST_TOKEN. Signals sent to gripfast are passed on to it. Its standard streams are those of
+    gripfast; one that is closed is closed for CMD, too.
 
     If the lock can't be renewed, CMD gets TERM when the grace begins and KILL, with everything it started, before the
     lock can become someone else's; gripfast then exits with 76.
