@@ -13,7 +13,6 @@ import queue
 import sys
 import threading
 import time
-import weakref
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -21,6 +20,7 @@ from gripfast.core.lease import LeaseState
 from gripfast.core.notice import Notices
 from gripfast.core.ports import Store, Unreachable
 from gripfast.core.upkeep import Errand, Extend, Upkeep
+from gripfast.living import Living
 from gripfast.machine import boottime
 from gripfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
 from gripfast.runtime.ticker import Ticker
@@ -121,11 +121,11 @@ def start_thread(on_lost: Callable[..., object], *args: object) -> None:
     threading.Thread(target=run, name="gripfast-on-lost", daemon=True).start()
 
 
-_runtimes: weakref.WeakSet[BlockingRuntime] = weakref.WeakSet()
+_runtimes: Living[BlockingRuntime] = Living()
 
 
 @atexit.register
 def _at_exit() -> None:
     ends = boottime() + EXIT_PATIENCE
-    for runtime in list(_runtimes):
+    for runtime in _runtimes:
         runtime.stop(max(0.0, ends - boottime()))

@@ -16,13 +16,13 @@ import logging
 import os
 import socket
 import threading
-import weakref
 from collections.abc import Mapping, Sequence
 
 import psycopg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
+from gripfast.living import Living
 from gripfast.stores.postgres.protocol import kind_of
 from gripfast.stores.sql.ports import Answer, Refusal, Rows, SessionGone
 from gripfast.stores.sql.statement import Ask, Statement, Value
@@ -300,11 +300,11 @@ def _shut_down(fd: int) -> None:
         handle.detach()
 
 
-_alive: weakref.WeakSet[PostgresWire] = weakref.WeakSet()
+_alive: Living[PostgresWire] = Living()
 
 
 def _let_go_of_inherited() -> None:
-    for wire in list(_alive):
+    for wire in _alive:
         wire.let_go()
     _alive.clear()
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from gripfast.living import Living
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import AioInbox
 from gripfast.stores.sql.asking import Channel
@@ -165,7 +166,7 @@ class AioLink:
         self._requests: deque[_Request] = deque()
         self._is_growing = False
         self._alive: set[AioChannel] = set()
-        self._own: weakref.WeakSet[AioChannel] = weakref.WeakSet()
+        self._own: Living[AioChannel] = Living()
         self._own_dialling = 0
         self._own_idle: list[AioChannel] = []
         self._ear: AioChannel | None = None

@@ -6,11 +6,11 @@ import queue
 import random
 import select
 import time
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 
 from gripfast.core.ports import Granted
 from gripfast.guard import Guard
+from gripfast.living import Living
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import BlockingInbox, Nothing
 from gripfast.stores.sql.asking import Channel
@@ -95,7 +95,7 @@ class SharedChannels:
         self._timeout = timeout
         self._most = most
         self._idle: queue.SimpleQueue[BlockingChannel] = queue.SimpleQueue()
-        self._open: weakref.WeakSet[BlockingChannel] = weakref.WeakSet()
+        self._open: Living[BlockingChannel] = Living()
         self._growing = Guard()
         self._failed_at = 0.0
         self._failure: Fault | None = None
@@ -175,9 +175,9 @@ class BlockingLink:
         self._shared = SharedChannels(dialect, timeout, min(most, SHARED_MOST))
         self._own_most = most
         self._own_idle: queue.SimpleQueue[BlockingChannel] = queue.SimpleQueue()
-        self._own: weakref.WeakSet[BlockingChannel] = weakref.WeakSet()
+        self._own: Living[BlockingChannel] = Living()
         self._reserving = Guard()
-        self._reserved: weakref.WeakSet[Reservation] = weakref.WeakSet()
+        self._reserved: Living[Reservation] = Living()
         self._ear = Ear(dialect, timeout, self.lines)
         self._is_closed = False
 
@@ -347,4 +347,4 @@ def has_ended(channel: Channel) -> bool:
 
 
 def count_open(channels: Iterable[Channel]) -> int:
-    return sum(channel.is_open for channel in list(channels))
+    return sum(channel.is_open for channel in channels)

@@ -17,13 +17,13 @@ import random
 import sqlite3
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
 from gripfast.errors import ConfigurationError, StoreUnavailable
+from gripfast.living import Living
 from gripfast.machine import boottime
 from gripfast.stores.sqlite import files, protocol, scripts
 
@@ -55,7 +55,7 @@ class Connections:
         self._synchronous = synchronous
         self._request_timeout = request_timeout
         self._idle: deque[_Connection] = deque()
-        self._all: weakref.WeakSet[_Connection] = weakref.WeakSet()
+        self._all: Living[_Connection] = Living()
         self._movers: set[object] = set()
         self._inode: tuple[int, int] | None = None
         self._look_again_at = 0.0
@@ -222,7 +222,7 @@ class Connections:
 
     def _is_busy(self) -> bool:
         idle = list(self._idle)
-        return bool(self._movers) or any(each not in idle and _is_open(each) for each in list(self._all))
+        return bool(self._movers) or any(each not in idle and _is_open(each) for each in self._all)
 
 
 def _is_open(connection: _Connection) -> bool:
@@ -246,7 +246,7 @@ _inherited: list[_Connection] = []
 _poisoned: set[str] = set()
 """Files with requests under way when this process was forked: what SQLite knows of them here is wrong."""
 
-_pools: weakref.WeakSet[Connections] = weakref.WeakSet()
+_pools: Living[Connections] = Living()
 
 
 _forking = [threading.Lock()]
@@ -255,12 +255,12 @@ _forking = [threading.Lock()]
 
 def _before_fork() -> None:
     _forking[0].acquire()
-    for pool in list(_pools):
+    for pool in _pools:
         pool.before_fork()
 
 
 def _after_fork(in_child: bool) -> None:
-    for pool in list(_pools):
+    for pool in _pools:
         pool.after_fork(in_child)
     if in_child:
         _forking[0] = threading.Lock()

@@ -20,11 +20,11 @@ import stat
 import tempfile
 import threading
 import time
-import weakref
 from pathlib import Path
 
 from gripfast.core.ports import Granted
 from gripfast.guard import Guard
+from gripfast.living import Living
 from gripfast.machine import Process, this_process
 from gripfast.stores.inboxes import Inboxes
 
@@ -243,11 +243,11 @@ def _folders(database: Path) -> list[Path]:
     return [database.parent / (database.name + "-wake"), Path(tempfile.gettempdir()) / f"gripfast-{short}"]
 
 
-_listeners: weakref.WeakSet[_Listener] = weakref.WeakSet()
+_listeners: Living[_Listener] = Living()
 
 
 def _disown_all() -> None:
-    for listener in list(_listeners):
+    for listener in _listeners:
         listener.disown()
 
 
