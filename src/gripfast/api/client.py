@@ -24,7 +24,7 @@ from gripfast.core.ports import Capabilities, Hold, LockInfo, Store, Unreachable
 from gripfast.errors import ConfigurationError, Reason
 from gripfast.guard import Guard
 from gripfast.machine import this
-from gripfast.runtime.aio import AioRuntime
+from gripfast.runtime.aio import AioRuntime, loop_here
 from gripfast.runtime.blocking import BlockingRuntime, drive
 
 _log = logging.getLogger("gripfast.client")
@@ -255,9 +255,15 @@ class AsyncClient(AnyClient):
 
     async def aclose(self) -> None:
         """Release what is still held and end the threads; bounded in time, and final."""
+        self._check_loop()
         self._is_closed = True
         if self._runtime is not None and self._runtime.pid == this.pid:
             await self._runtime.stop()
+
+    def _check_loop(self) -> None:
+        """Once it was used, it belongs to the loop in which that was."""
+        if self._runtime is not None and self._runtime.pid == this.pid:
+            self._runtime.check_loop()
 
     def _store(self) -> Store:
         return self._start().env.store
@@ -266,13 +272,19 @@ class AsyncClient(AnyClient):
         runtime = self._runtime
         if runtime is not None and runtime.runs_here() and not self._is_closed:
             return runtime
+        runtime = self._making.run(self._make)
+        runtime.start()
+        return runtime
+
+    def _make(self) -> AioRuntime:
+        """Under the guard: of two loops that use it first, at the same time, one has it."""
         if self._is_closed:
             raise ConfigurationError("this client is closed")
         if self._runtime is None or self._runtime.pid != this.pid:
             patience = self._config.patience
+            loop_here()
             store, aside = self._config.factory.aio(patience.request_timeout)
             self._runtime = AioRuntime(store, aside, patience, self)
-        self._runtime.start()
         return self._runtime
 
     def _held_here(self) -> HeldHere:

@@ -175,6 +175,7 @@ class AsyncLease(_Handle[AioRuntime]):
 
     async def extend(self, ttl: float | None = None) -> None:
         """Renew now; with `ttl`, for that long from now on."""
+        self._check_loop()
         ttl = self.ttl if ttl is None else self._client._checked_ttl(ttl)
         self.ensure_held()
         answer = await self._runtime.extend(self._state, ttl)
@@ -186,21 +187,28 @@ class AsyncLease(_Handle[AioRuntime]):
         """Give it back; again does nothing. Raises LeaseLost if it was lost before."""
         if self._is_inherited():
             return
+        self._runtime.check_loop()
         if self._is_last():
             await release(self._runtime.env, self._state)
         else:
             self._raise_if_lost()
 
     def _release_soon(self) -> None:
-        """For callers that can't await: over at once here, given back in the background."""
+        """For callers that can't await, or are in another loop: over at once here, given back in the background."""
         if self._is_inherited():
             return
         self._raise_if_lost()
         if self._is_last() and self._state.finish("released"):
-            self._state.tell()
+            self._runtime.tell(self._state)
             self._runtime.env.ledger.abandon(self._state)
 
+    def _check_loop(self) -> None:
+        """What a forked child has inherited is refused for that reason, not for its loop."""
+        if not self._is_inherited():
+            self._runtime.check_loop()
+
     async def __aenter__(self) -> AsyncLease:
+        self._check_loop()
         self.ensure_held()
         if self._body is None:
             self._body = _Body(self._state)
@@ -210,6 +218,7 @@ class AsyncLease(_Handle[AioRuntime]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._check_loop()
         was_cancelled_by_loss = self._body is not None and self._body.end(kind)
         try:
             await self.release()
@@ -241,12 +250,12 @@ class _Body:
             state.listeners.append(self._cancel_if_lost)
 
     def end(self, kind: type[BaseException] | None) -> bool:
-        """True if the cancellation that ended the body was ours."""
+        """True if the cancellation that ended the body was ours, and not of another task, which leaves in its place."""
         task, self._task = self._task, None
         state = self._state()
         if state is not None and self._cancel_if_lost in state.listeners:
             state.listeners.remove(self._cancel_if_lost)
-        if task is None or not self._has_cancelled:
+        if task is None or not self._has_cancelled or task is not asyncio.current_task():
             return False
         return task.uncancel() <= self._cancels_before and kind is not None and issubclass(kind, asyncio.CancelledError)
 
@@ -291,6 +300,7 @@ class AsyncLost:
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is lost: True; False if the time is over or the lease was released."""
+        self._lease._check_loop()
         over = asyncio.Event()
         state = self._lease._state
         state.listeners.append(over.set)

@@ -49,6 +49,7 @@ class Lock:
         return any(lease.held for _, lease in self._holdings.living())
 
     def _take(self) -> AsyncLease:
+        self._client._check_loop()
         lease = self._holdings.take(asyncio.current_task())
         if lease is None:
             raise RuntimeError("Lock is not acquired.")
@@ -64,6 +65,7 @@ class Lock:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._client._check_loop()
         lease = self._holdings.take(asyncio.current_task())
         if lease is not None:
             await lease.__aexit__(kind, error, trace)

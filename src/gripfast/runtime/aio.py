@@ -3,6 +3,11 @@
 A timer tells losses and starts a round of the watchdog when something is due; neither exists while nothing is held.
 What must be given back goes to a thread that needs no loop, because a loop may be gone (an interrupt, the end of
 `asyncio.run`) when that is found out.
+
+Everything here belongs to one loop, and so do the sockets of its store: whatever a caller starts is refused elsewhere
+(`check_loop`) before it has touched anything. A reply that was read, or a request that was written, by another thread
+would put the replies of everybody else out of step: a claim could take another one's grant for its own. Only the
+loop's thread stores the moments below, so plain attributes and `min` are enough for them.
 """
 
 from __future__ import annotations
@@ -14,7 +19,6 @@ import inspect
 import logging
 import math
 import os
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +28,7 @@ from gripfast.core.notice import Notices
 from gripfast.core.ports import Store, Unreachable
 from gripfast.core.upkeep import Errand, Extend, Reaper, Upkeep
 from gripfast.errors import ConfigurationError
+from gripfast.living import Living
 from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import drive
 from gripfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
@@ -38,7 +43,7 @@ RETRY_ROUND = 0.1
 class AioRuntime:
     def __init__(self, store: Store, aside: Store, patience: Patience, client: object) -> None:
         self.pid = os.getpid()
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop_here()
         self._reaper = Reaper(aside, boottime)
         self._aside = aside
         self._undertaker: Ticker[Mark] = Ticker("gripfast-undertaker", self._give_back, self._end)
@@ -56,20 +61,36 @@ class AioRuntime:
         _runtimes.add(self)
 
     def start(self) -> None:
-        self._check_loop()
+        self.check_loop()
         if not self._running:
             self._undertaker.start()
             self._running = True
 
     def runs_here(self) -> bool:
         """Started, and by this process on this loop."""
-        return self._running and self.pid == this.pid and asyncio.get_running_loop() is self._loop
+        return self._running and self.pid == this.pid and self.is_loop_here()
 
-    def _check_loop(self) -> None:
-        if asyncio.get_running_loop() is not self._loop:
+    def is_loop_here(self) -> bool:
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:  # none runs on this thread
+            return False
+
+    def check_loop(self) -> None:
+        """To be called by whatever a caller can start, and first: nothing may be touched from elsewhere."""
+        if not self.is_loop_here():
+            which = "an event loop that is closed" if self._loop.is_closed() else "another event loop"
             raise ConfigurationError(
-                "this AsyncClient belongs to another event loop: make one client per loop with connect_async()"
+                f"this AsyncClient belongs to {which}: make one client per loop with connect_async(), and use its "
+                "locks and leases there"
             )
+
+    def tell(self, state: LeaseState) -> None:
+        """Wake whoever waits for its end; from any thread: those who wait are tasks of the loop."""
+        if self.is_loop_here():
+            state.tell()
+        else:
+            _tell_loop(self._loop, state.tell)
 
     async def extend(self, state: LeaseState, ttl: float) -> Unreachable | None:
         """Have the watchdog renew it now; the reply, or None with the lease over."""
@@ -82,7 +103,7 @@ class AioRuntime:
 
     async def stop(self) -> None:
         """Give everything back, end timer and thread; never longer than EXIT_PATIENCE."""
-        self._check_loop()
+        self.check_loop()
         self._losses.tell()  # what is lost by now is told as a loss
         self.stop_soon()
         if not self._running:
@@ -179,6 +200,14 @@ class AioRuntime:
             self._ended.set_result(None)
 
 
+def loop_here() -> asyncio.AbstractEventLoop:
+    """The running one; an error that says so if there is none."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        raise ConfigurationError("an AsyncClient works in an event loop of asyncio, and none runs here") from None
+
+
 def _tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
     with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits
         loop.call_soon_threadsafe(callback)
@@ -206,12 +235,12 @@ def _keep(task: asyncio.Task[None]) -> None:
 
 _tasks: set[asyncio.Task[None]] = set()
 
-_runtimes: weakref.WeakSet[AioRuntime] = weakref.WeakSet()
+_runtimes: Living[AioRuntime] = Living()
 
 
 @atexit.register
 def _at_exit() -> None:
     ends = boottime() + EXIT_PATIENCE
-    for runtime in list(_runtimes):
+    for runtime in _runtimes:
         runtime.stop_soon()
         runtime.join(max(0.0, ends - boottime()))
