@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-import threading
 import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gripfast.api.lease import AsyncLease, Lease
-from gripfast.api.scope import Exit, Scope, scope_of_this_entry
+from gripfast.api.scope import ByTasks, ByThreads, Exit, Scope, scope_of_this_entry
 from gripfast.api.settings import LockSettings
 from gripfast.api.within import InTransaction, within
 from gripfast.core import rules
@@ -27,10 +25,11 @@ if TYPE_CHECKING:
 class Lock:
     """`with lock as lease`, `lock.acquire(wait=…)` or `lock.try_acquire()`."""
 
+    _new_book = ByThreads
+
     def __init__(self, client: Client, settings: LockSettings) -> None:
         self._client = client
         self._settings = settings
-        self._here = _Here()
 
     @property
     def name(self) -> str:
@@ -77,9 +76,6 @@ class Lock:
                 held[self.name] = state
         return Lease(self._client, runtime, state, self._settings.on_lost)
 
-    def _entered(self) -> list[Scope]:
-        return self._here.scopes
-
     def __repr__(self) -> str:
         return f"<Lock {self.name!r} on {self._client.where}>"
 
@@ -105,10 +101,11 @@ class Lock:
 class AsyncLock:
     """`async with lock as lease`, `await lock.acquire(wait=…)` or `await lock.try_acquire()`."""
 
+    _new_book = ByTasks
+
     def __init__(self, client: AsyncClient, settings: LockSettings) -> None:
         self._client = client
         self._settings = settings
-        self._scopes: weakref.WeakKeyDictionary[asyncio.Task[Any], list[Scope]] = weakref.WeakKeyDictionary()
 
     @property
     def name(self) -> str:
@@ -157,11 +154,6 @@ class AsyncLock:
                 held[self.name] = state
         return AsyncLease(self._client, runtime, state, self._settings.on_lost)
 
-    def _entered(self) -> list[Scope]:
-        task = asyncio.current_task()
-        assert task is not None
-        return self._scopes.setdefault(task, [])
-
     def __repr__(self) -> str:
         return f"<AsyncLock {self.name!r} on {self._client.where}>"
 
@@ -170,8 +162,9 @@ class AsyncLock:
 
     async def _enter(self, scope: Scope) -> AsyncLease:
         lease = await self.acquire()
+        await lease.__aenter__()  # before it is kept: whoever is refused here has entered nothing
         scope.keep(lease)
-        return await lease.__aenter__()
+        return lease
 
     if TYPE_CHECKING:
 
@@ -182,6 +175,7 @@ class AsyncLock:
 
         @Exit
         async def __aexit__(scope: Scope, *exc: Any) -> None:
+            scope.lock._client._check_loop()  # before anything is left
             await scope.leave().__aexit__(*exc)
 
 
@@ -204,13 +198,6 @@ class Acquiring(Awaitable[AsyncLease]):
     ) -> None:
         assert self._lease is not None
         await self._lease.__aexit__(kind, error, trace)
-
-
-class _Here(threading.local):
-    """Scopes that this thread has entered by hand."""
-
-    def __init__(self) -> None:
-        self.scopes: list[Scope] = []
 
 
 def _still_held(held: weakref.WeakValueDictionary[str, LeaseState], name: str) -> LeaseState | None:

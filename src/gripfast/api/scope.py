@@ -7,41 +7,149 @@ before the block, or between the block and its exit, the Scope is dropped with t
 A stack of leases kept by the client could not know that.
 
 Whoever calls the two methods by hand, or through the class as `contextlib.ExitStack` does, has no such place. There
-the Scope is put on a stack of the lock, per thread or task, and `__exit__` takes the last one off.
+the Scope is an entry in a book of the lock, kept alive by the thread or task that entered: if that ends without
+leaving, the entry ends with it, and the lease is given back. The lock itself knows entries weakly. What `__exit__`
+releases is, in this order,
+
+1. what was entered with this very `__exit__`, bound before the entry as a `with` statement does it; once;
+2. the last entry by hand of the thread or task that calls it;
+3. the last entry by hand of anyone: a stack may be closed on another thread or task than it was filled on, as with the
+   locks of the standard library.
+
+Whoever takes an entry out of its book, one step of a dict, has it; there is no mutex that an interrupt could leave
+locked.
 """
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import threading
 import weakref
 from collections.abc import Callable
 from typing import Any
 
+from gripfast.living import Living
+
 
 class Scope:
-    """One `with` block of one lock, from its look-up on."""
+    """One `with` block of one lock, from its look-up on; or one entry by hand."""
 
-    __slots__ = ("__weakref__", "is_kept", "lease", "lock")
+    __slots__ = ("__weakref__", "is_kept", "lease", "lock", "number")
 
     def __init__(self, lock: Any) -> None:
         self.lock = lock
         self.lease: Any = None
         self.is_kept = False
         """A `with` statement keeps it."""
+        self.number: int
+        """The order in which locks were entered by hand."""
 
     def keep(self, lease: Any) -> None:
         self.lease = lease
         if not self.is_kept:
-            self.lock._entered().append(self)
+            by_hand(self.lock).enter(self)
+
+    def take(self) -> Any | None:
+        """The lease that it was entered with; only once, because the same bound `__exit__` may be used again."""
+        lease, self.lease = self.lease, None
+        return lease
 
     def leave(self) -> Any:
         """The lease to release."""
-        if self.lease is not None:
-            return self.lease
-        try:
-            return self.lock._entered().pop().lease
-        except IndexError:
-            raise RuntimeError("this lock was not entered here") from None
+        lease = self.take()
+        return by_hand(self.lock).leave().take() if lease is None else lease
+
+
+class _Entries(dict[Scope, None]):
+    """What one thread or task has entered by hand and not left, oldest first."""
+
+    __slots__ = ("__weakref__",)
+    __hash__ = object.__hash__  # type: ignore[assignment]
+    __eq__ = object.__eq__
+
+    def end(self, _task: object = None) -> None:
+        self.clear()
+
+
+class ByHand:
+    """The book of one lock."""
+
+    def __init__(self) -> None:
+        self._all: Living[_Entries] = Living()
+
+    def enter(self, scope: Scope) -> None:
+        entries = self._mine()
+        if entries is None:
+            entries = _Entries()
+            self._all.add(entries)
+            self._keep(entries)
+        scope.number = next(_numbers)
+        entries[scope] = None
+
+    def leave(self) -> Scope:
+        mine = self._mine()
+        ours = [(each is mine, scope.number, scope, each) for each in self._all for scope in list(each)]
+        for _, _, scope, entries in sorted(ours, key=lambda entry: entry[:2], reverse=True):
+            if entries.pop(scope, scope) is None:
+                return scope
+        raise RuntimeError(
+            "this lock is not entered: what was entered by hand was left before, or was given back when the thread or "
+            "task that had entered it ended"
+        )
+
+    def _mine(self) -> _Entries | None:
+        """Those of the thread or task that calls."""
+        raise NotImplementedError
+
+    def _keep(self, entries: _Entries) -> None:
+        """For as long as the thread or task lives, and no longer."""
+        raise NotImplementedError
+
+
+class ByThreads(ByHand):
+    def __init__(self) -> None:
+        super().__init__()
+        self._here = threading.local()
+
+    def _mine(self) -> _Entries | None:
+        return getattr(self._here, "entries", None)
+
+    def _keep(self, entries: _Entries) -> None:
+        self._here.entries = entries
+
+
+class ByTasks(ByHand):
+    """On one loop. A task keeps its entries by what it calls when it is done; the entries know the task, by the body of
+    their lease, so a book that kept them would keep the task, and the task's end would never be noticed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_task: weakref.WeakKeyDictionary[asyncio.Task[Any], weakref.ref[_Entries]] = weakref.WeakKeyDictionary()
+
+    def _mine(self) -> _Entries | None:
+        known = self._by_task.get(_this_task())
+        return None if known is None else known()
+
+    def _keep(self, entries: _Entries) -> None:
+        task = _this_task()
+        self._by_task[task] = weakref.ref(entries)
+        task.add_done_callback(entries.end)
+
+
+def by_hand(lock: Any) -> ByHand:
+    """The book of a lock: made for the few who need one, and once. One step of a dict decides whose counts."""
+    known: ByHand | None = lock.__dict__.get("_book")
+    return lock.__dict__.setdefault("_book", lock._new_book()) if known is None else known
+
+
+def _this_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
+
+
+_numbers = itertools.count()
 
 
 class _Latest(threading.local):

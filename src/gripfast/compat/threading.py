@@ -8,8 +8,9 @@ What threading's locks do, these do, with the same arguments, answers and errors
 - locked() asks the engine whether anyone holds the name, in this process or in another.
 - A Condition wakes threads of this process only: wait() gives the lock up for everyone, notify() stays at home.
 
-acquire() keeps the lease on the lock object until release(), or until the object is gone; then it is given back.
-`with` keeps it in the block, so that an interrupt at any point gives it back.
+acquire(), and `__enter__` called by hand or by an ExitStack, keep the lease on the lock object until release(), or
+until the object is gone; then it is given back. `with` keeps it in the block, so that an interrupt at any point gives
+it back.
 """
 
 from __future__ import annotations
@@ -76,12 +77,9 @@ class Lock:
         entry[1].ensure_held()
         return True
 
-    def _entered(self) -> list[Scope]:
-        return self._lock._entered()
-
     def _leave(self, scope: Scope, *exc: Any) -> None:
         """Release what the block was entered with, or what a Condition has acquired in its place since."""
-        lease = _left(scope)
+        lease = scope.take()
         if lease is None or not self._holdings.take_this(lease):
             lease = self._holdings.take(threading.get_ident())
         if lease is not None:
@@ -94,9 +92,9 @@ class Lock:
 
     def __enter__(self) -> bool:
         scope = scope_of_this_entry(self)
-        lease = self._lock.acquire()
-        self._holdings[Hold(threading.get_ident(), lease, keep=False)] = None
-        scope.keep(lease)
+        lease = scope.lease = self._lock.acquire()
+        holdings, hold = self._holdings, Hold(threading.get_ident(), lease, keep=not scope.is_kept)
+        holdings[hold] = None  # last, and no call: see `holdings`
         return True
 
     if TYPE_CHECKING:
@@ -164,12 +162,3 @@ def _patience(blocking: bool, timeout: float) -> float | None:
     if timeout > threading.TIMEOUT_MAX:
         raise OverflowError("timeout value is too large")
     return timeout
-
-
-def _left(scope: Scope) -> Lease | None:
-    """The lease the block was entered with; None if it was acquired by hand, which threading allows."""
-    try:
-        lease: Lease = scope.leave()
-    except RuntimeError:
-        return None
-    return lease

@@ -109,7 +109,7 @@ class AsyncLock(Shape[AsyncLease]):
             return await self._release_by_token(held)
         lease = cast(AsyncLease, held)
         with self._in_redis_terms("release"):
-            if lease._runtime._loop is asyncio.get_running_loop():
+            if lease._runtime.is_loop_here():
                 await lease.release()
             else:
                 lease._release_soon()
@@ -152,8 +152,8 @@ class AsyncLock(Shape[AsyncLease]):
         lease = await self._acquired(self._patience(None, None), None)
         if lease is None:
             raise self._not_acquired()
+        scope.lease = lease
         self.local._keep(lease, strongly=not scope.is_kept)
-        scope.keep(lease)
         return self
 
     if TYPE_CHECKING:

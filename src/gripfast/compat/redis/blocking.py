@@ -140,8 +140,8 @@ class Lock(Shape[Lease]):
         lease = self._acquired(self._patience(None, None), None)
         if lease is None:
             raise self._not_acquired()
+        scope.lease = lease
         self.local._keep(lease, strongly=not scope.is_kept)
-        scope.keep(lease)
         return self
 
     if TYPE_CHECKING:

@@ -150,7 +150,7 @@ class Shape(Generic[L]):
 
     def _take_what_was_entered(self, scope: Scope) -> Held | None:
         """What the block was entered with, or what was acquired in its place since."""
-        lease = scope.lease
+        lease = scope.take()
         return lease if lease is not None and self.local._take_this(lease) else self.local._take()
 
     def _not_given_back(self, is_failing: bool, error: LockError) -> None:
@@ -158,10 +158,6 @@ class Shape(Generic[L]):
         if self.raise_on_release_error and not is_failing:
             raise error
         _log.warning("lock %r was unlocked or no longer owned at the end of its block", self.name)
-
-    def _entered(self) -> list[Scope]:
-        """For `scope`: what was entered by hand is in the book already."""
-        return []
 
     def __repr__(self) -> str:
         return f"<gripfast.compat.redis.{type(self).__name__} {self.name!r} on {self._clients.blocking.where}>"
