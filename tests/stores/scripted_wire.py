@@ -2,6 +2,7 @@
 and one for each answer."""
 
 import contextlib
+import math
 import os
 import socket
 import threading
@@ -128,7 +129,7 @@ class ScriptedDialect:
         self.may_dial = threading.Event()
         self.may_dial.set()
 
-    def dial(self, timeout: float, is_shared: bool) -> ScriptedWire:
+    def dial(self, timeout: float, is_shared: bool, within: float = math.inf) -> ScriptedWire:
         self.dials += 1
         self.may_dial.wait(HURRIED)
         if self.is_down:

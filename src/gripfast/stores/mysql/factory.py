@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import socket
 import ssl
 import time
@@ -19,6 +20,7 @@ from gripfast.stores import StoreFactory
 from gripfast.stores.mysql import packets, protocol, scripts
 from gripfast.stores.mysql.wire import MysqlWire
 from gripfast.stores.sql.blocking import await_descriptor
+from gripfast.stores.sql.bounded import bounded
 from gripfast.stores.sql.factory import SqlFactory
 from gripfast.stores.sql.ports import Fault, Refusal, Rows, Scripts, WireDown
 
@@ -46,13 +48,16 @@ class MysqlDialect:
         self.database = database
         self._connect = connect
 
-    def dial(self, timeout: float, is_shared: bool) -> MysqlWire:
+    def dial(self, timeout: float, is_shared: bool, within: float = math.inf) -> MysqlWire:
+        """The driver's time-outs are for each byte, and names are looked up without any: they are not relied on."""
+        seconds = min(timeout, within)
+        until = time.monotonic() + seconds
         try:
-            wire = MysqlWire.taken_from(self._connect(timeout))
+            wire = MysqlWire.taken_from(bounded(seconds, lambda: self._connect(seconds), _close))
         except Exception as error:  # of any kind: names that can't be encoded, an engine's own events
             raise WireDown(protocol.not_connected(self.where, self.database, error)) from None
         try:
-            self._begin(wire, timeout, is_shared)
+            self._begin(wire, timeout, is_shared, until)
         except BaseException:
             wire.close()
             raise
@@ -62,8 +67,7 @@ class MysqlDialect:
     def refused(self, refusal: Refusal) -> Fault:
         return protocol.refused(self.where, self.database, refusal)
 
-    def _begin(self, wire: MysqlWire, timeout: float, is_shared: bool) -> None:
-        until = time.monotonic() + timeout
+    def _begin(self, wire: MysqlWire, timeout: float, is_shared: bool, until: float) -> None:
         self._ask(wire, packets.ALLOW_SEVERAL_STATEMENTS, timeout, until)
         answer = self._ask(wire, packets.query(scripts.settings(timeout, is_shared)), timeout, until)
         variables, (session, birth) = answer[-2].rows, answer[-1].rows[0]
@@ -143,6 +147,11 @@ def _dialect_to(host: str | None, port: int | None, database: str, settings: Map
         return connection
 
     return MysqlDialect(_where(host, port, database, path), database, connect)
+
+
+def _close(connection: Any) -> None:
+    """One that came too late."""
+    connection.close()
 
 
 class _Connection(pymysql.Connection):

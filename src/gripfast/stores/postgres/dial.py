@@ -1,7 +1,7 @@
 """How a connection begins: libpq makes it (names, TLS, passwords), then its session is set up in one round trip.
 
-Nothing of this is left to libpq's waiting: a host that does not answer has its share of the time and no more. (The
-look-up of a host's name is the system's, and so is its patience.)
+Nothing of this is left to libpq's waiting: a host that does not answer has its share of the time and no more. Nor is
+the look-up of a host's name, for which libpq would wait as long as the system does: it is told the addresses.
 """
 
 from __future__ import annotations
@@ -9,15 +9,18 @@ from __future__ import annotations
 import logging
 import math
 import select
+import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 import psycopg
 from psycopg import pq
+from psycopg.conninfo import make_conninfo
 from psycopg.pq import PollingStatus
 
 from gripfast.stores.postgres import protocol, scripts
 from gripfast.stores.postgres.wire import PostgresWire
+from gripfast.stores.sql.bounded import bounded
 from gripfast.stores.sql.ports import Answer, Fault, Refusal, Scripts, WireDown
 from gripfast.stores.sql.statement import Ask, Statement, Value
 
@@ -65,8 +68,8 @@ class PostgresDialect:
         self.database = database
         self._connect = connect
 
-    def dial(self, timeout: float, is_shared: bool) -> PostgresWire:
-        deadline = time.monotonic() + timeout
+    def dial(self, timeout: float, is_shared: bool, within: float = math.inf) -> PostgresWire:
+        deadline = time.monotonic() + min(timeout, within)
         try:
             wire = self._connect(deadline)
         except NoConnection as error:
@@ -113,19 +116,20 @@ class PostgresDialect:
         return answer
 
 
-def connect_to_one_of(conninfos: Sequence[bytes], patience: float, deadline: float) -> PostgresWire:
-    """In that order; each host has its share of the time that is left, and at most `patience`."""
+def connect_to_one_of(hosts: Sequence[Mapping[str, str]], patience: float, deadline: float) -> PostgresWire:
+    """In that order, each by its settings; each has its share of the time that is left, and at most `patience`."""
     reasons: list[str | None] = []
-    for count in range(len(conninfos), 0, -1):
+    for count in range(len(hosts), 0, -1):
         now = time.monotonic()
         try:
-            return _connected(conninfos[-count], now + min(patience, (deadline - now) / count))
+            return _connected(hosts[-count], now + min(patience, (deadline - now) / count))
         except NoConnection as error:
             reasons += error.reasons
     raise NoConnection(*reasons)
 
 
-def _connected(conninfo: bytes, deadline: float) -> PostgresWire:
+def _connected(settings: Mapping[str, str], deadline: float) -> PostgresWire:
+    conninfo = make_conninfo(**{**settings, **_addresses(settings, deadline)}).encode()
     wire = PostgresWire(pq.PGconn.connect_start(conninfo))
     try:
         while (status := wire.pgconn.connect_poll()) != PollingStatus.OK:
@@ -142,6 +146,37 @@ def _connected(conninfo: bytes, deadline: float) -> PostgresWire:
         wire.close()
         raise
     return wire
+
+
+def _addresses(settings: Mapping[str, str], deadline: float) -> dict[str, str]:
+    """Of the host, if it has a name that is to be looked up; the name stays, for TLS to be verified by."""
+    host = settings.get("host", "")
+    if not host or host[0] in "/@" or settings.get("hostaddr") or _is_address(host):
+        return {}
+
+    def look_up() -> list[str]:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+    try:
+        addresses = bounded(deadline - time.monotonic(), look_up)
+    except TimeoutError:
+        raise NoConnection(f'could not translate host name "{host}" to address: no answer in time') from None
+    except (OSError, UnicodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise NoConnection(f'could not translate host name "{host}" to address: {reason}') from None
+    port = settings.get("port", "")
+    lists = {"host": [host] * len(addresses), "hostaddr": addresses, "port": [port] * len(addresses) if port else []}
+    return {name: ",".join(values) for name, values in lists.items() if values}
+
+
+def _is_address(host: str) -> bool:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        socket.inet_pton(family, host.partition("%")[0])
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def _is_ready(fd: int, wanted: int, deadline: float) -> bool:

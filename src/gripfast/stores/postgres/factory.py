@@ -137,7 +137,10 @@ def _database(settings: Mapping[str, str]) -> str:
 
 def _connect_with(settings: Mapping[str, str]) -> Connect:
     patience = int(settings.get("connect_timeout") or 0)
-    each = [make_conninfo(**host).encode() for host in _split_hosts({**settings, "client_encoding": "UTF8"})]
+    known = {name: value for name in _PER_HOST if (value := _or_default(settings, name))}
+    if _or_default(settings, "service"):  # a file of libpq's own has them
+        known = {}
+    each = _split_hosts({**known, **settings, "client_encoding": "UTF8"})
     return functools.partial(connect_to_one_of, each, patience if patience > 0 else math.inf)
 
 

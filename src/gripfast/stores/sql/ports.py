@@ -6,6 +6,7 @@ a connection is a Fault by the time a store sees it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Literal, NamedTuple, Protocol
 
@@ -46,6 +47,8 @@ class Fault(NamedTuple):
     kind: Kind | Literal["down"] = "down"
     was_idle: bool = False
     """The connection had been closed before anything was sent: asking again is safe, whatever was asked."""
+    was_sent: bool = True
+    """False only if nothing of the request left this machine."""
 
     @property
     def is_permanent(self) -> bool:
@@ -61,7 +64,7 @@ class WireDown(Exception):
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(str(fault.error))
-        self.fault = fault
+        self.fault = fault._replace(was_sent=False)
 
 
 class Wire(Protocol):
@@ -235,9 +238,10 @@ class Dialect(Protocol):
     """A release can wake other clients."""
     scripts: Scripts
 
-    def dial(self, timeout: float, is_shared: bool) -> Wire:
-        """Blocks. WireDown if there is no connection in time. A shared one gives up, at the server, what takes longer
-        than the time-out: what was given up for lost does not arrive later."""
+    def dial(self, timeout: float, is_shared: bool, within: float = math.inf) -> Wire:
+        """Blocks. WireDown if there is no connection within so many seconds, or the time-out if that is shorter. A
+        shared one gives up, at the server, what takes longer than the time-out: what was given up for lost does not
+        arrive later."""
         ...
 
     def refused(self, refusal: Refusal) -> Fault:
