@@ -8,19 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import random
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from gripfast.living import Living
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import AioInbox
 from gripfast.stores.sql.asking import Channel
 from gripfast.stores.sql.blocking import HURRY, IDLE_MOST, SHARED_MOST, count_open
-from gripfast.stores.sql.faults import all_in_use, broken, closed, gone_is_down, no_answer_in, not_told
+from gripfast.stores.sql.faults import (
+    all_in_use,
+    broken,
+    closed,
+    gone_is_down,
+    is_read_only,
+    no_answer_in,
+    none_free,
+    not_told,
+)
 from gripfast.stores.sql.line import Lines
 from gripfast.stores.sql.ports import Answer, Dialect, Fault, Refusal, Wire, WireDown
 from gripfast.stores.sql.statement import Ask
@@ -47,6 +57,8 @@ class AioChannel:
         self._loop = asyncio.get_running_loop()
         self._fd = wire.fileno()
         self._has_answered = False
+        self.used_at = 0.0
+        """When it last answered."""
         self._then: Then | None = None
         self._answer: asyncio.Future[Answer | Fault] | None = None
         self._alive = alive
@@ -101,7 +113,7 @@ class AioChannel:
             for channel in pushes:
                 self.on_push(channel)
         if answer is not None:
-            self._has_answered = True
+            self._has_answered, self.used_at = True, boottime()
             is_over = isinstance(answer, Refusal) and answer.kind == "gone"
             self.is_open = not is_over  # first: whoever is told may ask again at once
             self._tell(answer)
@@ -142,11 +154,15 @@ class AioChannel:
         self._tell(broken(self._where, error, was_idle=self._has_answered))
 
 
-class _Request(NamedTuple):
+@dataclass(slots=True, eq=False)
+class _Request:
     asks: Sequence[Ask]
     owner: str | None
+    started: float
     until: float
     reply: asyncio.Future[Answer | Fault]
+    """Done, or cancelled, when nobody waits for it any more: what has not left by then never leaves."""
+    was_sent: bool = False
 
     def answer(self, answer: Answer | Fault) -> None:
         if not self.reply.done():
@@ -163,6 +179,8 @@ class AioLink:
         self._loop = asyncio.get_running_loop()
         self._most = most
         self._shared: list[AioChannel] = []
+        self._reserve: AioChannel | None = None
+        """For what is urgent while all others are in use."""
         self._requests: deque[_Request] = deque()
         self._is_growing = False
         self._alive: set[AioChannel] = set()
@@ -187,32 +205,71 @@ class AioLink:
 
     # -- shared connections --------------------------------------------------------------------------------------
 
-    async def ask(self, asks: Sequence[Ask], owner: str | None = None) -> Answer | Fault:
-        request = _Request(asks, owner, boottime() + self.timeout, self._loop.create_future())
-        self._requests.append(request)
-        self._hand_out()
+    async def ask(
+        self, asks: Sequence[Ask], owner: str | None = None, until: float | None = None, is_urgent: bool = False
+    ) -> Answer | Fault:
+        started = boottime()
+        ends = started + self.timeout if until is None else until
+        request = _Request(asks, owner, started, ends, self._loop.create_future())
+        if is_urgent:
+            self._serve_at_once(request)
+        else:
+            self._requests.append(request)
+            self._hand_out()
         try:
             if not request.reply.done():
-                await asyncio.wait([request.reply], timeout=self.timeout)
-        except BaseException:
-            request.reply.cancel()  # what has not left does not leave any more
-            raise
-        return request.reply.result() if request.reply.done() else no_answer_in(self.dialect.where, self.timeout)
+                await asyncio.wait([request.reply], timeout=max(0.0, ends - started))
+            if request.reply.done():
+                return request.reply.result()
+        finally:
+            request.reply.cancel()
+            self._forget_the_unwanted()
+        if request.was_sent:
+            return no_answer_in(self.dialect.where, ends - started)
+        return none_free(self.dialect.where, self._shared_most, ends - started)
+
+    @property
+    def _shared_most(self) -> int:
+        return min(self._most, SHARED_MOST)
+
+    def _forget_the_unwanted(self) -> None:
+        """Those that nobody waits for any more, at the head of the queue: all have the same time, or nearly so."""
+        while self._requests and self._requests[0].reply.done():
+            self._requests.popleft()
 
     def _hand_out(self) -> None:
         """Requests to connections that are free; another one is made if some have to wait for too long."""
         self._shared = [channel for channel in self._shared if channel.is_open]
         for channel in self._shared:
+            self._forget_the_unwanted()
             while self._requests and channel.is_open and not channel.is_busy:
-                request = self._requests.popleft()
-                if not request.reply.done():  # nobody asks any more
-                    self._serve(channel, request)
-        if self._requests and not self._is_growing and len(self._shared) < min(self._most, SHARED_MOST):
+                self._serve(channel, self._requests.popleft())
+                self._forget_the_unwanted()
+        if self._requests and not self._is_growing and len(self._shared) < self._shared_most:
             self._is_growing = True
             self._loop.call_later(HURRY if self._shared else 0.0, self._grow)
 
+    def _serve_at_once(self, request: _Request) -> None:
+        """On any connection that is free, or on one that is kept for this."""
+        reserve = [self._reserve] if self._reserve is not None else []
+        for channel in (*self._shared, *reserve):
+            if channel.is_open and not channel.is_busy:
+                self._serve(channel, request)
+                return
+
+        def made(channel: AioChannel | Fault) -> None:
+            if isinstance(channel, Fault):
+                request.answer(channel)
+                return
+            self._reserve = channel
+            if not request.reply.done():
+                self._serve(channel, request)
+
+        self._dial(True, made, request.until - request.started)
+
     def _grow(self) -> None:
-        if self._requests and (not self._shared or boottime() >= self._requests[0].until - self.timeout + HURRY):
+        self._forget_the_unwanted()
+        if self._requests and (not self._shared or boottime() >= self._requests[0].started + HURRY):
             self._dial(True, self._grown)
         else:
             self._is_growing = False
@@ -228,6 +285,7 @@ class AioLink:
         self._hand_out()
 
     def _serve(self, channel: AioChannel, request: _Request) -> None:
+        request.was_sent = True
         if request.owner is not None:
             late = self.claims.setdefault(request.owner, [])
             late.append((0 if channel.is_proxied else channel.session, channel.birth))
@@ -240,20 +298,32 @@ class AioLink:
         channel.ask(request.asks, then)
 
     def _overdue(self, channel: AioChannel, request: _Request) -> None:
-        request.answer(no_answer_in(self.dialect.where, self.timeout))
+        request.answer(no_answer_in(self.dialect.where, request.until - request.started))
         channel.close()
 
     def _answered(self, channel: AioChannel, request: _Request, answer: Answer | Fault) -> None:
         if isinstance(answer, Fault):
-            for other in [each for each in self._shared if not each.is_busy]:
-                other.close()  # as old as the one that turned out to be closed
+            self._drop_idle(request.started)
         elif request.owner is not None:
             late = self.claims.get(request.owner, [])
             session = (0 if channel.is_proxied else channel.session, channel.birth)
             if session in late:  # unless whoever gives back has ended it meanwhile
                 late.remove(session)
+        if not isinstance(answer, Fault) and is_read_only(answer):
+            self.leave_server()
+            channel.close()
         request.answer(answer if isinstance(answer, Fault) else gone_is_down(self.dialect, answer))
         self._hand_out()
+
+    def _drop_idle(self, before: float) -> None:
+        """Those that have not answered since: they are as old as the one that turned out to be closed, or silent."""
+        for other in [each for each in self._shared if not each.is_busy and each.used_at < before]:
+            other.close()
+
+    def leave_server(self) -> None:
+        self._drop_idle(math.inf)
+        while self._own_idle:
+            self._own_idle.pop().close()
 
     async def settle(self, owners: Sequence[str]) -> None:
         """The loop reads the answers; who gives back waits for them on a thread of its own."""
@@ -343,16 +413,16 @@ class AioLink:
         self._dial(is_shared, then)
         return await made
 
-    def _dial(self, is_shared: bool, then: Callable[[AioChannel | Fault], None]) -> None:
+    def _dial(self, is_shared: bool, then: Callable[[AioChannel | Fault], None], within: float = math.inf) -> None:
         def connect() -> None:
             made: Wire | Fault
             try:
-                made = self.dialect.dial(self.timeout, is_shared)
+                made = self.dialect.dial(self.timeout, is_shared, within)
             except WireDown as down:
                 made = down.fault
             except Exception as error:
                 _log.exception("unexpected error while connecting")
-                made = broken(self.dialect.where, OSError(str(error)), was_idle=False)
+                made = broken(self.dialect.where, OSError(str(error)), was_idle=False)._replace(was_sent=False)
             try:
                 self._loop.call_soon_threadsafe(finish, made)
             except RuntimeError:  # the loop is closed

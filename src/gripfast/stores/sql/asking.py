@@ -89,8 +89,15 @@ class Link(Protocol):
 
     def turn(self) -> Turn: ...
 
-    async def ask(self, asks: Sequence[Ask], owner: str | None = None) -> Answer | Fault:
-        """On a connection that is shared. With `owner` this is a claim."""
+    async def ask(
+        self, asks: Sequence[Ask], owner: str | None = None, until: float | None = None, is_urgent: bool = False
+    ) -> Answer | Fault:
+        """On a connection that is shared. With `owner` this is a claim. What has not left until then, or when nobody
+        waits for it any more, never leaves. What is urgent does not queue; there is one such request at a time."""
+        ...
+
+    def leave_server(self) -> None:
+        """It takes no writes: connections that nobody uses are closed, and the next request makes a new one."""
         ...
 
     async def settle(self, owners: Sequence[str]) -> None:
@@ -139,19 +146,30 @@ class Asking(Shutting):
     def inbox(self) -> Inbox:
         return self._link.inbox()
 
-    async def _ask(self, asks: Sequence[Ask], owner: str | None = None, may_repeat: bool = True) -> list[Rows] | Fault:
-        """On a shared connection. Every request may be repeated but those that are told not to be."""
-        answer = await self._link.ask(asks, owner)
+    async def _ask(
+        self, asks: Sequence[Ask], owner: str | None = None, may_repeat: bool = True, within: float | None = None
+    ) -> list[Rows] | Fault:
+        """On a shared connection. Every request may be repeated but those that are told not to be. What has to be done
+        `within` a shorter time than others is urgent."""
+        is_urgent = within is not None
+        until = self._link.now() + (self._link.timeout if within is None else within)
+        answer = await self._link.ask(asks, owner, until, is_urgent)
         if isinstance(answer, list):
             return answer
-        for _ in range(TRIES):
+        was_sent = False
+        for tried in range(TRIES):
+            was_sent = was_sent or isinstance(answer, Refusal) or answer.was_sent
             if isinstance(answer, Refusal) and answer.kind == "no_table":
                 if (fault := await self._made_no_tables(answer)) is not None:
                     return fault
-            elif not _may_ask_again(answer, may_repeat):
+                until = self._link.now() + self._link.timeout
+            elif not _may_ask_again(answer, may_repeat, tried):
                 break
-            answer = await self._link.ask(asks, owner)
-        return self._fault(answer) if isinstance(answer, Refusal) else answer
+            answer = await self._link.ask(asks, owner, until, is_urgent)
+            if isinstance(answer, list):
+                return answer
+        fault = self._fault(answer) if isinstance(answer, Refusal) else answer
+        return fault._replace(was_sent=fault.was_sent or was_sent)
 
     async def _made_no_tables(self, lacking: Refusal) -> Fault | None:
         """None if there are tables now. Several may make them at the same time, which not every server does well. If
@@ -165,9 +183,9 @@ class Asking(Shutting):
             return self._fault(lacking)._replace(kind=made.kind)
         return made if isinstance(made, Fault) else None
 
-    async def _ask_each(self, requests: Sequence[Sequence[Ask]]) -> list[Rows] | Fault:
+    async def _ask_each(self, requests: Sequence[Sequence[Ask]], within: float | None = None) -> list[Rows] | Fault:
         """Requests that leave together; what the last statement of each has told."""
-        answer = await self._ask([ask for asks in requests for ask in asks])
+        answer = await self._ask([ask for asks in requests for ask in asks], within=within)
         if isinstance(answer, Fault):
             return answer
         ends = itertools.accumulate(len(asks) for asks in requests)
@@ -212,17 +230,18 @@ class Asking(Shutting):
         await self._link.close()
 
 
-def _may_ask_again(answer: Answer | Fault, may_repeat: bool) -> bool:
+def _may_ask_again(answer: Answer | Fault, may_repeat: bool, tried: int) -> bool:
+    """A server that takes no writes has done nothing, and its connection is closed: the next may reach the primary."""
     if isinstance(answer, Fault):
         return answer.was_idle and may_repeat
-    return isinstance(answer, Refusal) and answer.kind == "retry"
+    return isinstance(answer, Refusal) and (answer.kind == "retry" or (answer.kind == "read_only" and not tried))
 
 
 def no_answer(fault: Fault) -> Unreachable:
     """To a claim: raised if asking again will not help."""
     if fault.is_permanent:
         raise to_raise(fault.error)
-    return unreachable(fault.error)
+    return unreachable(fault.error, fault.was_sent)
 
 
 def _card_of_this_process(label: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import queue
 import random
 import select
@@ -15,7 +16,7 @@ from gripfast.machine import boottime
 from gripfast.stores.inboxes import BlockingInbox, Nothing
 from gripfast.stores.sql.asking import Channel
 from gripfast.stores.sql.ear import Ear
-from gripfast.stores.sql.faults import all_in_use, broken, gone_is_down, no_answer_in
+from gripfast.stores.sql.faults import all_in_use, broken, gone_is_down, is_read_only, no_answer_in, none_free
 from gripfast.stores.sql.line import Lines
 from gripfast.stores.sql.ports import Answer, Dialect, Fault, Refusal, Wire, WireDown
 from gripfast.stores.sql.statement import Ask
@@ -67,6 +68,7 @@ class BlockingChannel:
                 answer = wire.receive()
                 if answer is not None:
                     self._has_answered = True
+                    self.used_at = boottime()
                     if isinstance(answer, Refusal) and answer.kind == "gone":
                         self.is_open = False
                     return answer
@@ -97,57 +99,80 @@ class SharedChannels:
         self._idle: queue.SimpleQueue[BlockingChannel] = queue.SimpleQueue()
         self._open: Living[BlockingChannel] = Living()
         self._growing = Guard()
+        self._reserve: BlockingChannel | None = None
+        """For what is urgent while all others are in use."""
         self._failed_at = 0.0
         self._failure: Fault | None = None
         self._is_closed = False
 
-    def borrow(self) -> BlockingChannel | Fault:
+    def borrow(self, started: float, until: float, is_urgent: bool) -> BlockingChannel | Fault:
         try:
             return self._idle.get_nowait()
         except queue.Empty:
             pass
-        started = boottime()
-        channel = None if count_open(self._open) else self._growing.run(self._grow, started, 1)
+        if is_urgent:
+            return self._borrow_reserve(until)
+        channel = None if count_open(self._open) else self._growing.run(self._grow, started, 1, until)
         while channel is None:
+            left = until - boottime()
+            if left <= 0.0:
+                return none_free(self._dialect.where, self._most, until - started)
             try:
-                return self._idle.get(timeout=HURRY)
+                return self._idle.get(timeout=min(HURRY, left))
             except queue.Empty:
-                channel = self._growing.run(self._grow, started, self._most)
-            if channel is None and boottime() - started > self._timeout:
-                return all_in_use(self._dialect.where, self._most)
+                channel = self._growing.run(self._grow, started, self._most, until)
         return channel
 
-    def give_back(self, channel: BlockingChannel) -> None:
-        if channel.is_open and not self._is_closed:
-            self._idle.put(channel)
-        else:
-            channel.close()
-
-    def drop_idle(self) -> None:
-        """They are as old as the one that turned out to be closed."""
-        while True:
+    def _borrow_reserve(self, until: float) -> BlockingChannel | Fault:
+        """Whatever the others wait for, it is not waited for here."""
+        if self._reserve is None or not self._reserve.is_open:
             try:
-                self._idle.get_nowait().close()
+                self._reserve = self._dialled(until)
+            except WireDown as down:
+                return down.fault
+        return self._reserve
+
+    def give_back(self, channel: BlockingChannel) -> None:
+        if not channel.is_open or self._is_closed:
+            channel.close()
+        elif channel is not self._reserve:
+            self._idle.put(channel)
+
+    def drop_idle(self, before: float) -> None:
+        """Those that have not answered since: they are as old as the one that turned out to be closed, or silent."""
+        for _ in range(self._idle.qsize()):
+            try:
+                channel = self._idle.get_nowait()
             except queue.Empty:
                 return
+            if channel.used_at < before:
+                channel.close()
+            else:
+                self._idle.put(channel)
 
     def close(self) -> None:
         self._is_closed = True  # what is still under way closes its own
-        self.drop_idle()
+        self.drop_idle(math.inf)
+        if self._reserve is not None:
+            self._reserve.cut()  # the watchdog may be in the middle of a request
 
-    def _grow(self, started: float, most: int) -> BlockingChannel | Fault | None:
+    def _grow(self, started: float, most: int, until: float) -> BlockingChannel | Fault | None:
         """One try for all who came while it was made; None if there are so many already."""
         if self._failure is not None and self._failed_at >= started:
             return self._failure
-        if count_open(self._open) >= most:
+        if count_open(self._open) >= most or boottime() >= until:
             return None
         try:
-            channel = BlockingChannel(self._dialect.dial(self._timeout, is_shared=True), self._dialect.where)
+            channel = self._dialled(until)
         except WireDown as down:
             self._failed_at, self._failure = boottime(), down.fault
             return down.fault
         self._open.add(channel)
         return channel
+
+    def _dialled(self, until: float) -> BlockingChannel:
+        wire = self._dialect.dial(self._timeout, is_shared=True, within=until - boottime())
+        return BlockingChannel(wire, self._dialect.where)
 
 
 class Reservation:
@@ -190,26 +215,34 @@ class BlockingLink:
     def turn(self) -> BlockingTurn:
         return BlockingTurn()
 
-    async def ask(self, asks: Sequence[Ask], owner: str | None = None) -> Answer | Fault:
-        channel = self._shared.borrow()
+    async def ask(
+        self, asks: Sequence[Ask], owner: str | None = None, until: float | None = None, is_urgent: bool = False
+    ) -> Answer | Fault:
+        started = boottime()
+        ends = started + self.timeout if until is None else until
+        channel = self._shared.borrow(started, ends, is_urgent)
         if isinstance(channel, Fault):
             return channel
         if owner is not None:
             late = self.claims.setdefault(owner, [])
             late.append(session := (0 if channel.is_proxied else channel.session, channel.birth))
         channel.send(asks)
-        answer = await channel.answer(boottime() + self.timeout)
-        if answer is None:
+        answer = await channel.answer(ends)
+        if answer is None or isinstance(answer, Fault):
             channel.close()
-            return no_answer_in(self.dialect.where, self.timeout)
-        if isinstance(answer, Fault):
-            channel.close()
-            self._shared.drop_idle()
-            return answer
+            self._shared.drop_idle(started)
+            return no_answer_in(self.dialect.where, ends - started) if answer is None else answer
         if owner is not None and session in late:  # unless whoever gives back has ended it meanwhile
             late.remove(session)
+        if is_read_only(answer):
+            self.leave_server()
+            channel.close()
         self._shared.give_back(channel)
         return gone_is_down(self.dialect, answer)
+
+    def leave_server(self) -> None:
+        self._shared.drop_idle(math.inf)
+        self._drop_own_idle()
 
     async def settle(self, owners: Sequence[str]) -> None:
         ends = boottime() + SETTLING
@@ -246,7 +279,6 @@ class BlockingLink:
     def give_back(self, channel: Channel) -> None:
         assert isinstance(channel, BlockingChannel)
         if channel.is_open and not self._is_closed and self._own_idle.qsize() < IDLE_MOST:
-            channel.used_at = boottime()
             self._own_idle.put(channel)
         else:
             channel.close()
@@ -271,12 +303,15 @@ class BlockingLink:
         self._is_closed = True
         self._ear.stop()
         self._shared.close()
+        self._drop_own_idle()
+        self._at_end()
+
+    def _drop_own_idle(self) -> None:
         while True:
             try:
                 self._own_idle.get_nowait().close()
             except queue.Empty:
-                break
-        self._at_end()
+                return
 
 
 class BlockingTurn:

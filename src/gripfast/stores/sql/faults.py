@@ -25,9 +25,22 @@ def gone_is_down(dialect: Dialect, answer: Answer) -> Answer | Fault:
     return answer
 
 
+def is_read_only(answer: Answer) -> bool:
+    """The server takes no writes: it was demoted, or never was the primary. Its connections are left."""
+    return isinstance(answer, Refusal) and answer.kind == "read_only"
+
+
 def all_in_use(where: str, most: int) -> Fault:
     text = f"all {most} connections are in use"
-    return Fault(StoreUnavailable(f"{where}: {text}: give a larger max_connections", {where: text}), "full")
+    error = StoreUnavailable(f"{where}: {text}: give a larger max_connections", {where: text})
+    return Fault(error, "full", was_sent=False)
+
+
+def none_free(where: str, most: int, seconds: float) -> Fault:
+    """Requests share a few connections, however many there may be: more would not make a slow server faster."""
+    text = f"none of its {most} shared connections was free within {seconds:g} s"
+    advice = "is the server overloaded, or has somebody its tables locked?"
+    return Fault(StoreUnavailable(f"{where}: {text}: {advice}", {where: text}), "full", was_sent=False)
 
 
 def not_told(where: str) -> Fault:
@@ -37,4 +50,4 @@ def not_told(where: str) -> Fault:
 
 def closed(where: str) -> Fault:
     text = "this client is closed"
-    return Fault(StoreUnavailable(f"{where}: {text}", {where: text}))
+    return Fault(StoreUnavailable(f"{where}: {text}", {where: text}), was_sent=False)
