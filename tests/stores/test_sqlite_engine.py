@@ -290,7 +290,7 @@ def test_the_file_system_of_a_folder_is_that_of_its_nearest_mount(folder: str, k
 
 
 def test_a_network_file_system_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gripfast.stores.sqlite.files._filesystem", lambda folder: "nfs4")
+    monkeypatch.setattr("gripfast.stores.sqlite.files._network_file_system", lambda folder: "nfs4")
     with gripfast.connect(f"sqlite:///{path}") as client, pytest.raises(gripfast.ConfigurationError, match="nfs4"):
         client.lock("job").acquire(wait=1)
 

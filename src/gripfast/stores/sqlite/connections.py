@@ -169,8 +169,14 @@ class Connections:
             )
         files.prepare(self._path)
         inode = _inode_of(self._name)
+        # Never made by SQLite, which would let others read it: if it was deleted just now, this fails.
         connection = sqlite3.connect(
-            self._name, timeout=0, isolation_level=None, check_same_thread=False, factory=_Connection
+            f"{self._path.as_uri()}?mode=rw",
+            uri=True,
+            timeout=0,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=_Connection,
         )
         self._all.add(connection)
         try:
