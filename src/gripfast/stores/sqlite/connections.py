@@ -1,4 +1,4 @@
-"""Connections to the database file: opened on demand, used by one request at a time, kept for the next.
+"""Connections to the database file: opened on demand, used by one request at a time, a few of them kept for the next.
 
 A request that fails takes its connection with it: what is kept is always clean. There is no mutex here that an
 interrupt could leave locked; taking and putting back are single steps of a deque.
@@ -37,6 +37,12 @@ FORK_PATIENCE = 2.0
 BUSY_PAUSE, BUSY_PAUSE_MAX = 0.0001, 0.001
 """Seconds between two tries on a locked file. SQLite's own start at ten times what a transaction takes here."""
 
+IDLE_MAX = 8
+"""Connections that are kept without being used; one more for each request that waits until it may try again."""
+
+SURPLUS_MAX = 2 * IDLE_MAX
+"""Connections that were closed and whose files SQLite may still keep open."""
+
 LOOK_AT_FILE = 1.0
 """Seconds between two looks whether the file is still the one that is open."""
 
@@ -57,6 +63,9 @@ class Connections:
         self._idle: deque[_Connection] = deque()
         self._all: Living[_Connection] = Living()
         self._movers: set[object] = set()
+        """Connections are being opened or closed, which takes locks: no fork may come."""
+        self._retrying: set[object] = set()
+        self._surplus = 0
         self._inode: tuple[int, int] | None = None
         self._look_again_at = 0.0
         self._is_closed = False
@@ -76,6 +85,10 @@ class Connections:
         return self._run_again(work, args)
 
     def _run_again(self, work: Callable[..., T], args: tuple[object, ...]) -> T:
+        with _member_of(self._retrying):
+            return self._run_until_free(work, args)
+
+    def _run_until_free(self, work: Callable[..., T], args: tuple[object, ...]) -> T:
         ends, pause = boottime() + self._request_timeout, BUSY_PAUSE
         while True:
             time.sleep(pause * random.uniform(0.5, 1.5))
@@ -102,11 +115,28 @@ class Connections:
         except BaseException:
             self._close(connection)
             raise
-        if connection.inode == self._inode:
+        self._keep(connection)
+        return result
+
+    def _keep(self, connection: _Connection) -> None:
+        """Unless there are enough, or the file was replaced meanwhile. Threads that return at once may keep one too
+        many; the next that return make up for it."""
+        if connection.inode != self._inode:
+            self._close(connection)
+        elif len(self._idle) < IDLE_MAX + len(self._retrying):
             self._idle.append(connection)
         else:
-            self._close(connection)  # the file was replaced meanwhile
-        return result
+            self._close(connection)
+            self._surplus += 1
+        if self._surplus >= SURPLUS_MAX:
+            self._close_files()
+
+    def _close_files(self) -> None:
+        """A closed connection's file stays open while any other of this process has locks on it, as all have that are
+        open. So when many were closed and none is in use, the idle ones are closed as well."""
+        if not self._is_busy():
+            self._surplus = 0
+            self.close()
 
     def close_for_good(self) -> None:
         """Requests that are still under way close their connections themselves."""
@@ -135,31 +165,21 @@ class Connections:
 
     def _keep_if_clean(self, connection: _Connection, error: sqlite3.Error) -> None:
         """A request that found the file locked has done nothing: its connection is as good as before."""
-        if protocol.is_busy(error) and not connection.in_transaction and connection.inode == self._inode:
-            self._idle.append(connection)
+        if protocol.is_busy(error) and not connection.in_transaction:
+            self._keep(connection)
         else:
             self._close(connection)
 
     def _close(self, connection: _Connection) -> None:
-        with self._moving():
+        with _member_of(self._movers):
             connection.close()
 
     def _open(self) -> _Connection:
         while True:
-            with self._moving():
+            with _member_of(self._movers):
                 if not self._is_held_up:
                     return self._open_now()
             self._may_go_on.wait()
-
-    @contextlib.contextmanager
-    def _moving(self) -> Iterator[None]:
-        """While a connection is being opened or closed, which takes locks, no fork may come."""
-        me = object()
-        self._movers.add(me)
-        try:
-            yield
-        finally:
-            self._movers.discard(me)
 
     def _open_now(self) -> _Connection:
         if self._name in _poisoned:
@@ -222,6 +242,7 @@ class Connections:
                 _inherited.extend(self._idle)
                 self._idle.clear()
             self._movers.clear()
+            self._retrying.clear()
             self._may_go_on = threading.Event()  # threads that are not here may hold the old one's mutex
         self._is_held_up = False
         self._may_go_on.set()
@@ -229,6 +250,17 @@ class Connections:
     def _is_busy(self) -> bool:
         idle = list(self._idle)
         return bool(self._movers) or any(each not in idle and _is_open(each) for each in self._all)
+
+
+@contextlib.contextmanager
+def _member_of(group: set[object]) -> Iterator[None]:
+    """Counted as long as it lasts, without a mutex."""
+    me = object()
+    group.add(me)
+    try:
+        yield
+    finally:
+        group.discard(me)
 
 
 def _is_open(connection: _Connection) -> bool:
