@@ -274,7 +274,11 @@ async def test_an_empty_value_is_a_holder_too(world: World, admin: "redis.Redis"
         await alice.acquire("job", wait=0.05)
 
 
-NO_PUSHES = {"no PUBLISH": ["&*", "+@all", "-publish"], "no channels": ["resetchannels", "&other", "+@all"]}
+NO_PUSHES = {
+    "no PUBLISH": ["&*", "+@all", "-publish"],
+    "no channels": ["resetchannels", "&other", "+@all"],
+    "no NUMSUB": ["&*", "+@all", "-pubsub"],
+}
 
 
 @pytest.mark.parametrize("rights", NO_PUSHES)
@@ -283,6 +287,9 @@ async def test_a_user_who_may_not_push_is_told_and_leaves_no_holder_whom_nobody_
     lanes: Lanes, admin: "redis.Redis", colour: Any, rights: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     alice = (scene := user(lanes, admin, colour, NO_PUSHES[rights])).actor()
+    listener = admin.pubsub()
+    listener.subscribe("gripfast:somebody")
+    assert listener.get_message(timeout=10)
     try:
         lease = await alice.acquire("job")
         stand_in_line(admin, "job")
@@ -291,9 +298,11 @@ async def test_a_user_who_may_not_push_is_told_and_leaves_no_holder_whom_nobody_
         with pytest.raises(StoreUnavailable, match=r"docs/redis\.md"):
             await alice.try_acquire("job")
         assert admin.get("lock:job") is None
+        assert listener.get_message(timeout=0) is None
     finally:
         admin.delete(keys.side_key(b"lock:job", b"line"))
         await scene.close()
+        listener.close()
 
 
 @played

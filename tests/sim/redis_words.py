@@ -105,6 +105,7 @@ plain = st.one_of(
     command(b"HLEN", keys),
     command(b"HGETALL", keys),
     command(b"PUBLISH", channels, values),
+    with_many(command(b"PUBSUB", st.sampled_from([b"NUMSUB", b"numsub", b"nope"])), channels),
     with_many(command(b"PING"), values),
     command(b"ECHO", values),
     command(b"nope", keys, values),

@@ -24,8 +24,6 @@ def later(one: Interval | None, another: Interval) -> Interval:
 class Waiter:
     owner: bytes
     ttl_ms: int
-    is_deaf: bool = False
-    """A push to it reached nobody."""
     is_stale: bool = False
     """It was not seen for longer than the window."""
 
@@ -53,8 +51,8 @@ class Line:
     def begin(self, now: Interval) -> None:
         self.now, self.pushed, self.writes = now, None, 0
 
-    def claim(self, owner: bytes, ttl_ms: int, waits: bool) -> bool | Waiter | None:
-        """True if it is granted, otherwise the waiter as it was before, if it was in line."""
+    def claim(self, owner: bytes, ttl_ms: int, waits: bool) -> bool:
+        """Whether it is granted."""
         if self.holder == owner:
             self._keep(owner, ttl_ms)
             return True
@@ -68,7 +66,7 @@ class Line:
         if waits:
             place = self.waiters.index(before) if before else len(self.waiters)
             self.waiters[place : place + 1] = [Waiter(owner, ttl_ms)]
-        return before
+        return False
 
     def release(self, owner: bytes) -> bool:
         was_mine = self.holder == owner
@@ -113,20 +111,16 @@ class Line:
                 return asker
             if waiter.is_stale:
                 self._leave(waiter.owner)
-            elif not waiter.is_deaf and self._push(waiter):
+            elif waiter.owner not in self.muted:
+                self._push(waiter)
                 return waiter.owner
         return None
 
-    def _push(self, waiter: Waiter) -> bool:
+    def _push(self, waiter: Waiter) -> None:
         granted = min(waiter.ttl_ms, WINDOW_MS)
         self._write(waiter.owner, granted)
-        if waiter.owner in self.muted:
-            waiter.is_deaf = True
-            self.holder = None
-            return False
         self._leave(waiter.owner)
         self.pushed = (waiter.owner, granted)
-        return True
 
     def _keep(self, owner: bytes, ttl_ms: int) -> None:
         if self.last_token is None:

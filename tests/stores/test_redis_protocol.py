@@ -172,17 +172,25 @@ def test_what_a_claim_leaves_is_read_as_it_was_meant(owner: str, token: int, ttl
     claim = Claim("job", owner, ttl, label, None)
     packed = protocol.claim("lock:job", claim, protocol.card(label, "h", 7), b"")
     _, [sent_owner, _, _, tail, _] = call_of(scripts.CLAIM, packed)
-    taken = protocol.read_claim([sent_owner, 1000, b"%d%b" % (token, tail), 0, None], claim)
+    taken = protocol.read_claim([sent_owner, 1000, b"%d%b" % (token, tail), 0, None], claim, None)
     assert isinstance(taken, Taken)
     assert taken.holder is not None
     assert (taken.token, taken.holder.token, taken.holder.label) == (token, token, label)
-    assert protocol.read_claim(token, claim) == Granted(token, ttl)
+    assert protocol.read_claim(token, claim, None) == Granted(token, ttl)
 
 
 def test_a_refusal_without_any_grant_before_it_has_no_token() -> None:
-    taken = protocol.read_claim([b"someone", -1, None, 0, None], Claim("job", "mine", 30.0, None, None))
+    taken = protocol.read_claim([b"someone", -1, None, 0, None], Claim("job", "mine", 30.0, None, None), None)
     assert isinstance(taken, Taken)
     assert taken.token == 0
+
+
+@pytest.mark.parametrize(("hears", "source"), [(1, b"gripfast:0f"), (0, b"")])
+def test_only_a_channel_that_the_server_knows_is_one_that_its_pushes_come_from(hears: int, source: bytes) -> None:
+    reply = [b"someone", -1, None, 0, hears]
+    taken = protocol.read_claim(reply, Claim("job", "mine", 30.0, None, None), b"gripfast:0f")
+    assert isinstance(taken, Taken)
+    assert taken.source == source
 
 
 @unhurried
@@ -190,7 +198,7 @@ def test_a_refusal_without_any_grant_before_it_has_no_token() -> None:
 def test_a_push_is_read_whatever_the_owner_is(owner: str, token: int, ttl_ms: int) -> None:
     message = b"%b %d %d" % (protocol.to_bytes(owner), token, ttl_ms)
     push = protocol.read_push([b"message", b"gripfast:0f", message])
-    assert push == protocol.Push(owner, Granted(token, ttl_ms / 1000))
+    assert push == protocol.Push(owner, Granted(token, ttl_ms / 1000, source=b"gripfast:0f"))
 
 
 @pytest.mark.parametrize("reply", [[b"subscribe", b"gripfast:0f", 1], None, b"PONG", hiredis.ReplyError("ERR")])

@@ -148,6 +148,10 @@ class Lanes:
         """What is done to every connection that comes from now on."""
         self._greet = order
 
+    def lead_to(self, server_port: int) -> None:
+        """Connections that come from now on lead to another server."""
+        self._server = (HOST, server_port)
+
     def hold(self) -> list[Lane]:
         """Hold the requests of every connection there is; later ones are not held."""
         held = self.all()

@@ -140,9 +140,11 @@ async def _listen(env: Env, ttl: float, inbox: Inbox, taken: Taken, patience: _P
 
 
 def _is_good(pushed: Granted, want: Want, taken: Taken, remaining: float) -> bool:
-    """A grant made after the answer it is dated by, and with enough time, left or to come, not to ask once more."""
+    """A grant made after the answer it is dated by, by the same server, and with enough time, left or to come, not to
+    ask once more."""
     is_enough = want.renews or pushed.ttl >= want.ttl
-    return is_enough and pushed.token > taken.token and rules.is_fresh(remaining, pushed.ttl)
+    is_dated = pushed.token > taken.token and pushed.source == taken.source
+    return is_enough and is_dated and rules.is_fresh(remaining, pushed.ttl)
 
 
 async def _leave(env: Env, state: LeaseState, may_have_left: bool) -> None:

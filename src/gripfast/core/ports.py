@@ -88,6 +88,8 @@ class Granted(NamedTuple):
     """When the request left that it is dated by, if a claim was several and the last of them dates it."""
     most: float = math.inf
     """No renewal brings more than this: the engine's session decides."""
+    source: bytes = b""
+    """Where it was pushed from, if the store tells its sources apart."""
 
 
 class Taken(NamedTuple):
@@ -98,6 +100,8 @@ class Taken(NamedTuple):
     """When to ask again, if the store knows better than the rules."""
     is_split: bool = False
     """Nobody has it: of those who asked at the same time, none got enough."""
+    source: bytes = b""
+    """A push counts only from here: it is dated by this answer, so it has to be of the same server."""
 
 
 class Unreachable(NamedTuple):

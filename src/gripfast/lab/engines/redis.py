@@ -23,7 +23,7 @@ class Contents:
     """What a server may have, numbered, and what becomes of it."""
 
     def __init__(self) -> None:
-        self._database = Database(lambda: _BASE_MS * 1000, lambda channel, payload: 0)
+        self._database = Database(lambda: _BASE_MS * 1000)
         self._snapshots: list[Snapshot] = []
         self._numbers: dict[Any, int] = {}
         self._number()

@@ -26,7 +26,7 @@ QUEUE = (
         "handed to the deaf",
         "queue",
         "The lock is handed to a waiter although nobody heard the push.",
-        (Rewrite("if type(heard) == 'number' and heard > 0 then", "if type(heard) == 'number' then"),),
+        (Rewrite("  if not is_heard(channel) then\n    return false\n  end\n", ""),),
     ),
     Mutant(
         "waiters never leave",
@@ -40,8 +40,8 @@ QUEUE = (
         "A waiter that a push could not reach is put out of the line, and comes back at its end.",
         (
             Rewrite(
-                "  redis.call('HSET', places, owner, seen .. ' ' .. ttl .. ' -' .. channel .. tail)\n",
-                "  leave(owner)\n",
+                "  if not is_heard(channel) then\n    return false\n  end\n",
+                "  if not is_heard(channel) then\n    leave(owner)\n    return false\n  end\n",
             ),
         ),
     ),
@@ -55,7 +55,7 @@ QUEUE = (
         "old push counts",
         "queue",
         "A push of an earlier grant is taken for a new one.",
-        (Edit(acquire._is_good, " and pushed.token > taken.token", ""),),
+        (Edit(acquire._is_good, "pushed.token > taken.token and ", ""),),
     ),
     Mutant(
         "new owner id for each try",

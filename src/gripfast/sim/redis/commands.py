@@ -373,6 +373,14 @@ def _publish(keys: Keyspace, words: Words) -> Reply:
     return keys.publish(words[1], words[2])
 
 
+@_command("pubsub", 2, ANY_NUMBER)
+def _pubsub(keys: Keyspace, words: Words) -> Reply:
+    """Of its subcommands, the one that scripts need."""
+    if words[1].upper() != b"NUMSUB":
+        raise ReplyError(f"ERR unknown subcommand '{words[1].decode(errors='replace')}'. Try PUBSUB HELP.")
+    return [word for channel in words[2:] for word in (channel, keys.receivers(channel))]
+
+
 @_command("ping", 1, ANY_NUMBER)
 def _ping(keys: Keyspace, words: Words) -> Reply:
     if len(words) > 2:

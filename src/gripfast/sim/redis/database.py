@@ -1,7 +1,7 @@
 """A database that is asked by commands, as a client or a script does: bytes in, replies out, nothing else happens.
 
 It has no time of its own (`now_us`: the node's wall clock in microseconds, which may jump) and no network (`publish`:
-what hands a message to the subscribers of a channel and tells how many there were).
+what hands a message to the subscribers of a channel and tells how many there were; `receivers`: how many there are).
 """
 
 from __future__ import annotations

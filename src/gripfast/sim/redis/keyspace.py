@@ -41,11 +41,17 @@ Collection = TypeVar("Collection", Hash, SortedSet)
 
 
 class Keyspace:
-    __slots__ = ("_expiries", "_values", "now_us", "publish")
+    __slots__ = ("_expiries", "_values", "now_us", "publish", "receivers")
 
-    def __init__(self, now_us: Callable[[], int], publish: Callable[[bytes, bytes], int]) -> None:
+    def __init__(
+        self,
+        now_us: Callable[[], int],
+        publish: Callable[[bytes, bytes], int] = lambda channel, payload: 0,
+        receivers: Callable[[bytes], int] = lambda channel: 0,
+    ) -> None:
         self.now_us = now_us
         self.publish = publish
+        self.receivers = receivers
         self._values: dict[bytes, Value] = {}
         self._expiries: dict[bytes, int] = {}
 

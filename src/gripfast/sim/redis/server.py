@@ -27,7 +27,7 @@ NO_SCRIPT = "NOSCRIPT No matching script. Please use EVAL."
 
 class Server:
     def __init__(self, now_us: Callable[[], int]) -> None:
-        self.database = Database(now_us, self._publish)
+        self.database = Database(now_us, self._publish, self.receivers)
         self.refusal: bytes | None = None
         self.before: Callable[[Session, list[bytes]], None] | None = None
         self.after: Callable[[Session, list[bytes], Reply], None] | None = None

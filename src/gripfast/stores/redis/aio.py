@@ -16,13 +16,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol, cast
 
-from hiredis import HiredisError
+from hiredis import HiredisError, ReplyError
 
 from gripfast.errors import ConfigurationError
 from gripfast.stores.inboxes import AioInbox, Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import Fault, LinkDown, cut, not_answered
+from gripfast.stores.redis.faults import Fault, LinkDown, cut, is_readonly, not_answered
 from gripfast.stores.redis.trail import Trail
 from gripfast.stores.redis.wire import CHUNK, Wire, close_the_dead
 
@@ -419,6 +419,8 @@ class RequestWire(_Wire):
     def take(self, reply: Any) -> None:
         taker, owner = self._awaited.popleft()
         self._answers += 1
+        if type(reply) is ReplyError and is_readonly(reply):
+            self._loop.call_soon(self.end, None)  # behind what else has arrived; a new one may lead to the new primary
         if owner is not None:
             self._trail.unanswered.pop(owner, None)
         if type(taker) is _Batch:
@@ -490,9 +492,7 @@ class _PushWire(_Wire):
         super().__init__(loop, base, dialer)
 
     def take(self, reply: Any) -> None:
-        push = protocol.read_push(reply)
-        inbox = None if push is None else self._inboxes.find(push.owner)
-        if push is not None and inbox is not None:
+        if (push := protocol.read_push(reply)) and (inbox := self._inboxes.find(push.owner)) is not None:
             cast(AioInbox, inbox).receive(push.granted)
 
     def ended(self, fault: Fault) -> None:

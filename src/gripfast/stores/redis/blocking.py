@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hiredis import HiredisError
+from hiredis import HiredisError, ReplyError
 
 from gripfast.guard import Guard
 from gripfast.stores.inboxes import BlockingInbox, Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import Fault, LinkDown, no_reply
+from gripfast.stores.redis.faults import Fault, LinkDown, is_readonly, no_reply
 from gripfast.stores.redis.hearing import Hearing, HearingInbox
 from gripfast.stores.redis.trail import Trail
 from gripfast.stores.redis.wire import Wire, close_the_dead
@@ -69,7 +69,9 @@ class BlockingLink:
             return self._down(wire, error)
         if owner is not None and unanswered.pop(owner, None) is None:
             return reply  # a clean-up has followed meanwhile, and its reply is still to come
-        if len(self._idle) < self._idle_most:
+        if type(reply) is ReplyError and is_readonly(reply):
+            self._retire(wire)
+        elif len(self._idle) < self._idle_most:
             self._idle.append(wire)
         else:
             wire.close()
@@ -84,14 +86,19 @@ class BlockingLink:
             replies = wire.ask_many(b"".join(commands), len(commands))
         except (OSError, HiredisError) as error:
             return self._down(wire, error)
-        self._put_back(wire)
+        if any(type(reply) is ReplyError and is_readonly(reply) for reply in replies):
+            self._retire(wire)
+        else:
+            self._put_back(wire)
         return replies
 
     async def listen(self) -> None:
         self._pushes.open()
 
     def stop_listening(self, channel: bytes) -> None:
+        """The idle connections may lead to the server that this one did not lead to: they go with it."""
         self._pushes.end(channel)
+        self._drop(self._idle)
 
     def chase(self, owner: str, packed: bytes) -> bool | None:
         if self._chase_elsewhere is not None:
@@ -132,6 +139,11 @@ class BlockingLink:
             self._idle.append(wire)
         else:
             wire.close()
+
+    def _retire(self, wire: Wire) -> None:
+        """Its server was demoted, and stays connected. A new connection may lead to the one that was promoted."""
+        wire.close()
+        self._drop(self._idle)
 
     def _down(self, wire: Wire, error: OSError | HiredisError) -> Fault:
         """The idle connections are as old, so they go with it."""

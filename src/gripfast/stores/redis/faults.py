@@ -61,6 +61,11 @@ def refused(where: str, reply: ReplyError) -> Fault:
     return _fault(where, str(reply))
 
 
+def is_readonly(reply: ReplyError) -> bool:
+    """The server is a replica, or was made one: it will take no writes on this connection."""
+    return "READONLY" in str(reply)
+
+
 def not_connected(where: str, error: Exception) -> Fault:
     """The connection could not be made, or the server did not like how it began."""
     if isinstance(error, redis.AuthenticationError):

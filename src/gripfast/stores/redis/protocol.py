@@ -120,10 +120,15 @@ def command(*arguments: bytes) -> bytes:
     return b"*%d\r\n%b" % (len(arguments), pack(*arguments))
 
 
-def read_claim(reply: Any, claim: Claim) -> Granted | Taken:
+def read_claim(reply: Any, claim: Claim, channel: bytes | None) -> Granted | Taken:
+    """Only what is heard on this channel counts as a push, and only if the server that answered can be heard there."""
     if type(reply) is int:
         return Granted(reply, claim.ttl)
-    return Taken(read_info(claim.name, reply), last_token(reply[2]))
+    return Taken(read_info(claim.name, reply), last_token(reply[2]), source=channel or b"" if is_heard(reply) else b"")
+
+
+def is_heard(taken: Any) -> bool:
+    return bool(taken[4] == 1)
 
 
 def read_why(reply: bytes) -> Reason:
@@ -166,7 +171,7 @@ def read_push(reply: Any) -> Push | None:
         return None
     try:
         owner, token, ttl = reply[2].rsplit(b" ", 2)
-        return Push(to_text(owner), Granted(int(token), int(ttl) / 1000))
+        return Push(to_text(owner), Granted(int(token), int(ttl) / 1000, source=reply[1]))
     except ValueError:  # somebody else's message
         return None
 

@@ -4,12 +4,14 @@
            fence    "<token> <card>\n<owner>": the last grant; it outlives the lease, so that the token does.
                     "<token>@<since> …" if the clock had gone back, so that the token could not be the time
            line     sorted set, waiting owners by ticket
-           places   hash, waiting owner → "<seen> <ttl> <channel> <card>\n<owner>"; "-<channel>" if nobody heard
+           places   hash, waiting owner → "<seen> <ttl> <channel> <card>\n<owner>"
            broken   the owner that was force-released last
 
 Whenever the lock is absent, however it went away, the first waiter who is still there gets it: nobody passes the line.
 The lock is written before anything is published: a server that refuses the write (OOM, MISCONF, READONLY) has told
-nobody. A request may arrive late, after others of its owner: unless it is told to, none shortens a lease. `seen` and
+nobody. And nothing is published that could be taken back: a message goes on to the subscribers of all replicas, however
+many PUBLISH has counted here. So NUMSUB, which counts those of this very server, is asked before anything is written.
+A request may arrive late, after others of its owner: unless it is told to, none shortens a lease. `seen` and
 all ttls are milliseconds, tokens and `since` microseconds of the server's clock.
 
 The uncontended path of claim and release comes first in their texts and defines no function: that alone would cost
@@ -50,20 +52,23 @@ local function leave(owner)
   redis.call('HDEL', places, owner)
 end
 
-local function tell(owner, seen, ttl, channel, tail)
+local function is_heard(channel)
+  return redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0
+end
+
+local function tell(owner, ttl, channel, tail)
+  if not is_heard(channel) then
+    return false
+  end
   local granted = math.min(ttl, {WINDOW_MS})
   local token = write(owner, granted, granted + {MEMORY_MS}, tail)
-  local heard = redis.pcall('PUBLISH', channel, string.format('%s %.0f %.0f', owner, token, granted))
-  if type(heard) == 'number' and heard > 0 then
-    leave(owner)
-    return true
+  local told = redis.pcall('PUBLISH', channel, string.format('%s %.0f %.0f', owner, token, granted))
+  if type(told) ~= 'number' then
+    redis.call('DEL', lock)
+    error(told.err, 0) -- not allowed to, so nothing was published: the caller is told
   end
-  redis.call('DEL', lock)
-  if type(heard) ~= 'number' then
-    error(heard.err, 0) -- not allowed to: whoever asks is told
-  end
-  redis.call('HSET', places, owner, seen .. ' ' .. ttl .. ' -' .. channel .. tail)
-  return false
+  leave(owner)
+  return true
 end
 
 local function now_ms()
@@ -86,7 +91,7 @@ local function hand_over(asker)
       local seen, ttl, channel, tail = string.match(place or '', '^(%d+) (%d+) (%S+)(.*)$')
       if not seen or now - seen > {WINDOW_MS} then
         leave(owner)
-      elseif string.sub(channel, 1, 1) ~= '-' and tell(owner, seen, tonumber(ttl), channel, tail) then
+      elseif tell(owner, tonumber(ttl), channel, tail) then
         return owner
       else
         skipped = skipped + 1
@@ -121,7 +126,7 @@ class Script:
 
 
 # ARGV: owner, ttl, how long to keep the token, " <card>\n<owner>", channel ("" to stay out of the line).
-# A number is the token; otherwise who has it, and the asker's channel if nobody heard what was pushed to it.
+# A number is the token; otherwise who has it, and 1 if the asker is in line and would hear a push of this server.
 CLAIM = Script(
     f"""
 {_NAMES}
@@ -155,9 +160,9 @@ if not holder then
     return write(owner, ttl, keep, tail)
   end
 end
-local deaf = false
+local hears = 0
 if channel ~= '' then
-  deaf = string.match(redis.call('HGET', places, owner) or '', '^%d+ %d+ %-(%S+)')
+  hears = is_heard(channel) and 1 or 0
   redis.call('HSET', places, owner, string.format('%.0f %s %s%s', now_ms(), ttl, channel, tail))
   if not redis.call('ZSCORE', line, owner) then
     local end_of_line = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')
@@ -167,7 +172,7 @@ if channel ~= '' then
   redis.call('PEXPIRE', places, {WINDOW_MS})
 end
 local seen = look()
-seen[5] = deaf or false
+seen[5] = hears
 return seen
 """,
     keys=4,

@@ -1,4 +1,21 @@
-"""The store, without colour: requests go out over a Link, which blocks or suspends."""
+"""The store, without colour: requests go out over a Link, which blocks or suspends.
+
+**Which pushes count.** A push is dated by the last answer "still waiting". That is right only if the server that pushes
+is the one that answered. Connections may well lead to different servers: an address was moved to a promoted replica,
+and the subscription is still at the server that was demoted, or cut off and knows nothing of it. What a connection
+learned about its server when it was made proves nothing: a server that was demoted and promoted again has the same
+run id and the same connections. So the server itself says it, in the step that answers:
+
+1. Each subscription has a random channel of its own, so at most one server ever has a subscriber to it.
+2. A server publishes to a channel only if it has a subscriber to it (`scripts.py`), so what arrives on a channel was
+   published by the server that the subscription is at, and stays granted there. It was not handed down by a primary.
+3. An answer "still waiting" says whether its server has a subscriber to the waiter's channel. If so, the answer and
+   all pushes on this channel are of one server, whatever its role was, is and becomes: a push is as good as the answer
+   to a claim that this server had got at that moment.
+4. Otherwise the subscription is at another server, or gone: it is ended, another is made, and the waiter asks again.
+   What was pushed on the old channel and is still in an inbox has another source than the new answer
+   (`core/acquire.py`), and does not count.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +61,9 @@ CAPABILITIES = Capabilities(
 
 CHUNK = 500
 """Requests that leave together; others get their turn in between."""
+VAIN_MOST = 3
+"""Subscriptions in a row that no answer knew of. Then the next one would not help either (a proxy that spreads its
+connections, say): waiters ask at their pace."""
 
 
 class Link(Protocol):
@@ -100,6 +120,8 @@ class RedisStore(Shutting):
         self.inboxes = link.inboxes
         self._prefix = prefix
         self._card = functools.lru_cache(maxsize=256)(card_of_this_process)
+        self._vain = 0
+        """Subscriptions that were ended since the last one that an answer knew of."""
 
     def inbox(self) -> Inbox:
         return self._link.inbox()
@@ -138,19 +160,24 @@ class RedisStore(Shutting):
             await self._undo(claim)
         if isinstance(reply, Fault):
             return _unreachable_or_raise(reply)
-        answer = protocol.read_claim(reply, claim)
+        answer = protocol.read_claim(reply, claim, channel)
         if isinstance(answer, Taken) and claim.inbox is None and claim.owner in self._link.late:
             self._chase(claim.name, claim.owner)  # nobody asks for it any more
         return answer
 
     async def _hears(self, channel: bytes | None, taken: Any) -> bool:
-        """Whether this waiter can be pushed to; otherwise it can when it has asked again."""
-        if channel is not None and taken[4] == channel:
+        """Whether the server that answered can push to this waiter; otherwise it can when that has asked again."""
+        if channel is not None and protocol.is_heard(taken):
+            self._vain = 0
+        elif channel is not None and channel == self._link.channel:
+            if self._vain >= VAIN_MOST:
+                return True  # nor will it: it has to ask
+            self._vain += 1
             self._link.stop_listening(channel)
         if channel is None or self._link.channel is None:
             await self._link.listen()
             return False
-        return True
+        return channel == self._link.channel
 
     async def release(self, hold: Hold) -> Reason | Unreachable | None:
         link = self._link
