@@ -351,7 +351,7 @@ def test_a_forced_release_is_told_to_the_owner_as_broken_and_to_nobody_else(wire
     assert told(wire, scripts.force_release(name, "c")) == []
     assert claimed(wire, name, "b").token > token
     assert told(wire, scripts.why(name, "a")) == [(b"broken",)]
-    assert told(wire, scripts.why(name, "b")) == [(b"expired",)]
+    assert told(wire, scripts.why(name, "b")) == [(b"held",)]
     assert told(wire, scripts.why(name, "c")) == [(b"taken",)]
 
 

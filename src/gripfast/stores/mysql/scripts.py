@@ -148,15 +148,26 @@ _register = _statement("""
     UPDATE gripfast_lock SET waited_until_us = GREATEST(waited_until_us, {now} + :window_us) WHERE name = :name
 """)
 
+# One row that somebody has locked for long must not hold up the others of a batch. So its name is handed on only if the
+# row is not locked; who locks it in the moment between the two statements is waited for. MariaDB knows the words from
+# 10.6 on, and waits before.
+_IF_UNLOCKED = "FOR UPDATE /*!80001 SKIP LOCKED */ /*M!100600 SKIP LOCKED */"
+_find_unlocked = _statement(f"""
+    SET @gripfast_unlocked = (SELECT name FROM gripfast_lock WHERE name = :name AND owner = :owner {_IF_UNLOCKED})
+""")
+
 _renew = _statement("""
     UPDATE gripfast_lock
     SET expires_us = IF(:shortens, {now} + :ttl_us, GREATEST(expires_us, {now} + :ttl_us)), ttl_us = :ttl_us
-    WHERE name = :name AND owner = :owner AND expires_us > {now}
+    WHERE name = @gripfast_unlocked AND owner = :owner AND expires_us > {now}
 """)
-_is_held_by = _statement("SELECT 1 FROM gripfast_lock WHERE name = :name AND owner = :owner AND expires_us > {now}")
+_is_renewed = _statement("""
+    SELECT 1 FROM gripfast_lock WHERE name = @gripfast_unlocked AND owner = :owner AND expires_us > {now}
+""")
 
 _why = _statement("""
-    SELECT IF(broken <=> :owner, 'broken', IF(owner <> :owner, 'taken', 'expired'))
+    SELECT IF(owner <=> :owner AND expires_us > {now}, 'held',
+        IF(broken <=> :owner, 'broken', IF(owner <> :owner, 'taken', 'expired')))
     FROM gripfast_lock WHERE name = :name
 """)
 
@@ -166,6 +177,8 @@ _FREED = """
     since_us = {now}, owner = NULL
 """
 _release = _statement(f"UPDATE gripfast_lock SET {_FREED} WHERE name = :name AND owner = :owner")
+_abandon = _statement(f"UPDATE gripfast_lock SET {_FREED} WHERE name = @gripfast_unlocked AND owner = :owner")
+_is_owner = _statement("SELECT 1 FROM gripfast_lock WHERE name = :name AND owner = :owner")
 _force_release = _statement(f"""
     UPDATE gripfast_lock SET broken = IF(expires_us > {{now}}, owner, broken), {_FREED}
     WHERE name = :name AND owner IS NOT NULL
@@ -207,7 +220,7 @@ def register(name: str, window_us: int) -> list[Ask]:
 
 def renew(name: str, owner: str, ttl_us: int, shortens: bool) -> list[Ask]:
     values: Values = {"name": name, "owner": owner, "ttl_us": ttl_us, "shortens": int(shortens)}
-    return [Ask(_renew, values), Ask(_is_held_by, values)]
+    return [Ask(_find_unlocked, values), Ask(_renew, values), Ask(_is_renewed, values)]
 
 
 def why(name: str, owner: str) -> list[Ask]:
@@ -216,6 +229,11 @@ def why(name: str, owner: str) -> list[Ask]:
 
 def release(name: str, owner: str, channel: str) -> list[Ask]:
     return [Ask(_release, {"name": name, "owner": owner}), Ask(_how_freed)]
+
+
+def abandon(name: str, owner: str, channel: str) -> list[Ask]:
+    values: Values = {"name": name, "owner": owner}
+    return [Ask(_find_unlocked, values), Ask(_abandon, values), Ask(_is_owner, values)]
 
 
 def force_release(name: str, channel: str) -> list[Ask]:

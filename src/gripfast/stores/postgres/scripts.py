@@ -86,11 +86,14 @@ _RENEW = Statement(f"""
         ttl_us = :ttl_us::bigint,
         expires_us = CASE WHEN :shortens::boolean THEN {_CLOCK} + :ttl_us
                           ELSE greatest(expires_us, {_CLOCK} + :ttl_us) END
-    WHERE name = :name AND owner = :owner AND expires_us > {_CLOCK}
+    WHERE owner = :owner AND expires_us > {_CLOCK} AND name = (
+        SELECT name FROM gripfast_lock WHERE name = :name AND owner = :owner FOR NO KEY UPDATE SKIP LOCKED
+    )
 """)
 
-_WHY = Statement("""
-    SELECT CASE WHEN broken = :owner THEN 'broken' WHEN owner <> :owner THEN 'taken' ELSE 'expired' END
+_WHY = Statement(f"""
+    SELECT CASE WHEN owner = :owner AND expires_us > {_CLOCK} THEN 'held' WHEN broken = :owner THEN 'broken'
+                WHEN owner <> :owner THEN 'taken' ELSE 'expired' END
     FROM gripfast_lock WHERE name = :name
 """)
 
@@ -102,6 +105,15 @@ _FREED = f"""
 
 _RELEASE = Statement(f"""
     UPDATE gripfast_lock SET owner = NULL, since_us = {_CLOCK} WHERE name = :name AND owner = :owner {_FREED}
+""")
+
+_ABANDON = Statement(f"""
+    WITH mine AS MATERIALIZED (
+        SELECT name FROM gripfast_lock WHERE name = :name AND owner = :owner FOR NO KEY UPDATE SKIP LOCKED
+    ), freed AS (
+        UPDATE gripfast_lock SET owner = NULL, since_us = {_CLOCK} WHERE name = (SELECT name FROM mine) {_FREED}
+    )
+    SELECT 1 FROM gripfast_lock WHERE name = :name AND owner = :owner AND (SELECT count(*) FROM freed) = 0
 """)
 
 _FORCE_RELEASE = Statement(f"""
@@ -154,6 +166,10 @@ def why(name: str, owner: str) -> list[Ask]:
 
 def release(name: str, owner: str, channel: str) -> list[Ask]:
     return [Ask(_RELEASE, {"name": name, "owner": owner, "channel": channel})]
+
+
+def abandon(name: str, owner: str, channel: str) -> list[Ask]:
+    return [Ask(_ABANDON, {"name": name, "owner": owner, "channel": channel})]
 
 
 def force_release(name: str, channel: str) -> list[Ask]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -147,12 +148,15 @@ class Asking(Shutting):
         return self._link.inbox()
 
     async def _ask(
-        self, asks: Sequence[Ask], owner: str | None = None, may_repeat: bool = True, within: float | None = None
+        self,
+        asks: Sequence[Ask],
+        owner: str | None = None,
+        may_repeat: bool = True,
+        within: float = math.inf,
+        is_urgent: bool = False,
     ) -> list[Rows] | Fault:
-        """On a shared connection. Every request may be repeated but those that are told not to be. What has to be done
-        `within` a shorter time than others is urgent."""
-        is_urgent = within is not None
-        until = self._link.now() + (self._link.timeout if within is None else within)
+        """On a shared connection. Every request may be repeated but those that are told not to be."""
+        until = self._link.now() + min(self._link.timeout, within)
         answer = await self._link.ask(asks, owner, until, is_urgent)
         if isinstance(answer, list):
             return answer
@@ -183,9 +187,12 @@ class Asking(Shutting):
             return self._fault(lacking)._replace(kind=made.kind)
         return made if isinstance(made, Fault) else None
 
-    async def _ask_each(self, requests: Sequence[Sequence[Ask]], within: float | None = None) -> list[Rows] | Fault:
+    async def _ask_each(
+        self, requests: Sequence[Sequence[Ask]], within: float, is_urgent: bool = False
+    ) -> list[Rows] | Fault:
         """Requests that leave together; what the last statement of each has told."""
-        answer = await self._ask([ask for asks in requests for ask in asks], within=within)
+        asks = [ask for asks in requests for ask in asks]
+        answer = await self._ask(asks, within=within, is_urgent=is_urgent)
         if isinstance(answer, Fault):
             return answer
         ends = itertools.accumulate(len(asks) for asks in requests)

@@ -20,6 +20,9 @@ unfit: this kind of server, or what stands before it, can't do that."""
 PERMANENT: frozenset[Kind] = frozenset({"no_rights", "read_only", "login", "unfit"})
 """Asking again will not help."""
 
+TRANSIENT: frozenset[Kind | Literal["down"]] = frozenset({"down", "busy", "retry", "full", "gone"})
+"""They have nothing to do with what was asked for."""
+
 
 class Rows(NamedTuple):
     rows: list[tuple[bytes | None, ...]]
@@ -127,16 +130,22 @@ class Scripts(Protocol):
         ...
 
     def renew(self, name: str, owner: str, ttl_us: int, shortens: bool) -> list[Ask]:
-        """One row affected if it was this owner's and had not run out. Never lowers the end unless told to."""
+        """One row affected if it was this owner's and had not run out. Never lowers the end unless told to. None, too,
+        if somebody else has the row locked: that is not waited for, or it would be in the way of all others."""
         ...
 
     def why(self, name: str, owner: str) -> list[Ask]:
-        """One column: broken, taken or expired; no row is expired."""
+        """One column: broken, taken, expired, or held, if it is still this owner's; no row is expired."""
         ...
 
     def release(self, name: str, owner: str, channel: str) -> list[Ask]:
         """(was_held, is_waited_for), each 0 or 1. No row: it is not this owner's. was_held is 0 if it had run out,
         and nobody had taken it: then it is freed all the same. Notifies the channel if it is waited for."""
+        ...
+
+    def abandon(self, name: str, owner: str, channel: str) -> list[Ask]:
+        """As `release`, but a row that somebody else has locked is not waited for: any row tells that it was so, and
+        that this owner still has it."""
         ...
 
     def force_release(self, name: str, channel: str) -> list[Ask]:

@@ -258,7 +258,7 @@ class SessionStore(Looking):
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
         """All are asked before the first answer is awaited. Who is being released is left alone."""
-        timeout = min([self._link.timeout, *(max(0.05, hold.ttl / 3) for hold in holds)])
+        timeout = min([self._link.timeout, within, *(max(0.05, hold.ttl / 3) for hold in holds)])
         until = self._link.now() + timeout
         mine = [session for hold in holds if (session := self.sessions.get(hold.owner)) and session.turn.take_now()]
         try:
@@ -359,19 +359,21 @@ class SessionStore(Looking):
         if session is not None:
             self._link.drop(session.channel)
 
-    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
-        """By ending the sessions: whatever was under way on them ends, too."""
+    async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
+        return [await self._abandon(hold) for hold in holds]
+
+    async def _abandon(self, hold: Hold) -> Unreachable | None:
+        """By ending the session: whatever was under way on it ends, too."""
         trouble: Unreachable | None = None
-        for hold in holds:
-            session = self.sessions.pop(hold.owner, None)
-            is_there = session is not None and session.channel.fileno() not in _ended([session.channel])
-            if session is not None:
-                self._link.drop(session.channel)
-            if session is not None and is_there:
-                fault = await self._end_session(session.channel.session, session.channel.birth)
-                if fault is not None and fault.kind in ("down", "gone"):
-                    trouble = unreachable(fault.error)
-            self._lines.leave(self._prefix + hold.name, hold.owner)
+        session = self.sessions.pop(hold.owner, None)
+        is_there = session is not None and session.channel.fileno() not in _ended([session.channel])
+        if session is not None:
+            self._link.drop(session.channel)
+        if session is not None and is_there:
+            fault = await self._end_session(session.channel.session, session.channel.birth)
+            if fault is not None and fault.kind in ("down", "gone"):
+                trouble = unreachable(fault.error)
+        self._lines.leave(self._prefix + hold.name, hold.owner)
         return trouble
 
     # --------------------------------------------------------------------------------------------------------------

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Final, Literal
 
 from gripfast.core import rules
 from gripfast.core.ports import Capabilities, Claim, Granted, Hold, LockInfo, Page, Taken, Unreachable, unreachable
-from gripfast.errors import Reason
+from gripfast.errors import Reason, StoreUnavailable
 from gripfast.stores.sql import protocol
 from gripfast.stores.sql.asking import CHUNK, Asking, Link, no_answer
 from gripfast.stores.sql.line import Waiter
-from gripfast.stores.sql.ports import Fault, Refusal
+from gripfast.stores.sql.ports import TRANSIENT, Fault, Refusal, Rows
 from gripfast.stores.sql.protocol import Held
 from gripfast.stores.sql.statement import Ask
 
@@ -28,6 +29,9 @@ POLL_FIRST, POLL_MOST = 0.02, 1.0
 HEARD_MOST = 100
 """Channels that are listened to although nobody waits."""
 PAGE = 100
+LOCKED: Final = "locked"
+ABANDON_MOST = 2.0
+"""Seconds for a batch of clean-ups: the watchdog has leases to renew, too, and what is not done is tried again."""
 REASONS: dict[bytes, Reason] = {b"broken": "broken", b"taken": "taken"}
 
 
@@ -138,29 +142,55 @@ class LeaseStore(Asking):
     # -- keeping -------------------------------------------------------------------------------------------------
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
-        results: list[Reason | Unreachable | None] = []
-        for start in range(0, len(holds), CHUNK):
-            results += await self._renew(holds[start : start + CHUNK])
-        return results
+        """What is locked is tried twice: most who lock a row do so for a moment."""
+        results = await self._renew_unlocked(holds, within)
+        locked = [place for place, result in enumerate(results) if result == LOCKED]
+        if locked:
+            again = await self._renew_unlocked([holds[place] for place in locked], within)
+            for place, result in zip(locked, again, strict=True):
+                results[place] = result
+        return [
+            self._locked(hold.name) if result == LOCKED else result for hold, result in zip(holds, results, strict=True)
+        ]
 
-    async def _renew(self, holds: Sequence[Hold]) -> list[Reason | Unreachable | None]:
-        answer = await self._ask_each([self._renewal(hold) for hold in holds])
-        if isinstance(answer, Fault):
-            return [unreachable(answer.error)] * len(holds)
-        results: list[Reason | Unreachable | None] = []
-        for hold, rows in zip(holds, answer, strict=True):
-            results.append(None if rows.affected else await self._why(hold))
+    async def _renew_unlocked(
+        self, holds: Sequence[Hold], within: float
+    ) -> list[Reason | Unreachable | Literal["locked"] | None]:
+        results: list[Reason | Unreachable | Literal["locked"] | None] = []
+        for start in range(0, len(holds), CHUNK):
+            chunk = holds[start : start + CHUNK]
+            answer = await self._ask_each([self._renewal(hold) for hold in chunk], within, is_urgent=True)
+            if isinstance(answer, Fault):
+                results += [unreachable(answer.error)] * len(chunk)
+                continue
+            missed = [hold for hold, rows in zip(chunk, answer, strict=True) if not rows.affected]
+            reasons = iter(await self._whys(missed, within))
+            results += [None if rows.affected else next(reasons) for rows in answer]
         return results
 
     def _renewal(self, hold: Hold) -> list[Ask]:
         ttl_us = protocol.microseconds(hold.ttl)
         return self._scripts.renew(self._prefix + hold.name, hold.owner, ttl_us, hold.shortens)
 
+    async def _whys(self, holds: Sequence[Hold], within: float) -> list[Reason | Unreachable | Literal["locked"]]:
+        """Of those that were not renewed. It is still held if somebody else had the row locked."""
+        if not holds:
+            return []
+        requests = [self._scripts.why(self._prefix + hold.name, hold.owner) for hold in holds]
+        answer = await self._ask_each(requests, within, is_urgent=True)
+        if isinstance(answer, Fault):
+            return [unreachable(answer.error)] * len(holds)
+        return [LOCKED if _reason(rows) == b"held" else REASONS.get(_reason(rows), "expired") for rows in answer]
+
     async def _why(self, hold: Hold) -> Reason:
         """That it is gone is known already; if nobody can tell why, it has run out."""
         answer = await self._ask(self._scripts.why(self._prefix + hold.name, hold.owner))
-        row = None if isinstance(answer, Fault) else protocol.only(answer)
-        return "expired" if row is None else REASONS.get(row[0] or b"", "expired")
+        return "expired" if isinstance(answer, Fault) else REASONS.get(_reason(answer[-1]), "expired")
+
+    def _locked(self, name: str) -> Unreachable:
+        text = f"another session has the row of {name!r} in gripfast_lock locked"
+        where = self._link.dialect.where
+        return unreachable(StoreUnavailable(f"{where}: {text}", {where: text}))
 
     # -- giving back ---------------------------------------------------------------------------------------------
 
@@ -189,23 +219,38 @@ class LeaseStore(Asking):
         name = self._prefix + hold.name
         return self._scripts.release(name, hold.owner, protocol.channel_of(name))
 
-    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+    async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         """Who never got to ask has nothing there."""
         for hold in holds:
             self._lines.leave(self._prefix + hold.name, hold.owner)
         claims = self._link.claims
         asked = [hold for hold in holds if hold.owner in claims]
         await self._link.settle([hold.owner for hold in asked])
-        trouble = await self._end_late(asked)
+        late = await self._end_late(asked)
+        troubles: dict[str, Unreachable] = {}
         for start in range(0, len(asked), CHUNK):
-            chunk = asked[start : start + CHUNK]
-            answer = await self._ask_each([self._free(hold) for hold in chunk])
-            if isinstance(answer, Fault):
-                trouble = unreachable(answer.error)
-            elif trouble is None:
-                for hold in chunk:
-                    claims.pop(hold.owner, None)
-        return trouble
+            troubles |= await self._abandon(asked[start : start + CHUNK])
+        for hold in asked:
+            if late is not None and claims.get(hold.owner):
+                troubles[hold.owner] = late
+            elif hold.owner not in troubles:
+                claims.pop(hold.owner, None)
+        return [troubles.get(hold.owner) for hold in holds]
+
+    async def _abandon(self, holds: Sequence[Hold]) -> dict[str, Unreachable]:
+        """Who may still have something, and why. What is refused for one of several is found by halving them."""
+        answer = await self._ask_each([self._abandoning(hold) for hold in holds], ABANDON_MOST)
+        if not isinstance(answer, Fault):
+            named = zip(holds, answer, strict=True)
+            return {hold.owner: self._locked(hold.name) for hold, rows in named if rows.rows}
+        if len(holds) == 1 or answer.kind in TRANSIENT:
+            return dict.fromkeys((hold.owner for hold in holds), unreachable(answer.error))
+        middle = len(holds) // 2
+        return await self._abandon(holds[:middle]) | await self._abandon(holds[middle:])
+
+    def _abandoning(self, hold: Hold) -> list[Ask]:
+        name = self._prefix + hold.name
+        return self._scripts.abandon(name, hold.owner, protocol.channel_of(name))
 
     async def _end_late(self, holds: Sequence[Hold]) -> Unreachable | None:
         """A claim that was not answered must not arrive after all: its session ends."""
@@ -259,6 +304,10 @@ class LeaseStore(Asking):
 
     def _sweeping(self, after: str) -> list[Ask]:
         return self._scripts.sweep(after, PAGE, rules.TOKEN_MEMORY_US)
+
+
+def _reason(rows: Rows) -> bytes:
+    return (rows.rows[0][0] or b"") if rows.rows else b""
 
 
 def poll_pause(tries: int) -> float:
