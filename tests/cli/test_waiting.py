@@ -3,9 +3,12 @@
 import os
 import socket
 
+import pytest
+
 import gripfast
 from cli.commandline import GRIPFAST, started, waiters
 from cli.terminal import on_terminal
+from gripfast.cli import waiting
 from support.waiting import until
 
 
@@ -52,3 +55,16 @@ def test_a_lock_that_is_free_is_taken_without_a_word(client: gripfast.Client) ->
     with on_terminal(*GRIPFAST, "run", "nightly", "--", "echo", "done") as terminal:
         assert terminal.status() == 0
         assert terminal.screen() == "done\n"
+
+
+def test_a_free_lock_that_takes_its_time_is_not_worth_a_line_in_a_log(
+    client: gripfast.Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on a machine with too much to do: whoever asks for a free lock is not waiting for anybody."""
+    looked: list[str] = []
+    monkeypatch.setattr(waiting, "SILENT_FOR", 0.0)
+    monkeypatch.setattr(waiting, "REFRESH", 0.01)
+    monkeypatch.setattr(client, "inspect", looked.append)
+    with waiting.Telling(client, "nightly"):
+        until(lambda: len(looked) > 1)
+    assert capsys.readouterr().err == ""

@@ -51,25 +51,35 @@ class Telling:
         if self._over.wait(SILENT_FOR):
             return
         if not sys.stderr.isatty():
-            say(f"waiting for {visible(self._name)}, {self._who()}")
+            self._tell_once()
             return
         while not self._over.is_set():
             self._draw()
             self._over.wait(REFRESH)
 
+    def _tell_once(self) -> None:
+        """When somebody is seen to have it: that a free lock takes its time is not worth a line in a log."""
+        while not (who := self._who()):
+            if self._over.wait(REFRESH):
+                return
+        if not self._over.is_set():
+            say(f"waiting for {visible(self._name)}, {who}")
+
     def _draw(self) -> None:
         waited = duration(time.monotonic() - self._began)
-        line = f"gripfast: waiting {waited} for {visible(self._name)}, {self._who()}"
-        if not self._over.is_set():
+        who = self._who()
+        line = f"gripfast: waiting {waited} for {visible(self._name)}, {who or 'which is about to be free'}"
+        if (who or self._drawn) and not self._over.is_set():
             self._drawn = True
             click.echo(_ERASE + clipped(line, _width()), err=True, nl=False)
 
     def _who(self) -> str:
+        """Or why nobody knows; empty if nobody has it."""
         try:
             info = self._client.inspect(self._name)
         except gripfast.GripfastError as error:
             return redacted(visible(str(error)))
-        return holder(info) if info else "which is about to be free"
+        return holder(info) if info else ""
 
 
 def _width() -> int:
