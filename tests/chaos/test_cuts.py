@@ -18,7 +18,7 @@ from support.sweeping import ENOUGH_FINDINGS, FULL, Finding, Swept, stride_for
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # every other lease is dropped, not released
-    pytest.mark.timeout(3600 if FULL else 60),
+    pytest.mark.timeout(3600 if FULL else 180),
 ]
 
 BUDGET = 6

@@ -16,7 +16,7 @@ from support.proxy import Proxy
 from support.sql_process import HOST, SqlServer
 from support.sql_servers import MariaServer, PostgresServer
 
-pytestmark = pytest.mark.timeout(600 if LONG else 60)
+pytestmark = pytest.mark.timeout(600 if LONG else 180)
 
 LASTS = TTL * 1.8
 """Seconds that a fault lasts: longer than a lease lives, and than anybody waits for a reply."""

@@ -15,7 +15,7 @@ from support.proxy import Proxy
 from support.sql_process import HOST, SqlServer
 from support.sql_servers import MariaServer, PostgresServer
 
-pytestmark = pytest.mark.timeout(600 if LONG else 60)
+pytestmark = pytest.mark.timeout(600 if LONG else 180)
 
 
 class Caught(NamedTuple):

@@ -27,7 +27,7 @@ from support.server_process import HOST
 from support.waiting import until
 from support.zookeeper_servers import Ensemble, ZooKeeperServer
 
-pytestmark = pytest.mark.timeout(600 if LONG else 60)
+pytestmark = pytest.mark.timeout(600 if LONG else 180)
 
 TRIALS = 200 if LONG else 20
 AT_ONCE = 10

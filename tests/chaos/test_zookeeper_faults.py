@@ -19,7 +19,7 @@ from support.zookeeper_servers import Ensemble, ZooKeeperServer
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore"),  # leases are dropped on purpose
-    pytest.mark.timeout(600 if LONG else 60),
+    pytest.mark.timeout(600 if LONG else 180),
 ]
 
 

@@ -119,14 +119,14 @@ def ended(writers: list[Worker], data: "psycopg.Connection") -> Tally:
     return Tally(acknowledged, value_of(data), refused, unknown)
 
 
-@pytest.mark.timeout(60 + 20 * LONGER)
+@pytest.mark.timeout(180 + 20 * LONGER)
 def test_a_register_behind_the_tokens_keeps_every_update(data_url: str) -> None:
     tally = run(data_url, "fenced")
     assert tally.acknowledged <= tally.kept <= tally.acknowledged + tally.unknown
     assert tally.refused > 0
 
 
-@pytest.mark.timeout(60 + 20 * LONGER)
+@pytest.mark.timeout(180 + 20 * LONGER)
 def test_without_them_the_same_run_loses_updates(data_url: str) -> None:
     tally = run(data_url, "bare")
     assert tally.lost > 0
