@@ -14,7 +14,7 @@ import ssl
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from hiredis import HiredisError, ReplyError
 
@@ -137,14 +137,14 @@ class AioLink:
         self._trail.clear()
         close_the_dead()
 
-    def _dial(self, dialer: Dialer) -> Callable[[], RequestWire]:
+    def _dial(self, dialer: Dialer) -> Dialled:
         base = dialer.dial_and_ask() if self._makes_sure else dialer.dial()
-        return lambda: RequestWire(self._loop, base, dialer, self._trail, self._parked)
+        return Dialled(base, lambda: RequestWire(self._loop, base, dialer, self._trail, self._parked))
 
-    def _subscribe(self, dialer: Dialer) -> Callable[[], _PushWire]:
+    def _subscribe(self, dialer: Dialer) -> Dialled:
         channel = protocol.new_channel(secrets.token_hex(16))
         base = dialer.subscribe(channel)
-        return lambda: _PushWire(self._loop, base, dialer, channel, self.inboxes)
+        return Dialled(base, lambda: _PushWire(self._loop, base, dialer, channel, self.inboxes))
 
     def _send_after(self, wire: RequestWire, packed: bytes) -> bool:
         if not wire.is_open:
@@ -155,10 +155,16 @@ class AioLink:
             return wire.send_last(packed)
 
 
+class Dialled(NamedTuple):
+    base: Wire
+    make: Callable[[], Any]
+    """A wire on the loop, of it."""
+
+
 class Line:
     """One connection, made when it is needed, for everyone who needs it."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, where: str, dial: Callable[[], Callable[[], Any]]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, where: str, dial: Callable[[], Dialled]) -> None:
         self._loop = loop
         self._where = where
         self._dial = dial
@@ -203,7 +209,7 @@ class Line:
             self.latest.close()
 
     def _call(self, dialing: asyncio.Future[Any]) -> None:
-        result: Callable[[], Any] | Fault
+        result: Dialled | Fault
         try:
             result = self._dial()
         except LinkDown as down:
@@ -213,22 +219,22 @@ class Line:
         try:
             self._loop.call_soon_threadsafe(self._answered, dialing, result)
         except RuntimeError:  # the loop is closed
-            del result
-            close_the_dead()
+            if isinstance(result, Dialled):
+                result.base.close()
 
-    def _answered(self, dialing: asyncio.Future[Any], result: Callable[[], Any] | Fault) -> None:
+    def _answered(self, dialing: asyncio.Future[Any], result: Dialled | Fault) -> None:
         self.dialing = None
-        outcome: Any = result
-        if not isinstance(result, Fault):
-            outcome = ConfigurationError("this client is closed") if self._is_closed else self._made(result)
-            del result
-            close_the_dead()
-        dialing.set_result(outcome)
+        dialing.set_result(result if isinstance(result, Fault) else self._made(result))
 
-    def _made(self, make: Callable[[], Any]) -> Any:
+    def _made(self, dialled: Dialled) -> Any:
+        """What nobody will use is closed here: the thread that made it, and the loop, know it for a moment longer."""
+        if self._is_closed:
+            dialled.base.close()
+            return ConfigurationError("this client is closed")
         try:
-            self.latest = make()
+            self.latest = dialled.make()
         except ConfigurationError as error:
+            dialled.base.close()
             return error
         return self.latest
 
