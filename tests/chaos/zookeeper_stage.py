@@ -17,7 +17,7 @@ import gripfast
 from chaos.journal import now
 from chaos.stage import Crew, Stage
 from gripfast.sim.history import Event
-from gripfast.stores.zookeeper import looking
+from gripfast.stores.zookeeper import janitor
 from support.processes import Worker
 from support.waiting import until
 
@@ -70,7 +70,7 @@ def left_behind(observer: KazooClient, url: str, within: float) -> list[str]:
 
     with suppress(AssertionError):
         until(lambda: all(node.count("/") == root.count("/") + 1 for node in nodes()), within=within)
-    pass_with_the_janitor(url)
+    pass_with_the_janitor(url, lambda: not nodes())
     return nodes()
 
 
@@ -81,15 +81,17 @@ def answer(result: Any, asked: str) -> Any:
         raise AssertionError(f"asked for {asked}, the server has not answered for {ANSWERED:g} s") from None
 
 
-def pass_with_the_janitor(url: str) -> None:
-    """It looks when something is released, and removes what it has found idle twice."""
-    pace, looking.JANITOR_PACE = looking.JANITOR_PACE, 0.0
+def pass_with_the_janitor(url: str, is_done: Callable[[], bool]) -> None:
+    """It looks at all names soon after the first use of a session, and removes what it has found idle twice."""
+    usual = {name: getattr(janitor, name) for name in ("IDLE", "FIRST_SAMPLE", "SAMPLES_LEAST")}
+    vars(janitor).update(dict.fromkeys(usual, 0.2))
     try:
         with gripfast.connect(url) as client:
-            for _ in range(3):
-                client.lock(JANITOR).acquire(wait=5.0).release()
+            client.lock(JANITOR).acquire(wait=5.0).release()
+            with suppress(AssertionError):
+                until(is_done, within=ANSWERED)
     finally:
-        looking.JANITOR_PACE = pace
+        vars(janitor).update(usual)
 
 
 def zookeeper_nursery() -> Worker:

@@ -5,7 +5,6 @@ import contextlib
 import json
 import math
 from collections.abc import AsyncIterator, Iterator
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -14,10 +13,10 @@ from kazoo.recipe.lock import Lock
 
 import gripfast
 from gripfast import LeaseLost, LockTimeout
-from gripfast.runtime.blocking import drive
+from gripfast.stores.zookeeper.janitor import IDLE, Janitor
 from support.both_colours import staged
 from support.colours import COLOURS, World
-from support.waiting import auntil
+from support.waiting import auntil, until
 from support.zookeeper_servers import new_root, zookeeper_server
 
 SOON = 3.0
@@ -325,11 +324,12 @@ def test_the_janitor_leaves_names_that_kazoo_made_alone(kazoo: KazooClient) -> N
     theirs = place.lock()
     assert theirs.acquire()
     assert theirs.release()
+    janitor = Janitor(kazoo)
     with gripfast.connect(place.url) as client:
-        for _ in range(2):
-            client.lock("job").acquire().release()
-        store: Any = client._runtime.env.store
-        for _ in range(3):
-            drive(store.clean(store._sessions(0.0)))
+        client.lock("job").acquire().release()
+    janitor.used(place.path, 0.0)
+    for moment in (IDLE, 2 * IDLE, 3 * IDLE):
+        janitor.tick(moment)
+        until(lambda: all(look[-1].ready() for look in janitor._looks))
     assert theirs.acquire(blocking=False)
     assert theirs.release()

@@ -15,10 +15,6 @@ from gripfast.stores.zookeeper.protocol import Contender
 from gripfast.stores.zookeeper.session import Session
 
 PAGE = 100
-JANITOR_PACE = 60.0
-"""Seconds between two looks for names that nobody uses."""
-MARK = b"gripfast"
-"""What stands in names that we have made."""
 
 Call = Callable[[], Any]
 """Begins a request; what it returns is told when it is answered."""
@@ -49,10 +45,6 @@ class Looking(Shutting):
         self._sessions = sessions
         self._root = root
         self._prefix = prefix
-        self._cleans_at = link.now() + JANITOR_PACE
-        self._cleaned = ""
-        self._empty: dict[str, int] = {}
-        """Names that were empty when they were last looked at, and the last change there."""
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         until = self._link.now() + self._link.timeout
@@ -136,38 +128,6 @@ class Looking(Shutting):
         if isinstance(deleted, NoNodeError):
             return False
         return self._unreachable(deleted) if isinstance(deleted, BaseException) else True
-
-    # -- cleaning ------------------------------------------------------------------------------------------------
-
-    async def _clean_now_and_then(self, session: Session) -> None:
-        if self._link.now() >= self._cleans_at:
-            self._cleans_at = self._link.now() + JANITOR_PACE
-            await self.clean(session)
-
-    async def clean(self, session: Session) -> None:
-        """Forgets names of ours, some at a time, that are empty and untouched since the last time. One that has a
-        contender can't be deleted, and who finds its name gone makes it anew."""
-        until = self._link.now() + self._link.timeout
-        client = session.client
-        (found,) = await self._link.ask([functools.partial(client.get_children_async, self._root)], until)
-        if isinstance(found, BaseException):
-            return
-        names = [name for name in sorted(found) if name > self._cleaned][:PAGE]
-        self._cleaned = names[-1] if len(names) == PAGE else ""
-        paths = [f"{self._root}/{name}" for name in names]
-        found = await self._link.ask([functools.partial(client.get_async, path) for path in paths], until)
-        deletes: list[Call] = []
-        for path, each in zip(paths, found, strict=True):
-            was = self._empty.pop(path, None)
-            if isinstance(each, BaseException) or each[0] != MARK or each[1].numChildren:
-                continue
-            stat = each[1]
-            if was == stat.pzxid:
-                deletes.append(functools.partial(client.delete_async, path))
-            else:
-                self._empty[path] = stat.pzxid
-        if deletes:
-            await self._link.ask(deletes, until)
 
     async def _surely(self, session: Session, calls: Sequence[Call], until: float) -> list[Any]:
         """Asked once more if the connection broke meanwhile: for what may be repeated."""

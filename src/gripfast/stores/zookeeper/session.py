@@ -31,6 +31,7 @@ from gripfast.machine import boottime
 from gripfast.stores.zookeeper import protocol
 from gripfast.stores.zookeeper.departed import Departed
 from gripfast.stores.zookeeper.driver import Attempts, new_client
+from gripfast.stores.zookeeper.janitor import Janitor
 from gripfast.stores.zookeeper.protocol import Contender
 from gripfast.stores.zookeeper.watches import Watches
 
@@ -52,8 +53,11 @@ class Guardian:
     kazoo's thread goes on pinging for them, so the ensemble would keep their nodes as long as the process lives.
     """
 
-    def __init__(self, delete: Callable[[str], Any]) -> None:
+    def __init__(self, delete: Callable[[str], Any], janitor: Janitor) -> None:
         self._delete = delete
+        self._janitor = janitor
+        """Has no thread of its own."""
+        self._looked = -math.inf
         self._until: dict[str, float] = {}
         self._told: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="gripfast-guardian", daemon=True)
@@ -80,17 +84,25 @@ class Guardian:
     def _run(self) -> None:
         goes_on = True
         while goes_on:
-            try:
-                goes_on = self._told.get(timeout=GUARD_PACE if self._until else 1.0)
-            except queue.Empty:
-                self._look()
+            with contextlib.suppress(queue.Empty):
+                goes_on = self._told.get(timeout=GUARD_PACE if self._until or self._janitor.is_busy else 1.0)
+            now = boottime()
+            if goes_on and now >= self._looked + GUARD_PACE:  # it may be told of something much more often
+                self._looked = now
+                self._look(now)
+                self._tidy(now)
 
-    def _look(self) -> None:
-        now = boottime()
+    def _look(self, now: float) -> None:
         for path, until in list(self._until.items()):
             if now > until and self._until.pop(path, None) is not None:
                 _log.warning("nobody has kept %s: it is deleted", path)
                 self._delete(path).rawlink(functools.partial(self._deleted, path))
+
+    def _tidy(self, now: float) -> None:
+        try:
+            self._janitor.tick(now)
+        except Exception:
+            _log.exception("unexpected error while idle names were cleared away; it is tried again")
 
     def _deleted(self, path: str, result: Any) -> None:
         """On kazoo's thread. What a broken connection has left undone is done again."""
@@ -125,7 +137,8 @@ class Session:
         """Who waits for a connection, or was told of it and has not gone on yet: whoever comes is behind them."""
         self._waiting: weakref.WeakValueDictionary[int, Inbox] = weakref.WeakValueDictionary()
         self.watches = Watches()
-        self.guardian = Guardian(self.client.delete_async)
+        self.janitor = Janitor(self.client)
+        self.guardian = Guardian(self.client.delete_async, self.janitor)
         self._attempts = Attempts.of(self.client)
         self._attempts.when_negotiated(self._negotiated)
         self._attempts.when_refused(self._refused)

@@ -39,7 +39,8 @@ from gripfast.core.ports import (
 )
 from gripfast.errors import Reason
 from gripfast.stores.zookeeper import protocol
-from gripfast.stores.zookeeper.looking import MARK, Call, Link, Looking
+from gripfast.stores.zookeeper.janitor import MARK
+from gripfast.stores.zookeeper.looking import Call, Link, Looking
 from gripfast.stores.zookeeper.protocol import Contender
 from gripfast.stores.zookeeper.session import Session
 
@@ -365,7 +366,6 @@ class ZooKeeperStore(Looking):
             return self._unreachable(deleted)
         self.forget(hold.owner)
         node.session.guardian.forget(node.path)
-        await self._clean_now_and_then(node.session)
         return "broken" if isinstance(deleted, NoNodeError) and not was_lost else None
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
@@ -395,7 +395,10 @@ class ZooKeeperStore(Looking):
 
     def forget(self, owner: str) -> None:
         node = self.nodes.pop(owner, None)
-        if node is not None and node.card and node.life == node.session.life:
+        if node is None or not node.card:
+            return
+        node.session.janitor.used(node.parent, self._link.now())
+        if node.life == node.session.life:
             node.session.departed.add(owner, node.parent)
 
     async def vouch(self, hold: Hold, pid: int) -> None:
