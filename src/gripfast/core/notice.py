@@ -9,6 +9,7 @@ import math
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import Env
+from gripfast.core.soonest import Soonest
 from gripfast.errors import LeaseLost, Reason
 
 _log = logging.getLogger("gripfast.lease")
@@ -17,29 +18,23 @@ _log = logging.getLogger("gripfast.lease")
 class Notices:
     def __init__(self, env: Env) -> None:
         self._env = env
-        self._next_deadline = math.inf
+        self._next_deadline = Soonest()
         self._has_sessions = env.store.capabilities.session
 
     def announce(self, state: LeaseState) -> float:
         """A lease was granted, or its deadline lowered, or it is over. The moment at which to look."""
         moment = -math.inf if state.ending is not None else state.deadline
-        if moment < self._next_deadline:
-            self._next_deadline = moment
+        self._next_deadline.announce(moment)
         return min(moment, self._env.now() + rules.LOOK_AT_SESSIONS) if self._has_sessions else moment
 
     def tell(self) -> float:
         """Tell every loss that was not told yet; the moment of the next deadline. Before that none is looked at."""
         now = self._env.now()
         looks_at = self._see_sessions(now) if self._has_sessions else math.inf
-        if now < self._next_deadline:
-            return min(self._next_deadline, looks_at)
-        self._next_deadline = math.inf  # first: what is announced meanwhile must count
-        moment = -math.inf
-        try:
-            moment = self._look(now)
-        finally:
-            self._next_deadline = min(moment, self._next_deadline)
-        return min(self._next_deadline, looks_at)
+        if now >= self._next_deadline.next():
+            self._next_deadline.begin()
+            self._next_deadline.end(self._look(now))
+        return min(self._next_deadline.next(), looks_at)
 
     def _see_sessions(self, now: float) -> float:
         """Those that have ended; the moment of the next look."""

@@ -16,8 +16,10 @@ from typing import NamedTuple
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
 from gripfast.core.ledger import Ledger, Mark
-from gripfast.core.ports import Env, Hold, Store, Unreachable, for_each
+from gripfast.core.ports import Env, Hold, Store, Unreachable, for_each, unreachable
 from gripfast.core.renew import extend, renew_due
+from gripfast.core.soonest import Soonest
+from gripfast.errors import OutcomeUnknown
 
 _log = logging.getLogger("gripfast.watchdog")
 
@@ -39,33 +41,36 @@ Errand = Mark | Extend | None
 
 class Upkeep:
     def __init__(self, env: Env) -> None:
-        self._renews_at = math.inf
+        self._renews_at = Soonest()
         """Before this moment no lease is due, so none is looked at."""
         self._env = env
         self._reaper = Reaper(env.store, env.now)
 
     def announce(self, state: LeaseState) -> None:
         """A lease was granted, or is due at another moment."""
-        if state.renew_at < self._renews_at:
-            self._renews_at = state.renew_at
+        self._renews_at.announce(state.renew_at)
 
     async def round(self, errands: Sequence[Errand]) -> float:
         """One round; the moment of the next."""
         again = await self._reap(errands)
         for errand in errands:
             if isinstance(errand, Extend):
-                errand.reply(await extend(self._env, errand.state, errand.ttl))
+                errand.reply(await self._extend(errand))
         return min(again, await self._renew())
 
+    async def _extend(self, errand: Extend) -> Unreachable | None:
+        """Whatever goes wrong with one, the others are answered too: their callers wait."""
+        try:
+            return await extend(self._env, errand.state, errand.ttl)
+        except Exception as error:
+            _log.exception("unexpected error while extending %r", errand.state.name)
+            return unreachable(OutcomeUnknown(f"{errand.state.name!r} was not extended: unexpected {error!r}"))
+
     async def _renew(self) -> float:
-        if self._env.now() >= self._renews_at:
-            self._renews_at = math.inf  # first: what is announced meanwhile must count
-            moment = -math.inf
-            try:
-                moment = await renew_due(self._env)
-            finally:
-                self._renews_at = min(moment, self._renews_at)
-        return self._renews_at
+        if self._env.now() >= self._renews_at.next():
+            self._renews_at.begin()
+            self._renews_at.end(await renew_due(self._env))
+        return self._renews_at.next()
 
     async def _reap(self, errands: Sequence[Errand]) -> float:
         """Whatever goes wrong with what was given up, what is held is renewed."""
