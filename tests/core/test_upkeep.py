@@ -1,0 +1,26 @@
+"""Rounds of the watchdog in which something goes wrong."""
+
+from __future__ import annotations
+
+from core.upkeep_stage import Scene
+from gripfast.core.ports import Unreachable
+from gripfast.core.upkeep import Extend
+
+
+def test_an_extension_that_raises_does_not_keep_the_next_ones_and_renewals_from_being_made() -> None:
+    scene, answers = Scene(), dict[str, Unreachable | None]()
+    for name in ("first", "broken", "last", "due"):
+        scene.granted(name, 30.0)
+    scene.store.raises.add("broken")
+    *extended, due = scene.leases
+    scene.now = due.renew_at
+    for each in extended:
+        each.renew_at = 1000.0  # not due
+    scene.go_round(
+        *(Extend(each, 30.0, lambda answer, name=each.name: answers.update({name: answer})) for each in extended)
+    )  # type: ignore[misc]
+    assert answers["first"] is None
+    assert answers["last"] is None
+    assert isinstance(answers["broken"], Unreachable)
+    assert "planted" in str(answers["broken"].error)
+    assert scene.store.renewed == ["first", "last", "due"]
