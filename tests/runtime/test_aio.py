@@ -18,10 +18,10 @@ def test_a_lease_granted_during_a_round_of_the_watchdog_is_renewed_in_time() -> 
             renew = client._store().renew
             late: list[gripfast.AsyncLease] = []
 
-            async def renew_and_meanwhile_acquire(holds: Sequence[Any]) -> Any:
+            async def renew_and_meanwhile_acquire(holds: Sequence[Any], *args: Any) -> Any:
                 if not late:
                     late.append(await client.lock("late", ttl=0.3).acquire())
-                return await renew(holds)
+                return await renew(holds, *args)
 
             client._store().renew = renew_and_meanwhile_acquire  # type: ignore[method-assign]
             await auntil(lambda: late)

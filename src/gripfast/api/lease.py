@@ -185,9 +185,12 @@ class AsyncLease(_Handle[AioRuntime]):
 
     async def release(self) -> None:
         """Give it back; again does nothing. Raises LeaseLost if it was lost before."""
+        self._check_loop()
+        await self._release()
+
+    async def _release(self) -> None:
         if self._is_inherited():
             return
-        self._runtime.check_loop()
         if self._is_last():
             await release(self._runtime.env, self._state)
         else:
@@ -209,6 +212,10 @@ class AsyncLease(_Handle[AioRuntime]):
 
     async def __aenter__(self) -> AsyncLease:
         self._check_loop()
+        return self._begin()
+
+    def _begin(self) -> AsyncLease:
+        """The body, on the loop."""
         self.ensure_held()
         if self._body is None:
             self._body = _Body(self._state)
@@ -219,9 +226,13 @@ class AsyncLease(_Handle[AioRuntime]):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._check_loop()
+        await self._end(kind, error)
+
+    async def _end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
+        """The body, on the loop."""
         was_cancelled_by_loss = self._body is not None and self._body.end(kind)
         try:
-            await self.release()
+            await self._release()
         except LeaseLost as lost:
             if was_cancelled_by_loss:
                 raise lost from error

@@ -162,7 +162,7 @@ class AsyncLock:
 
     async def _enter(self, scope: Scope) -> AsyncLease:
         lease = await self.acquire()
-        await lease.__aenter__()  # before it is kept: whoever is refused here has entered nothing
+        lease._begin()  # before it is kept: whoever is refused here has entered nothing
         scope.keep(lease)
         return lease
 
@@ -174,9 +174,9 @@ class AsyncLock:
     else:
 
         @Exit
-        async def __aexit__(scope: Scope, *exc: Any) -> None:
+        async def __aexit__(scope: Scope, kind: Any, error: Any, *_: Any) -> None:
             scope.lock._client._check_loop()  # before anything is left
-            await scope.leave().__aexit__(*exc)
+            await scope.leave()._end(kind, error)
 
 
 class Acquiring(Awaitable[AsyncLease]):

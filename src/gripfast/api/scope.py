@@ -57,7 +57,7 @@ class Scope:
 
     def leave(self) -> Any:
         """The lease to release."""
-        lease = self.take()
+        lease, self.lease = self.lease, None  # as take(), whose call would cost
         return by_hand(self.lock).leave().take() if lease is None else lease
 
 

@@ -78,7 +78,11 @@ class AioRuntime:
 
     def check_loop(self) -> None:
         """To be called by whatever a caller can start, and first: nothing may be touched from elsewhere."""
-        if not self.is_loop_here():
+        try:
+            is_here = asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            is_here = False
+        if not is_here:
             which = "an event loop that is closed" if self._loop.is_closed() else "another event loop"
             raise ConfigurationError(
                 f"this AsyncClient belongs to {which}: make one client per loop with connect_async(), and use its "
