@@ -23,9 +23,10 @@ from gripfast.core.lease import LeaseState
 from gripfast.core.ports import Capabilities, Hold, LockInfo, Store, Unreachable, to_raise
 from gripfast.errors import ConfigurationError, Reason
 from gripfast.guard import Guard
-from gripfast.machine import this
+from gripfast.machine import boottime, this
 from gripfast.runtime.aio import AioRuntime, loop_here
 from gripfast.runtime.blocking import BlockingRuntime, drive
+from gripfast.runtime.parts import EXIT_PATIENCE
 
 _log = logging.getLogger("gripfast.client")
 
@@ -134,10 +135,16 @@ class Client(AnyClient):
         return was_held
 
     def close(self) -> None:
-        """Release what is still held and end the threads; bounded in time, and final."""
+        """Release what is still held and end the threads; bounded in time, and final.
+
+        So it is for the coroutine functions of `locked`, in whichever loops they run.
+        """
         self._is_closed = True
+        ends = boottime() + EXIT_PATIENCE
+        self._twins.close_soon()
         if self._runtime is not None:
             self._runtime.stop()
+        self._twins.await_end(ends)
 
     def _store(self) -> Store:
         return self._current().env.store
@@ -164,8 +171,6 @@ class Client(AnyClient):
         return self._runtime
 
     def _twin_lock(self, name: str, **settings: Any) -> AsyncLock:
-        if self._is_closed:
-            raise ConfigurationError("this client is closed")
         return self._twins.here().lock(name, **settings)
 
     def _held_here(self) -> HeldHere:
@@ -259,6 +264,17 @@ class AsyncClient(AnyClient):
         self._is_closed = True
         if self._runtime is not None and self._runtime.pid == this.pid:
             await self._runtime.stop()
+
+    def _close_soon(self) -> None:
+        """From any thread, with or without its loop: begin to release what is held, and to end the thread."""
+        self._is_closed = True
+        runtime = self._making.run(lambda: self._runtime)  # one that is being made is either seen here, or never made
+        if runtime is not None:
+            runtime.stop_soon()
+
+    def _await_end(self, seconds: float) -> None:
+        if self._runtime is not None:
+            self._runtime.join(seconds)
 
     def _check_loop(self) -> None:
         """Once it was used, it belongs to the loop in which that was."""
