@@ -17,7 +17,7 @@ import pytest
 
 import gripfast
 from gripfast import machine
-from gripfast.core.ports import Claim, Granted, Unreachable
+from gripfast.core.ports import Claim, Granted, Hold, Unreachable
 from gripfast.runtime.blocking import BlockingRuntime
 from gripfast.stores.inboxes import BlockingInbox
 from gripfast.stores.memory import engine as memory_engine
@@ -215,7 +215,6 @@ def test_holders_and_waiters_that_never_came_back_are_forgotten_by_memory_after_
 ) -> None:
     engine = MemoryEngine()
     leave_behind(engine)
-    monkeypatch.setattr(memory_engine, "SWEEP_EVERY", 1)
     use(engine)
     assert len(engine._rows) == 13
     began, wall_us = machine.boottime(), machine.wall_us()
@@ -245,3 +244,73 @@ def test_holders_and_waiters_that_never_came_back_are_forgotten_by_the_database_
     assert names("gripfast_lock") == ["used 0", "used 1", "used 2"]
     assert names("gripfast_waiter") == []
     engine.close()
+
+
+@pytest.fixture
+def tomorrow(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the clocks of the stores on this machine so many seconds ahead."""
+    boottime, wall_us = machine.boottime, machine.wall_us
+
+    def ahead(seconds: float) -> None:
+        for module in (memory_engine, machine):
+            monkeypatch.setattr(module, "boottime", lambda: boottime() + seconds)
+            monkeypatch.setattr(module, "wall_us", lambda: wall_us() + int(seconds * 1_000_000))
+
+    return ahead
+
+
+def take_and_release(engine: MemoryEngine | SqliteEngine, *names: str) -> None:
+    for name in names:
+        engine.claim(Claim(name, "owner", 30.0, None, None))
+        engine.release(Hold(name, "owner", 30.0))
+
+
+def test_each_newcomer_to_memory_forgets_a_few_idle_names_and_none_pays_for_all(
+    tomorrow: Callable[[float], None],
+) -> None:
+    engine = MemoryEngine()
+    take_and_release(engine, *(f"idle {number}" for number in range(1000)))
+    tomorrow(A_DAY)
+    take_and_release(engine, "new")
+    assert len(engine._rows) > 990
+    take_and_release(engine, *(f"new {number}" for number in range(500)))
+    assert len(engine._rows) == 501
+
+
+def test_memory_keeps_a_name_for_a_day_after_its_last_use(tomorrow: Callable[[float], None]) -> None:
+    engine = MemoryEngine()
+    take_and_release(engine, "used again", "idle")
+    tomorrow(A_DAY / 2)
+    take_and_release(engine, "used again")
+    tomorrow(A_DAY)
+    take_and_release(engine, "new")
+    assert sorted(engine._rows) == ["new", "used again"]
+    tomorrow(A_DAY * 1.6)
+    take_and_release(engine, "new")
+    assert sorted(engine._rows) == ["new"]
+
+
+def test_processes_that_end_early_clear_all_idle_names_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tomorrow: Callable[[float], None]
+) -> None:
+    """Each looked at the first names only, which are in use here."""
+
+    def count() -> int:
+        with closing(sqlite3.connect(tmp_path / "locks.db")) as connection:
+            return int(connection.execute("SELECT count(*) FROM gripfast_lock").fetchone()[0])
+
+    def run(*names: str) -> None:
+        engine = SqliteEngine(tmp_path / "locks.db", "normal", 5.0)
+        take_and_release(engine, *names)
+        engine.close()
+
+    in_use = [f"in use {number}" for number in range(10)]
+    run(*in_use, *(f"z idle {number}" for number in range(30)))
+    tomorrow(A_DAY)
+    run(*in_use)
+    monkeypatch.setattr(sqlite_engine, "SWEEP_EVERY", 1)
+    monkeypatch.setattr(sqlite_engine, "SWEEP_STRETCH", 5)
+    assert count() == 40
+    for _ in range(10):
+        run("in use 0")
+    assert count() == 10

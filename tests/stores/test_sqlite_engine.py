@@ -231,7 +231,6 @@ def test_idle_names_are_forgotten_after_a_day_and_not_before(
     assert count(path, "gripfast_lock") == 21
     tomorrow = machine.wall_us() + 86_500_000_000
     monkeypatch.setattr(engine_module.machine, "wall_us", lambda: tomorrow)
-    engine._swept_to = ""
     engine._connections.run(engine._sweep)
     assert count(path, "gripfast_lock") == 1
 

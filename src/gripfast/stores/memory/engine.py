@@ -2,6 +2,10 @@
 
 An interrupt may still end a step half-way. Rows are written whole, and the owner of an interrupted request is
 abandoned, which removes what it left and wakes whoever was handed the lock without being told.
+
+A name is forgotten when it was idle for a day. `_due` tells when to look at which, the next one first: each request
+looks at a few, so that what forgetting costs follows the rate of new names, and no request pays for all of them. A row
+has an entry there before it is written; an entry without a row is harmless.
 """
 
 from __future__ import annotations
@@ -9,9 +13,12 @@ from __future__ import annotations
 import functools
 import os
 import weakref
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
+from heapq import heappop, heappush, heapreplace
 
+from gripfast.core import rules
 from gripfast.core.ports import Capabilities, Claim, Granted, Hold, LockInfo, Page, Taken
 from gripfast.errors import Reason
 from gripfast.guard import Guard
@@ -33,8 +40,11 @@ CAPABILITIES = Capabilities(
     sees_death=False,
 )
 
-SWEEP_EVERY = 10_000
-"""Newcomers between two looks for names that were idle for a day."""
+LOOK_AT = 4
+"""Names that a newcomer looks at, of those whose day may be over. More than one, so that looking keeps pace."""
+
+
+_MEMORY = rules.TOKEN_MEMORY_US / 1_000_000
 
 
 class MemoryEngine:
@@ -44,6 +54,8 @@ class MemoryEngine:
         self.inboxes = Inboxes()
         self._rows: dict[str, Row] = {}
         self._lines: dict[str, dict[str, Waiter]] = {}
+        self._due: list[tuple[float, str]] = []
+        self._listed: list[str] = []
         self._card = functools.lru_cache(maxsize=256)(write_card)
         self._tickets = 0
         self._guard = Guard()
@@ -65,6 +77,9 @@ class MemoryEngine:
         return self._guard.run(self._inspect, name)
 
     def page(self, prefix: str, after: str | None) -> Page:
+        """Which names were held when the list began is found out while others go on."""
+        if after is None:
+            self._listed = sorted(name for name, row in list(self._rows.items()) if row.owner is not None)
         return self._guard.run(self._page, prefix, after)
 
     def force_release(self, name: str) -> bool:
@@ -80,7 +95,11 @@ class MemoryEngine:
         now = _now()
         line = self._lines.get(claim.name, {})
         asker = line.get(claim.owner) or self._newcomer(claim, now)
-        outcome = settle.claim(self._row(claim.name), line.values(), asker, now)
+        row = self._rows.get(claim.name)
+        if row is None:
+            row = Row()
+            heappush(self._due, (now.clock + _MEMORY, claim.name))
+        outcome = settle.claim(row, line.values(), asker, now)
         self._apply(claim.name, outcome)
         if outcome.granted:
             return Granted(outcome.row.token, claim.ttl)
@@ -91,16 +110,22 @@ class MemoryEngine:
 
     def _newcomer(self, claim: Claim, now: Now) -> Waiter:
         self._tickets += 1
-        if self._tickets % SWEEP_EVERY == 0:
+        if self._due and self._due[0][0] <= now.clock:
             self._forget_idle(now)
         return Waiter(self._tickets, claim.owner, claim.ttl, now.clock, self._card(claim.label), claim.owner)
 
     def _forget_idle(self, now: Now) -> None:
-        for name in [name for name, row in self._rows.items() if settle.is_forgettable(row, now)]:
-            del self._rows[name]
-        for name, line in list(self._lines.items()):
-            for waiter in [waiter for waiter in line.values() if settle.has_left(waiter, now)]:
+        for _ in range(LOOK_AT):
+            if not self._due or self._due[0][0] > now.clock:
+                return
+            name = self._due[0][1]
+            for waiter in [waiter for waiter in self._lines.get(name, {}).values() if settle.has_left(waiter, now)]:
                 self._leave(name, waiter.owner)
+            if name in self._rows and not settle.is_forgettable(self._rows[name], now):
+                heapreplace(self._due, (now.clock + _days_rest(self._rows[name], now), name))
+            else:
+                self._rows.pop(name, None)
+                heappop(self._due)
 
     def _renew(self, hold: Hold) -> Reason | None:
         now = _now()
@@ -138,10 +163,11 @@ class MemoryEngine:
         return self._info(name, _now())
 
     def _page(self, prefix: str, after: str | None) -> Page:
-        now = _now()
-        names = sorted(name for name in self._rows if name.startswith(prefix) and (after is None or name > after))
-        infos = [info for name in names[:PAGE] if (info := self._info(name, now)) is not None]
-        return Page(infos, names[PAGE - 1] if len(names) > PAGE else None)
+        now, listed = _now(), self._listed
+        start = bisect_left(listed, prefix) if after is None else bisect_right(listed, after)
+        names = [name for name in listed[start : start + PAGE] if name.startswith(prefix)]
+        infos = [info for name in names if (info := self._info(name, now)) is not None]
+        return Page(infos, names[-1] if len(names) == PAGE else None)
 
     def _row(self, name: str) -> Row:
         return self._rows.get(name) or Row()
@@ -169,6 +195,11 @@ class MemoryEngine:
             line.pop(owner, None)
             if not line:
                 del self._lines[name]
+
+
+def _days_rest(row: Row, now: Now) -> float:
+    """Seconds until it is worth looking at the row again; a second at least, whatever the wall clock says."""
+    return max(1.0, _MEMORY - (now.wall_us - max(row.since_us, row.token)) / 1_000_000)
 
 
 def _now() -> Now:

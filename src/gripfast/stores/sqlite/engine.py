@@ -30,7 +30,12 @@ RENEW_CHUNK = 500
 """Renewals per transaction: others get their turn in between."""
 
 SWEEP_EVERY, SWEEP_STRETCH = 500, 1000
-"""After so many claims, so many rows are looked at for names that were idle for a day."""
+"""After so many claims, so many rows are looked at for names that were idle for a day: two for each claim, so that
+looking keeps pace with new names."""
+
+
+_BEHIND_ALL = b""
+"""SQLite sorts bytes behind every text."""
 
 
 class SqliteEngine:
@@ -43,7 +48,6 @@ class SqliteEngine:
         self._mailbox = Mailbox(path, self.inboxes)
         self._card = functools.lru_cache(maxsize=256)(write_card)  # of this process: a fork makes a new engine
         self._claims = random.randrange(SWEEP_EVERY)
-        self._swept_to = ""
 
     def claim(self, claim: Claim) -> Granted | Taken:
         self._claims += 1
@@ -197,13 +201,16 @@ class SqliteEngine:
             outcome = self._connections.run(self._take_back, name, handed)
 
     def _sweep(self, connection: sqlite3.Connection) -> None:
-        """Forget idle names, a stretch at a time, from the first to the last and again."""
-        (end,) = connection.execute(scripts.stretch_end, (self._swept_to, SWEEP_STRETCH)).fetchone()
-        if end is not None:
-            before = machine.wall_us() - rules.TOKEN_MEMORY_US
-            connection.execute(scripts.forget_idle, (self._swept_to, end, before, self._boot, machine.boottime()))
-            connection.execute(scripts.forget_absent, (self._boot, machine.boottime() - rules.WAITER_WINDOW))
-        self._swept_to = end or ""
+        """Forget idle names, a stretch at a time, from the first to the last and again.
+
+        All processes share one place: many of them, such as `gripfast run`, end long before the last name.
+        """
+        (start,) = connection.execute(scripts.swept_to).fetchone() or ("",)
+        (end,) = connection.execute(scripts.stretch_end, (start, SWEEP_STRETCH)).fetchone() or (None,)
+        before = machine.wall_us() - rules.TOKEN_MEMORY_US
+        connection.execute(scripts.forget_idle, (start, end or _BEHIND_ALL, before, self._boot, machine.boottime()))
+        connection.execute(scripts.forget_absent, (self._boot, machine.boottime() - rules.WAITER_WINDOW))
+        connection.execute(scripts.note_swept, (end or "",))
 
 
 class _Reading:

@@ -118,7 +118,10 @@ page = f"""
     FROM gripfast_lock l WHERE name > ? AND name >= ? ORDER BY name LIMIT ?
 """
 
-stretch_end = "SELECT max(name) FROM (SELECT name FROM gripfast_lock WHERE name > ? ORDER BY name LIMIT ?)"
+swept_to = "SELECT value FROM gripfast_meta WHERE key = 'swept to'"
+note_swept = "INSERT OR REPLACE INTO gripfast_meta VALUES ('swept to', ?)"
+
+stretch_end = "SELECT name FROM gripfast_lock WHERE name > ? ORDER BY name LIMIT 1 OFFSET ?"
 
 forget_absent = "DELETE FROM gripfast_waiter WHERE boot <> ? OR seen < ?"
 
