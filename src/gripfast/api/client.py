@@ -120,7 +120,8 @@ class Client(AnyClient):
         return _reached(drive(self._store().inspect(rules.checked_name(name))))
 
     def list(self, prefix: str = "") -> Iterator[LockInfo]:
-        """The locks that are held, by name, a page at a time."""
+        """The locks that are held, a page at a time, in the order of their names; on Redis and Redlock in no order, and
+        there one may come twice."""
         prefix, after = rules.checked_prefix(prefix), None
         while True:
             page = _reached(drive(self._store().page(prefix, after)))
@@ -243,7 +244,8 @@ class AsyncClient(AnyClient):
         return _reached(await self._store().inspect(rules.checked_name(name)))
 
     async def list(self, prefix: str = "") -> AsyncIterator[LockInfo]:
-        """The locks that are held, by name, a page at a time."""
+        """The locks that are held, a page at a time, in the order of their names; on Redis and Redlock in no order, and
+        there one may come twice."""
         prefix, after = rules.checked_prefix(prefix), None
         while True:
             page = _reached(await self._store().page(prefix, after))
