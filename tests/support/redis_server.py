@@ -25,7 +25,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-from support.certificates import certificate
+from support.certificates import LOOPBACK, certificate
 from support.waiting import until
 
 HOST = "127.0.0.1"
@@ -44,16 +44,21 @@ class RedisServer:
     """
 
     def __init__(
-        self, *arguments: str, unix: bool = False, tls: bool = False, environment: Mapping[str, str] | None = None
+        self,
+        *arguments: str,
+        unix: bool = False,
+        tls: bool = False,
+        certified_for: str = LOOPBACK,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`environment`: what stands there beside the usual."""
+        """`certified_for`: the names in its certificate. `environment`: what stands there beside the usual."""
         self.folder = Path(tempfile.mkdtemp(prefix="redis-"))
         self.port = 0
         self.pid = 0
         self._arguments = arguments
         self._environment = {**os.environ, **(environment or {})}
         self._socket = self.folder / "socket" if unix else None
-        self._certificate = certificate(self.folder) if tls else None
+        self._certificate = certificate(self.folder, certified_for) if tls else None
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
         try:
@@ -84,6 +89,8 @@ class RedisServer:
     def client(self, **options: Any) -> "redis.Redis":
         """A redis-py client of it that never retries; close it, or use it in a `with`."""
         options = {"retry": Retry(NoBackoff(), 0), "socket_timeout": 10, **options}
+        if self._certificate:
+            options = {"ssl_check_hostname": False, **options}
         return redis.Redis.from_url(self.url, **options)
 
     @property

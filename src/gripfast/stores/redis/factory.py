@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import ssl
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult, unquote
@@ -117,7 +118,18 @@ def driver_options(kind: type[AbstractConnection], options: dict[str, Any]) -> d
     """Those that redis-py knows, taken out of the options; what is about commands and replies is not needed here."""
     known = _known(kind) | {"max_connections", "timeout"}
     given = {name: options.pop(name) for name in list(options) if name in known}
-    return {name: _parsed(name, value) for name, value in given.items() if _is_used(name)}
+    parsed = {name: _parsed(name, value) for name, value in given.items() if _is_used(name)}
+    return parsed | _whose_certificate(parsed) if issubclass(kind, redis.SSLConnection) else parsed
+
+
+def _whose_certificate(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Whether a certificate has to be the host's own: always, unless the caller says otherwise, or wants none checked.
+
+    Said in any case, because redis-py before 6.0 would accept one that was made for any host.
+    """
+    if given.get("ssl_check_hostname") is not None:
+        return {}
+    return {"ssl_check_hostname": given.get("ssl_cert_reqs", "required") not in ("none", None, ssl.CERT_NONE)}
 
 
 def _parsed(name: str, value: Any) -> Any:

@@ -31,6 +31,7 @@ _ADVICE: Mapping[str, str] = {
 }
 _PERMANENT = {"WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE", "MOVED", "DB index"}
 _CODE = re.compile(rf"\b({'|'.join(_ADVICE)})\b")
+_OTHER_HOST = re.compile("certificate is not valid for '[^']*'")
 _MAX_CLIENTS = "max number of clients"
 
 
@@ -78,6 +79,9 @@ def not_connected(where: str, error: Exception) -> Fault:
         return _fault(where, f"READONLY {error}")
     if _MAX_CLIENTS in str(error):
         return _fault(where, str(error))
+    if found := _OTHER_HOST.search(str(error)):
+        advice = "use a name that stands in it, or ssl_check_hostname=false to trust a certificate for any host"
+        return _named(where, f"can't be reached: its {found[0]}; {advice}")
     if isinstance(error.__cause__ or error, ssl.SSLError) or "SSL" in str(error):
         return _named(where, f"can't be reached: {_cause(error)}; check that it speaks TLS, and the certificates")
     if isinstance(error, redis.TimeoutError | TimeoutError):
