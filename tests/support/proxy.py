@@ -258,6 +258,10 @@ class Proxy:
         """Whether a `cut_after` or `drop_reply` has not happened yet."""
         return any(way.bytes_left is not None or way.chunks_left is not None for way in self._ways.values())
 
+    def lead_to(self, target: tuple[str, int]) -> None:
+        """New connections reach another server; those that stand go on."""
+        self._do(lambda: setattr(self, "_target", target))
+
     def refuse(self) -> None:
         """New connections are refused, as if nobody listened; those that stand go on."""
         self._do(self._stop_listening)

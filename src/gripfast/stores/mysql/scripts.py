@@ -293,7 +293,8 @@ _advisory_wait = _statement("""
     SELECT IF(IS_USED_LOCK(:key) <=> CONNECTION_ID(), 1, GET_LOCK(:key, :wait_seconds) <=> 1)
 """)
 _advisory_free = _statement("SELECT RELEASE_LOCK(:key) <=> 1")
-_ping = _statement("SELECT 1")
+# A primary that is demoted keeps its sessions, and their locks. The setting is a number, or a word in newer versions.
+_ping = _statement("SELECT CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF')")
 
 _grant = _statement("""
     INSERT INTO gripfast_grant (mode, name, token, owner, session, mark, ttl_us, since_us, card)

@@ -258,10 +258,12 @@ _ADVISORY_FREE = Statement("""
 
 _PING: Mapping[str, Statement] = {
     "row": Statement("""
-        SELECT set_config('idle_in_transaction_session_timeout', :ttl_ms, true),
-            set_config('statement_timeout', '0', true)
+        SELECT (set_config('idle_in_transaction_session_timeout', :ttl_ms, true) <> ''
+            AND set_config('statement_timeout', '0', true) <> '' AND NOT pg_is_in_recovery())::int
     """),
-    "advisory": Statement("SELECT set_config('idle_session_timeout', :ttl_ms, false)"),
+    "advisory": Statement("""
+        SELECT (set_config('idle_session_timeout', :ttl_ms, false) <> '' AND NOT pg_is_in_recovery())::int
+    """),
 }
 
 _GRANT = Statement(f"""

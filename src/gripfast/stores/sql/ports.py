@@ -201,7 +201,8 @@ class Scripts(Protocol):
         ...
 
     def ping(self, mode: str, ttl_us: int) -> list[Ask]:
-        """Any row: the session is there, and will be for a ttl."""
+        """(1): the session is there, and will be for a ttl, on a server that takes writes. What is locked on one that
+        was demoted excludes nobody any more."""
         ...
 
     def grant(self, mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: int, card: str) -> list[Ask]:

@@ -53,6 +53,8 @@ SESSION_LEAST = 0.25
 TRIES = 3
 ENDED = getattr(select, "POLLRDHUP", 0) | getattr(select, "POLLHUP", 0) | getattr(select, "POLLERR", 0)
 
+DEMOTED = Refusal("read_only", "1290", "it was set to read only while it had locks")
+
 Phase = Literal["new", "waiting", "locked", "granted"]
 
 
@@ -106,7 +108,7 @@ class SessionStore(Looking):
             self._lines.asked(name, claim.owner, answer)
         return answer
 
-    async def _claim(self, claim: Claim, name: str) -> Granted | Taken | Unreachable:
+    async def _claim(self, claim: Claim, name: str, is_first: bool = True) -> Granted | Taken | Unreachable:
         session = self.sessions.get(claim.owner)
         if session is None:
             channel = await self._link.open()
@@ -121,7 +123,7 @@ class SessionStore(Looking):
         if fault is None and session.phase == "granted" and (is_known or self.mode == "row"):
             fault = await self._make_sure(session, claim)  # a token that was taken in the session itself shows it, too
         if fault is not None:
-            return await self._failed(session, claim, fault)
+            return await self._failed(session, claim, fault, is_first)
         if session.phase == "granted":
             return Granted(session.token, claim.ttl, session.dated)
         return await self._taken(session, claim)
@@ -129,12 +131,19 @@ class SessionStore(Looking):
     async def _get_ahead(self, session: Session, claim: Claim) -> Fault | None:
         return await self._look_at_wait(session, claim) if session.phase == "waiting" else None
 
-    async def _failed(self, session: Session, claim: Claim, fault: Fault) -> Granted | Taken | Unreachable:
-        """A connection that was kept for too long is exchanged."""
+    async def _failed(
+        self, session: Session, claim: Claim, fault: Fault, is_first: bool
+    ) -> Granted | Taken | Unreachable:
+        """A connection that was kept for too long is exchanged, and one to a server that is no primary any more."""
+        if fault.kind == "read_only":
+            self._link.leave_server()
+            session.channel.cut()
         if not session.channel.is_open:
             self._lose(claim.owner)
-            if fault.was_idle and session.phase == "new" and not session.tries:
-                return await self._claim(claim, session.name)
+            if (fault.was_idle and session.phase == "new" and not session.tries) or (
+                fault.kind == "read_only" and is_first
+            ):
+                return await self._claim(claim, session.name, is_first=False)
         return no_answer(fault)
 
     async def _try(self, session: Session, claim: Claim) -> Fault | None:
@@ -241,7 +250,9 @@ class SessionStore(Looking):
         """That the session is still there, after the token was taken; this also dates it."""
         asks = self._scripts.ping(self.mode, _lasts(claim.ttl))
         answer = await self._ask_own_surely(session, asks)
-        return answer if isinstance(answer, Fault) else None
+        if isinstance(answer, Fault):
+            return answer
+        return None if _takes_writes(answer) else self._own_fault(session, DEMOTED)
 
     async def _taken(self, session: Session, claim: Claim) -> Granted | Taken | Unreachable:
         looked = await self.inspect(claim.name)
@@ -295,7 +306,7 @@ class SessionStore(Looking):
         if answer is None:
             return unreachable(StoreUnavailable(f"{self._link.dialect.where}: no answer in time"))
         session.is_asked = False
-        if not isinstance(answer, list):
+        if not isinstance(answer, list) or not _takes_writes(answer):
             self._lose(hold.owner)
             return "session"
         if session.ttl != hold.ttl:
@@ -419,6 +430,11 @@ class SessionStore(Looking):
 def _lasts(ttl: float) -> int:
     """Microseconds of silence after which the server ends a session. Longer than the lease does no harm."""
     return protocol.microseconds(max(ttl, SESSION_LEAST))
+
+
+def _takes_writes(pinged: list[Rows]) -> bool:
+    row = protocol.only(pinged)
+    return row is not None and row[0] == b"1"
 
 
 def _ended(channels: Sequence[Channel]) -> set[int]:
