@@ -1,7 +1,8 @@
 """A process that adds one to a register, again and again, under a lock. It may be stopped at any moment.
 
-Started with the URLs of the locks and of the register's server, the name of both, and "fenced" or "bare". Told to end
-by SIGTERM, it says how many updates were acknowledged, and how many reads and writes the fence has refused.
+Started with the URLs of the locks and of the register's server, the name of both, "fenced" or "bare", and the folder in
+which it shows that it is at work. Told to end by SIGTERM, it says how many updates were acknowledged, and how many
+reads and writes the fence has refused.
 """
 
 import contextlib
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Callable
 
 import redis
+from at_work import at_work
 
 import gripfast
 from gripfast.fencing import write
@@ -19,7 +21,7 @@ TTL = 0.5
 WORK = 0.02
 """Seconds between the last look at the lease and the write: whoever is stopped there can't know."""
 
-locks_url, data_url, name, how = sys.argv[1:]
+locks_url, data_url, name, how, folder = sys.argv[1:]
 over = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: over.set())
 
@@ -36,7 +38,8 @@ def add_one(lease: gripfast.Lease, data: "redis.Redis", run: Callable[..., objec
     """Read through the fence as well: a token that it has not seen shuts nobody out."""
     value = int(run(data, lease.token, "GET", name) or 0)  # type: ignore[call-overload]
     lease.ensure_held()
-    lease.lost.wait(WORK)
+    with at_work(folder):
+        lease.lost.wait(WORK)
     run(data, lease.token, "SET", name, value + 1)
 
 

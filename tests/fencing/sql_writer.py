@@ -1,8 +1,8 @@
 """A process that adds one to a register in PostgreSQL, again and again, under a lock. It may be stopped at any moment.
 
-Started with the URLs of the locks and of the register's database, the name of both, and "fenced" or "bare". Told to end
-by SIGTERM, it says how many updates were acknowledged, how many reads and writes the fence has refused, and of how many
-writes it never heard whether they were committed.
+Started with the URLs of the locks and of the register's database, the name of both, "fenced" or "bare", and the folder
+in which it shows that it is at work. Told to end by SIGTERM, it says how many updates were acknowledged, how many reads
+and writes the fence has refused, and of how many writes it never heard whether they were committed.
 """
 
 import contextlib
@@ -11,17 +11,18 @@ import sys
 import threading
 
 import psycopg
+from at_work import at_work
 
 import gripfast
 from gripfast.fencing import guard
 
 TTL = 0.5
-WORK = 0.25
+WORK = 0.05
 """Seconds between the last look at the lease and the write: whoever is stopped there can't know."""
 IDLE = "-c idle_in_transaction_session_timeout=500"
 """Who is stopped in the middle of a transaction has the fence's row locked: the server ends that session."""
 
-locks_url, data_url, name, how = sys.argv[1:]
+locks_url, data_url, name, how, folder = sys.argv[1:]
 over = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: over.set())
 
@@ -38,7 +39,8 @@ def add_one(lease: gripfast.Lease, data: "psycopg.Connection") -> None:
     global acknowledged, unknown
     ((value,),) = run(data, lease.token, "SELECT value FROM register").fetchall()
     lease.ensure_held()
-    lease.lost.wait(WORK)
+    with at_work(folder):
+        lease.lost.wait(WORK)
     try:
         run(data, lease.token, f"UPDATE register SET value = {value + 1}")
     except psycopg.OperationalError:

@@ -1,7 +1,8 @@
 """A register behind a Redlock of five nodes, while writers are stopped past their ttl and nodes are killed.
 
-Each time, whoever has the lock is stopped until others have gone on, and a node is restarted meanwhile, every other
-time without its memory. The lock does nothing wrong: it is the stopped writer's own write that comes late.
+Each time, one who has read and not yet written is stopped until others have gone on, and a node is restarted
+meanwhile, every other time without its memory. The lock does nothing wrong: it is the stopped writer's own write that
+comes late.
 GRIPFAST_CHAOS=long stops more of them; `-s` shows the figures.
 """
 
@@ -15,9 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
-import gripfast
 from chaos.five import NODE_TIMEOUT, five_nodes, url_of
 from chaos.stage import LONGER
+from fencing.stopping import stop_one_at_work
 from support.processes import Worker
 from support.redis_server import RedisServer
 from support.waiting import until
@@ -51,14 +52,13 @@ def store() -> Iterator[RedisServer]:
         yield server
 
 
-def run(nodes: list[RedisServer], store: RedisServer, how: str) -> Tally:
+def run(nodes: list[RedisServer], store: RedisServer, folder: Path, how: str) -> Tally:
     url = f"{url_of(node.port for node in nodes)}&request_timeout={NODE_TIMEOUT:g}"
     chance = random.Random(how)
     with ExitStack() as stack:
-        client = stack.enter_context(gripfast.connect(url))
-        writers = [stack.enter_context(Worker(WRITER, url, store.url, REGISTER, how)) for _ in range(WRITERS)]
+        writers = [stack.enter_context(Worker(WRITER, url, store.url, REGISTER, how, folder)) for _ in range(WRITERS)]
         for number in range(PAUSES):
-            stopped = stop_the_holder(client, writers)
+            stopped = stop_one_at_work(writers, folder)
             node = chance.choice(nodes)
             node.restart_empty() if number % 2 else node.restart()
             others_go_on(store)
@@ -67,25 +67,6 @@ def run(nodes: list[RedisServer], store: RedisServer, how: str) -> Tally:
         tally = ended(writers, store)
     print(f"{how}, {PAUSES} pauses: {tally}, lost: {tally.lost}")
     return tally
-
-
-def stop_the_holder(client: gripfast.Client, writers: list[Worker]) -> Worker:
-    """Stopped while it has the lock, so that the lock is free for others only when the ttl is over."""
-    by_pid = {writer.pid: writer for writer in writers}
-
-    def stopped() -> Worker | None:
-        held = client.inspect(REGISTER)
-        if held is None or held.pid not in by_pid:
-            return None
-        holder = by_pid[held.pid]
-        holder.stop()
-        now_held = client.inspect(REGISTER)
-        if now_held is not None and now_held.owner == held.owner:
-            return holder
-        holder.go_on()
-        return None
-
-    return until(stopped, within=20.0)
 
 
 def others_go_on(store: RedisServer, updates: int = 5) -> None:
@@ -114,13 +95,15 @@ def ended(writers: list[Worker], store: RedisServer) -> Tally:
         return Tally(acknowledged, int(data.get(REGISTER)), refused)
 
 
-def test_a_register_behind_the_tokens_keeps_every_update(nodes: list[RedisServer], store: RedisServer) -> None:
-    tally = run(nodes, store, "fenced")
+def test_a_register_behind_the_tokens_keeps_every_update(
+    nodes: list[RedisServer], store: RedisServer, tmp_path: Path
+) -> None:
+    tally = run(nodes, store, tmp_path, "fenced")
     assert tally.lost == 0
     assert tally.refused > 0
 
 
-def test_without_them_the_same_run_loses_updates(nodes: list[RedisServer], store: RedisServer) -> None:
-    tally = run(nodes, store, "bare")
+def test_without_them_the_same_run_loses_updates(nodes: list[RedisServer], store: RedisServer, tmp_path: Path) -> None:
+    tally = run(nodes, store, tmp_path, "bare")
     assert tally.lost > 0
     assert tally.refused == 0

@@ -1,23 +1,22 @@
 """A register in PostgreSQL, behind leases in PostgreSQL, while writers are stopped past their ttl.
 
-Each time, whoever has the lock is stopped until others have gone on. The lock does nothing wrong: it is the stopped
-writer's own write that comes late. GRIPFAST_CHAOS=long stops more of them; `-s` shows the figures.
+Each time, one who has read and not yet written is stopped until others have gone on. The lock does nothing wrong: it
+is the stopped writer's own write that comes late. GRIPFAST_CHAOS=long stops more of them; `-s` shows the figures.
 """
 
 import os
 import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
 import psycopg
 import pytest
 
-import gripfast
 from chaos.stage import LONG, LONGER
 from fencing.sql_databases import fenced_database
+from fencing.stopping import stop_one_at_work
 from support.processes import Worker
 from support.sql_servers import postgres_server
 from support.waiting import until
@@ -50,44 +49,21 @@ def data_url() -> Iterator[str]:
         yield url
 
 
-def run(data_url: str, how: str) -> Tally:
+def run(data_url: str, folder: Path, how: str) -> Tally:
     locks_url = postgres_server().lock_space()
     with ExitStack() as stack:
-        client = stack.enter_context(gripfast.connect(locks_url))
         data = stack.enter_context(psycopg.connect(data_url, autocommit=True))
-        writers = [stack.enter_context(Worker(WRITER, locks_url, data_url, REGISTER, how)) for _ in range(WRITERS)]
+        writers = [
+            stack.enter_context(Worker(WRITER, locks_url, data_url, REGISTER, how, folder)) for _ in range(WRITERS)
+        ]
         for _ in range(PAUSES):
-            stopped = stop_the_holder(client, writers)
+            stopped = stop_one_at_work(writers, folder)
             others_go_on(data)
             stopped.go_on()
             others_go_on(data)
         tally = ended(writers, data)
     print(f"{how}, {PAUSES} pauses: {tally}, lost: {tally.lost}")
     return tally
-
-
-def stop_the_holder(client: gripfast.Client, writers: list[Worker]) -> Worker:
-    """Stopped while it has the lock, so that the lock is free for others only when the ttl is over."""
-    by_pid = {writer.pid: writer for writer in writers}
-
-    def stopped() -> Worker | None:
-        held = client.inspect(REGISTER)
-        if held is None or held.pid not in by_pid or not is_at_work(held):
-            return None
-        holder = by_pid[held.pid]
-        holder.stop()
-        now_held = client.inspect(REGISTER)
-        if now_held is not None and now_held.owner == held.owner:
-            return holder
-        holder.go_on()
-        return None
-
-    return until(stopped, within=20.0)
-
-
-def is_at_work(held: gripfast.LockInfo) -> bool:
-    """For a while already, so that it has read what it will add to."""
-    return held.since is not None and datetime.now(UTC) - held.since > timedelta(seconds=0.1)
 
 
 def value_of(data: "psycopg.Connection") -> int:
@@ -120,14 +96,14 @@ def ended(writers: list[Worker], data: "psycopg.Connection") -> Tally:
 
 
 @pytest.mark.timeout(180 + 20 * LONGER)
-def test_a_register_behind_the_tokens_keeps_every_update(data_url: str) -> None:
-    tally = run(data_url, "fenced")
+def test_a_register_behind_the_tokens_keeps_every_update(data_url: str, tmp_path: Path) -> None:
+    tally = run(data_url, tmp_path, "fenced")
     assert tally.acknowledged <= tally.kept <= tally.acknowledged + tally.unknown
     assert tally.refused > 0
 
 
 @pytest.mark.timeout(180 + 20 * LONGER)
-def test_without_them_the_same_run_loses_updates(data_url: str) -> None:
-    tally = run(data_url, "bare")
+def test_without_them_the_same_run_loses_updates(data_url: str, tmp_path: Path) -> None:
+    tally = run(data_url, tmp_path, "bare")
     assert tally.lost > 0
     assert tally.refused == 0
