@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from sim.test_redlock_seeds import CHUNK, CHUNKS
+from sim.test_seeds import SEEDS
 from support.pages import ROOT, blocks, run_program
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -35,3 +37,8 @@ def test_the_main_job_works_once_installed(tmp_path: Path) -> None:
     job = FRESH_MACHINE.rpartition(" && ")[2].replace(".venv/bin", sysconfig.get_path("scripts"))
     ended = subprocess.run(job, shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=50, check=False)
     assert (ended.returncode, ended.stdout) == (0, "only one of me\n"), ended.stderr
+
+
+def test_the_readme_says_how_much_is_a_sample() -> None:
+    three, five = (CHUNK * CHUNKS[name] for name in ("redlock3", "redlock5"))
+    assert f"{SEEDS:,} seeds of one Redis server, {three} of Redlock on three nodes, {five} on five" in README
