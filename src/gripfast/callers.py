@@ -22,6 +22,14 @@ Value = int | str
 _SQLITE = ("sqlite3.Connection",)
 LEGACY_TRANSACTION_CONTROL = -1
 """Of sqlite3, from Python 3.12 on; until then there is nothing else."""
+ENGINES = {
+    "postgresql": ("psycopg", "psycopg2", "asyncpg"),
+    "mysql": ("PyMySQL", "mysqlclient", "mysql-connector", "aiomysql", "asyncmy"),
+    "sqlite": ("sqlite3",),
+}
+"""With the drivers whose connections are known."""
+_PSYCOPG = ("psycopg.Connection", "psycopg.AsyncConnection")
+_DJANGO = ("django.db.backends.base.base.BaseDatabaseWrapper", "django.utils.connection.ConnectionProxy")
 _PLACE = re.compile(r":([a-z_]+)")
 
 
@@ -53,6 +61,7 @@ class _Driver(NamedTuple):
 
 def is_async(connection: object) -> bool | None:
     """Its colour; None if nothing is known about its class."""
+    connection = _unwrapped(connection)
     if is_a(connection, _SQLALCHEMY):
         return is_a(connection, _SQLALCHEMY_ASYNC)
     driver = _driver_of(connection)
@@ -61,20 +70,22 @@ def is_async(connection: object) -> bool | None:
 
 async def caller_of(connection: Any) -> Caller:
     """What to do with the connection. A session of SQLAlchemy's is asked for the connection that it works on."""
+    connection = _unwrapped(connection)
     if is_a(connection, _SQLALCHEMY):
         return await _caller_of_sqlalchemy(connection)
     driver = _driver_of(connection)
     if driver is None:
         raise ConfigurationError(f"a {full_name(type(connection))} is no database connection that is known here")
+    if is_a(connection, _PSYCOPG) and _is_pipelined(connection):
+        await driver.run(driver, connection, "SELECT 1", {})  # whether it has begun is known when it is answered
     keeps = driver.has_begun(connection) or not _commits_each(connection)
     return Caller(driver.engine, keeps, functools.partial(driver.run, driver, connection))
 
 
-def known() -> str:
-    """Whose connections these are, for messages."""
-    return (
-        "psycopg, psycopg2, asyncpg, PyMySQL, mysqlclient, mysql-connector, aiomysql, asyncmy, sqlite3 and SQLAlchemy"
-    )
+def known(engines: Container[str] = ENGINES) -> str:
+    """Whose connections of these engines are known, for messages."""
+    drivers = [driver for engine, drivers in ENGINES.items() if engine in engines for driver in drivers]
+    return f"{', '.join(drivers)}, SQLAlchemy and Django"
 
 
 def code_of(error: Exception) -> str:
@@ -95,6 +106,14 @@ def full_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
+def _unwrapped(connection: Any) -> Any:
+    """Django's `connection`, and those of its `connections`, have the driver's inside."""
+    if not is_a(connection, _DJANGO):
+        return connection
+    connection.ensure_connection()
+    return connection.connection
+
+
 # -- drivers -----------------------------------------------------------------------------------------------------------
 
 
@@ -110,6 +129,27 @@ async def _run(driver: _Driver, connection: Any, sql: str, values: Mapping[str, 
 async def _run_async(driver: _Driver, connection: Any, sql: str, values: Mapping[str, Value]) -> Result:
     async with driver.cursor(connection) as cursor:
         await cursor.execute(_percent(sql), values)
+        return Result(list(await cursor.fetchall()) if cursor.description else [], cursor.rowcount)
+
+
+async def _run_psycopg(driver: _Driver, connection: Any, sql: str, values: Mapping[str, Value]) -> Result:
+    if not _is_pipelined(connection):
+        return await _run(driver, connection, sql, values)
+    cursor = driver.cursor(connection)
+    try:
+        with connection.pipeline():  # a nested one: everything is answered when it is left
+            cursor.execute(_percent(sql), values)
+        return Result(list(cursor.fetchall()) if cursor.description else [], cursor.rowcount)
+    finally:
+        cursor.close()
+
+
+async def _run_psycopg_async(driver: _Driver, connection: Any, sql: str, values: Mapping[str, Value]) -> Result:
+    if not _is_pipelined(connection):
+        return await _run_async(driver, connection, sql, values)
+    async with driver.cursor(connection) as cursor:
+        async with connection.pipeline():
+            await cursor.execute(_percent(sql), values)
         return Result(list(await cursor.fetchall()) if cursor.description else [], cursor.rowcount)
 
 
@@ -135,6 +175,11 @@ def _percent(sql: str) -> str:
 def _numbered(sql: str) -> tuple[str, list[str]]:
     names = list(dict.fromkeys(_PLACE.findall(sql)))
     return _PLACE.sub(lambda found: f"${names.index(found[1]) + 1}", sql), names
+
+
+def _is_pipelined(connection: Any) -> bool:
+    """Then statements are not answered one by one."""
+    return bool(connection.pgconn.pipeline_status)
 
 
 def _psycopg_cursor(kind: str) -> Callable[[Any], Any]:
@@ -180,9 +225,9 @@ def _mysql_has_begun(connection: Any) -> bool:
 
 _DRIVERS: dict[str, _Driver] = {
     "sqlite3.Connection": _Driver("sqlite", False, _run_sqlite, lambda connection: connection.in_transaction),
-    "psycopg.Connection": _Driver("postgresql", False, _run, _postgres_has_begun, _psycopg_cursor("Cursor")),
+    "psycopg.Connection": _Driver("postgresql", False, _run_psycopg, _postgres_has_begun, _psycopg_cursor("Cursor")),
     "psycopg.AsyncConnection": _Driver(
-        "postgresql", True, _run_async, _postgres_has_begun, _psycopg_cursor("AsyncCursor")
+        "postgresql", True, _run_psycopg_async, _postgres_has_begun, _psycopg_cursor("AsyncCursor")
     ),
     "psycopg2.extensions.connection": _Driver("postgresql", False, _run, _postgres_has_begun, _psycopg2_cursor),
     "asyncpg.connection.Connection": _Driver(

@@ -163,3 +163,38 @@ def test_every_name_in_the_table_is_that_of_a_class() -> None:
             continue
         assert isinstance(getattr(sys.modules[module], name), type)
     assert set(missing) <= {"MySQLdb.connections"}
+
+
+class Wrapper:
+    """As Django's wrappers have it: the driver's connection inside, made when it is needed."""
+
+    def __init__(self, url: str) -> None:
+        self.connection: Any = None
+        self._url = url
+
+    def ensure_connection(self) -> None:
+        if self.connection is None:
+            self.connection = psycopg.connect(self._url, autocommit=True)
+
+
+class Proxy:
+    """As `django.db.connection` is one."""
+
+    def __init__(self, wrapped: Wrapper) -> None:
+        self._wrapped = wrapped
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+
+@pytest.mark.parametrize("is_proxied", [False, True], ids=["of connections", "connection"])
+def test_a_connection_of_djangos_is_the_one_inside(is_proxied: bool) -> None:
+    base = type("BaseDatabaseWrapper", (Wrapper,), {"__module__": "django.db.backends.base.base"})
+    proxy = type("ConnectionProxy", (Proxy,), {"__module__": "django.utils.connection"})
+    wrapper = type("DatabaseWrapper", (base,), {})(postgres_server().url)
+    given = proxy(wrapper) if is_proxied else wrapper
+    assert callers.is_async(given) is False
+    with wrapper.connection as inside, inside.transaction():
+        caller = asyncio.run(caller_of(given))
+        assert (caller.engine, caller.keeps_transaction) == ("postgresql", True)
+        assert asyncio.run(caller.run("SELECT 1", {})).rows == [(1,)]  # type: ignore[arg-type]
