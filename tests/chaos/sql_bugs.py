@@ -4,7 +4,9 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from gripfast.stores.mysql import holders as mysql_holders
 from gripfast.stores.mysql import scripts as mysql
+from gripfast.stores.mysql import texts as mysql_texts
 from gripfast.stores.postgres import scripts as postgres
 from gripfast.stores.sql.sessions import SessionStore
 from gripfast.stores.sql.statement import Statement
@@ -12,7 +14,7 @@ from gripfast.stores.sql.statement import Statement
 Plant = Callable[[], None]
 
 POSTGRES_NOW = postgres._CLOCK
-MYSQL_NOW = mysql._NOW
+MYSQL_NOW = mysql_texts.NOW
 
 
 def rewritten(module: ModuleType, statement: str, *changes: tuple[str, str]) -> Plant:
@@ -83,7 +85,7 @@ BUGS: dict[str, Plant] = {
     ),
     "a session's token is given twice": all_of(
         rewritten(postgres, "_GRANT", (f"greatest(g.token + 1, {POSTGRES_NOW})", "g.token")),
-        rewritten(mysql, "_grant", (f"GREATEST(token + 1, {MYSQL_NOW})", "token")),
+        rewritten(mysql_holders, "_grant", (f"GREATEST(token + 1, {MYSQL_NOW})", "token")),
     ),
     "a holder never sees that its session is gone": never_sees_that_its_session_is_gone,
     "the server never ends a silent session": server_never_ends_a_silent_session,

@@ -156,8 +156,12 @@ def test_the_modes_are_all_there_are() -> None:
     assert tuple(named(heading)) == MODES
 
 
-@pytest.mark.parametrize("name", ["gripfast_lock", "gripfast_row", "gripfast_grant"])
-@pytest.mark.parametrize("engine", ENGINES)
+TABLES = ["gripfast_lock", "gripfast_row", "gripfast_grant"]
+
+
+@pytest.mark.parametrize(
+    ("engine", "name"), [*((engine, name) for engine in ENGINES for name in TABLES), ("mysql", "gripfast_within")]
+)
 def test_the_columns_are_those_of_the_tables(engine: str, name: str) -> None:
     (ddl,) = [each.sql for each in SCRIPTS[engine].SCHEMA if f" {name} (" in each.sql]
     columns = re.findall(r"^ {4}([a-z_]+) ", ddl, re.MULTILINE)
@@ -283,5 +287,5 @@ def test_the_page_grants_no_more_than_it_says() -> None:
     granted = {
         name for engine in ENGINES for block in blocks(PAGE, engine) for name in re.findall(r"gripfast_\w+", block)
     }
-    tables = set(re.findall(r"(gripfast_\w+) \(", "".join(each.sql for each in postgres_scripts.SCHEMA)))
+    tables = set(re.findall(r"(gripfast_\w+) \(", "".join(each.sql for each in mysql_scripts.SCHEMA)))
     assert granted == tables | {GUARDED_BY_TOKENS, *(f"gripfast_{mode}" for mode in MODES)}

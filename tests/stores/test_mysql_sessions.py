@@ -9,7 +9,7 @@ import pytest
 from gripfast.stores.mysql import scripts
 from gripfast.stores.mysql.wire import MysqlWire
 from gripfast.stores.sql.statement import Ask, Statement, Value
-from stores.mysql_stage import CARD, MINUTE, SECOND, SHORT, Stage, answer, ask, last, number, staged
+from stores.mysql_stage import CARD, MINUTE, SECOND, SHORT, Row, Stage, answer, ask, last, number, staged
 from support.sql_servers import mariadb_server
 from support.waiting import until
 
@@ -278,14 +278,72 @@ def test_a_row_that_was_locked_in_a_callers_own_transaction_is_seen(
 ) -> None:
     mine, _ = wires
     stage.rows(scripts.row_make("job"))
-    locked = [Ask(Statement("START TRANSACTION")), Ask(Statement("SELECT 1 FROM gripfast_row FOR UPDATE"))]
-    assert stage.rows(locked, mine) == [(b"1",)]
-    stage.rows(scripts.grant("row", "job", "a", mine.session, "", MINUTE, CARD))
-    stage.rows(scripts.grant("row", "without a row", "a", mine.session, "", MINUTE, CARD))
+    locked_within(stage, mine)
+    stage.rows(scripts.grant_within("row", "not locked", "a", mine.session, "", CARD))
     assert stage.row(scripts.seen("row", "job"))[-1] == b"1"
     assert [row[-1] for row in stage.rows(scripts.seen_page("row", "", "", 10))] == [b"1", b"0"]
     stage.sql("COMMIT", mine)
     assert stage.row(scripts.seen("row", "job"))[-1] == b"0"
+
+
+def locked_within(stage: Stage, wire: MysqlWire, owner: str = "a") -> Row:
+    """As a caller's own transaction does it; the token, and what it has to see."""
+    stage.rows(scripts.row_make("job"))
+    begun = [
+        Ask(Statement("START TRANSACTION")),
+        Ask(Statement("SELECT 1 FROM gripfast_row WHERE name = 'job' FOR UPDATE")),
+    ]
+    assert stage.rows(begun, wire) == [(b"1",)]
+    told = stage.row(scripts.grant_within("row", "job", owner, wire.session, "", CARD))
+    stage.sql("SELECT 1 FROM gripfast_within WHERE name = 'job' FOR UPDATE", wire)
+    return told
+
+
+def test_a_transaction_that_takes_the_lock_again_keeps_what_it_has_seen(
+    stage: Stage, wires: tuple[MysqlWire, MysqlWire]
+) -> None:
+    mine, other = wires
+    token, shown = locked_within(stage, mine)
+    assert shown == token
+    again, shown = stage.row(scripts.grant_within("row", "job", "b", mine.session, "", CARD))
+    assert (number(again) > number(token), shown) == (True, token)
+    stage.sql("COMMIT", mine)
+    for wire in (mine, other):
+        token, shown = locked_within(stage, wire)
+        assert shown == token
+        stage.sql("COMMIT", wire)
+
+
+def test_those_who_look_see_neither_each_other_nor_are_in_the_way_of_the_lock(
+    stage: Stage, wires: tuple[MysqlWire, MysqlWire]
+) -> None:
+    """As if looking took for ever."""
+    mine, other = wires
+    locked_within(stage, mine)
+    stage.sql("COMMIT", mine)
+    stage.sql("START TRANSACTION")
+    stage.sql("START TRANSACTION", other)
+    for wire in (stage.shared, other):
+        assert stage.row(scripts.seen("row", "job"), wire)[-1] == b"0"
+        assert stage.rows(scripts.seen_page("row", "", "", 10), wire)[0][-1] == b"0"
+    assert stage.row(scripts.row_try("job", MINUTE), mine)[0]
+    stage.sql("ROLLBACK")
+
+
+def test_only_who_holds_the_lock_now_is_ended(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    mine, other = wires
+    locked_within(stage, mine)
+    stage.rows(scripts.end_holder("row", "job", "another owner"))
+    assert is_there(stage, mine)
+    stage.sql("COMMIT", mine)
+    stage.rows(scripts.end_holder("row", "job", "a"))
+    assert is_there(stage, mine)
+    granted(stage, other, name="lease")
+    stage.rows(scripts.end_holder("row", "lease", "a"))
+    until(lambda: not is_there(stage, other))
+    locked_within(stage, mine)
+    stage.rows(scripts.end_holder("row", "job", "a"))
+    until(lambda: not is_there(stage, mine))
 
 
 @modes
@@ -321,9 +379,21 @@ def test_a_session_that_has_only_the_same_number_is_left_alone(
     """Numbers start again when the server does."""
     mine, _ = wires
     assert stage.rows(scripts.has_session(mine.session, mine.birth))
-    assert not stage.rows(scripts.has_session(mine.session, "192.0.2.1:80"))
-    last(ask(stage.shared, scripts.end_session(mine.session, "192.0.2.1:80")))
-    assert is_there(stage, mine)
+    for birth in ("192.0.2.1:80", scripts.new_birth()):
+        assert not stage.rows(scripts.has_session(mine.session, birth))
+        last(ask(stage.shared, scripts.end_session(mine.session, birth)))
+        assert is_there(stage, mine)
+
+
+def test_no_two_sessions_are_born_alike(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
+    """Not even by a unix socket, where all come from localhost; nor is it forgotten when a lock is freed."""
+    mine, other = wires
+    assert mine.birth != other.birth
+    for mode in ("row", "advisory"):
+        granted(stage, mine, mode)
+        freed(stage, mine, mode)
+    assert stage.rows(scripts.has_session(mine.session, mine.birth))
+    assert not stage.rows(scripts.has_session(other.session, mine.birth))
 
 
 def is_there(stage: Stage, wire: MysqlWire) -> bool:

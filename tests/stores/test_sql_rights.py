@@ -24,7 +24,11 @@ RIGHTS: dict[str, dict[str, dict[str, str]]] = {
     },
     "MariaDB": {
         "lease": {"gripfast_lock": "SELECT, INSERT, UPDATE, DELETE"},
-        "row": {"gripfast_row": "SELECT, INSERT, DELETE", "gripfast_grant": "SELECT, INSERT, UPDATE, DELETE"},
+        "row": {
+            "gripfast_row": "SELECT, INSERT, DELETE",
+            "gripfast_grant": "SELECT, INSERT, UPDATE, DELETE",
+            "gripfast_within": "SELECT, DELETE",
+        },
         "advisory": {"gripfast_grant": "SELECT, INSERT, UPDATE, DELETE"},
     },
 }

@@ -55,13 +55,14 @@ class Lock:
         answer = self._acquire(0.0)
         return None if isinstance(answer, Taken) else answer
 
-    def within(self, connection: object, wait: float | None = None) -> InTransaction:
+    def within(self, connection: object, wait: float | None = None, *, durable: bool = False) -> InTransaction:
         """Take the lock in the open transaction of your own database connection; commit or rollback frees it.
 
-        Before anything is read in that transaction. For `?mode=row`, and `?mode=advisory` on PostgreSQL.
+        Before anything is read in that transaction. For `?mode=row`, and `?mode=advisory` on PostgreSQL. A rollback to
+        a savepoint may free it, too, while the transaction goes on: with `durable` that is refused.
         """
         env = self._client._start().env
-        return drive(within(env, self._settings.want, connection, rules.checked_wait(wait), is_async=False))
+        return drive(within(env, self._settings.want, connection, rules.checked_wait(wait), durable, is_async=False))
 
     def _acquire(self, patience: float | None) -> Lease | Taken:
         runtime = self._client._start()
@@ -126,13 +127,14 @@ class AsyncLock:
         answer = await self._acquire(0.0)
         return None if isinstance(answer, Taken) else answer
 
-    async def within(self, connection: object, wait: float | None = None) -> InTransaction:
+    async def within(self, connection: object, wait: float | None = None, *, durable: bool = False) -> InTransaction:
         """Take the lock in the open transaction of your own database connection; commit or rollback frees it.
 
-        Before anything is read in that transaction. For `?mode=row`, and `?mode=advisory` on PostgreSQL.
+        Before anything is read in that transaction. For `?mode=row`, and `?mode=advisory` on PostgreSQL. A rollback to
+        a savepoint may free it, too, while the transaction goes on: with `durable` that is refused.
         """
         env = self._client._start().env
-        return await within(env, self._settings.want, connection, rules.checked_wait(wait), is_async=True)
+        return await within(env, self._settings.want, connection, rules.checked_wait(wait), durable, is_async=True)
 
     async def _acquire_or_raise(self, patience: float | None) -> AsyncLease:
         started = boottime()

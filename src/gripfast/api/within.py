@@ -8,19 +8,27 @@ clients, and they exclude it. It has no deadline, and nothing is renewed: it liv
 2. The row is locked in the caller's transaction: at first without waiting, so the uncontended lock needs no more. Then
    it waits, by the engine's own time-outs, which are put back after.
 3. The token is taken and committed on the client's connection, now that the lock is ours.
-4. A plain read in the caller's transaction must see that token. If it does not, this transaction reads a snapshot that
-   is older than the lock: it would decide by what was true before the last holder's commit. Refused. (Or the two
-   connections are not of the same database, and the lock is worth nothing.)
+4. A plain read in the caller's transaction must see what was committed then. If it would not, this transaction reads a
+   snapshot that is older than the lock: it would decide by what was true before the last holder's commit. Refused. (Or
+   the two connections are not of the same database, and the lock is worth nothing.)
 
 PostgreSQL: above READ COMMITTED the snapshot is as old as the first statement, so that is refused before anything is
 locked. An error, such as that of a time-out, would end the caller's transaction: so a locked row is skipped at first,
 and then waited for behind a savepoint.
 
 MariaDB/MySQL: REPEATABLE READ is fine until something was read: the snapshot is made by the first plain read, which
-comes after the lock then. MariaDB has the tokens in a table without snapshots, so a row is committed to be looked for,
-unless the transaction begins with the lock. The lock time-out counts whole seconds, and a server may look only once a
-second whether it is over: so the last one or two seconds of a wait are tries. A time-out ends the statement alone;
-where the server is set to roll back the transaction then (innodb_rollback_on_timeout), all of the wait is tries.
+comes after the lock then. Each name has a second row, in gripfast_within: the client writes the token there, and the
+caller's transaction locks it, which is also how others see that the lock is held. On a server that knows
+innodb_snapshot_isolation, that locking read is refused if there is a snapshot that is older than the token; if there is
+none, none is made, and more locks can be taken in the same transaction. The server rolls the transaction back with that
+refusal. Other servers are asked by a plain read, which makes a snapshot: the next lock would be refused. Nothing is
+asked if the transaction begins with the lock.
+The lock time-out counts whole seconds, and a server may look only once a second whether it is over: so the last one or
+two seconds of a wait are tries. A time-out ends the statement alone; where the server is set to roll back the
+transaction then (innodb_rollback_on_timeout), all of the wait is tries.
+
+Savepoints: a rollback to one that is older than the lock frees it on PostgreSQL, while the transaction goes on, and on
+MariaDB/MySQL if it is older than all else that the transaction did in InnoDB. `durable` refuses what could end so.
 """
 
 from __future__ import annotations
@@ -47,11 +55,17 @@ CLOSE_ENOUGH = 0.01
 """Seconds that the server's idea of when a wait is over may be ahead of ours."""
 
 _BUSY = {"55P03", "1205", "3572"}
+_OUT_OF_TIME = {"1969", "3024"}
+"""The caller's own limit for a statement, on MariaDB and MySQL: it ends the statement alone."""
 _CANCELLED = "57014"
 """By its time-out, or by somebody."""
 _NO_TABLE = {"42P01", "1146"}
-_MADE_SINCE = {"1412"}
+_MADE_SINCE = "1412"
 """A table that is newer than the snapshot."""
+_CHANGED_SINCE = "1020"
+"""A row that is newer than the snapshot; the server rolls back."""
+_NO_VARIABLE = "1193"
+_STATEMENT_LOG = "1665"
 MISSES = 3
 """So often a row that was committed a moment ago may be gone when it is looked for: swept, and not elsewhere."""
 
@@ -59,6 +73,12 @@ _ELSEWHERE = (
     "this connection does not see the tables, or the rows, of Gripfast that the lock's client sees: it must be of the "
     "same database (on PostgreSQL with the same search_path, too)"
 )
+
+_BY_STATEMENTS = (
+    "this server replicates by statements (binlog_format=STATEMENT), and refuses to lock or write anything in a READ "
+    "COMMITTED transaction: use REPEATABLE READ, or have the server use ROW or MIXED"
+)
+TRANSACTIONAL = ("postgresql", "mysql")
 
 Row = tuple[Any, ...]
 
@@ -94,16 +114,15 @@ TEXTS: Mapping[tuple[str, str], _Texts] = {
         token="SELECT token FROM gripfast_grant WHERE mode = 'advisory' AND name = :name",
     ),
     ("mysql", "row"): _Texts(
-        attempt="SELECT CONNECTION_ID(), '' FROM gripfast_row WHERE name = UNHEX(:name) FOR UPDATE NOWAIT",
-        wait="SELECT CONNECTION_ID(), '' FROM gripfast_row WHERE name = UNHEX(:name) FOR UPDATE",
-        token="SELECT token FROM gripfast_grant WHERE mode = 'row' AND name = UNHEX(:name)",
+        attempt="SELECT CONNECTION_ID(), NULL FROM gripfast_row WHERE name = UNHEX(:name) FOR UPDATE NOWAIT",
+        wait="SELECT CONNECTION_ID(), NULL FROM gripfast_row WHERE name = UNHEX(:name) FOR UPDATE",
+        token="SELECT token FROM gripfast_within WHERE name = UNHEX(:name)",
     ),
 }
 """By engine and mode."""
 
 POSTGRES_SETTINGS = """\
-SELECT current_setting('transaction_isolation'), current_setting('lock_timeout'), current_setting('statement_timeout'),
-    CAST(EXTRACT(epoch FROM CAST(current_setting('statement_timeout') AS interval)) * 1000 AS bigint)
+SELECT current_setting('transaction_isolation'), current_setting('lock_timeout'), current_setting('statement_timeout')
 """
 POSTGRES_SET_TIMEOUTS = """\
 SELECT set_config('lock_timeout', :for_lock, true), set_config('statement_timeout', :for_statement, true)
@@ -112,15 +131,33 @@ SAVEPOINT = "SAVEPOINT gripfast_within"
 ROLLBACK_TO_SAVEPOINT = "ROLLBACK TO SAVEPOINT gripfast_within"
 RELEASE_SAVEPOINT = "RELEASE SAVEPOINT gripfast_within"
 
-MYSQL_SETTINGS = """\
-SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout, 0 /*M!100000 OR @@in_transaction */
+POSTGRES_MAKE_OBJECT = "SELECT lo_create(0)"
+POSTGRES_IS_OUTERMOST = """\
+SELECT CAST(CAST(xmin AS text) AS bigint) = MOD(CAST(CAST(pg_current_xact_id() AS text) AS bigint), 4294967296),
+    lo_unlink(oid)
+FROM pg_largeobject_metadata WHERE oid = CAST(CAST(:made AS bigint) AS oid)
 """
-MYSQL_ATTEMPT_WITHOUT_ERROR = """\
-SELECT CONNECTION_ID(), '' FROM gripfast_row WHERE name = UNHEX(:name) FOR UPDATE SKIP LOCKED
+"""What is written behind a savepoint has another number than the transaction. Everybody may make a large object, and
+this one is gone with the same statement."""
+
+MYSQL_SETTINGS = """\
+SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout, 1 /*M!100000 AND @@in_transaction */
 """
 MYSQL_SET_TIMEOUT = "SET SESSION innodb_lock_wait_timeout = :seconds"
-MYSQL_PROBE = "SELECT 1 FROM gripfast_row WHERE name = UNHEX(:name)"
-MYSQL_FORGET = "DELETE FROM gripfast_row WHERE name = UNHEX(:name)"
+MYSQL_LOCK_SIGN = "SELECT token FROM gripfast_within WHERE name = UNHEX(:name) FOR UPDATE NOWAIT"
+MYSQL_ISOLATES = "SELECT @@innodb_snapshot_isolation"
+MYSQL_SET_ISOLATES = "SET SESSION innodb_snapshot_isolation = :isolates"
+MYSQL_SAVEPOINTS = "SHOW SESSION STATUS LIKE 'Com_savepoint'"
+
+
+class Stamp(Protocol):
+    @property
+    def token(self) -> int: ...
+
+    @property
+    def shown(self) -> int:
+        """What the caller's transaction has to see."""
+        ...
 
 
 class SessionStore(Protocol):
@@ -137,30 +174,37 @@ class SessionStore(Protocol):
         """The row of the name is there, and committed."""
         ...
 
-    async def stamp(self, name: str, owner: str, label: str | None, session: int, mark: Value) -> int | Unreachable:
+    async def stamp(
+        self, name: str, owner: str, label: str | None, session: int, mark: Value | None
+    ) -> Stamp | Unreachable:
         """The next token, committed; others see this session of the caller's as the holder."""
         ...
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None: ...
 
 
-async def within(env: Env, want: Want, connection: object, wait: float | None, is_async: bool) -> InTransaction:
+async def within(
+    env: Env, want: Want, connection: object, wait: float | None, durable: bool, is_async: bool
+) -> InTransaction:
     """Lock the name in the transaction of the connection. LockTimeout after `wait` seconds (None: never)."""
     started = env.now()
     store = _store_with_sessions(env.store)
     caller = await _checked_caller(connection, store, is_async)
     locking = (_InPostgres if caller.engine == "postgresql" else _InMySQL)(env, store, want.name, caller)
+    await locking.look_around()
+    if durable:
+        await locking.check_durable()
     row = await locking.lock(math.inf if wait is None else started + wait)
     if row is None:
         holder = await store.inspect(want.name)
         raise LockTimeout(want.name, env.now() - started, holder if isinstance(holder, LockInfo) else None)
     mark = store.advisory_key(want.name) if store.mode == "advisory" else row[1]
-    token = await store.stamp(want.name, env.new_owner(), want.label, row[0], mark)
-    if isinstance(token, Unreachable):
-        raise to_raise(token.error)
-    if not await locking.sees_the_present(token):
+    stamp = await store.stamp(want.name, env.new_owner(), want.label, row[0], mark)
+    if isinstance(stamp, Unreachable):
+        raise to_raise(stamp.error)
+    if not await locking.sees_the_present(stamp.shown):
         raise _old_snapshot(want.name)
-    return InTransaction(want.name, token)
+    return InTransaction(want.name, stamp.token)
 
 
 class _Locking:
@@ -178,25 +222,24 @@ class _Locking:
 
     async def lock(self, ends: float) -> Row | None:
         """(session, mark), or None when the time is over."""
-        await self._look_around()
         while True:
             if self._store.mode == "row":
-                await self._prepare(self._name)
+                await self._prepare()
             row = await self._attempt()
             if row is None and self._env.now() < ends:
                 row = await self._wait(ends)
             if row is not None or self._env.now() >= ends:
                 return row
 
-    async def sees_the_present(self, token: int) -> bool:
+    async def sees_the_present(self, shown: int) -> bool:
         """Whether plain reads of this transaction see what was committed since the lock was got."""
-        return await self._run(self._texts.token, self._value_of(self._name)) == (token,)
+        return await self._run(self._texts.token, self._value_of(self._name)) == (shown,)
 
     async def _attempt(self) -> Row | None:
         return await self._run(self._texts.attempt, self._lock_value)
 
-    async def _prepare(self, name: str) -> None:
-        refused = await self._store.prepare(name)
+    async def _prepare(self) -> None:
+        refused = await self._store.prepare(self._name)
         if refused is not None:
             raise to_raise(refused.error)
 
@@ -211,8 +254,12 @@ class _Locking:
             raise ConfigurationError(_ELSEWHERE)
         return row
 
-    async def _look_around(self) -> None:
+    async def look_around(self) -> None:
         """Settings that matter; ConfigurationError if the lock would be worth nothing."""
+        raise NotImplementedError
+
+    async def check_durable(self) -> None:
+        """ConfigurationError if a rollback to a savepoint could free the lock."""
         raise NotImplementedError
 
     async def _wait(self, ends: float) -> Row | None:
@@ -231,24 +278,33 @@ class _Locking:
 
 
 class _InPostgres(_Locking):
-    async def _look_around(self) -> None:
+    async def look_around(self) -> None:
         row = await self._run(POSTGRES_SETTINGS)
         assert row is not None
-        level, *self._timeouts, self._statement_ms = row
+        level, *self._timeouts = row
         if level not in ("read committed", "read uncommitted"):
             raise ConfigurationError(
                 f"this transaction is {level.upper()}: everything in it is read as it was at its first statement, "
                 "before the lock was got. Roll back, and use READ COMMITTED"
             )
 
+    async def check_durable(self) -> None:
+        made = await self._run(POSTGRES_MAKE_OBJECT)
+        assert made is not None
+        row = await self._run(POSTGRES_IS_OUTERMOST, {"made": made[0]})
+        if row is None or not row[0]:
+            raise ConfigurationError(
+                "this transaction is behind a savepoint (a nested transaction): a rollback to it would free the lock "
+                "while the transaction goes on. Take it outside, or without durable=True"
+            )
+
     async def _wait(self, ends: float) -> Row | None:
         """A row may have to wait for several locks, one after the other, each with all of the lock time-out: so the
-        statement has one as well, unless the caller's own is shorter anyway."""
+        statement has one as well. How long the caller lets other statements take does not count here."""
         left_ms = 0 if math.isinf(ends) else max(1, math.ceil((ends - self._env.now()) * 1000))
-        statement_ms = min(left_ms or self._statement_ms, self._statement_ms or left_ms)
         await self._run(SAVEPOINT)
         try:
-            await self._set_timeouts(str(left_ms), str(statement_ms))
+            await self._set_timeouts(str(left_ms), str(left_ms))
             row = await self._wait_in_line()
         except Exception as error:
             is_over = ends - self._env.now() < CLOSE_ENOUGH and code_of(error) == _CANCELLED
@@ -266,42 +322,101 @@ class _InPostgres(_Locking):
 
 
 class _InMySQL(_Locking):
-    async def sees_the_present(self, token: int) -> bool:
+    async def _run(self, sql: str, values: Mapping[str, Value] | None = None) -> Row | None:
         try:
-            return await super().sees_the_present(token) and (not self._had_begun or await self._sees_a_new_row())
+            return await super()._run(sql, values)
         except Exception as error:
-            if code_of(error) in _MADE_SINCE:
-                return False
+            if code_of(error) == _CHANGED_SINCE:
+                raise _old_snapshot(self._name, is_over=not await self._has_begun()) from error
+            if code_of(error) == _STATEMENT_LOG:
+                raise ConfigurationError(_BY_STATEMENTS) from error
             raise
 
-    async def _sees_a_new_row(self) -> bool:
-        name = f"\0within:{self._env.new_owner()}"  # no lock's name, and before all of them: not in a gap behind one
-        await self._prepare(name)
-        is_seen = await self._run(MYSQL_PROBE, self._value_of(name)) is not None
-        if is_seen:
-            await self._run(MYSQL_FORGET, self._value_of(name))
-        else:  # the caller will roll back: what has a token is swept when it is old
-            await self._store.stamp(name, self._env.new_owner(), None, 0, "")
-        return is_seen
+    async def _has_begun(self) -> bool:
+        row = await self._run(MYSQL_SETTINGS)
+        return row is None or bool(row[-1])
+
+    async def look_around(self) -> None:
+        row = await self._run(MYSQL_SETTINGS)
+        assert row is not None
+        self._timeout, self._rolls_back, self._had_begun = row
+
+    async def check_durable(self) -> None:
+        """The server tells how many savepoints this session has set, and not whether one is open."""
+        row = await self._run(MYSQL_SAVEPOINTS)
+        if row is None or int(row[1]):
+            raise ConfigurationError(
+                "a savepoint was set on this connection before, and this server does not tell whether it is still "
+                "there: a rollback to it could free the lock while the transaction goes on. Use a connection of which "
+                "that is not so, or take the lock without durable=True"
+            )
+
+    async def sees_the_present(self, shown: int) -> bool:
+        """The sign is locked in any case: by that others see that the lock is held."""
+        isolates = await self._isolates() if self._had_begun else 1
+        if isolates == 0:
+            return await self._lock_sign_isolated() == (shown,)
+        is_same = await self._lock_sign() == (shown,)
+        return is_same and (isolates is not None or await self._reads(shown))
+
+    async def _isolates(self) -> int | None:
+        """None if the server knows nothing of that."""
+        try:
+            row = await self._run(MYSQL_ISOLATES)
+        except Exception as error:
+            if code_of(error) == _NO_VARIABLE:
+                return None
+            raise
+        assert row is not None
+        return int(row[0])
+
+    async def _lock_sign_isolated(self) -> Row | None:
+        await self._run(MYSQL_SET_ISOLATES, {"isolates": 1})
+        try:
+            row = await self._lock_sign()
+        except Exception:
+            with contextlib.suppress(Exception):  # of a connection that is gone
+                await self._run(MYSQL_SET_ISOLATES, {"isolates": 0})
+            raise
+        await self._run(MYSQL_SET_ISOLATES, {"isolates": 0})
+        return row
+
+    async def _lock_sign(self) -> Row | None:
+        """Those who look have it locked for moments."""
+        ends = self._env.now() + TRIES_FOR
+        while True:
+            row, is_busy = await self._locked_now(MYSQL_LOCK_SIGN, self._value_of(self._name))
+            if not is_busy or self._env.now() >= ends:
+                return row
+            await self._env.pause(TRY_EVERY)
+
+    async def _reads(self, shown: int) -> bool:
+        try:
+            return await super().sees_the_present(shown)
+        except Exception as error:
+            if code_of(error) == _MADE_SINCE:
+                return False
+            raise
 
     def _value_of(self, name: str) -> dict[str, Value]:
         """In hexadecimal digits, whatever the character set of the connection."""
         return {"name": self._store.full_name(name).encode().hex()}
 
-    async def _look_around(self) -> None:
-        row = await self._run(MYSQL_SETTINGS)
-        assert row is not None
-        self._timeout, self._rolls_back, self._had_begun = row
-
     async def _attempt(self) -> Row | None:
-        """Refused rather than skipped: who skips a row in REPEATABLE READ locks the gap behind it, for new names."""
+        row, _ = await self._locked_now(self._texts.attempt, self._lock_value)
+        return row
+
+    async def _locked_now(self, sql: str, value: Mapping[str, Value]) -> tuple[Row | None, bool]:
+        """The row, and whether somebody else may have it. Refused rather than skipped: who skips a row in REPEATABLE
+        READ locks the gap behind it, for new names."""
         if self._rolls_back:
-            return await self._run(MYSQL_ATTEMPT_WITHOUT_ERROR, self._lock_value)
+            row = await self._run(sql.replace("NOWAIT", "SKIP LOCKED"), value)
+            return row, row is None
         try:
-            return await super()._attempt()
+            return await self._run(sql, value), False
         except Exception as error:
             if code_of(error) in _BUSY:
-                return None
+                return None, True
             raise
 
     async def _wait(self, ends: float) -> Row | None:
@@ -323,7 +438,7 @@ class _InMySQL(_Locking):
         try:
             row = await self._wait_in_line()
         except Exception as error:
-            if code_of(error) not in _BUSY:
+            if code_of(error) not in _BUSY | _OUT_OF_TIME:
                 with contextlib.suppress(Exception):
                     await self._run(MYSQL_SET_TIMEOUT, {"seconds": self._timeout})
                 raise
@@ -352,7 +467,7 @@ async def _checked_caller(connection: object, store: SessionStore, is_async: boo
     kind = full_name(type(connection))
     colour = callers.is_async(connection)
     if colour is None:
-        raise ConfigurationError(f"within() takes connections of {callers.known()}, not a {kind}")
+        raise ConfigurationError(f"within() takes connections of {callers.known(TRANSACTIONAL)}, not a {kind}")
     if colour is not is_async:
         raise ConfigurationError(
             f"a {kind} is awaited: use the lock of connect_async()"
@@ -370,9 +485,10 @@ async def _checked_caller(connection: object, store: SessionStore, is_async: boo
     return caller
 
 
-def _old_snapshot(name: str) -> ConfigurationError:
+def _old_snapshot(name: str, is_over: bool = False) -> ConfigurationError:
+    is_rolled_back = " The server has rolled it back." if is_over else ""
     return ConfigurationError(
         f"this transaction got the lock {name!r}, but it reads a snapshot that is older than that (or another database "
-        "than that of the lock's client): it would decide by what was true before. Roll back, and take the lock before "
-        "anything is read in the transaction"
+        f"than that of the lock's client): it would decide by what was true before.{is_rolled_back} Roll back, and "
+        "take the lock before anything is read in the transaction, or use READ COMMITTED"
     )

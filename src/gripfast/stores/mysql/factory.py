@@ -69,14 +69,24 @@ class MysqlDialect:
 
     def _begin(self, wire: MysqlWire, timeout: float, is_shared: bool, until: float) -> None:
         self._ask(wire, packets.ALLOW_SEVERAL_STATEMENTS, timeout, until)
-        answer = self._ask(wire, packets.query(scripts.settings(timeout, is_shared)), timeout, until)
-        variables, (session, birth) = answer[-2].rows, answer[-1].rows[0]
+        answer = self._set_up(wire, timeout, is_shared, until)
+        variables, (session, birth) = answer[-3].rows, answer[-1].rows[0]
         wire.session, wire.birth = int(session or 0), (birth or b"").decode()
         cluster = None if is_shared else protocol.several_primaries(variables)
         if cluster is not None:
             raise WireDown(protocol.unfit(self.where, cluster))
         if protocol.logs_statements(variables):
             self._ask(wire, packets.query(scripts.settings_for_statement_log()), timeout, until)
+
+    def _set_up(self, wire: MysqlWire, timeout: float, is_shared: bool, until: float) -> list[Rows]:
+        try:
+            return self._ask(
+                wire, packets.query(scripts.settings(timeout, is_shared, scripts.new_birth())), timeout, until
+            )
+        except WireDown as down:
+            if down.fault.kind != "other":
+                raise
+        return self._ask(wire, packets.query(scripts.settings(timeout, is_shared, "")), timeout, until)
 
     def _ask(self, wire: MysqlWire, packet: bytes, timeout: float, until: float) -> list[Rows]:
         answer = None

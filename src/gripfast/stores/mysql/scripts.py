@@ -17,7 +17,12 @@ session, however many others write the row in between; it is also told with the 
 from __future__ import annotations
 
 import hashlib
+import uuid
 
+from gripfast.stores.mysql import holders
+from gripfast.stores.mysql.texts import Values
+from gripfast.stores.mysql.texts import statement as _statement
+from gripfast.stores.mysql.texts import stretch_of as _stretch_of
 from gripfast.stores.sql.statement import Ask, Statement, Value
 
 IDLE_SECONDS = 28_800
@@ -26,7 +31,8 @@ IDLE_SECONDS = 28_800
 _WAIT_MOST = 31_536_000
 """More seconds than this some time-outs do not take."""
 
-_NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+_BIRTH = "gripfast-session:"
+"""What the names of the user-level locks begin with that tell our sessions apart."""
 
 # Locks in sessions end with the server, and a token that it forgot is followed by a larger one, from the clock: where
 # the engine has tables that do not wait for the disk, gripfast_grant is one.
@@ -57,18 +63,15 @@ SCHEMA: tuple[Statement, ...] = (
     card            MEDIUMBLOB NOT NULL,
     PRIMARY KEY (mode, name)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC /*M! ENGINE=Aria TRANSACTIONAL=0 */"""),
+    Statement("""CREATE TABLE IF NOT EXISTS gripfast_within (
+    name            VARBINARY(1024) NOT NULL PRIMARY KEY,  -- locked by a caller's transaction that has the lock
+    token           BIGINT NOT NULL             -- of the grant that its transaction must see
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""),
 )
-
-
-Values = dict[str, Value]
 
 
 class Setting(Statement):
     """Holds until the session is told otherwise: not sent again with the same values."""
-
-
-def _statement(sql: str) -> Statement:
-    return Statement(" ".join(sql.replace("{now}", _NOW).split()))
 
 
 # -- how a session begins ----------------------------------------------------------------------------------------
@@ -81,7 +84,9 @@ _settings = """
     SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE;
     SHOW GLOBAL VARIABLES WHERE Variable_name IN
         ('log_bin', 'binlog_format', 'wsrep_on', 'wsrep_provider', 'group_replication_single_primary_mode');
-    SELECT CONNECTION_ID(), (SELECT host FROM information_schema.processlist WHERE id = CONNECTION_ID())
+    SET @gripfast_birth = :birth;
+    SELECT CONNECTION_ID(), IF(:birth <> x'' AND GET_LOCK(:birth, 0), :birth,
+        (SELECT host FROM information_schema.processlist WHERE id = CONNECTION_ID()))
 """
 _settings_shared = _statement(
     _settings.replace(
@@ -100,16 +105,25 @@ _settings_own = _statement(
 _repeatable_read = _statement("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
 
 
-def settings(timeout: float, is_shared: bool) -> list[Ask]:
-    """Makes a session ours, whatever the server's defaults are. The last two statements answer what the server is
-    (name, value), and the session's number.
+def new_birth() -> str:
+    return _BIRTH + uuid.uuid4().hex
+
+
+def settings(timeout: float, is_shared: bool, birth: str) -> list[Ask]:
+    """Makes a session ours, whatever the server's defaults are. The last but two tells what the server is (name,
+    value), the last one the session's number and its birth.
+
+    A birth is a user-level lock that no other session ever takes; the numbers of sessions start at 1 again when the
+    server does. Where user-level locks are forbidden (some clusters) it is the address that the session comes from,
+    which is the same for all who come by a unix socket: then `birth` is empty here.
 
     The time-outs for statements have other names in MariaDB and MySQL: each executes the comment meant for it.
     """
     if not is_shared:
-        return [Ask(_settings_own, {"idle": IDLE_SECONDS})]
-    values = {
+        return [Ask(_settings_own, {"idle": IDLE_SECONDS, "birth": birth})]
+    values: Values = {
         "idle": IDLE_SECONDS,
+        "birth": birth,
         "seconds_up": _seconds(int(timeout * 1_000_000)),
         "seconds": round(max(timeout, 0.001), 6),
         "milliseconds": max(1, int(timeout * 1000)),
@@ -274,6 +288,7 @@ _row_make = _statement("""
     INSERT IGNORE INTO gripfast_row (name)
     SELECT :name FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM gripfast_row WHERE name = :name)
 """)
+_row_exists = _statement("SELECT 1 FROM gripfast_row WHERE name = :name")
 _begin = _statement("START TRANSACTION")
 
 # Nobody may look at row locks without high privileges, so whoever has the row locked takes a user-level lock as a sign
@@ -285,7 +300,7 @@ _row_wait = _statement(f"""
     FROM gripfast_row WHERE name = :name FOR UPDATE
 """)
 _row_try = Statement(f"{_row_wait.sql} NOWAIT")
-_lose_signs = _statement("DO RELEASE_ALL_LOCKS()")
+_lose_signs = _statement("DO RELEASE_ALL_LOCKS(), IF(@gripfast_birth <> x'', GET_LOCK(@gripfast_birth, 0), 0)")
 _rollback = _statement("ROLLBACK")
 
 # A session that has a user-level lock gets it again, and would have to release it as often.
@@ -295,52 +310,6 @@ _advisory_wait = _statement("""
 _advisory_free = _statement("SELECT RELEASE_LOCK(:key) <=> 1")
 # A primary that is demoted keeps its sessions, and their locks. The setting is a number, or a word in newer versions.
 _ping = _statement("SELECT CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF')")
-
-_grant = _statement("""
-    INSERT INTO gripfast_grant (mode, name, token, owner, session, mark, ttl_us, since_us, card)
-    VALUES (:mode, :name, LAST_INSERT_ID({now}), :owner, :session, :mark, :ttl_us, {now}, :card)
-    ON DUPLICATE KEY UPDATE
-        token = LAST_INSERT_ID(GREATEST(token + 1, {now})), owner = :owner, session = :session, mark = :mark,
-        ttl_us = :ttl_us, since_us = {now}, card = :card
-""")
-
-_set_ttl = _statement(
-    "UPDATE gripfast_grant SET ttl_us = :ttl_us WHERE mode = :mode AND name = :name AND owner = :owner"
-)
-
-# Whoever locked the row in a transaction of the caller's own has left no sign. Then the row itself is tried, and only
-# then: a subquery may be run though CASE does not need it, so it finds nothing if there is a sign. MariaDB can leave
-# out rows that are locked from 10.6 on, and waits for them before.
-_ROWS = "(SELECT COUNT(*) FROM gripfast_row WHERE gripfast_row.name = IF(mark = x'', gripfast_grant.name, NULL)"
-_IS_HELD = {
-    "row": f"""CASE WHEN mark <> x'' THEN IS_USED_LOCK(mark) <=> session
-        ELSE {_ROWS}) > {_ROWS} FOR UPDATE /*!80001 SKIP LOCKED */ /*M!100600 SKIP LOCKED */) END""",
-    "advisory": "IS_USED_LOCK(mark) <=> session",
-}
-_SEEN = "owner, token, ttl_us, since_us, card, session"
-_seen = {
-    mode: _statement(f"SELECT {_SEEN}, {is_held} FROM gripfast_grant WHERE mode = :mode AND name = :name")
-    for mode, is_held in _IS_HELD.items()
-}
-_seen_page = {
-    mode: _statement(f"""
-        SELECT name, {_SEEN}, {is_held} FROM gripfast_grant WHERE mode = :mode AND name > :after
-        AND name >= :prefix AND (:prefix_end IS NULL OR name < :prefix_end) ORDER BY name LIMIT :count
-    """)
-    for mode, is_held in _IS_HELD.items()
-}
-# Numbers of sessions start at 1 again when the server does: where it comes from tells whose session it is. KILL takes
-# no condition, so it is put together.
-_HAS_SESSION = """
-    SELECT 1 FROM information_schema.processlist
-    WHERE id = :session AND (:birth = x'' OR host = CONVERT(:birth USING utf8mb4))
-"""
-_has_session = _statement(_HAS_SESSION)
-_end_session = _statement(f"""
-    SET @gripfast_end = IF(EXISTS ({_HAS_SESSION}), CONCAT('KILL CONNECTION ', :session), 'DO 0');
-    PREPARE gripfast_end FROM @gripfast_end;
-    EXECUTE gripfast_end
-""")
 
 _session_stretch = _statement("""
     SELECT MAX(name) INTO @gripfast_stretch_end FROM
@@ -355,7 +324,8 @@ _IDLE = """
 """
 _sweep_sessions = _statement(f"DELETE gripfast_grant FROM {_IDLE}")
 _sweep_rows = _statement(
-    f"DELETE gripfast_grant, gripfast_row FROM {_IDLE} LEFT JOIN gripfast_row ON gripfast_row.name = idle.name"
+    f"DELETE gripfast_grant, gripfast_row, gripfast_within FROM {_IDLE} LEFT JOIN gripfast_row "
+    "ON gripfast_row.name = idle.name LEFT JOIN gripfast_within ON gripfast_within.name = idle.name"
 )
 
 
@@ -367,6 +337,10 @@ def advisory_key(database: str, name: str) -> Value:
 
 def row_make(name: str) -> list[Ask]:
     return [Ask(_row_make, {"name": name})]
+
+
+def row_exists(name: str) -> list[Ask]:
+    return [Ask(_row_exists, {"name": name})]
 
 
 def row_try(name: str, ttl_us: int) -> list[Ask]:
@@ -399,36 +373,13 @@ def advisory_free(key: Value) -> list[Ask]:
     return [Ask(_advisory_free, {"key": key})]
 
 
+grant, grant_within, set_ttl = holders.grant, holders.grant_within, holders.set_ttl
+seen, seen_page = holders.seen, holders.seen_page
+has_session, end_session, end_holder = holders.has_session, holders.end_session, holders.end_holder
+
+
 def ping(mode: str, ttl_us: int) -> list[Ask]:
     return [_lasts(ttl_us), Ask(_ping)]
-
-
-def grant(mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: int, card: str) -> list[Ask]:
-    values: Values = {
-        "mode": mode, "name": name, "owner": owner, "session": session, "mark": mark, "ttl_us": ttl_us, "card": card,
-    }  # fmt: skip
-    return [Ask(_grant, values)]
-
-
-def set_ttl(mode: str, name: str, owner: str, ttl_us: int) -> list[Ask]:
-    return [Ask(_set_ttl, {"mode": mode, "name": name, "owner": owner, "ttl_us": ttl_us})]
-
-
-def seen(mode: str, name: str) -> list[Ask]:
-    return [Ask(_seen[mode], {"mode": mode, "name": name})]
-
-
-def seen_page(mode: str, after: str, prefix: str, count: int) -> list[Ask]:
-    return [Ask(_seen_page[mode], {"mode": mode, **_stretch_of(after, prefix, count)})]
-
-
-def end_session(session: int, birth: str) -> list[Ask]:
-    """That there is none of that number is taken for an answer by whoever reads it."""
-    return [Ask(_end_session, {"session": session, "birth": birth})]
-
-
-def has_session(session: int, birth: str) -> list[Ask]:
-    return [Ask(_has_session, {"session": session, "birth": birth})]
 
 
 def sweep_sessions(mode: str, after: str, count: int, idle_us: int) -> list[Ask]:
@@ -445,13 +396,3 @@ def _lasts(ttl_us: int) -> Ask:
 def _seconds(microseconds: int) -> int:
     """Whole ones, rounded up, at least one: the server has no smaller time-outs, and 0 would be for ever."""
     return min(max(1, -(-microseconds // 1_000_000)), _WAIT_MOST)
-
-
-def _stretch_of(after: str, prefix: str, count: int) -> Values:
-    return {"after": after, "prefix": prefix, "prefix_end": _prefix_end(prefix), "count": count}
-
-
-def _prefix_end(prefix: str) -> bytes | None:
-    """What comes after all names with this prefix. UTF-8 has no byte that could not be counted up."""
-    text = prefix.encode()
-    return text[:-1] + bytes([text[-1] + 1]) if text else None

@@ -215,6 +215,8 @@ def _prefix_end(prefix: str) -> str | None:
 
 _ROW_MAKE = Statement("INSERT INTO gripfast_row (name) VALUES (:name) ON CONFLICT DO NOTHING")
 
+_ROW_EXISTS = Statement("SELECT FROM gripfast_row WHERE name = :name")
+
 _BEGIN = Statement("BEGIN ISOLATION LEVEL READ COMMITTED")
 
 _ROW_TRY = Statement("""
@@ -276,21 +278,40 @@ _GRANT = Statement(f"""
 """)
 """Does not wait for the disk: a crash ends the session, too, and the next token comes from the clock."""
 
+_LOCKER = """
+    SELECT (next - (next & 4294967295) + locker - CASE WHEN locker > next & 4294967295 THEN 4294967296 ELSE 0 END)::text
+    FROM (SELECT xmax::text::bigint AS locker, pg_current_xact_id()::text::bigint AS next
+        FROM gripfast_row WHERE name = :name) AS row
+"""
+"""Who has the row locked, with the epoch that a row does not keep. Behind a savepoint this is not the number of the
+transaction but of its part, and a rollback to the savepoint ends that part, and the lock, while the transaction goes
+on. The mark is both numbers then: by the first one sees whether it is held, by the last in which session."""
+
+_GRANT_WITHIN: Mapping[str, Statement] = {
+    "row": Statement(
+        _GRANT.sql.replace(":mark::text", f"({_LOCKER}) || ' ' || :mark::text").replace("END\n", "END, token\n")
+    ),
+    "advisory": Statement(_GRANT.sql.replace("END\n", "END, token\n")),
+}
+
 _SET_TTL = Statement("""
     UPDATE gripfast_grant SET ttl_us = :ttl_us WHERE mode = :mode AND name = :name AND owner = :owner
 """)
 
-_ADVISORY_KEYS = """
-    SELECT (classid::bigint << 32 | objid::bigint)::text, pid FROM pg_locks
+_ADVISORY_KEY = "(classid::bigint << 32 | objid::bigint)::text"
+_ADVISORY_KEYS = f"""
+    SELECT {_ADVISORY_KEY}, pid FROM pg_locks
     WHERE locktype = 'advisory' AND objsubid = 1 AND granted
         AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
 
 _IS_HELD: Mapping[str, str] = {
     # A number that this server has not reached is of another one, whose tables were brought here.
-    "row": """(CASE WHEN mark::xid8 < pg_snapshot_xmax(pg_current_snapshot())
-                    THEN coalesce(pg_xact_status(mark::xid8) = 'in progress', false) ELSE false END)::int""",
-    "advisory": f"((mark, session) IN ({_ADVISORY_KEYS}))::int",
+    "row": """(CASE WHEN split_part(mark, ' ', 1)::xid8 < pg_snapshot_xmax(pg_current_snapshot())
+        THEN coalesce(pg_xact_status(split_part(mark, ' ', 1)::xid8) = 'in progress', false) ELSE false END)::int""",
+    # A prepared transaction is of no session.
+    "advisory": f"""EXISTS (SELECT FROM ({_ADVISORY_KEYS}) AS locked (key, pid)
+        WHERE key = mark AND coalesce(pid, session) = session)::int""",
 }
 
 _SEEN, _SEEN_PAGE, _SEEN_LAST_PAGE = (
@@ -313,6 +334,27 @@ _END_SESSION = Statement("""
     WHERE pid = :session::int AND datname = current_database()
         AND :birth::text IN ('', extract(epoch FROM backend_start)::text)
 """)
+
+_ITS_LOCK: Mapping[str, str] = {
+    "row": """lock.locktype = 'transactionid' AND lock.mode = 'ExclusiveLock'
+        AND lock.transactionid::text = (regexp_replace(held.mark, '.* ', '')::bigint & 4294967295)::text""",
+    "advisory": f"""lock.locktype = 'advisory' AND lock.objsubid = 1 AND {_ADVISORY_KEY} = held.mark
+        AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())""",
+}
+"""A transaction has a lock on its own number."""
+
+_END_HOLDER = {
+    mode: Statement(f"""
+        SELECT gid, CASE WHEN lock.pid = held.session THEN pg_terminate_backend(lock.pid)::int END
+        FROM gripfast_grant AS held JOIN pg_locks AS lock ON lock.granted AND {its_lock}
+        LEFT JOIN pg_locks AS own ON lock.pid IS NULL AND own.pid IS NULL AND own.locktype = 'transactionid'
+            AND own.virtualtransaction = lock.virtualtransaction
+        LEFT JOIN pg_prepared_xacts AS prepared ON prepared.transaction::text = own.transactionid::text
+        WHERE held.mode = '{mode}' AND held.name = :name AND held.owner = :owner
+    """)
+    for mode, its_lock in _ITS_LOCK.items()
+}
+"""A prepared transaction is of no process, and all its locks have one virtual number."""
 
 _HAS_SESSION = Statement("""
     SELECT 1 FROM pg_stat_activity
@@ -364,6 +406,10 @@ def row_make(name: str) -> list[Ask]:
     return [Ask(_ROW_MAKE, {"name": name})]
 
 
+def row_exists(name: str) -> list[Ask]:
+    return [Ask(_ROW_EXISTS, {"name": name})]
+
+
 def row_try(name: str, ttl_us: int) -> list[Ask]:
     return [Ask(_BEGIN), Ask(_ROW_TRY, {"name": name, "ttl_ms": _milliseconds(ttl_us)})]
 
@@ -400,6 +446,11 @@ def grant(mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: i
     return [Ask(_GRANT, what | {"owner": owner, "ttl_us": ttl_us, "card": card})]
 
 
+def grant_within(mode: str, name: str, owner: str, session: int, mark: Value, card: str) -> list[Ask]:
+    what: dict[str, Value] = {"mode": mode, "name": name, "session": session, "mark": mark}
+    return [Ask(_GRANT_WITHIN[mode], what | {"owner": owner, "ttl_us": 0, "card": card})]
+
+
 def seen(mode: str, name: str) -> list[Ask]:
     return [Ask(_SEEN[mode], {"name": name})]
 
@@ -410,6 +461,10 @@ def seen_page(mode: str, after: str, prefix: str, count: int) -> list[Ask]:
 
 def end_session(session: int, birth: str) -> list[Ask]:
     return [Ask(_END_SESSION, {"session": session, "birth": birth})]
+
+
+def end_holder(mode: str, name: str, owner: str) -> list[Ask]:
+    return [Ask(_END_HOLDER[mode], {"name": name, "owner": owner})]
 
 
 def has_session(session: int, birth: str) -> list[Ask]:

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from gripfast.core.ports import Claim, LockInfo, Page, Unreachable, unreachable
+from gripfast.errors import StoreUnavailable
 from gripfast.stores.sql import protocol
 from gripfast.stores.sql.asking import Asking, Link
 from gripfast.stores.sql.ports import Fault
 from gripfast.stores.sql.statement import Ask, Value
 from gripfast.stores.sql.store import PAGE
+
+_BY_WHAT = "(a transaction that was prepared keeps its locks: XA RECOVER lists them, XA ROLLBACK ends one)"
+
+
+class Stamp(NamedTuple):
+    """Of a lock that a caller's own transaction has."""
+
+    token: int
+    shown: int
+    """What the transaction has to see."""
 
 
 class Looking(Asking):
@@ -52,22 +65,50 @@ class Looking(Asking):
         seen = await self._seen(name)
         if isinstance(seen, Unreachable) or seen is None:
             return False if seen is None else seen
-        _, session = seen
-        fault = await self._end_session(session)
-        return True if fault is None else unreachable(fault.error)
+        held, session = seen
+        answer = await self._ask(self._scripts.end_holder(self.mode, self._prefix + name, held.owner or ""))
+        if isinstance(answer, Fault):
+            return unreachable(answer.error)
+        row = protocol.only(answer)
+        if row is not None and row[0] is not None:
+            return self._refused(f"{name!r} {_prepared(protocol.text(row[0]))}")
+        return await self._freed_by(name, held, session)
+
+    async def _freed_by(self, name: str, held: protocol.Held, session: int) -> bool | Unreachable:
+        """The server has only been told to end the session."""
+        ends = self._link.now() + self._link.timeout
+        while True:
+            seen = await self._seen(name)
+            if isinstance(seen, Unreachable):
+                return seen
+            if seen is None or seen[0].owner != held.owner:
+                return True
+            if self._link.now() > ends:
+                return self._refused(f"session {session} was ended, but {name!r} is still held {_BY_WHAT}")
+
+    def _refused(self, words: str) -> Unreachable:
+        where = self._link.dialect.where
+        return unreachable(StoreUnavailable(f"{where}: {words}", {where: words}))
 
     # -- for locks inside a caller's own transaction --------------------------------------------------------------
 
     async def prepare(self, name: str) -> Unreachable | None:
-        """There is a row to lock, committed."""
+        """There is a row to lock, committed. It is looked for first: where statements are replicated, to make it would
+        be to wait for whoever has it locked."""
+        answer = await self._ask(self._scripts.row_exists(self._prefix + name))
+        if isinstance(answer, Fault) or answer[-1].rows:
+            return unreachable(answer.error) if isinstance(answer, Fault) else None
         answer = await self._ask(self._scripts.row_make(self._prefix + name))
         return unreachable(answer.error) if isinstance(answer, Fault) else None
 
-    async def stamp(self, name: str, owner: str, label: str | None, session: int, mark: Value) -> int | Unreachable:
+    async def stamp(self, name: str, owner: str, label: str | None, session: int, mark: Value) -> Stamp | Unreachable:
         """The next token, committed, for what somebody else's session has locked."""
-        claim = Claim(name, owner, 0.0, label, None)
-        answer = await self._ask(self._grant(self._prefix + name, claim, session, mark))
-        return unreachable(answer.error) if isinstance(answer, Fault) else protocol.number(answer[-1].rows[0][0])
+        asks = self._scripts.grant_within(self.mode, self._prefix + name, owner, session, mark, self._card(label))
+        answer = await self._ask(asks)
+        if isinstance(answer, Fault):
+            return unreachable(answer.error)
+        token, shown = answer[-1].rows[0]
+        return Stamp(protocol.number(token), protocol.number(shown))
 
     def advisory_key(self, name: str) -> Value:
         return self._scripts.advisory_key(self._link.dialect.database, self._prefix + name)
@@ -75,3 +116,11 @@ class Looking(Asking):
     def _grant(self, name: str, claim: Claim, session: int, mark: Value) -> list[Ask]:
         ttl_us = protocol.microseconds(claim.ttl)
         return self._scripts.grant(self.mode, name, claim.owner, session, mark, ttl_us, self._card(claim.label))
+
+
+def _prepared(gid: str) -> str:
+    quoted = gid.replace("'", "''")
+    return (
+        "is held by a prepared transaction, which belongs to no session that could be ended: "
+        f"COMMIT PREPARED '{quoted}' or ROLLBACK PREPARED '{quoted}' frees it"
+    )

@@ -178,6 +178,10 @@ class Scripts(Protocol):
         """On a shared connection: the row to be locked, committed."""
         ...
 
+    def row_exists(self, name: str) -> list[Ask]:
+        """On a shared connection: any row, if it is there. Waits for nobody who has it locked."""
+        ...
+
     def row_try(self, name: str, ttl_us: int) -> list[Ask]:
         """(mark) if it is locked now; refused as busy if somebody else has it; no row if there is none to lock."""
         ...
@@ -210,6 +214,11 @@ class Scripts(Protocol):
         `row_try` told, or the advisory key) others can see whether it is still held."""
         ...
 
+    def grant_within(self, mode: str, name: str, owner: str, session: int, mark: Value, card: str) -> list[Ask]:
+        """(token, shown): as `grant`, on a shared connection, for what a caller's own transaction has locked in that
+        session. `shown` is what the transaction must see: the token, or on MySQL the one of its own grant before."""
+        ...
+
     def set_ttl(self, mode: str, name: str, owner: str, ttl_us: int) -> list[Ask]:
         """For those who look, on a shared connection."""
         ...
@@ -225,6 +234,11 @@ class Scripts(Protocol):
     def end_session(self, session: int, birth: str) -> list[Ask]:
         """Have the server end another session of the same user; on a shared connection. None such is no error. Without
         its birth, whichever has that number."""
+        ...
+
+    def end_holder(self, mode: str, name: str, owner: str) -> list[Ask]:
+        """Have the server end the session in which this owner holds the lock now; nothing happens if none does. (gid),
+        not NULL, if a prepared transaction holds it, which belongs to no session: then none is ended."""
         ...
 
     def has_session(self, session: int, birth: str) -> list[Ask]:
