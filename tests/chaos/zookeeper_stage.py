@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 import gripfast
@@ -60,8 +61,11 @@ def left_behind(observer: KazooClient, url: str, within: float) -> list[str]:
     root = parse_qs(urlsplit(url).query)["root"][0]
 
     def children(path: str) -> list[str]:
-        found: list[str] = answer(observer.get_children_async(path), f"the children of {path}")
-        return [f"{path}/{child}" for child in found if child != JANITOR]
+        """None of a name that the janitor has just removed."""
+        with suppress(NoNodeError):
+            found: list[str] = answer(observer.get_children_async(path), f"the children of {path}")
+            return [f"{path}/{child}" for child in found if child != JANITOR]
+        return []
 
     def nodes() -> list[str]:
         answer(observer.sync_async(root), f"sync of {root}")
