@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -91,7 +92,7 @@ class ScriptedNodes:
 
     # The port --------------------------------------------------------------------------------------------------------
 
-    async def poll(self, requests: Sequence[Request | None], ballot: Ballot) -> None:
+    async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
         assert len(requests) == len(self.names)
         assert self._answers, f"nobody expected {requests}"
         answers, order = self._answers.popleft()

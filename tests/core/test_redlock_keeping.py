@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -134,8 +135,8 @@ def test_a_lease_that_was_released_meanwhile_is_not_taken_back(stage: Stage) -> 
     stage.granted()
     nodes, original = stage.nodes, stage.nodes.poll
 
-    async def poll(requests: Any, ballot: Any) -> None:
-        await original(requests, ballot)
+    async def poll(requests: Any, ballot: Any, within: float = math.inf) -> None:
+        await original(requests, ballot, within)
         if nodes.polls[-1] in nodes.polled(TakeBack):
             nodes.all_answer(FREED)
             nodes.poll = original  # type: ignore[method-assign]
@@ -351,9 +352,9 @@ def test_a_claim_of_a_closed_client_asks_nobody_and_leaves_no_record(stage: Stag
 def test_a_claim_during_which_the_client_is_closed_is_given_back(stage: Stage) -> None:
     nodes, original = stage.nodes, stage.nodes.poll
 
-    async def poll(requests: Any, ballot: Any) -> None:
+    async def poll(requests: Any, ballot: Any, within: float = math.inf) -> None:
         nodes.poll = original  # type: ignore[method-assign]
-        await original(requests, ballot)
+        await original(requests, ballot, within)
         stage.store.shut()
 
     nodes.poll = poll  # type: ignore[method-assign]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from core.scripted_nodes import FREED, HOLD, YES, QuietInbox, Stage, busy, down, info
@@ -39,7 +41,7 @@ def test_what_is_taken_back_while_its_owner_releases_is_freed_again(stage: Stage
     stage.nodes.will_answer(None, None, None, None, [True])
     polls = stage.nodes.poll
 
-    async def poll(requests: list[Request | None], ballot: object) -> None:
+    async def poll(requests: list[Request | None], ballot: object, within: float = math.inf) -> None:
         if isinstance(requests[4], Each) and isinstance(requests[4].requests[0], TakeBack):
             record = stage.records.find("me")
             assert record is not None

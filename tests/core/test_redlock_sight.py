@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -58,7 +59,7 @@ class Shelves(ScriptedNodes):
         self.down = set(down)
         self.down_until_asked = False
 
-    async def poll(self, requests: Sequence[Request | None], ballot: Ballot) -> None:
+    async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
         for node, request in enumerate(requests):
             if request is not None and ballot.add(node, self._answer(node, request)):
                 return

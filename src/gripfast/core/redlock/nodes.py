@@ -16,6 +16,7 @@ What an adapter promises:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
@@ -214,8 +215,10 @@ class Nodes(Protocol):
     names: Sequence[str]
     """How each is called in messages."""
 
-    async def poll(self, requests: Sequence[Request | None], ballot: Ballot) -> None:
-        """Ask each node what stands in its place; None asks it nothing, and the ballot hears nothing of it."""
+    async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
+        """Ask each node what stands in its place; None asks it nothing, and the ballot hears nothing of it.
+
+        `within`: seconds, if that is less than the time-out of a node."""
         ...
 
     def send(self, request: Request, nodes: Iterable[int]) -> None:

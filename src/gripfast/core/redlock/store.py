@@ -210,16 +210,16 @@ class RedlockStore(Shutting):
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
         results: list[Reason | Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
-            results += await self._renew(holds[start : start + CHUNK])
+            results += await self._renew(holds[start : start + CHUNK], within)
         return results
 
-    async def _renew(self, holds: Sequence[Hold]) -> list[Reason | Unreachable | None]:
+    async def _renew(self, holds: Sequence[Hold], within: float) -> list[Reason | Unreachable | None]:
         records = [self._records.find(hold.owner) or Record(None) for hold in holds]
         renewals: list[Request] = [
             Renew(hold.name, hold.owner, record.attempt, hold.ttl, hold.shortens)
             for hold, record in zip(holds, records, strict=True)
         ]
-        answers = await self._ask_all(Each(renewals))
+        answers = await self._ask_all(Each(renewals), within)
         results = [self._kept(hold, sight.at(answers, place)) for place, hold in enumerate(holds)]
         gone = [place for place, result in enumerate(results) if result == "expired"]
         if gone:
@@ -371,9 +371,9 @@ class RedlockStore(Shutting):
     async def close(self) -> None:
         await self._nodes.close()
 
-    async def _ask_all(self, request: Request) -> list[Answer]:
+    async def _ask_all(self, request: Request, within: float = math.inf) -> list[Answer]:
         roll = Roll(self._count, self._count)
-        await self._nodes.poll([request] * self._count, roll)
+        await self._nodes.poll([request] * self._count, roll, within)
         return roll.answers
 
     def _is_short(self, missing: int) -> bool:

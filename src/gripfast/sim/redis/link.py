@@ -8,6 +8,7 @@ claim that it cleans up, on its connection.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -62,6 +63,7 @@ class Wire:
 
     def __init__(self, link: SimLink, connection: Connection, timeout: float) -> None:
         self.has_answered = False
+        self.answers = 0
         self.is_silent = False
         """Given up, but still there: a clean-up may follow on it."""
         self.connection = connection
@@ -77,11 +79,22 @@ class Wire:
     def is_open(self) -> bool:
         return self.connection.is_open and not self.is_silent
 
-    def ask(self, packed: bytes, owner: str | None = None) -> Promise[Any]:
+    def ask(self, packed: bytes, owner: str | None = None, within: float = math.inf) -> Promise[Any]:
         """The list of replies, or a Fault."""
         promise: Promise[Any] = Promise()
         self.put(packed, promise, owner)
+        if within < self._timeout and self.awaited:
+            self.expect_within(within)
         return promise
+
+    def expect_within(self, seconds: float) -> None:
+        """What was just asked can't wait for as long as others: if nothing is heard until then, it is given up."""
+        process = self.connection.process
+        process.at(process.now() + seconds, self._check, self.answers)
+
+    def _check(self, answers: int) -> None:
+        if self.is_open and self.awaited and self.answers == answers:
+            self._give_up()
 
     def put(self, packed: bytes, taker: Taker, owner: str | None = None) -> None:
         """The taker gets the list of replies, or a Fault."""
@@ -116,6 +129,7 @@ class Wire:
         taker, owner = self.awaited.popleft()
         self._silent_since = self.connection.process.now()
         self.has_answered = True
+        self.answers += 1
         if owner is not None:
             self._link.answered(owner)
         taker.keep(replies)
@@ -132,6 +146,9 @@ class Wire:
         if self.connection.process.now() < self._silent_since + self._timeout:
             self._watch()
             return
+        self._give_up()
+
+    def _give_up(self) -> None:
         self.is_silent = True
         self._link.silenced(self)
         self._tell(not_answered(self.connection.peer.name, self._timeout))
@@ -312,10 +329,10 @@ class LendingLink(SimLink):
         replies = await self._lend(packed, owner)
         return replies if isinstance(replies, Fault) else replies[0]
 
-    async def ask_many(self, commands: Sequence[bytes]) -> Any:
-        return await self._lend(b"".join(commands), None)
+    async def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
+        return await self._lend(b"".join(commands), None, within)
 
-    async def _lend(self, packed: bytes, owner: str | None) -> Any:
+    async def _lend(self, packed: bytes, owner: str | None, within: float = math.inf) -> Any:
         try:
             wire = self._idle.pop() if self._idle else await self.dial()
         except LinkDown as down:
@@ -323,7 +340,7 @@ class LendingLink(SimLink):
         if owner is not None:
             self._sent(wire, owner)
         try:
-            replies = await wire.ask(packed, owner)
+            replies = await wire.ask(packed, owner, within)
         except Cancelled:
             wire.is_silent = True  # nobody reads it any more
             self._drop_unless_followed(wire, owner)
@@ -364,10 +381,10 @@ class SharedLink(SimLink):
         replies = await self._share(packed, owner)
         return replies if isinstance(replies, Fault) else replies[0]
 
-    async def ask_many(self, commands: Sequence[bytes]) -> Any:
-        return await self._share(b"".join(commands), None)
+    async def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
+        return await self._share(b"".join(commands), None, within)
 
-    async def _share(self, packed: bytes, owner: str | None) -> Any:
+    async def _share(self, packed: bytes, owner: str | None, within: float = math.inf) -> Any:
         wire = self._wire
         if wire is None or not wire.is_open:
             dialled = await self._open()
@@ -378,7 +395,7 @@ class SharedLink(SimLink):
             wire = dialled
         if owner is not None:
             self._sent(wire, owner)
-        return await wire.ask(packed, owner)
+        return await wire.ask(packed, owner, within)
 
     def silenced(self, wire: Wire) -> None:
         self._park(wire)

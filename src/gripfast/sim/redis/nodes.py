@@ -8,6 +8,7 @@ also on those that were given up.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -62,13 +63,13 @@ class SimNodes:
         for line in self.lines:
             line.chased = chased
 
-    async def poll(self, requests: Sequence[Request | None], ballot: Ballot) -> None:
+    async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
         if self._is_closed and self._shares:
             raise ConfigurationError("this client is closed")
         asked = [(node, request) for node, request in enumerate(requests) if request is not None]
         up = [self.lines[node].is_up for node, _ in asked]
         asks_everyone = sum(up) < majority(len(asked))
-        poll = _Poll(ballot, len(asked))
+        poll = _Poll(ballot, len(asked), within)
         for (node, request), is_up in zip(asked, up, strict=True):
             if is_up or asks_everyone:
                 self.lines[node].ask(request, poll, node)
@@ -115,9 +116,10 @@ class SimNodes:
 class _Poll:
     """Tells a ballot what the nodes say, until it is decided."""
 
-    __slots__ = ("_ballot", "_pending", "over")
+    __slots__ = ("_ballot", "_pending", "over", "within")
 
-    def __init__(self, ballot: Ballot, asked: int) -> None:
+    def __init__(self, ballot: Ballot, asked: int, within: float) -> None:
+        self.within = within
         self.over: Promise[ConfigurationError | None] = Promise()
         self._ballot = ballot
         self._pending = asked
@@ -153,6 +155,10 @@ class _Asked:
         self._line = line
         self._poll = poll
         self._node = node
+
+    @property
+    def within(self) -> float:
+        return math.inf if self._poll is None else self._poll.within
 
     def keep(self, outcome: Any) -> None:
         """What came on the wire."""
@@ -312,6 +318,8 @@ class Line(SimLink):
         request = asked.request
         channel = self.channel if isinstance(request, Vote) and request.waits else None
         wire.put(pack(request, channel or b""), asked)
+        if asked.within < self._timeout and wire.awaited:
+            wire.expect_within(asked.within)
 
     def _wire_for(self, asked: _Asked) -> Wire | None:
         if self._shares:

@@ -3,26 +3,30 @@
 Requests of one turn of the loop leave together; replies are matched in order. A cancelled request keeps its place in
 that order, so its reply is read and dropped, and never taken for another's.
 
-Connections are made on a thread (names, TLS and passwords take time); after that the loop itself reads and writes.
+Connections are made on a thread (names, TLS and passwords take time), which nobody waits for longer than for a request;
+after that the loop itself reads and writes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import math
 import secrets
 import ssl
-import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 from hiredis import HiredisError, ReplyError
 
 from gripfast.errors import ConfigurationError
+from gripfast.machine import boottime
 from gripfast.stores.inboxes import AioInbox, Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import Fault, LinkDown, cut, is_readonly, not_answered
+from gripfast.stores.redis.opening import Line, Plan
 from gripfast.stores.redis.trail import Trail
 from gripfast.stores.redis.wire import CHUNK, Wire, close_the_dead
 
@@ -40,14 +44,15 @@ class AioLink:
     def __init__(self, dialer: Dialer, inboxes: Inboxes | None = None, makes_sure: bool = False) -> None:
         """`makes_sure`: a new connection is one that has answered."""
         self.where = dialer.where
+        self._timeout = dialer.timeout
         self.inboxes = Inboxes() if inboxes is None else inboxes
         self._loop = asyncio.get_running_loop()
         self._trail: Trail[RequestWire] = Trail()
         self.late = self._trail.late
         self._parked: deque[RequestWire] = deque(maxlen=PARKED_MOST)
         self._makes_sure = makes_sure
-        self.requests = Line(self._loop, self.where, lambda: self._dial(dialer))
-        self.pushes = Line(self._loop, self.where, lambda: self._subscribe(dialer))
+        self.requests = Line(self._loop, dialer, self._plan_requests)
+        self.pushes = Line(self._loop, dialer, self._plan_pushes)
 
     @property
     def channel(self) -> bytes | None:
@@ -63,19 +68,26 @@ class AioLink:
             return self._open_and_ask(packed, owner)
         return wire.ask(packed, owner)
 
-    async def ask_many(self, commands: Sequence[bytes]) -> Any:
+    async def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
         try:
             wire: RequestWire = self.requests.wire or await self.requests.open()
         except LinkDown as down:
             return down.fault
-        return await wire.ask_many(b"".join(commands), len(commands))
+        replies = wire.ask_many(b"".join(commands), len(commands))
+        if within < self._timeout:
+            wire.expect_within(within)
+        return await replies
 
     async def _open_and_ask(self, packed: bytes, owner: str | None) -> Any:
+        """A request and the connection made for it have one deadline; at least a tenth of it is the request's."""
+        until = boottime() + self._timeout
         try:
             wire: RequestWire = await self.requests.open()
         except LinkDown as down:
             return down.fault
-        return await wire.ask(packed, owner)
+        reply = wire.ask(packed, owner)
+        wire.expect_within(max(self._timeout / 10, until - boottime()))
+        return await reply
 
     async def listen(self) -> None:
         if self.pushes.wire is None:
@@ -137,14 +149,14 @@ class AioLink:
         self._trail.clear()
         close_the_dead()
 
-    def _dial(self, dialer: Dialer) -> Dialled:
-        base = dialer.dial_and_ask() if self._makes_sure else dialer.dial()
-        return Dialled(base, lambda: RequestWire(self._loop, base, dialer, self._trail, self._parked))
+    def _plan_requests(self, dialer: Dialer) -> Plan:
+        make = dialer.connect_and_ask if self._makes_sure else dialer.connect
+        return make, lambda base: RequestWire(self._loop, base, dialer, self._trail, self._parked)
 
-    def _subscribe(self, dialer: Dialer) -> Dialled:
+    def _plan_pushes(self, dialer: Dialer) -> Plan:
         channel = protocol.new_channel(secrets.token_hex(16))
-        base = dialer.subscribe(channel)
-        return Dialled(base, lambda: _PushWire(self._loop, base, dialer, channel, self.inboxes))
+        make = functools.partial(dialer.connect_and_subscribe, channel)
+        return make, lambda base: _PushWire(self._loop, base, dialer, channel, self.inboxes)
 
     def _send_after(self, wire: RequestWire, packed: bytes) -> bool:
         if not wire.is_open:
@@ -153,90 +165,6 @@ class AioLink:
             return bool(self._loop.call_soon_threadsafe(wire.ask_now, packed))
         except RuntimeError:  # the loop is closed: nobody else writes any more
             return wire.send_last(packed)
-
-
-class Dialled(NamedTuple):
-    base: Wire
-    make: Callable[[], Any]
-    """A wire on the loop, of it."""
-
-
-class Line:
-    """One connection, made when it is needed, for everyone who needs it."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, where: str, dial: Callable[[], Dialled]) -> None:
-        self._loop = loop
-        self._where = where
-        self._dial = dial
-        """Done on a thread; the rest, making a wire of what was dialled, on the loop."""
-        self.dialing: asyncio.Future[Any] | None = None
-        self.latest: Any = None
-        """Open, or closed since."""
-        self._is_closed = False
-
-    @property
-    def wire(self) -> Any:
-        wire = self.latest
-        return wire if wire is not None and wire.is_open else None
-
-    def start(self) -> asyncio.Future[Any]:
-        """What comes of it is a wire, a Fault or a ConfigurationError; it is everyone's, and not to be cancelled."""
-        if self._is_closed:
-            raise ConfigurationError("this client is closed")
-        if self.dialing is None:
-            self.dialing = self._loop.create_future()
-            threading.Thread(target=self._call, args=(self.dialing,), name="gripfast-dial", daemon=True).start()
-        return self.dialing
-
-    async def open(self) -> Any:
-        """Whoever is cancelled here takes nothing from the others."""
-        result = await asyncio.shield(self.start())
-        if isinstance(result, Fault):
-            raise LinkDown(result.copy())
-        if isinstance(result, ConfigurationError):
-            raise result
-        return result
-
-    def close(self) -> None:
-        self._is_closed = True
-        if self.wire is not None:
-            self.wire.end(None)
-
-    def drop(self) -> None:
-        """The loop is closed."""
-        self._is_closed = True
-        if self.latest is not None:
-            self.latest.close()
-
-    def _call(self, dialing: asyncio.Future[Any]) -> None:
-        result: Dialled | Fault
-        try:
-            result = self._dial()
-        except LinkDown as down:
-            result = down.fault
-        except Exception as error:  # whatever it is, somebody waits
-            result = cut(self._where, error)
-        try:
-            self._loop.call_soon_threadsafe(self._answered, dialing, result)
-        except RuntimeError:  # the loop is closed
-            if isinstance(result, Dialled):
-                result.base.close()
-
-    def _answered(self, dialing: asyncio.Future[Any], result: Dialled | Fault) -> None:
-        self.dialing = None
-        dialing.set_result(result if isinstance(result, Fault) else self._made(result))
-
-    def _made(self, dialled: Dialled) -> Any:
-        """What nobody will use is closed here: the thread that made it, and the loop, know it for a moment longer."""
-        if self._is_closed:
-            dialled.base.close()
-            return ConfigurationError("this client is closed")
-        try:
-            self.latest = dialled.make()
-        except ConfigurationError as error:
-            dialled.base.close()
-            return error
-        return self.latest
 
 
 class _Wire:
@@ -409,6 +337,10 @@ class RequestWire(_Wire):
         self.send_soon(packed)
         self._watch()
 
+    def expect_within(self, seconds: float) -> None:
+        """What was just asked can't wait for as long as others: if nothing is heard until then, it is given up."""
+        self._loop.call_later(seconds, self._check, self._answers, seconds)
+
     def cleans_up(self, owner: str) -> None:
         """A clean-up of this owner leaves on it: nobody has to follow the claim that it follows."""
         self._trail.follows(owner, self)
@@ -459,11 +391,18 @@ class RequestWire(_Wire):
         self._silent_looks = self._silent_looks + 1 if self._answers == self._answers_before else 0
         self._answers_before = self._answers
         if self._silent_looks >= LOOKS:
-            self.is_silent = True
-            self._parked.append(self)
-            self.end(not_answered(self._where, self._timeout), keep=True)
+            self._give_up(self._timeout)
         else:
             self._watch()
+
+    def _check(self, answers: int, seconds: float) -> None:
+        if self.is_open and self._awaited and self._answers == answers:
+            self._give_up(seconds)
+
+    def _give_up(self, seconds: float) -> None:
+        self.is_silent = True
+        self._parked.append(self)
+        self.end(not_answered(self._where, seconds), keep=True)
 
 
 class _Batch:

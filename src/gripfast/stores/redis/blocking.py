@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import weakref
 from collections import deque
@@ -11,6 +12,7 @@ from typing import Any
 from hiredis import HiredisError, ReplyError
 
 from gripfast.guard import Guard
+from gripfast.machine import boottime
 from gripfast.stores.inboxes import BlockingInbox, Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.dial import Dialer
@@ -52,8 +54,12 @@ class BlockingLink:
         return HearingInbox(self._pushes)
 
     def ask(self, packed: bytes, owner: str | None = None) -> Any:
+        within = math.inf
         try:
-            wire = self._idle.pop() if self._idle else self._dialer.dial()
+            if self._idle:
+                wire = self._idle.pop()
+            else:
+                wire, within = self._dial(math.inf)
         except LinkDown as down:
             return down.fault
         except IndexError:  # another thread was quicker
@@ -64,7 +70,7 @@ class BlockingLink:
                 self._trail.repeats(owner)
             unanswered[owner] = wire
         try:
-            reply = wire.ask(packed)
+            reply = wire.ask(packed, within)
         except (OSError, HiredisError) as error:
             return self._down(wire, error)
         if owner is not None and unanswered.pop(owner, None) is None:
@@ -77,15 +83,15 @@ class BlockingLink:
             wire.close()
         return reply
 
-    def ask_many(self, commands: Sequence[bytes]) -> Any:
+    def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
         try:
-            wire = self._take()
+            wire, left = self._take(within)
         except LinkDown as down:
             return down.fault
         try:
-            replies = wire.ask_many(b"".join(commands), len(commands))
+            replies = wire.ask_many(b"".join(commands), len(commands), left)
         except (OSError, HiredisError) as error:
-            return self._down(wire, error)
+            return self._down(wire, error, within)
         if any(type(reply) is ReplyError and is_readonly(reply) for reply in replies):
             self._retire(wire)
         else:
@@ -127,12 +133,20 @@ class BlockingLink:
             except IndexError:
                 return
 
-    def _take(self) -> Wire:
+    def _take(self, within: float) -> tuple[Wire, float]:
+        """And the seconds that are left for the request."""
         try:
-            return self._idle.pop()
+            return self._idle.pop(), within
         except IndexError:
             pass
-        return self._dialer.dial()
+        return self._dial(within)
+
+    def _dial(self, within: float) -> tuple[Wire, float]:
+        """A request and the connection made for it have one deadline; at least a tenth of it is the request's."""
+        seconds = min(within, self._dialer.timeout)
+        until = boottime() + seconds
+        wire = self._dialer.dial(seconds)
+        return wire, max(seconds / 10, until - boottime())
 
     def _put_back(self, wire: Wire) -> None:
         if len(self._idle) < self._idle_most:
@@ -145,12 +159,12 @@ class BlockingLink:
         wire.close()
         self._drop(self._idle)
 
-    def _down(self, wire: Wire, error: OSError | HiredisError) -> Fault:
+    def _down(self, wire: Wire, error: OSError | HiredisError, within: float = math.inf) -> Fault:
         """The idle connections are as old, so they go with it."""
         self._drop(self._idle)
         if not isinstance(error, TimeoutError | BlockingIOError):
             wire.is_sent = False  # nothing can follow on it
-        return no_reply(self.where, self._dialer.timeout, error, wire.has_answered)
+        return no_reply(self.where, min(within, self._dialer.timeout), error, wire.has_answered)
 
 
 class Pushes(Hearing):

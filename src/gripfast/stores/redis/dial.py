@@ -1,13 +1,15 @@
 """How a connection begins: redis-py makes it (names, TLS, passwords, database), then its socket is ours.
 
-Connections of both colours begin here, on whatever thread; the asyncio adapter has one for this alone.
+Connections of both colours begin here, on threads of their own (`bounded`): how long a resolver, TLS or a password's
+provider take is nobody's to say, and whoever waits has a deadline.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import redis
@@ -15,8 +17,9 @@ from hiredis import HiredisError, ReplyError
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from gripfast.bounded import Calls
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.faults import LinkDown, no_reply, not_connected, refused
+from gripfast.stores.redis.faults import Fault, LinkDown, no_reply, not_connected, refused
 from gripfast.stores.redis.wire import Wire, close_the_dead
 
 _log = logging.getLogger("gripfast.connection")
@@ -29,6 +32,7 @@ class Dialer:
         self.where = where
         self.timeout = timeout
         """Seconds that one request may take, and the making of a connection."""
+        self.calls: Calls[Wire] = Calls(Wire.close)
         self._kind = kind
         self._has_looked = False
         self._settings = {
@@ -39,8 +43,28 @@ class Dialer:
             "socket_connect_timeout": min(timeout, settings.get("socket_connect_timeout") or timeout),
         }
 
-    def dial(self) -> Wire:
-        """A connection with nothing under way on it."""
+    def dial(self, within: float = math.inf) -> Wire:
+        """A connection with nothing under way on it. Seconds, if that is less than the time-out."""
+        return self._in_time(self.connect, within)
+
+    def dial_and_ask(self) -> Wire:
+        return self._in_time(self.connect_and_ask)
+
+    def subscribe(self, channel: bytes) -> Wire:
+        return self._in_time(lambda: self.connect_and_subscribe(channel))
+
+    def _in_time(self, make: Callable[[], Wire], within: float = math.inf) -> Wire:
+        try:
+            return self.calls.run(make, min(within, self.timeout))
+        except TimeoutError as error:
+            raise LinkDown(self.late(error)) from None
+
+    def late(self, error: TimeoutError) -> Fault:
+        return not_connected(self.where, error)
+
+    # -- for whoever keeps the time: nothing bounds how long these take ------------------------------------------
+
+    def connect(self) -> Wire:
         close_the_dead()
         try:
             connection = self._kind(**self._settings)
@@ -55,18 +79,18 @@ class Dialer:
             self._has_looked = True
         return wire
 
-    def subscribe(self, channel: bytes) -> Wire:
+    def connect_and_subscribe(self, channel: bytes) -> Wire:
         """A connection on which nothing but the messages of this channel arrives."""
-        wire = self.dial()
+        wire = self.connect()
         reply = self._first_reply(wire, protocol.subscribe(channel))
         if isinstance(reply, ReplyError):
             wire.close()
             raise LinkDown(refused(self.where, reply))
         return wire
 
-    def dial_and_ask(self) -> Wire:
+    def connect_and_ask(self) -> Wire:
         """One that has answered: a server that is stopped accepts connections, too."""
-        wire = self.dial()
+        wire = self.connect()
         self._first_reply(wire, protocol.command(b"PING"))
         return wire
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import redis
 from hiredis import ReplyError
@@ -44,17 +44,25 @@ class Fault(NamedTuple):
     was_idle: bool = False
     """The connection had worked before and may have been closed while it was idle: a new one may do better."""
 
+    was_sent: bool = True
+    """False only if nothing of the request left this machine."""
+
     def copy(self) -> Fault:
         """For another one who is told: they may raise it at the same time."""
         return self._replace(error=to_raise(self.error))
 
 
 class LinkDown(Exception):
-    """No connection could be made."""
+    """No connection could be made, so nothing was asked."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__()
-        self.fault = fault
+        self.fault = fault._replace(was_sent=False)
+
+
+def was_sent(reply: Any) -> Any:
+    """If it is a Fault: something was sent before that, by which the server may know who asked."""
+    return reply._replace(was_sent=True) if isinstance(reply, Fault) else reply
 
 
 def refused(where: str, reply: ReplyError) -> Fault:

@@ -45,7 +45,7 @@ from gripfast.core.shutting import Shutting
 from gripfast.errors import Reason, StoreUnavailable
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol, scripts
-from gripfast.stores.redis.faults import Fault, LinkDown, refused
+from gripfast.stores.redis.faults import Fault, LinkDown, refused, was_sent
 from gripfast.stores.redis.scripts import Script
 
 CAPABILITIES = Capabilities(
@@ -85,8 +85,8 @@ class Link(Protocol):
         """The reply, or a Fault. With `owner`, it is remembered which connection carried this until it is answered."""
         ...
 
-    def ask_many(self, commands: Sequence[bytes]) -> Any:
-        """The replies to commands that leave together, or a Fault."""
+    def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
+        """The replies to commands that leave together, or a Fault. `within`: seconds, if less than the time-out."""
         ...
 
     async def listen(self) -> None:
@@ -153,9 +153,10 @@ class RedisStore(Shutting):
                 if not await self._hears(channel, reply):
                     if self._is_shut:
                         await self._undo(claim)  # it has its place in line by now
-                    return await self.claim(claim)
+                    answer = await self.claim(claim)
+                    return answer._replace(was_sent=True) if isinstance(answer, Unreachable) else answer
             except LinkDown as down:
-                reply = down.fault
+                reply = was_sent(down.fault)
         if self._is_shut:
             await self._undo(claim)
         if isinstance(reply, Fault):
@@ -203,7 +204,7 @@ class RedisStore(Shutting):
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
             replies += await self._ask_each(
-                scripts.RENEW, [protocol.renew(self._prefix + hold.name, hold) for hold in chunk]
+                scripts.RENEW, [protocol.renew(self._prefix + hold.name, hold) for hold in chunk], within
             )
         gone = [hold for hold, reply in zip(holds, replies, strict=True) if reply == 0]
         reasons = iter(await self._why(gone))
@@ -297,21 +298,21 @@ class RedisStore(Shutting):
         Every request may be repeated.
         """
         if isinstance(reply, Fault) and reply.was_idle:
-            reply = await self._got(self._link.ask(packed, owner))
+            reply = was_sent(await self._got(self._link.ask(packed, owner)))
         if script is not None and protocol.forgot_script(reply):
             reply = await self._got(self._link.ask(script.in_full(packed), owner))
         return refused(self._link.where, reply) if isinstance(reply, ReplyError) else reply
 
-    async def _ask_each(self, script: Script, commands: Sequence[bytes]) -> list[Any]:
+    async def _ask_each(self, script: Script, commands: Sequence[bytes], within: float = math.inf) -> list[Any]:
         """A reply or a Fault for each."""
-        replies = await self._got(self._link.ask_many(commands))
+        replies = await self._got(self._link.ask_many(commands, within))
         if isinstance(replies, Fault) and replies.was_idle:
-            replies = await self._got(self._link.ask_many(commands))
+            replies = await self._got(self._link.ask_many(commands, within))
         if isinstance(replies, Fault):
             return [replies] * len(commands)
         forgotten = [at for at, reply in enumerate(replies) if protocol.forgot_script(reply)]
         if forgotten:
-            again = await self._got(self._link.ask_many([script.in_full(commands[at]) for at in forgotten]))
+            again = await self._got(self._link.ask_many([script.in_full(commands[at]) for at in forgotten], within))
             for place, at in enumerate(forgotten):
                 replies[at] = again if isinstance(again, Fault) else again[place]
         return [refused(self._link.where, each) if isinstance(each, ReplyError) else each for each in replies]
@@ -324,7 +325,7 @@ def card_of_this_process(label: str | None) -> bytes:
 def _unreachable_or_raise(fault: Fault) -> Unreachable:
     if fault.is_permanent:
         raise to_raise(fault.error)
-    return unreachable(fault.error)
+    return unreachable(fault.error, fault.was_sent)
 
 
 def _renewal(reply: Any) -> Reason | Unreachable | None:

@@ -1,22 +1,29 @@
-"""A connection in the blocking colour: packed commands out, replies in, one after the other."""
+"""A connection in the blocking colour: packed commands out, replies in, one after the other.
+
+A request ends at its deadline, whatever happens: signals restart a receive time-out of the kernel, under gevent it is
+none, and a server that sends a byte now and then never lets one end. So the socket itself never blocks, and whoever
+waits for it does so until a moment. In nearly all cases that is one `send`, one `poll` and one `recv`.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import queue
+import select
 import socket
 import ssl
-import struct
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
 
 from hiredis import Reader
 
+from gripfast.machine import boottime
+
 CHUNK = 16384
 
-_CAN_TIME_IN_KERNEL = sys.platform != "win32"
+_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Wire:
@@ -29,47 +36,79 @@ class Wire:
         """The last command left completely, so that another one may follow it."""
         self.has_answered = False
         self.sock = sock
+        self._timeout = timeout
         self._grave = _Grave.dig(self, sock)
         self.reader: Any = Reader()  # its stubs do not know that it takes a bytearray
-        self._send: Callable[[bytes], None] = sock.sendall
+        self._send: Callable[[bytes], int] = sock.send
         self._buffer = bytearray(CHUNK)
         self._receive: Callable[[bytearray], int] = sock.recv_into
-        _set_timeout(sock, timeout)
+        self._poll: Callable[[float], Any] | None = _poll_of(sock)
+        """None where the socket has to wait by itself: what can be read of TLS may be in its buffers already, and the
+        sockets of gevent and its like let others run meanwhile."""
+        sock.settimeout(timeout if self._poll is None else 0.0)
 
-    def ask(self, packed: bytes) -> Any:
-        """Raises OSError; BlockingIOError or TimeoutError if there was no reply in time."""
+    def ask(self, packed: bytes, within: float = math.inf) -> Any:
+        """`within`: seconds, if that is less than the time-out. Raises OSError; TimeoutError, or BlockingIOError, if
+        there was no reply in time."""
+        seconds = self._timeout if within > self._timeout else within
+        until = boottime() + seconds
         self.is_sent = False
-        self._send(packed)
+        poll = self._poll
+        if poll is None:
+            self.sock.settimeout(seconds)
+        sent = self._send(packed)
+        if sent != len(packed):
+            self._send_rest(packed[sent:], until)
         self.is_sent = True
         reader, buffer = self.reader, self._buffer
+        if poll is not None and not poll(seconds * 1000):
+            raise TimeoutError
         reader.feed(buffer, 0, self._receive(buffer) or _closed())
         reply = reader.gets()
         while reply is False:
-            reader.feed(buffer, 0, self._receive(buffer) or _closed())
+            self._read_on(until)
             reply = reader.gets()
         self.has_answered = True
         return reply
 
-    def ask_many(self, packed: bytes, count: int) -> list[Any]:
+    def ask_many(self, packed: bytes, count: int, within: float = math.inf) -> list[Any]:
         """The replies to a pipeline of `count` commands."""
-        replies = [self.ask(packed)]
+        until = boottime() + min(within, self._timeout)
+        replies = [self.ask(packed, within)]
         while len(replies) < count:
             reply = self.reader.gets()
             if reply is False:
-                self.reader.feed(self._buffer, 0, self._receive(self._buffer) or _closed())
+                self._read_on(until)
             else:
                 replies.append(reply)
         return replies
+
+    def _send_rest(self, packed: bytes, until: float) -> None:
+        """It is too much for the system to take at once."""
+        self.sock.settimeout(_left(until))
+        self.sock.sendall(packed)
+        self._rest()
+
+    def _read_on(self, until: float) -> None:
+        """A reply that came in pieces."""
+        self.sock.settimeout(_left(until))
+        self.reader.feed(self._buffer, 0, self._receive(self._buffer) or _closed())
+        self._rest()
+
+    def _rest(self) -> None:
+        if self._poll is not None:
+            self.sock.settimeout(0.0)
 
     def send_after(self, packed: bytes) -> bool:
         """Let this follow what an interrupted or impatient request has sent. True if it left."""
         if not self.is_sent:
             return False
+        self.is_sent = False  # if a part of it leaves, nothing can follow
         try:
-            self._send(packed)
+            self.is_sent = self._send(packed) == len(packed)
         except OSError:
-            return False
-        return True
+            pass
+        return self.is_sent
 
     def hear(self, seconds: float) -> Any:
         """The next message of a subscription; None if there was none in time. Raises OSError."""
@@ -79,7 +118,7 @@ class Wire:
             try:
                 self.is_busy = True
                 self.reader.feed(self._buffer, 0, self._receive(self._buffer) or _closed())
-            except (TimeoutError, BlockingIOError, ssl.SSLWantReadError):
+            except (TimeoutError, *_WOULD_BLOCK):
                 pass
             self.is_busy = False
             message = self.reader.gets()
@@ -97,20 +136,22 @@ class Wire:
         self._grave.fill()
 
 
+def _left(until: float) -> float:
+    """Never 0, which means another thing to a socket: what has arrived is read even if this process was paused."""
+    return max(0.001, until - boottime())
+
+
 def _closed() -> int:
     raise ConnectionResetError
 
 
-def _set_timeout(sock: socket.socket, seconds: float) -> None:
-    """By the system, where it can: a time-out of the socket module costs a call before every other."""
-    if isinstance(sock, ssl.SSLSocket) or not _CAN_TIME_IN_KERNEL:
-        sock.settimeout(seconds)
-        return
-    sock.settimeout(None)
-    whole = int(seconds)
-    interval = struct.pack("@ll", whole, max(1, int((seconds - whole) * 1_000_000)))
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, interval)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, interval)
+def _poll_of(sock: socket.socket) -> Callable[[float], Any] | None:
+    """A time-out of the socket module costs a call more, before every send."""
+    if isinstance(sock, ssl.SSLSocket) or type(sock).__module__ != "socket" or not hasattr(select, "poll"):
+        return None
+    poller = select.poll()
+    poller.register(sock.fileno(), select.POLLIN)
+    return poller.poll
 
 
 class _Grave(weakref.ref[Wire]):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import math
 import random
 import time
 import weakref
@@ -47,7 +48,7 @@ class AioNodes:
         self._listening_takes = max(dialer.timeout for dialer in dialers)
         self._is_closed = False
 
-    async def poll(self, requests: Sequence[Request | None], ballot: Ballot) -> None:
+    async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
         asked = len(requests) - requests.count(None)
         if self._is_closed:
             raise ConfigurationError("this client is closed")
@@ -56,6 +57,8 @@ class AioNodes:
         poll = Poll(ballot, asked, self._loop.create_future())
         try:
             self._ask(requests, poll, bool(self._down) and self._too_few_are_up(requests, asked))
+            if within < math.inf:
+                self._expect_within(within)
             await poll.decided
         except BaseException:
             poll.is_dropped = True
@@ -81,6 +84,11 @@ class AioNodes:
                 question.put(wire, words)
             else:
                 node.ask(question, words, insists)
+
+    def _expect_within(self, seconds: float) -> None:
+        for node in self._nodes:
+            if node.requests.wire is not None and seconds < node.timeout:
+                node.requests.wire.expect_within(seconds)
 
     def _too_few_are_up(self, requests: Sequence[Request | None], asked: int) -> bool:
         """So few that nothing can be decided: what is known of the others may be out of date."""
@@ -262,7 +270,7 @@ class _Node:
         self._down = down
         self._down_since = 0.0
         self._loop = asyncio.get_running_loop()
-        self._timeout = dialer.timeout
+        self.timeout = dialer.timeout
         self._wording = wording
         self._taught: set[type] = set()
         """Kinds of requests whose scripts were sent, on this connection."""
@@ -378,7 +386,7 @@ class _Node:
         self.takes_care = True
         if self._timer is None:
             self._looks = LOOKS
-            self._timer = self._loop.call_later(self._timeout / LOOKS, self._look)
+            self._timer = self._loop.call_later(self.timeout / LOOKS, self._look)
         self._has_joined = self._is_dialing
         self._dial()
 
@@ -389,7 +397,7 @@ class _Node:
             return
         self._looks -= 1
         if self._looks > 0:
-            self._timer = self._loop.call_later(self._timeout / LOOKS, self._look)
+            self._timer = self._loop.call_later(self.timeout / LOOKS, self._look)
             return
         fault = not_connected(self.where, TimeoutError())
         self._goes_down(fault)

@@ -6,6 +6,7 @@ what is still to come is read, and dropped, by the next one who borrows it.
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -53,12 +54,14 @@ class _Round:
         "pending",
         "repeated",
         "requests",
+        "timeout",
         "told_in_full",
     )
 
-    def __init__(self, requests: Sequence[Request | None], ballot: Ballot) -> None:
+    def __init__(self, requests: Sequence[Request | None], ballot: Ballot, timeout: float) -> None:
         self.requests = requests
         self.ballot = ballot
+        self.timeout = timeout
         self.pending = 0
         """Nodes that were asked and have not answered yet."""
         self.is_decided = False
@@ -107,7 +110,7 @@ class BlockingNodes:
 
     # -- asking --------------------------------------------------------------------------------------------------
 
-    async def poll(self, requests: Sequence[Request | None], ballot: Ballot) -> None:
+    async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
         if self._pool.dropped:
             self._pool.pick_up()
         first = requests[0] if requests[0] is not None else _first(requests)
@@ -115,10 +118,13 @@ class BlockingNodes:
             return
         loan = self._pool.borrow(first)
         bundle = loan.bundle
+        timeout = self._timeout if within > self._timeout else within
+        latest = math.inf
         if bundle.gaps:
-            self._fill(bundle, requests)
-        round = _Round(requests, ballot)
-        until = self._ask(round, bundle) + self._timeout
+            latest = boottime() + 1.5 * timeout  # who was not slow to connect must not pay for who was
+            self._fill(bundle, requests, timeout)
+        round = _Round(requests, ballot, timeout)
+        until = min(latest, self._ask(round, bundle) + timeout)
         if type(first) in _CLEANS:
             round.followed = self._pool.follow(requests, bundle)
         if round.pending < len(requests):
@@ -137,8 +143,8 @@ class BlockingNodes:
         requests = [request if at in chosen else None for at in range(len(self._nodes))]
         loan = self._pool.borrow(request)
         if loan.bundle.gaps:
-            self._fill(loan.bundle, requests, is_urgent=False)
-        self._ask(_Round(requests, _NOBODY), loan.bundle, is_full=True)
+            self._fill(loan.bundle, requests, self._timeout, is_urgent=False)
+        self._ask(_Round(requests, _NOBODY, self._timeout), loan.bundle, is_full=True)
         if type(request) in _CLEANS:
             self._pool.follow(requests, loan.bundle)
             self._pool.leave(loan.bundle, request, chosen)
@@ -169,7 +175,7 @@ class BlockingNodes:
                     asked += 1
                 else:  # it has not even read what it was sent before
                     queue.pop()
-                    self._is_silent(bundle, strand)
+                    self._is_silent(bundle, strand, self._timeout)
             except OSError as error:
                 queue.pop()
                 self._is_cut(round, bundle, strand, error)
@@ -197,7 +203,7 @@ class BlockingNodes:
         try:
             self._take(round, strand, strand.read())
         except WOULD_BLOCK:
-            self._is_silent(bundle, strand)
+            self._is_silent(bundle, strand, self._timeout)
         except (OSError, HiredisError) as error:
             self._is_cut(round, bundle, strand, error)
         return bundle.strands[strand.node] is strand
@@ -309,7 +315,7 @@ class BlockingNodes:
     def _ask_again(self, round: _Round, bundle: Bundle) -> float:
         """Those whose connection was cut, on new ones. When the time for that is over."""
         places, round.cut = round.cut, set()
-        self._dial(bundle, places)
+        self._dial(bundle, places, round.timeout)
         now = boottime()
         for at in places:
             request, strand = round.requests[at], bundle.strands[at]
@@ -322,15 +328,15 @@ class BlockingNodes:
             round.pending += 1
             if not strand.send_after(self._packed(request, at, is_full=False), due):
                 self._is_cut(round, bundle, strand, ConnectionResetError())
-        return now + self._timeout
+        return now + round.timeout
 
     def _give_up_waiting(self, round: _Round, bundle: Bundle) -> None:
         for strand in list(bundle.strands):
             if strand is not None and any(due.asker is round for due in strand.due):
-                round.tell(strand.node, _failed(self._is_silent(bundle, strand)))
+                round.tell(strand.node, _failed(self._is_silent(bundle, strand, round.timeout)))
 
-    def _is_silent(self, bundle: Bundle, strand: Strand) -> Fault:
-        fault = not_answered(self.names[strand.node], self._timeout)
+    def _is_silent(self, bundle: Bundle, strand: Strand, seconds: float) -> Fault:
+        fault = not_answered(self.names[strand.node], seconds)
         self._pool.let_go(bundle, strand)
         self._known.has_forgotten(strand.node)
         self._nodes[strand.node].give_up(fault, strand.era)
@@ -338,7 +344,7 @@ class BlockingNodes:
 
     # -- bundles -------------------------------------------------------------------------------------------------
 
-    def _fill(self, bundle: Bundle, requests: Sequence[Request | None], is_urgent: bool = True) -> None:
+    def _fill(self, bundle: Bundle, requests: Sequence[Request | None], timeout: float, is_urgent: bool = True) -> None:
         """Connect to those who are to be asked, unless they are down; to these, too, if there is no majority else."""
         asked = [at for at, request in enumerate(requests) if request is not None]
         gaps = [at for at in asked if bundle.strands[at] is None]
@@ -346,13 +352,13 @@ class BlockingNodes:
         is_short = len(asked) - len(gaps) + len(up) < majority(len(asked))
         wanted = gaps if is_urgent and is_short else up
         if wanted:
-            self._dial(bundle, wanted)
+            self._dial(bundle, wanted, timeout)
 
-    def _dial(self, bundle: Bundle, places: Iterable[int]) -> None:
+    def _dial(self, bundle: Bundle, places: Iterable[int], timeout: float) -> None:
         eras = {at: self._nodes[at].era for at in places}
         spares = {at: spare for at in places if (spare := self._nodes[at].spare()) is not None}
-        makes = {at: self._nodes[at].dialer.dial for at in places if at not in spares}
-        for at, made in (spares | make_all(makes, self._nodes, self._timeout)).items():
+        makes = {at: self._nodes[at].dialer.connect for at in places if at not in spares}
+        for at, made in (spares | make_all(makes, self._nodes, timeout)).items():
             if isinstance(made, Wire):
                 self._pool.put(bundle, Strand(made, at, eras[at], self._timeout))
             else:

@@ -12,11 +12,12 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 
+from gripfast.bounded import Call
 from gripfast.core.redlock.nodes import Failed
 from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import Fault, LinkDown, cut, not_connected
+from gripfast.stores.redis.faults import Fault, LinkDown, cut
 from gripfast.stores.redis.wire import Wire, close_the_dead
 
 PAUSE_FIRST = 0.02
@@ -153,61 +154,32 @@ def _nobody() -> None:
 
 def make_all(makes: Mapping[int, Callable[[], Wire]], nodes: Sequence[Node], seconds: float) -> dict[int, Wire | Fault]:
     """A connection, or why there is none, for each; those that are not made in time are dropped."""
-    done: SimpleQueue[_Making] = SimpleQueue()
-    makings = [_Making(at, nodes[at].where, make, done) for at, make in makes.items()]
-    for making in makings:
-        making.start()
-    until = boottime() + seconds
+    done: SimpleQueue[Call[Wire]] = SimpleQueue()
     made: dict[int, Wire | Fault] = {}
-    while len(made) < len(makings):
+    calls: dict[Call[Wire], int] = {}
+    until = boottime() + seconds
+    for at, make in makes.items():
         try:
-            making = done.get(timeout=max(0.0, until - boottime()))
+            calls[nodes[at].dialer.calls.begin(make, done.put)] = at
+        except TimeoutError as error:
+            made[at] = nodes[at].dialer.late(error)
+    ended: set[Call[Wire]] = set()
+    while len(ended) < len(calls):
+        try:
+            ended.add(done.get(timeout=max(0.0, until - boottime())))
         except Empty:
             break
-        made[making.at] = making.outcome.pop()
-    for making in makings:
-        if making.at not in made:
-            making.is_late = True
-            making.drop()
-            made[making.at] = not_connected(making.where, TimeoutError())
+    made |= {at: _outcome(call, nodes[at].dialer) for call, at in calls.items()}
+    close_the_dead()
     return made
 
 
-class _Making:
-    """On a thread: names, TLS and passwords may take their time."""
-
-    def __init__(self, at: int, where: str, make: Callable[[], Wire], done: SimpleQueue[_Making]) -> None:
-        self.at = at
-        self.where = where
-        self.is_late = False
-        self.outcome: list[Wire | Fault] = []
-        self._make = make
-        self._done = done
-
-    def start(self) -> None:
-        try:
-            threading.Thread(target=self._run, name="gripfast-dial", daemon=True).start()
-        except RuntimeError:  # the interpreter is about to end
-            self._run()
-
-    def drop(self) -> None:
-        """Either side may come last."""
-        try:
-            outcome = self.outcome.pop()
-        except IndexError:
-            return
-        if isinstance(outcome, Wire):
-            outcome.close()
-
-    def _run(self) -> None:
-        try:
-            self.outcome.append(self._make())
-        except LinkDown as down:
-            self.outcome.append(down.fault)
-        except Exception as error:  # whatever it is, somebody waits
-            self.outcome.append(cut(self.where, error))
-        self._done.put(self)
-        if self.is_late:
-            self.drop()
-        del self._done
-        close_the_dead()
+def _outcome(call: Call[Wire], dialer: Dialer) -> Wire | Fault:
+    try:
+        return call.outcome()
+    except LinkDown as down:
+        return down.fault
+    except TimeoutError as error:
+        return dialer.late(error)
+    except Exception as error:  # whatever it is, somebody waits
+        return cut(dialer.where, error)

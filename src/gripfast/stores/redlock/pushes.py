@@ -72,7 +72,10 @@ class Pushes(Hearing):
             for at, node in enumerate(self._nodes)
             if at not in self._wires and node.is_up
         }
-        makes = {at: functools.partial(self._nodes[at].dialer.subscribe, channel) for at, channel in channels.items()}
+        makes = {
+            at: functools.partial(self._nodes[at].dialer.connect_and_subscribe, channel)
+            for at, channel in channels.items()
+        }
         for at, wire in make_all(makes, self._nodes, self._timeout).items():
             if isinstance(wire, Wire):
                 self._wires[at] = wire

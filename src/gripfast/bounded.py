@@ -1,0 +1,117 @@
+"""Calls that nobody can bound, on threads of their own: whoever waits for one gets an answer in time.
+
+Asking for a name's address has no time-out, nor has the beginning of a connection against a server that sends a byte
+now and then. A call that is given up goes on until it ends by itself, and what it brings is discarded. While several of
+them hang no more are begun, so that an outage does not fill the process with threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
+
+from gripfast.machine import boottime
+
+T = TypeVar("T")
+
+LATE_MOST = 8
+"""Calls that were given up and have not ended, before no more are begun."""
+LATE_FOR = 60.0
+"""Seconds after which a call that was given up does not count any more: it may never end, and others may do better."""
+
+
+class Calls(Generic[T]):
+    """Calls of one kind, to one place."""
+
+    def __init__(self, discard: Callable[[T], None]) -> None:
+        """`discard` gets what a call brought too late."""
+        self.discard = discard
+        self.late: dict[Call[T], float] = {}
+        """When each of them was given up."""
+
+    def run(self, function: Callable[[], T], seconds: float) -> T:
+        """What it returns or raises. Raises TimeoutError if it does neither in time."""
+        done: SimpleQueue[Call[T]] = SimpleQueue()
+        call = self.begin(function, done.put)
+        try:
+            done.get(timeout=max(0.0, seconds))
+        except Empty:
+            pass
+        except BaseException:
+            call.give_up()
+            raise
+        return call.outcome()
+
+    def begin(self, function: Callable[[], T], done: Callable[[Call[T]], None]) -> Call[T]:
+        """`done` is told, on the call's own thread, when it has ended. Raises TimeoutError if too many hang."""
+        if self.late:
+            self._check_late()
+        call = Call(self, function, done)
+        call.start()
+        return call
+
+    def _check_late(self) -> None:
+        since = boottime() - LATE_FOR
+        if sum(moment > since for moment in list(self.late.values())) >= LATE_MOST:
+            raise TimeoutError(f"{LATE_MOST} earlier attempts still hang")
+
+
+class Call(Generic[T]):
+    """Either side may come last: whoever takes the outcome out has it alone."""
+
+    def __init__(self, calls: Calls[T], function: Callable[[], T], done: Callable[[Call[T]], None]) -> None:
+        self._calls = calls
+        self._function = function
+        self._done = done
+        self._is_given_up = False
+        self._outcome: list[T | _Raised] = []
+
+    def start(self) -> None:
+        try:
+            threading.Thread(target=self._run, name="gripfast-dial", daemon=True).start()
+        except RuntimeError:  # no thread can be started: the interpreter is about to end, or there are too many
+            self._run()
+
+    def outcome(self) -> T:
+        """Once; raises what was raised. If it has not ended it is given up: TimeoutError."""
+        try:
+            outcome = self._outcome.pop()
+        except IndexError:
+            self.give_up()
+            raise TimeoutError from None
+        if isinstance(outcome, _Raised):
+            raise outcome.error
+        return outcome
+
+    def give_up(self) -> None:
+        self._calls.late[self] = boottime()
+        self._is_given_up = True
+        self._drop()
+
+    def _drop(self) -> None:
+        try:
+            outcome = self._outcome.pop()
+        except IndexError:
+            return
+        self._calls.late.pop(self, None)
+        if not isinstance(outcome, _Raised):
+            self._calls.discard(outcome)
+
+    def _run(self) -> None:
+        try:
+            self._outcome.append(self._function())
+        except Exception as error:
+            self._outcome.append(_Raised(error))
+        done = self._done
+        del self._function, self._done  # they may keep whoever waits, and this may be kept by it
+        done(self)
+        if self._is_given_up:
+            self._drop()
+
+
+class _Raised:
+    def __init__(self, error: Exception) -> None:
+        error.__traceback__ = None  # it must not keep the frames that it came through
+        self.error = error
