@@ -9,6 +9,7 @@ ConfigurationError    the developer: a bad URL, name, ttl, or a missing extra
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
@@ -105,9 +106,13 @@ def describe_holder(holder: LockInfo | None) -> str:
     if holder is None:
         return "the holder is not known"
     if holder.since is None:
-        return f"held by someone else's lock ({holder.owner}), expires in {holder.expires_in:.3g} s"
+        return f"held by someone else's lock ({holder.owner}), {_expiry(holder.expires_in)}"
     label = f" ({holder.label})" if holder.label else ""
     return (
         f"held by pid {holder.pid} on {holder.host}{label} since {holder.since:%Y-%m-%d %H:%M:%S} UTC, "
-        f"expires in {holder.expires_in:.3g} s unless renewed"
+        f"{_expiry(holder.expires_in, ' unless renewed')}"
     )
+
+
+def _expiry(seconds: float, unless: str = "") -> str:
+    return "does not expire by itself" if seconds == math.inf else f"expires in {seconds:.3g} s{unless}"

@@ -7,7 +7,6 @@ import pytest
 from core.scripted_nodes import FREED, NAMES, TTL, WALL_US, YES, QuietInbox, Stage, busy, down, locked_only
 from gripfast.core.ports import Granted, Taken, Unreachable
 from gripfast.core.redlock.nodes import Accept, Answer, Busy, Establish, Mark, Newborn, Unlock, Unmarked, Vote, Wake
-from gripfast.errors import StoreUnavailable
 
 
 @pytest.fixture
@@ -169,12 +168,13 @@ def test_a_failed_attempt_wakes_nobody(stage: Stage) -> None:
     assert stage.nodes.sent_of(Wake) == []
 
 
-def test_a_refusal_that_will_not_go_away_is_raised_at_once(stage: Stage) -> None:
+def test_a_refusal_that_will_not_go_away_is_told_as_such(stage: Stage) -> None:
     no = [down(node, is_permanent=True, why="NOAUTH") for node in range(3)]
     stage.nodes.will_answer(*no, YES, YES)
-    with pytest.raises(StoreUnavailable, match="NOAUTH") as caught:
-        stage.claim()
-    assert caught.value.nodes[NAMES[0]] == "NOAUTH"
+    answer = stage.claim()
+    assert isinstance(answer, Unreachable)
+    assert answer.is_permanent
+    assert answer.error.nodes[NAMES[0]] == "NOAUTH"
 
 
 def test_two_nodes_that_refuse_for_good_do_not_matter(stage: Stage) -> None:

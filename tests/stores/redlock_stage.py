@@ -75,6 +75,8 @@ def drive(coroutine: Coroutine[Any, Any, None]) -> None:
 class First:
     """Decided by so many answers."""
 
+    is_lost = False
+
     def __init__(self, wanted: int = 1) -> None:
         self.wanted = wanted
         self.answers: list[Answer] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -41,12 +42,31 @@ def configure(target: object, options: dict[str, Any]) -> Config:
     address = _address(target) if isinstance(target, str) else None
     rest = options if address is None else address.options | options
     own = {name: rest.pop(name) for name in ("ttl", *_PATIENCE) if name in rest}
-    patience = {name: rules.checked_patience(name, own[name]) for name in _PATIENCE if name in own}
+    patience = _patience(own)
     factory = _factory(target, rest) if address is None else factory_for(address.url, rest)
     if rest:
-        raise ConfigurationError(f"unknown option for {factory.where}: {', '.join(sorted(rest))}")
+        raise ConfigurationError(f"unknown option for {factory.where}: {', '.join(sorted(rest))}{_hint(rest)}")
     ttl = rules.checked_ttl(own.get("ttl", min(rules.TTL_DEFAULT, factory.max_ttl)), factory.max_ttl)
     return Config(factory, ttl, Patience(**{"request_timeout": factory.request_timeout} | patience))
+
+
+def _patience(own: Mapping[str, object]) -> dict[str, float]:
+    patience: dict[str, float] = {}
+    if "request_timeout" in own:
+        patience["request_timeout"] = rules.checked_request_timeout("request_timeout", own["request_timeout"])
+    if "connect_patience" in own:
+        patience["connect_patience"] = rules.checked_connect_patience(own["connect_patience"])
+    return patience
+
+
+def _hint(unknown: Container[str]) -> str:
+    """Many a library calls it so, and means one or the other."""
+    if "timeout" not in unknown:
+        return ""
+    return (
+        "; request_timeout is how long one request may take, connect_patience how long a silent server is waited for, "
+        "acquire(wait=…) how long somebody else's lock is"
+    )
 
 
 def _factory(target: object, options: dict[str, Any]) -> StoreFactory:

@@ -109,15 +109,22 @@ class Unreachable(NamedTuple):
     was_sent: bool = True
     """False only if nothing of the request left this machine: there is nothing to clean up, and no use in asking for
     longer on behalf of a caller who does not want to wait."""
+    was_refused: bool = False
+    """Too many servers can't be connected to for anything to come of it, though others may have got the request: no use
+    in that, either."""
+    is_permanent: bool = False
+    """Asking again will not help, however long the caller would wait: a wrong password."""
 
 
-def unreachable(error: StoreUnavailable, was_sent: bool = True) -> Unreachable:
+def unreachable(
+    error: StoreUnavailable, was_sent: bool = True, was_refused: bool = False, is_permanent: bool = False
+) -> Unreachable:
     """An answer is kept for a while: it must not keep the frames that it came through, and with them a lease."""
     link: BaseException | None = error
     while link is not None:
         link.__traceback__ = None
         link = link.__cause__ or link.__context__
-    return Unreachable(error, was_sent)
+    return Unreachable(error, was_sent, was_refused, is_permanent)
 
 
 Abandoned = Sequence[Unreachable | None] | Unreachable | None

@@ -154,6 +154,22 @@ def checked_prefix(prefix: object) -> str:
     return "" if prefix == "" else checked_name(prefix)
 
 
+REQUEST_TIMEOUT_MIN = 0.001
+REQUEST_TIMEOUT_MAX = 3600.0
+"""Shorter than any server answers, and longer than anybody means: timers of the system end somewhere, too."""
+
+PATIENCE_MAX = 365 * 24 * 3600.0
+
+
+def checked_request_timeout(option: str, seconds: object) -> float:
+    return _checked_seconds(option, seconds, REQUEST_TIMEOUT_MIN, REQUEST_TIMEOUT_MAX)
+
+
+def checked_connect_patience(seconds: object) -> float:
+    """0 is one try."""
+    return _checked_seconds("connect_patience", seconds, 0.0, PATIENCE_MAX)
+
+
 def checked_patience(option: str, seconds: object) -> float:
     return _checked_seconds(option, seconds, 0.0, math.inf)
 

@@ -44,6 +44,11 @@ class VoteBallot:
         return self.accepted >= self._majority and self.accepted == self.locked and not self.others
 
     @property
+    def is_lost(self) -> bool:
+        """It has less than it needs, and was decided."""
+        return not self.is_won and not self.is_locked
+
+    @property
     def is_locked(self) -> bool:
         return self.locked >= self._majority
 
@@ -80,6 +85,8 @@ class Roll:
     """Everybody's answer."""
 
     __slots__ = ("answers", "pending")
+
+    is_lost = False
 
     def __init__(self, nodes: int, asked: int) -> None:
         self.answers: list[Answer] = [None] * nodes

@@ -206,6 +206,11 @@ someone may have at a node, `LockInfo.owner` is without the attempt."""
 
 
 class Ballot(Protocol):
+    @property
+    def is_lost(self) -> bool:
+        """Once it is decided: nobody wants what has not left yet."""
+        ...
+
     def add(self, node: int, answer: Answer) -> bool:
         """True once it is decided: nobody has to wait for the others."""
         ...

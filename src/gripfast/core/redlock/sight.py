@@ -62,9 +62,12 @@ def each(answers: Iterable[Answer]) -> list[Answer]:
     return [single for answer in answers for single in (answer if isinstance(answer, list) else [answer])]
 
 
-def no_majority(names: Sequence[str], answers: Sequence[Answer]) -> StoreUnavailable:
-    """Every node's state, in words."""
-    states = {name: _state(name, answer) for name, answer in zip(names, answers, strict=True)}
+def no_majority(names: Sequence[str], answers: Sequence[Answer], is_none_said: bool = False) -> StoreUnavailable:
+    """Every node's state, in words. `is_none_said`: None is an answer; otherwise none was heard."""
+    states = {
+        name: _UNHEARD if answer is None and not is_none_said else _state(name, answer)
+        for name, answer in zip(names, answers, strict=True)
+    }
     needed, answered = majority(len(names)), list(states.values()).count(_ANSWERED)
     trouble = "; ".join(f"{name} {state}" for name, state in states.items() if state != _ANSWERED)
     and_needed = f", and {needed} are needed" if answered < needed else ""
@@ -72,6 +75,7 @@ def no_majority(names: Sequence[str], answers: Sequence[Answer]) -> StoreUnavail
 
 
 _ANSWERED = "answered"
+_UNHEARD = "was not asked, or not waited for"
 
 
 def _state(name: str, answer: Answer) -> str:

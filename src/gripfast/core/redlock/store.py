@@ -27,7 +27,6 @@ from gripfast.core.ports import (
     Page,
     Taken,
     Unreachable,
-    to_raise,
     unreachable,
 )
 from gripfast.core.redlock import pauses, sight
@@ -178,10 +177,13 @@ class RedlockStore(Shutting):
         elsewhere = [node for node in record.asked if not isinstance(answers[node], Busy)]
         self._nodes.send(Unlock(claim.name, claim.owner, record.attempt), elsewhere)
         if self._is_short(len(_those(answers, Failed, Unmarked, Newborn))):
-            answer = self._no_majority(answers)
-            if self._is_short(sum(each.is_permanent for each in failures(answers))):
-                raise to_raise(answer.error)  # asking again will not help
-            return answer
+            failed = failures(answers)
+            error = sight.no_majority(self._nodes.names, answers)
+            if not record.asked:
+                self._records.end(claim.owner)  # no node knows of it, so nobody has to clean up
+            was_refused = self._is_short(sum(not each.was_asked for each in failed))
+            is_permanent = self._is_short(sum(each.is_permanent for each in failed))
+            return unreachable(error, bool(record.asked), was_refused, is_permanent)
         holder = sight.holder(answers, self._count)
         fence = max((each.fence for each in answers if isinstance(each, Busy)), default=0)
         chance = self._nodes.chance()
@@ -356,7 +358,7 @@ class RedlockStore(Shutting):
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         answers = await self._ask_all(Inspect(name))
         if self._is_short(len(failures(answers))):
-            return self._no_majority(answers)
+            return unreachable(sight.no_majority(self._nodes.names, answers, is_none_said=True))
         return sight.holder(answers, self._count, unknown=len(failures(answers)))
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:

@@ -48,7 +48,7 @@ class RedisFactory:
         self._socket_timeout = settings.get("socket_timeout")
         for name in ("socket_timeout", "socket_connect_timeout"):
             if settings.get(name) is not None:
-                rules.checked_patience(name, settings[name])
+                rules.checked_request_timeout(name, settings[name])
 
     def blocking(self, request_timeout: float) -> RedisStore:
         return RedisStore(BlockingLink(self.dialer(request_timeout)), self._prefix)
@@ -116,7 +116,7 @@ def address(url: SplitResult) -> dict[str, Any]:
 
 def driver_options(kind: type[AbstractConnection], options: dict[str, Any]) -> dict[str, Any]:
     """Those that redis-py knows, taken out of the options; what is about commands and replies is not needed here."""
-    known = _known(kind) | {"max_connections", "timeout"}
+    known = _known(kind) | {"max_connections"}
     given = {name: options.pop(name) for name in list(options) if name in known}
     parsed = {name: _parsed(name, value) for name, value in given.items() if _is_used(name)}
     return parsed | _whose_certificate(parsed) if issubclass(kind, redis.SSLConnection) else parsed

@@ -38,7 +38,6 @@ from gripfast.core.ports import (
     Page,
     Taken,
     Unreachable,
-    to_raise,
     unreachable,
 )
 from gripfast.core.shutting import Shutting
@@ -160,7 +159,7 @@ class RedisStore(Shutting):
         if self._is_shut:
             await self._undo(claim)
         if isinstance(reply, Fault):
-            return _unreachable_or_raise(reply)
+            return unreachable(reply.error, reply.was_sent, is_permanent=reply.is_permanent)
         answer = protocol.read_claim(reply, claim, channel)
         if isinstance(answer, Taken) and claim.inbox is None and claim.owner in self._link.late:
             self._chase(claim.name, claim.owner)  # nobody asks for it any more
@@ -320,12 +319,6 @@ class RedisStore(Shutting):
 
 def card_of_this_process(label: str | None) -> bytes:
     return protocol.card(label, machine.hostname(), os.getpid())
-
-
-def _unreachable_or_raise(fault: Fault) -> Unreachable:
-    if fault.is_permanent:
-        raise to_raise(fault.error)
-    return unreachable(fault.error, fault.was_sent)
 
 
 def _renewal(reply: Any) -> Reason | Unreachable | None:

@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 from gripfast.core.ports import Inbox
 from gripfast.core.redlock.ballot import majority
 from gripfast.core.redlock.nodes import Answer, Ballot, Each, Failed, ForceRelease, Free, Freed, Request, Unlock, Vote
-from gripfast.errors import ConfigurationError, OutcomeUnknown
+from gripfast.errors import ConfigurationError, OutcomeUnknown, StoreUnavailable
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import AioInbox, Inboxes
 from gripfast.stores.redis.aio import LOOKS, AioLink, RequestWire
@@ -56,17 +56,24 @@ class AioNodes:
             return
         poll = Poll(ballot, asked, self._loop.create_future())
         try:
-            self._ask(requests, poll, bool(self._down) and self._too_few_are_up(requests, asked))
+            waiting = self._ask(requests, poll, bool(self._down) and self._too_few_are_up(requests, asked))
             if within < math.inf:
                 self._expect_within(within)
             await poll.decided
+            if waiting and ballot.is_lost:
+                poll.is_dropped = True
+                for question in waiting:
+                    if not question.was_sent and not poll.has_heard(question.node.place):
+                        ballot.add(question.node.place, question.node.withdrawn())
         except BaseException:
             poll.is_dropped = True
             raise
         finally:
             poll.is_over = True
 
-    def _ask(self, requests: Sequence[Request | None], poll: Poll, insists: bool) -> None:
+    def _ask(self, requests: Sequence[Request | None], poll: Poll, insists: bool) -> list[_Question]:
+        """Those that have to wait for a connection."""
+        waiting: list[_Question] = []
         last: Request | None = None
         packed = b""
         for node, request in zip(self._nodes, requests, strict=True):
@@ -84,6 +91,8 @@ class AioNodes:
                 question.put(wire, words)
             else:
                 node.ask(question, words, insists)
+                waiting.append(question)
+        return waiting
 
     def _expect_within(self, seconds: float) -> None:
         for node in self._nodes:
@@ -314,6 +323,12 @@ class _Node:
                 self._ask_again(question, is_full=True)
         elif not question.poll.is_over:
             question.tell(self._wording.read(question.request, replies, self.where, question.is_repeated))
+
+    def withdrawn(self) -> Failed:
+        """Instead of an answer to a question that has not left, and never will: its poll is lost without it."""
+        message = "was not waited for: too many others had failed"
+        trouble = Fault(StoreUnavailable(f"{self.where} {message}", {self.where: message}))
+        return Failed((self.trouble or trouble).error, was_asked=False)
 
     def teaching(self, question: _Question) -> bytes | None:
         """In full what is asked for the first time on a connection: a clean-up may be refused, for want of its script,

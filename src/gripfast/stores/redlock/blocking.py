@@ -78,9 +78,15 @@ class _Round:
         if not self.is_decided:
             self.is_decided = self.ballot.add(node, answer)
 
+    def tell_unasked(self, node: int, answer: Answer) -> None:
+        """Even if it is decided: it matters whether any node was asked."""
+        self.is_decided = self.ballot.add(node, answer) or self.is_decided
+
 
 class _Nobody:
     """The ballot of those who do not wait."""
+
+    is_lost = False
 
     def add(self, node: int, answer: Answer) -> bool:
         return True
@@ -215,7 +221,7 @@ class BlockingNodes:
                 node = self._nodes[at]
                 if not node.is_up:
                     node.look_after()
-                round.tell(at, _not_asked(request, at, node.failed(), round.followed))
+                round.tell_unasked(at, _not_asked(request, at, node.failed(), round.followed))
 
     # -- hearing -------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from gripfast.core.redlock.nodes import Answer, Ballot
 class Poll:
     """A ballot, and whoever waits for its end."""
 
-    __slots__ = ("_ballot", "_pending", "decided", "is_dropped", "is_over")
+    __slots__ = ("_ballot", "_heard", "_pending", "decided", "is_dropped", "is_over")
 
     def __init__(self, ballot: Ballot, asked: int, decided: asyncio.Future[None]) -> None:
         self.decided = decided
@@ -20,11 +20,17 @@ class Poll:
         """And nobody wants what it was for: it was cancelled."""
         self._ballot = ballot
         self._pending = asked
+        self._heard = 0
+        """A bit for each node."""
+
+    def has_heard(self, place: int) -> bool:
+        return bool(self._heard >> place & 1)
 
     def tell(self, place: int, answer: Answer) -> None:
         if self.is_over:
             return
         self._pending -= 1
+        self._heard |= 1 << place
         if self._ballot.add(place, answer) or self._pending == 0:
             self.is_over = True
             if not self.decided.done():
