@@ -51,18 +51,19 @@ class LeaseLost(GripfastError):
     - `expired`: it could not be renewed before its deadline.
     - `taken`: someone else holds the lock now.
     - `broken`: it was force-released.
-    - `session`: the session or process that held it is gone.
+    - `session`: the session or process that held it is gone, or this is a forked child, and it is the parent's.
     - `max_hold`: it reached its max_hold.
     - `released`: it was released before.
     """
 
-    def __init__(self, name: str, reason: Reason) -> None:
+    def __init__(self, name: str, reason: Reason, why: str | None = None) -> None:
+        """`why`: in words, where more is known than the reason says."""
         self.name = name
         self.reason: Reason = reason
-        super().__init__(name, reason)
+        super().__init__(name, reason, why or _WHY[reason])
 
     def __str__(self) -> str:
-        return f"lease on {self.name!r} lost ({self.reason}): {_WHY[self.reason]}"
+        return f"lease on {self.name!r} lost ({self.reason}): {self.args[2]}"
 
 
 class StaleToken(GripfastError):

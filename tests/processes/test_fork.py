@@ -1,9 +1,13 @@
 """Fork: the child owns nothing, the inherited client works anew in it, and the parent goes on."""
 
+import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+import gripfast
 from support.processes import Worker
 
 FORKS = 20
@@ -23,3 +27,42 @@ def test_a_fork_under_load_leaves_the_child_with_nothing_and_the_parent_with_eve
         assert parent.ended() == 0
     owners = journal.read_text().split()
     assert len(owners) == len(set(owners)) > FORKS
+
+
+TELLING = """
+import asyncio, os, sys, gripfast
+
+def told_in_a_child(lease):
+    if os.fork() == 0:
+        try:
+            lease.ensure_held()
+        except gripfast.LeaseLost as error:
+            print(error.reason, os.getppid(), error, sep="|", flush=True)
+        os._exit(0)
+    os.wait()
+
+async def tell_of_a_task(url):
+    async with gripfast.connect_async(url) as client, client.lock("task") as lease:
+        told_in_a_child(lease)
+
+with gripfast.connect(sys.argv[1]) as client, client.lock("job") as lease:
+    told_in_a_child(lease)
+asyncio.run(tell_of_a_task(sys.argv[1]))
+"""
+
+
+def test_a_child_is_told_that_the_lease_is_its_parents_who_may_well_live(sqlite_url: str) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", TELLING, sqlite_url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    for line in done.stdout.splitlines():
+        reason, parent, message = line.split("|")
+        assert reason == "session"
+        assert f"it belongs to process {parent}, from which this one was forked" in message
+        assert "gone" not in message
+    assert len(done.stdout.splitlines()) == 2, done.stderr
+
+
+def test_what_a_loss_says_is_still_said_by_a_copy() -> None:
+    error = gripfast.LeaseLost("job", "session", "it is the parent's")
+    assert str(pickle.loads(pickle.dumps(error))) == "lease on 'job' lost (session): it is the parent's"
+    assert "it was force-released" in str(gripfast.LeaseLost("job", "broken"))

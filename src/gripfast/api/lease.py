@@ -11,15 +11,15 @@ import threading
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import to_raise
 from gripfast.core.release import release
 from gripfast.errors import LeaseLost, Reason
 from gripfast.machine import boottime, this
-from gripfast.runtime.aio import AioRuntime, start_task
-from gripfast.runtime.blocking import BlockingRuntime, drive, start_thread
+from gripfast.runtime.aio import AioRuntime
+from gripfast.runtime.blocking import BlockingRuntime, drive
 
 if TYPE_CHECKING:
     from gripfast.api.client import AnyClient
@@ -31,9 +31,6 @@ class _Handle(Generic[R]):
     """One level of holding. Re-entry makes another handle on the same state; the last one to be released ends it."""
 
     __slots__ = ("__weakref__", "_client", "_is_released", "_on_lost", "_runtime", "_state")
-
-    _start: ClassVar[Callable[..., None]]
-    """Starts on_lost: on a thread of its own, or as a task."""
 
     def __init__(
         self, client: AnyClient, runtime: R, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
@@ -82,7 +79,7 @@ class _Handle(Generic[R]):
         """Raise LeaseLost unless the lease is held at this moment; cheap enough for a loop."""
         if self.remaining() > 0.0:
             return
-        raise LeaseLost(self.name, self._reason())
+        raise self._loss_of_a_fork() if self._is_inherited() else LeaseLost(self.name, self._reason())
 
     def _reason(self) -> Reason:
         if self._is_inherited():
@@ -92,6 +89,11 @@ class _Handle(Generic[R]):
     def _loss(self) -> Reason | None:
         """Why it was lost; None while it is held and after its release."""
         return "session" if self._is_inherited() else self._state.lost(boottime())
+
+    def _loss_of_a_fork(self) -> LeaseLost:
+        """Its parent may live, and hold it."""
+        why = f"it belongs to process {self._runtime.pid}, from which this one was forked; acquire the lock here anew"
+        return LeaseLost(self.name, "session", why)
 
     def _is_inherited(self) -> bool:
         """Made by a parent process, which alone owns it."""
@@ -117,7 +119,6 @@ class Lease(_Handle[BlockingRuntime]):
     """One successful acquisition. A context manager: leaving the block releases it."""
 
     __slots__ = ()
-    _start = staticmethod(start_thread)
 
     @property
     def lost(self) -> Lost:
@@ -160,7 +161,6 @@ class AsyncLease(_Handle[AioRuntime]):
     """One successful acquisition. `async with lease` releases it at the end, and cancels the body if it is lost."""
 
     __slots__ = ("_body",)
-    _start = staticmethod(start_task)
 
     def __init__(
         self, client: AnyClient, runtime: AioRuntime, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
@@ -330,4 +330,4 @@ def _tell_handles(state: LeaseState, reason: Reason) -> None:
     """Each level of holding has its own on_lost; the state knows them weakly: their death gives the lease back."""
     for handle in [handle for ref in state.handles if (handle := ref()) is not None]:
         if handle._on_lost is not None and not handle._is_released:
-            handle._start(handle._on_lost, handle, reason)
+            handle._runtime.call_back(handle._on_lost, handle, reason)

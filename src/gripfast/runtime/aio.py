@@ -128,6 +128,10 @@ class AioRuntime:
 
     # -- on the loop ---------------------------------------------------------------------------------------------
 
+    def call_back(self, on_lost: Callable[..., Any], *args: object) -> None:
+        """As a task of its own."""
+        _keep(self._loop.create_task(_call_back(on_lost, *args), name="gripfast-on-lost"))
+
     def _announce(self, state: LeaseState) -> None:
         looks_at = self._losses.announce(state)
         self._upkeep.announce(state)
@@ -217,18 +221,14 @@ def _tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) ->
         loop.call_soon_threadsafe(callback)
 
 
-def start_task(on_lost: Callable[..., Any], *args: object) -> None:
-    """A task of its own, for a plain or a coroutine function; what it raises is logged."""
-
-    async def run() -> None:
-        try:
-            result = on_lost(*args)
-            if inspect.isawaitable(result):
-                await result
-        except Exception:
-            _log.exception("on_lost raised")
-
-    _keep(asyncio.get_running_loop().create_task(run(), name="gripfast-on-lost"))
+async def _call_back(on_lost: Callable[..., Any], *args: object) -> None:
+    """A plain or a coroutine function; what it raises is logged."""
+    try:
+        result = on_lost(*args)
+        if inspect.isawaitable(result):
+            await result
+    except Exception:
+        _log.exception("on_lost raised")
 
 
 def _keep(task: asyncio.Task[None]) -> None:

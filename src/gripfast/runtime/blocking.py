@@ -11,7 +11,6 @@ import logging
 import os
 import queue
 import sys
-import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from gripfast.core.ports import Store, Unreachable
 from gripfast.core.upkeep import Errand, Extend, Upkeep
 from gripfast.living import Living
 from gripfast.machine import boottime
+from gripfast.runtime.callbacks import Callbacks
 from gripfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
 from gripfast.runtime.ticker import Ticker
 
@@ -46,7 +46,8 @@ class BlockingRuntime:
         self.pid = os.getpid()
         self.watchdog: Ticker[Errand] = Ticker("gripfast-watchdog", self._look_after, self._end)
         self.watchdog.work_for(client)
-        self.notices: Ticker[None] = Ticker("gripfast-notices", self._tell)
+        self._callbacks = Callbacks("gripfast-on-lost")
+        self.notices: Ticker[None] = Ticker("gripfast-notices", self._tell, self._callbacks.run_waiting)
         self.env = make_env(store, patience, self.watchdog.queue.put, _pause, self._announce)
         self._upkeep = Upkeep(self.env)
         self._losses = Notices(self.env)
@@ -102,23 +103,15 @@ class BlockingRuntime:
         return drive(self._upkeep.round(errands))
 
     def _tell(self, _: Sequence[None]) -> float:
-        return self._losses.tell()
+        return min(self._losses.tell(), self._callbacks.start_waiting())
+
+    def call_back(self, on_lost: Callable[..., object], *args: object) -> None:
+        """On a thread of its own."""
+        self._callbacks.start(lambda: on_lost(*args))
 
 
 async def _pause(seconds: float) -> None:
     time.sleep(max(0.0, seconds))  # noqa: ASYNC251 - this is the blocking colour
-
-
-def start_thread(on_lost: Callable[..., object], *args: object) -> None:
-    """A thread of its own: a slow callback delays nobody. What it raises is logged."""
-
-    def run() -> None:
-        try:
-            on_lost(*args)
-        except Exception:
-            _log.exception("on_lost raised")
-
-    threading.Thread(target=run, name="gripfast-on-lost", daemon=True).start()
 
 
 _runtimes: Living[BlockingRuntime] = Living()

@@ -1,0 +1,60 @@
+"""Callbacks of the caller's, each on a thread of its own: a slow one delays nobody.
+
+Where no more threads can be had (a limit of the container, no memory) a callback waits; none is dropped. A thread that
+is done with its own takes over what waits, and whoever has a clock tries again to start one (`start_waiting`).
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from gripfast.machine import boottime
+
+_log = logging.getLogger("gripfast.lease")
+
+RETRY = 0.25
+"""Seconds until it is tried again to start a thread."""
+
+Call = Callable[[], object]
+
+
+class Callbacks:
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._waiting: deque[Call] = deque()
+
+    def start(self, call: Call) -> None:
+        """What it raises is logged."""
+        self._waiting.append(call)
+        self.start_waiting(logging.WARNING)
+
+    def start_waiting(self, level: int = logging.DEBUG) -> float:
+        """A thread for each that waits; the moment at which to try again, if one can't be started."""
+        for _ in range(len(self._waiting)):
+            try:
+                threading.Thread(target=self.run_waiting, name=self._name, daemon=True).start()
+            except (RuntimeError, MemoryError) as error:
+                _log.log(level, "%d calls of on_lost wait for a thread: %s", len(self._waiting), error)
+                return boottime() + RETRY
+        return math.inf
+
+    def run_waiting(self) -> None:
+        """Here, one after the other."""
+        while True:
+            try:
+                call = self._waiting.popleft()
+            except IndexError:
+                return
+            _run(call)
+            del call  # it may be the last to know a lease
+
+
+def _run(call: Call) -> None:
+    try:
+        call()
+    except Exception:
+        _log.exception("on_lost raised")
