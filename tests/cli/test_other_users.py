@@ -89,7 +89,7 @@ def test_on_a_lost_lock_all_that_can_be_killed_is_and_the_rest_waited_for(
         end(strange)
         assert running.ended()[0] == 76
     assert "lost the lock nightly" in _err(log)
-    assert "could not be stopped" in _err(log)
+    assert "not all of it could be killed" in _err(log)
 
 
 def test_on_a_lost_lock_a_command_of_another_user_is_waited_for(client: gripfast.Client, log: Log) -> None:

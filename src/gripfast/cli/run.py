@@ -150,7 +150,7 @@ def _conclude(lease: gripfast.Lease, ending: Ending) -> int:
     if not ending.complete:
         say("some processes of the command did not end although they were killed; see: ps")
     if ending.status is None or ending.warned:
-        what = "could not be stopped, and has ended now" if ending.refused else "was stopped"
+        what = "has ended, though not all of it could be killed" if ending.refused else "was stopped"
         say(f"lost the lock {name}: {_why(lease)}. The command {what}")
         return codes.LOST
     try:
