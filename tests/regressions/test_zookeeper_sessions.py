@@ -90,6 +90,52 @@ async def _tried(actor: Any) -> None:
     await actor.release(await actor.acquire(actor.colour))
 
 
+# Connections that are dead without a word -----------------------------------------------------------------------------
+
+
+class TwoWays:
+    """To one server. The first is there until it goes silent, and then the second."""
+
+    def __init__(self, first: Proxy, second: Proxy) -> None:
+        self._first, self._second = first, second
+        self.url = url_of([f"{HOST}:{way.port}" for way in (first, second)], root=new_root())
+        second.refuse()
+
+    def change(self) -> None:
+        """What was connected stays so."""
+        self._first.refuse()
+        self._first.black_hole()
+        self._second.accept()
+
+
+@pytest.fixture
+def ways(server: Configured) -> Iterator[TwoWays]:
+    with Proxy((HOST, server.port)) as first, Proxy((HOST, server.port)) as second:
+        yield TwoWays(first, second)
+
+
+@staged
+async def test_a_silent_connection_does_not_cost_the_lease_if_another_server_can_be_reached(ways: TwoWays) -> None:
+    """kazoo takes whatever is sent for a ping, answered or not: it stayed where it was until the lease was over."""
+    ttl = 3.0
+    async with both_colours(ways.url, ttl=ttl) as actors:
+        leases = await each(actors, lambda actor: actor.acquire(actor.colour))
+        ways.change()
+        over = time.monotonic() + 1.1 * ttl
+        await auntil(lambda: time.monotonic() > over, within=10)
+        assert all(lease.held for lease in leases)
+
+
+@staged
+async def test_a_silent_connection_is_left_by_those_who_claim_too(ways: TwoWays) -> None:
+    """Who claimed often had no connection any more, and would have had none for a quarter of an hour."""
+    async with both_colours(ways.url, ttl=60, request_timeout=0.5) as actors:
+        await each(actors, _tried)
+        ways.change()
+        leases = await each(actors, lambda actor: actor.acquire(actor.colour, wait=8))
+        assert all(lease.held for lease in leases)
+
+
 # Clients of others ----------------------------------------------------------------------------------------------------
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import math
 import queue
 import time
 import weakref
@@ -18,6 +19,8 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.retry import ForceRetryError, KazooRetry
+
+from gripfast.machine import boottime
 
 _quiet = logging.getLogger("gripfast.zookeeper")
 _quiet.setLevel(logging.INFO)  # below that kazoo writes down every request, passwords included
@@ -118,12 +121,16 @@ class Attempts:
         """By server, of the last attempt that failed since there was a connection. Replaced, never changed."""
         self.begun = 0
         """How often kazoo has begun with its first server."""
+        self.heard = -math.inf
+        """When the last message came, or the connection was made."""
         self._are_all_refused = True
         self._handler = connection.handler
         self._negotiated: list[weakref.WeakMethod[Callable[[int], None]]] = []
         self._refused: list[weakref.WeakMethod[Callable[[], None]]] = []
         self._connect, self._loop = connection._connect, connection._connect_loop
+        self._read = connection._read_socket
         connection._connect, connection._connect_loop = self._attempt, self._all_servers
+        connection._read_socket = self._hear
 
     @classmethod
     def of(cls, client: KazooClient) -> Attempts:
@@ -153,7 +160,7 @@ class Attempts:
             self.errors = {**self.errors, f"{host}:{port}": text}
             self._are_all_refused &= isinstance(cause, ConnectionRefusedError)
             raise
-        self.errors, self._are_all_refused = {}, False
+        self.errors, self._are_all_refused, self.heard = {}, False, boottime()
         _call_all(self._negotiated, round(read_timeout * 3 / 2))
         return read_timeout, connect_timeout
 
@@ -166,6 +173,11 @@ class Attempts:
             if self._are_all_refused:
                 _call_all(self._refused)
             raise
+
+    def _hear(self, read_timeout: float) -> Any:
+        response = self._read(read_timeout)
+        self.heard = boottime()
+        return response
 
 
 def _call_all(methods: list[Any], *args: Any) -> None:

@@ -72,7 +72,7 @@ class Looking(Shutting):
         """Of the first in line; None if that has left meanwhile."""
         for place, first in enumerate(line):
             path = f"{parent}/{first.node}"
-            (got,) = await self._link.ask([functools.partial(session.client.get_async, path)], until)
+            (got,) = await self._ask(session, [functools.partial(session.client.get_async, path)], until)
             if not isinstance(got, BaseException):
                 return protocol.lock_info(name, first.owner, got[0], got[1], len(line) - place - 1)
         return None
@@ -98,14 +98,16 @@ class Looking(Shutting):
     async def _infos(self, session: Session, names: Sequence[str], until: float) -> list[LockInfo]:
         client = session.client
         parents = [f"{self._root}/{protocol.encoded(name)}" for name in names]
-        lines = await self._link.ask([functools.partial(client.get_children_async, path) for path in parents], until)
+        lines = await self._ask(
+            session, [functools.partial(client.get_children_async, path) for path in parents], until
+        )
         taken = [
             (name.removeprefix(self._prefix), path, line)
             for name, path, children in zip(names, parents, lines, strict=True)
             if not isinstance(children, BaseException) and (line := protocol.in_order(children))
         ]
         gets = [functools.partial(client.get_async, f"{path}/{line[0].node}") for _, path, line in taken]
-        found = await self._link.ask(gets, until) if gets else []
+        found = await self._ask(session, gets, until) if gets else []
         return [
             protocol.lock_info(name, line[0].owner, got[0], got[1], len(line) - 1)
             for (name, _, line), got in zip(taken, found, strict=True)
@@ -124,17 +126,25 @@ class Looking(Shutting):
         if not line:
             return False
         delete = functools.partial(session.client.delete_async, f"{parent}/{line[0].node}")
-        (deleted,) = await self._link.ask([delete], until)
+        (deleted,) = await self._ask(session, [delete], until)
         if isinstance(deleted, NoNodeError):
             return False
         return self._unreachable(deleted) if isinstance(deleted, BaseException) else True
 
     async def _surely(self, session: Session, calls: Sequence[Call], until: float) -> list[Any]:
         """Asked once more if the connection broke meanwhile: for what may be repeated."""
-        answers = await self._link.ask(calls, until)
+        answers = await self._ask(session, calls, until)
         was_lost = any(isinstance(answer, ConnectionLoss) for answer in answers)
         if was_lost and await self._link.connected(session, until):
-            answers = await self._link.ask(calls, until)
+            answers = await self._ask(session, calls, until)
+        return answers
+
+    async def _ask(self, session: Session, calls: Sequence[Call], until: float) -> list[Any]:
+        sent = self._link.now()
+        answers = await self._link.ask(calls, until)
+        had_time = self._link.now() - sent >= self._link.timeout / 2
+        if had_time and any(isinstance(answer, TimeoutError) for answer in answers):
+            session.leave_if_silent(sent)
         return answers
 
     def _parent(self, name: str) -> str:

@@ -16,6 +16,7 @@ import logging
 import math
 import os
 import queue
+import socket
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -204,6 +205,16 @@ class Session:
         for ref in self._waiting.valuerefs():  # in one step of C: others come and go meanwhile
             if (inbox := ref()) is not None:
                 inbox.deliver(None)
+
+    def leave_if_silent(self, since: float) -> None:
+        """For another connection, with which the session goes on. What was asked for at that moment was not answered,
+        nor has anything come since. kazoo does not notice: whatever is sent counts as a ping, answered or not."""
+        if self._attempts.heard < since and self.client.connected:
+            _log.warning(
+                "%s: the connection has been silent for %.1f s: another one is made", self.where, boottime() - since
+            )
+            with contextlib.suppress(AttributeError, OSError):  # kazoo has just left it, too
+                self.client._connection._socket.shutdown(socket.SHUT_RDWR)
 
     def stop(self) -> None:
         if self._pid != os.getpid():

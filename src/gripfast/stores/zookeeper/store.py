@@ -165,7 +165,7 @@ class ZooKeeperStore(Looking):
         session, ttl = node.session, min(claim.ttl, node.session.share)
         if self._link.now() - session.proved > ttl / 10:
             sent = self._link.now()
-            (written,) = await self._link.ask([self._prove(node)], until)
+            (written,) = await self._ask(session, [self._prove(node)], until)
             if isinstance(written, NoNodeError):
                 node.path = ""
                 return None
@@ -187,7 +187,7 @@ class ZooKeeperStore(Looking):
                 return known
             if known is None:
                 return await self._create(node, claim, children, until)
-        (found,) = await self._link.ask([children], until)
+        (found,) = await self._ask(node.session, [children], until)
         if isinstance(found, NoNodeError):
             return []
         return found if isinstance(found, BaseException) else protocol.in_order(found)
@@ -204,7 +204,7 @@ class ZooKeeperStore(Looking):
         if not paths:
             return None
         client = node.session.client
-        (stat,) = await self._link.ask([functools.partial(client.exists_async, paths[0])], until)
+        (stat,) = await self._ask(node.session, [functools.partial(client.exists_async, paths[0])], until)
         if isinstance(stat, BaseException) or stat is None:
             return stat
         if stat.ephemeralOwner != client._session_id:
@@ -218,7 +218,7 @@ class ZooKeeperStore(Looking):
             return []
         client = node.session.client
         calls = [functools.partial(call, node.parent) for call in (client.sync_async, client.get_children_async)]
-        synced, found = await self._link.ask(calls, until)
+        synced, found = await self._ask(node.session, calls, until)
         if isinstance(found, NoNodeError):
             return []
         for answer in (synced, found):
@@ -241,11 +241,11 @@ class ZooKeeperStore(Looking):
             return result
 
         sent = self._link.now()
-        created, found = await self._link.ask([create, children], until)
+        created, found = await self._ask(node.session, [create, children], until)
         if isinstance(created, NoNodeError):
             above = self._creates_above(node)
             sent = self._link.now()
-            *made, created, found = await self._link.ask([*above, create, children], until)
+            *made, created, found = await self._ask(node.session, [*above, create, children], until)
             created = _first_cause(made, created)
         if isinstance(created, BaseException):
             if not isinstance(created, protocol.UNSURE):
@@ -275,7 +275,7 @@ class ZooKeeperStore(Looking):
             # Its end, not its data: that is written anew as a proof.
             watch = node.session.watches.join(before, claim.inbox)
             calls.append(functools.partial(client.get_children_async, before, watch=watch))
-        got, *watched = await self._link.ask(calls, until)
+        got, *watched = await self._ask(node.session, calls, until)
         holder = None
         if not isinstance(got, BaseException):
             holder = protocol.lock_info(claim.name, line[0].owner, got[0], got[1], len(line) - 1)
@@ -297,7 +297,7 @@ class ZooKeeperStore(Looking):
                 results[hold.owner] = "session"
             else:
                 sessions.setdefault(node.session, []).append((hold, node))
-        until = self._link.now() + min([self._link.timeout, *(max(0.05, hold.ttl / 3) for hold in holds)])
+        until = self._link.now() + min([self._link.timeout, within, *(max(0.05, hold.ttl / 3) for hold in holds)])
         again = await self._renew(list(sessions.values()), results, until)
         lost = [group for group in again if await self._link.connected(group[0][1].session, until)]
         await self._renew(lost, results, until)
@@ -333,6 +333,8 @@ class ZooKeeperStore(Looking):
         written, session = answers[0], group[0][1].session
         if not isinstance(written, BaseException):
             session.proved = max(session.proved, sent)
+        if isinstance(written, TimeoutError):
+            session.leave_if_silent(sent)
         for (hold, node), answer in zip(group, answers, strict=True):
             trouble = written if isinstance(written, BaseException) else answer
             if _is_over(trouble) or node.epoch != session.epoch:
@@ -355,10 +357,10 @@ class ZooKeeperStore(Looking):
             return "session"
         until = self._link.now() + self._link.timeout
         delete = functools.partial(node.session.client.delete_async, node.path)
-        (deleted,) = await self._link.ask([delete], until)
+        (deleted,) = await self._ask(node.session, [delete], until)
         was_lost = isinstance(deleted, ConnectionLoss)
         if was_lost and await self._link.connected(node.session, until):
-            (deleted,) = await self._link.ask([delete], until)
+            (deleted,) = await self._ask(node.session, [delete], until)
         if node.epoch != node.session.epoch or _is_over(deleted):
             self.forget(hold.owner)
             return "session"
@@ -387,7 +389,7 @@ class ZooKeeperStore(Looking):
         if isinstance(paths, BaseException):
             return paths
         calls = [functools.partial(node.session.client.delete_async, path) for path in paths]
-        for path, deleted in zip(paths, await self._link.ask(calls, until) if calls else [], strict=True):
+        for path, deleted in zip(paths, await self._ask(node.session, calls, until) if calls else [], strict=True):
             if isinstance(deleted, BaseException) and not isinstance(deleted, NoNodeError):
                 return deleted
             node.session.guardian.forget(path)
