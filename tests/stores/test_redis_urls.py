@@ -216,7 +216,7 @@ async def test_options_about_commands_and_replies_are_accepted_and_change_nothin
     """A URL that redis-py takes is good enough."""
     server = shared_server()
     options = "decode_responses=true&max_connections=1&health_check_interval=3&retry_on_timeout=yes&protocol=3"
-    url = server.url_with(prefix="ignored:") + f"&{options}&encoding=latin-1&timeout=3"
+    url = server.url_with(prefix="ignored:") + f"&{options}&encoding=latin-1"
     await assert_locks(url, f"redis://127.0.0.1:{server.port}/0")
 
 

@@ -97,9 +97,10 @@ def retry_pause(attempt: int) -> float:
     return float(min(1.0, 0.05 * 2 ** min(attempt, 10)))
 
 
-def give_back_pause(failures: int) -> float:
-    """Pause before an engine is asked again to release what nobody has, after so many failures in a row."""
-    return float(min(2.0, 0.25 * 2 ** min(failures - 1, 10)))
+def give_back_pause(failures: int, left: int) -> float:
+    """Pause before an engine is asked again to release what nobody has, after so many failures in a row. As long as it
+    is little that is left, trying costs little."""
+    return 0.25 if left <= GIVE_BACK_TRY else float(min(2.0, 0.25 * 2 ** min(failures - 1, 10)))
 
 
 GIVE_BACK_MOST = 1000

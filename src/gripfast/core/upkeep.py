@@ -147,8 +147,8 @@ class Reaper:
     def _pace(self, answers: Sequence[Unreachable | None]) -> None:
         """Ever more slowly while nothing succeeds. One name that is in trouble does not slow the others down."""
         self._failures = 0 if None in answers else self._failures + 1
-        is_done = all(trouble is None for trouble in answers)
-        self._tries_at = -math.inf if is_done else self._now() + rules.give_back_pause(max(1, self._failures))
+        pause = rules.give_back_pause(max(1, self._failures), len(self._left))
+        self._tries_at = -math.inf if all(trouble is None for trouble in answers) else self._now() + pause
 
     def _forget(self) -> None:
         """What the engine has forgotten by itself meanwhile."""

@@ -75,7 +75,7 @@ class AioLink:
             return down.fault
         replies = wire.ask_many(b"".join(commands), len(commands))
         if within < self._timeout:
-            wire.expect_within(within)
+            wire.expect_within(within, told=within)
         return await replies
 
     async def _open_and_ask(self, packed: bytes, owner: str | None) -> Any:
@@ -86,7 +86,7 @@ class AioLink:
         except LinkDown as down:
             return down.fault
         reply = wire.ask(packed, owner)
-        wire.expect_within(max(self._timeout / 10, until - boottime()))
+        wire.expect_within(max(self._timeout / 10, until - boottime()), told=self._timeout)
         return await reply
 
     async def listen(self) -> None:
@@ -337,9 +337,12 @@ class RequestWire(_Wire):
         self.send_soon(packed)
         self._watch()
 
-    def expect_within(self, seconds: float) -> None:
-        """What was just asked can't wait for as long as others: if nothing is heard until then, it is given up."""
-        self._loop.call_later(seconds, self._check, self._answers, seconds)
+    def expect_within(self, seconds: float, told: float) -> None:
+        """What was just asked can't wait for as long as others: if nothing is heard until then, it is given up.
+
+        `told`: for how long it was waited, with what came before.
+        """
+        self._loop.call_later(seconds, self._check, self._answers, told)
 
     def cleans_up(self, owner: str) -> None:
         """A clean-up of this owner leaves on it: nobody has to follow the claim that it follows."""
@@ -395,9 +398,9 @@ class RequestWire(_Wire):
         else:
             self._watch()
 
-    def _check(self, answers: int, seconds: float) -> None:
+    def _check(self, answers: int, told: float) -> None:
         if self.is_open and self._awaited and self._answers == answers:
-            self._give_up(seconds)
+            self._give_up(told)
 
     def _give_up(self, seconds: float) -> None:
         self.is_silent = True

@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 from gripfast.core.ports import Inbox
 from gripfast.core.redlock.ballot import majority
 from gripfast.core.redlock.nodes import Answer, Ballot, Each, Failed, ForceRelease, Free, Freed, Request, Unlock, Vote
-from gripfast.errors import ConfigurationError, OutcomeUnknown, StoreUnavailable
+from gripfast.errors import ConfigurationError, OutcomeUnknown
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import AioInbox, Inboxes
 from gripfast.stores.redis.aio import LOOKS, AioLink, RequestWire
@@ -61,10 +61,7 @@ class AioNodes:
                 self._expect_within(within)
             await poll.decided
             if waiting and ballot.is_lost:
-                poll.is_dropped = True
-                for question in waiting:
-                    if not question.was_sent and not poll.has_heard(question.node.place):
-                        ballot.add(question.node.place, question.node.withdrawn())
+                poll.withdraw([question.node for question in waiting if not question.was_sent])
         except BaseException:
             poll.is_dropped = True
             raise
@@ -97,7 +94,7 @@ class AioNodes:
     def _expect_within(self, seconds: float) -> None:
         for node in self._nodes:
             if node.requests.wire is not None and seconds < node.timeout:
-                node.requests.wire.expect_within(seconds)
+                node.requests.wire.expect_within(seconds, told=seconds)
 
     def _too_few_are_up(self, requests: Sequence[Request | None], asked: int) -> bool:
         """So few that nothing can be decided: what is known of the others may be out of date."""
@@ -323,12 +320,6 @@ class _Node:
                 self._ask_again(question, is_full=True)
         elif not question.poll.is_over:
             question.tell(self._wording.read(question.request, replies, self.where, question.is_repeated))
-
-    def withdrawn(self) -> Failed:
-        """Instead of an answer to a question that has not left, and never will: its poll is lost without it."""
-        message = "was not waited for: too many others had failed"
-        trouble = Fault(StoreUnavailable(f"{self.where} {message}", {self.where: message}))
-        return Failed((self.trouble or trouble).error, was_asked=False)
 
     def teaching(self, question: _Question) -> bytes | None:
         """In full what is asked for the first time on a connection: a clean-up may be refused, for want of its script,

@@ -34,6 +34,13 @@ def still_down(where: str, fault: Fault, age: float) -> Fault:
     return Fault(StoreUnavailable(f"{where} {message}", {where: message}), fault.is_permanent)
 
 
+def withdrawn(where: str, trouble: Fault | None) -> Failed:
+    """Instead of an answer to what has not left, and never will: its poll is lost without it."""
+    message = "was not waited for: too many others had failed"
+    fault = trouble or Fault(StoreUnavailable(f"{where} {message}", {where: message}))
+    return Failed(fault.error, was_asked=False)
+
+
 class Known:
     """What is known about the nodes together. It knows nobody, so that threads may have it."""
 

@@ -3,8 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from typing import Protocol
 
 from gripfast.core.redlock.nodes import Answer, Ballot
+from gripfast.stores.redis.faults import Fault
+from gripfast.stores.redlock.health import withdrawn
+
+
+class Asked(Protocol):
+    """A node."""
+
+    place: int
+    where: str
+    trouble: Fault | None
 
 
 class Poll:
@@ -23,8 +35,12 @@ class Poll:
         self._heard = 0
         """A bit for each node."""
 
-    def has_heard(self, place: int) -> bool:
-        return bool(self._heard >> place & 1)
+    def withdraw(self, unasked: Iterable[Asked]) -> None:
+        """It is lost: what has not left yet never will, and the ballot has to know."""
+        self.is_dropped = True
+        for node in unasked:
+            if not self._heard >> node.place & 1:
+                self._ballot.add(node.place, withdrawn(node.where, node.trouble))
 
     def tell(self, place: int, answer: Answer) -> None:
         if self.is_over:
