@@ -146,3 +146,23 @@ def test_of_two_loops_that_use_a_client_first_one_has_it_and_the_other_is_told()
         return asyncio.run(first_use())
 
     asyncio.run(main())
+
+
+def test_whoever_waits_for_the_end_of_a_lease_is_told_on_its_own_loop() -> None:
+    """Released in another one, as the locks in the shape of redis-py may be. In debug mode asyncio refuses the rest."""
+
+    async def main() -> None:
+        async with gripfast.connect_async("memory://") as client:
+            lease = await client.lock("job").acquire()
+            waiting = asyncio.create_task(lease.lost.wait())
+            await asyncio.sleep(0)
+            await asyncio.to_thread(lease._release_soon)
+            async with asyncio.timeout(5):
+                assert not await waiting
+            await auntil(lambda: _is_free(client))
+
+    asyncio.run(main(), debug=True)
+
+
+async def _is_free(client: gripfast.AsyncClient) -> bool:
+    return await client.inspect("job") is None

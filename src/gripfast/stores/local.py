@@ -171,15 +171,41 @@ async def yielding(request: Callable[..., T], *args: Any) -> T:
     return result
 
 
+class _Tasks(queue.SimpleQueue["Callable[[bool], None] | None"]):
+    """Of a worker, up to None. Each is called once: with True, or with False if the worker has ended before its turn.
+
+    Whoever puts a task behind the end finds `is_over` set, or the worker has found the task: one of them refuses it, or
+    its caller would wait for ever.
+    """
+
+    is_over = False
+
+    def work_off(self) -> None:
+        while (task := self.get()) is not None:
+            task(True)
+            del task  # it may be the last to know a lease
+        self.is_over = True
+        self.refuse_all()
+
+    def refuse_all(self) -> None:
+        while True:
+            try:
+                task = self.get_nowait()
+            except queue.Empty:
+                return
+            if task is not None:
+                task(False)
+
+
 class Worker:
     """One thread that makes calls in the order in which they came, for event loops and for other threads."""
 
     def __init__(self, name: str, patience: float) -> None:
         self._patience = patience
         self._is_stopped = False
-        self._tasks: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self._tasks = _Tasks()
         self._starting = Guard()
-        self._thread = threading.Thread(target=_work_off, args=(self._tasks,), name=name, daemon=True)
+        self._thread = threading.Thread(target=self._tasks.work_off, name=name, daemon=True)
 
     async def call(self, request: Callable[..., T], *args: Any) -> T:
         """For an event loop. A call that is cancelled, or out of patience, before its turn is never made."""
@@ -187,9 +213,9 @@ class Worker:
         future: asyncio.Future[T] = loop.create_future()
         ends = boottime() + self._patience
 
-        def make() -> None:
+        def make(is_open: bool) -> None:
             if not future.cancelled():
-                outcome = _outcome_of(request, *args) if boottime() <= ends else (None, _no_turn())
+                outcome = _outcome_of(request, *args) if is_open and boottime() <= ends else (None, _no_turn(is_open))
                 _tell_loop(loop, _settle, future, *outcome)
 
         self._put(make)
@@ -198,7 +224,7 @@ class Worker:
     async def call_blocking(self, request: Callable[..., T], *args: Any) -> T:
         """For another thread, in the blocking colour."""
         reply: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-        self._put(lambda: reply.put(_outcome_of(request, *args)))
+        self._put(lambda is_open: reply.put(_outcome_of(request, *args) if is_open else (None, _no_turn(is_open))))
         result, error = reply.get()
         if error is not None:
             raise error
@@ -210,26 +236,24 @@ class Worker:
         if self._thread.ident is not None:
             self._thread.join(STOP_PATIENCE)
 
-    def _put(self, task: Callable[[], None]) -> None:
+    def _put(self, task: Callable[[bool], None]) -> None:
         if self._is_stopped:
-            raise StoreUnavailable("this client is closed")
+            raise _no_turn(is_open=False)
         if self._thread.ident is None:
             self._starting.run(self._start_once)
         self._tasks.put(task)
+        if self._tasks.is_over:
+            self._tasks.refuse_all()
 
     def _start_once(self) -> None:
         if self._thread.ident is None:
             self._thread.start()
 
 
-def _no_turn() -> StoreUnavailable:
+def _no_turn(is_open: bool) -> StoreUnavailable:
+    if not is_open:
+        return StoreUnavailable("this client is closed")
     return StoreUnavailable("the embedded store is too busy: the requests before this one took all its time")
-
-
-def _work_off(tasks: queue.SimpleQueue[Callable[[], None] | None]) -> None:
-    while (task := tasks.get()) is not None:
-        task()
-        del task  # it may be the last to know a lease
 
 
 def _outcome_of(request: Callable[..., T], *args: Any) -> tuple[T | None, BaseException | None]:
