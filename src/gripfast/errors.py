@@ -102,15 +102,29 @@ class ConfigurationError(GripfastError, ValueError):
     """A bad URL, name, ttl or option, or a missing extra."""
 
 
+SHOWN_MOST = 200
+"""Characters of somebody else's text in a message: who chose it chose its length, too."""
+
+
+def visible(text: str) -> str:
+    """Nothing in it may steer a terminal, forge a line of a log or break a document: what can't be seen is told by its
+    number. For all texts that somebody else has chosen: labels, hosts, owners of other software."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+def _shown(text: str) -> str:
+    return visible(text) if len(text) <= SHOWN_MOST else f"{visible(text[:SHOWN_MOST])}…"
+
+
 def describe_holder(holder: LockInfo | None) -> str:
     """Who holds it and for how long, in words an operator can act on."""
     if holder is None:
         return "the holder is not known"
     if holder.since is None:
-        return f"held by someone else's lock ({holder.owner}), {_expiry(holder.expires_in)}"
-    label = f" ({holder.label})" if holder.label else ""
+        return f"held by someone else's lock ({_shown(holder.owner)}), {_expiry(holder.expires_in)}"
+    label = f" ({_shown(holder.label)})" if holder.label else ""
     return (
-        f"held by pid {holder.pid} on {holder.host}{label} since {holder.since:%Y-%m-%d %H:%M:%S} UTC, "
+        f"held by pid {holder.pid} on {_shown(holder.host)}{label} since {holder.since:%Y-%m-%d %H:%M:%S} UTC, "
         f"{_expiry(holder.expires_in, ' unless renewed')}"
     )
 

@@ -55,7 +55,7 @@ async def test_an_expired_lease_has_nothing_to_inspect(world: World) -> None:
 
 async def test_labels_come_back_as_they_were_given(world: World) -> None:
     alice = world.actor()
-    for label in (None, "", "a label", "ünïcode ☃ \U0001f512", 'it\'s "quoted" %s {x}\nsecond line'):
+    for label in (None, "", "a label", "ünïcode ☃ \U0001f512", 'it\'s "quoted" %s {x}\nsecond line', "☃" * 1365):
         lease = await alice.acquire("job", label=label)
         assert (await world.inspect("job")).label == label
         await alice.release(lease)

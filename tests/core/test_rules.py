@@ -66,3 +66,9 @@ def test_a_ttl_that_makes_no_sense_is_refused(ttl: object) -> None:
 def test_a_label_that_an_engine_could_not_keep_is_refused(label: object) -> None:
     with pytest.raises(ConfigurationError, match="label"):
         rules.checked_label(label)
+
+
+def test_a_label_has_a_limit_which_its_refusal_names() -> None:
+    assert rules.checked_label("ü" * 2048) == "ü" * 2048
+    with pytest.raises(ConfigurationError, match="at most 4096 UTF-8 bytes; this one has 4098"):
+        rules.checked_label("ü" * 2049)

@@ -274,6 +274,39 @@ async def test_an_empty_value_is_a_holder_too(world: World, admin: "redis.Redis"
         await alice.acquire("job", wait=0.05)
 
 
+NONSENSE = {
+    "no JSON": b"1 garbage\nsomeone",
+    "other types": b'1 {"host": 1, "pid": "x", "label": 5}\nsomeone',
+    "no time": b'9999999999999999999999 {"host": "", "pid": 1, "label": null}\nsomeone',
+    "no number": b'x {"host": "", "pid": 1, "label": null}\nsomeone',
+    "nothing": b"",
+    "no text": b"\xff\xfe\nsomeone",
+}
+
+
+@pytest.mark.parametrize("fence", NONSENSE.values(), ids=NONSENSE)
+@played
+async def test_nonsense_in_a_side_key_makes_its_holder_unknown_and_nothing_else(
+    world: World, admin: "redis.Redis", fence: bytes
+) -> None:
+    alice = world.actor()
+    admin.set("lock:job", "someone", px=60_000)
+    admin.set(keys.side_key(b"lock:job", b"token"), fence)
+    info = await alice.inspect("job")
+    assert (info.owner, info.token, info.label, info.host, info.since) == ("someone", 0, None, "", None)
+    assert await alice.try_acquire("job") is None
+    assert [each.owner for each in await alice.listing()] == ["someone"]
+    with pytest.raises(LockTimeout, match="someone else's lock"):
+        await alice.acquire("job", wait=0.05)
+    admin.delete("lock:job")
+    lease = await alice.acquire("job")
+    assert 0 < lease.token < 2**53
+    assert (await alice.inspect("job")).token == lease.token
+    admin.set(keys.side_key(b"lock:job", b"token"), fence.replace(b"someone", admin.get("lock:job") or b""))
+    await alice.extend(lease)
+    await alice.release(lease)
+
+
 NO_PUSHES = {
     "no PUBLISH": ["&*", "+@all", "-publish"],
     "no channels": ["resetchannels", "&other", "+@all"],

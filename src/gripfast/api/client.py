@@ -88,7 +88,7 @@ class Client(AnyClient):
         - `renew`: the client renews the lease, every third of the ttl, for as long as its process lives.
         - `max_hold`: after so many seconds the lease ends although it is renewed: released, and lost.
         - `reentrant`: the thread that holds the lock may take it again; it gets another handle on the same lease.
-        - `label`: words for those who ask who holds the lock.
+        - `label`: words for those who ask who holds the lock, at most 4096 UTF-8 bytes.
         - `on_lost`: called with the lease and the reason, on a thread of its own, when the lease is lost.
         """
         settings = self._settings(

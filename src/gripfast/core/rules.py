@@ -13,6 +13,7 @@ TTL_DEFAULT = 30.0
 TTL_MIN = 0.010
 TTL_MAX = 24 * 3600.0
 NAME_BYTES_MAX = 512
+LABEL_BYTES_MAX = 4096
 
 TOKEN_MEMORY_US = 24 * 3600 * 1_000_000
 """How long the token of an idle name is kept, past the later of now and the token itself."""
@@ -189,6 +190,8 @@ def checked_label(label: object) -> str | None:
         raise ConfigurationError(f"a label must be text, not {type(label).__name__}")
     if not _encodes(label):
         raise ConfigurationError(f"a label must be encodable as UTF-8: {label!r}")
+    if (size := len(label.encode())) > LABEL_BYTES_MAX:
+        raise ConfigurationError(f"a label must have at most {LABEL_BYTES_MAX} UTF-8 bytes; this one has {size}")
     return label
 
 

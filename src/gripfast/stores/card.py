@@ -1,14 +1,59 @@
-"""The card a holder or waiter leaves at an engine on this machine: who it is, for people and for the check that it
-still lives."""
+"""The card a holder or waiter leaves at an engine: who it is, for people, and on this machine for the check that it
+still lives.
+
+Whoever can write to the engine can write a card, so reading one never fails: a card that makes no sense is that of
+somebody who is not known.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeGuard
 
 from gripfast import machine
 from gripfast.machine import Process
+
+PID_MOST = 2**31 - 1
+
+
+class Details(NamedTuple):
+    """What people are told about a holder."""
+
+    host: str = ""
+    label: str | None = None
+    pid: int = 0
+
+
+def read_details(text: str | bytes) -> Details | None:
+    """None if it is no card."""
+    data = read_object(text)
+    host, label, pid = data.get("host"), data.get("label"), data.get("pid")
+    if not isinstance(host, str) or not isinstance(label, str | None) or not _is_pid(pid):
+        return None
+    return Details(host, label, pid)
+
+
+def read_object(text: str | bytes) -> dict[str, Any]:
+    """Empty if it is none."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def read_moment(microseconds: float) -> datetime | None:
+    """None if it is no time that a calendar has."""
+    try:
+        return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _is_pid(pid: object) -> TypeGuard[int]:
+    return type(pid) is int and 0 <= pid <= PID_MOST
 
 
 class Card(NamedTuple):
@@ -43,10 +88,21 @@ def is_gone(text: str) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def read_card(text: str) -> Card:
-    if not text:
+    data = read_object(text)
+    host, label, processes = data.get("host"), data.get("label"), data.get("processes")
+    if not isinstance(host, str) or not isinstance(label, str | None) or not _are_processes(processes):
         return Card("", None, ())
-    data: dict[str, Any] = json.loads(text)
-    return Card(data["host"], data["label"], tuple(Process(*process) for process in data["processes"]))
+    return Card(host, label, tuple(Process(*process) for process in processes))
+
+
+def _are_processes(found: Any) -> TypeGuard[list[list[Any]]]:
+    return isinstance(found, list) and all(isinstance(each, list) and _is_process(each) for each in found)
+
+
+def _is_process(found: list[Any]) -> bool:
+    if [type(part) for part in found] != [str, str, str, int, str]:
+        return False
+    return found[3] > 0 and _is_pid(found[3])
 
 
 def _dump(card: Card) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from gripfast.core.ports import LockInfo
-from gripfast.stores.card import read_card
+from gripfast.stores.card import read_card, read_moment
 from gripfast.stores.settle import Now, Row, is_free
 
 PAGE = 100
@@ -24,7 +22,7 @@ def lock_info(name: str, row: Row, waiters: int, now: Now) -> LockInfo | None:
         label=card.label,
         host=card.host,
         pid=card.pid,
-        since=datetime.fromtimestamp(row.since_us / 1_000_000, UTC),
+        since=read_moment(row.since_us),
         expires_in=row.expires - now.clock,
         waiters=waiters,
     )

@@ -5,10 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
-
-def visible(text: str) -> str:
-    """Nothing in it may steer a terminal or break a document: what can't be seen is told by its number."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+from gripfast.errors import visible as visible
 
 
 def cells(text: str) -> int:

@@ -7,18 +7,24 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 from hiredis import ReplyError
 
 from gripfast.core.ports import Claim, Granted, Hold, LockInfo, Taken
 from gripfast.errors import Reason
+from gripfast.stores.card import Details, read_details, read_moment
 from gripfast.stores.redis import keys, scripts
 from gripfast.stores.redis.keys import MARK, pack
 
 PAGE = 100
 """Keys that one step of a list asks the server to look at."""
+
+
+_TOKEN = re.compile(rb"\d{1,16}(?!\d)")
+"""More digits no token has: see `scripts.TOKEN_MOST`."""
+_FENCE = re.compile(rb"(?P<token>\d{1,16})(?:@(?P<since>\d{1,16}))? (?P<card>[^\n]*)\n(?P<owner>.*)", re.DOTALL)
 
 
 class Push(NamedTuple):
@@ -140,22 +146,33 @@ def read_info(name: str, reply: Sequence[Any]) -> LockInfo | None:
     value, left, fence, waiters = reply[:4]
     if value is None:
         return None
-    head, _, owner = (fence or b"").partition(b"\n")
-    ours = fence is not None and owner == value
-    times, _, card = head.partition(b" ") if ours else (b"0", b"", b"{}")
-    token, _, since = times.partition(b"@")
-    known = json.loads(card)
+    grant = read_grant(fence or b"", value)
     return LockInfo(
         name=name,
         owner=value.decode(errors="backslashreplace"),
-        token=int(token),
-        label=known.get("label"),
-        host=known.get("host", ""),
-        pid=known.get("pid", 0),
-        since=datetime.fromtimestamp(int(since or token) / 1_000_000, UTC) if ours else None,
+        token=grant.token,
+        label=grant.details.label,
+        host=grant.details.host,
+        pid=grant.details.pid,
+        since=grant.since,
         expires_in=left / 1000 if left >= 0 else math.inf,
         waiters=waiters,
     )
+
+
+class Grant(NamedTuple):
+    token: int = 0
+    since: datetime | None = None
+    details: Details = Details()
+
+
+def read_grant(fence: bytes, owner: bytes) -> Grant:
+    """What the fence tells about the grant to this owner: nothing if it tells of another, or makes no sense."""
+    found = _FENCE.fullmatch(fence)
+    if found is None or found["owner"] != owner:
+        return Grant()
+    since, details = read_moment(int(found["since"] or found["token"])), read_details(found["card"])
+    return Grant() if since is None or details is None else Grant(int(found["token"]), since, details)
 
 
 def read_scan(reply: Any, prefix: str) -> tuple[str, list[str]]:
@@ -196,4 +213,5 @@ def to_text(owner: bytes) -> str:
 
 
 def last_token(fence: bytes | None) -> int:
-    return int(fence.partition(b" ")[0].partition(b"@")[0]) if fence else 0
+    found = _TOKEN.match(fence or b"")
+    return int(found[0]) if found else 0

@@ -27,7 +27,10 @@ from gripfast.core import rules
 WINDOW_MS = int(rules.WAITER_WINDOW * 1000)
 MEMORY_MS = rules.TOKEN_MEMORY_US // 1000
 
-_WRITE = """
+TOKEN_MOST = 2**53
+"""In the year 2255. Lua does not count further, so what is larger was written by somebody else, and is no token."""
+
+_WRITE = f"""
   local time = redis.call('TIME')
   local at = time[1] * 1000000 + time[2]
   local text = string.format('%.0f', at)
@@ -35,6 +38,9 @@ _WRITE = """
   local last = redis.call('SET', fence, text .. tail, 'PX', keep, 'GET')
   local before = last and tonumber(string.match(last, '^%d+'))
   if not before or before < at then
+    return at
+  end
+  if before >= {TOKEN_MOST} then
     return at
   end
   local token = string.format('%.0f', before + 1)
@@ -139,7 +145,8 @@ end
 local holder = redis.call('GET', lock)
 if holder == owner then
   local last = redis.call('GET', fence)
-  if not last or string.match(last, '\\n(.*)$') ~= owner then
+  local token, of = string.match(last or '', '^(%d+).-\\n(.*)$')
+  if of ~= owner or tonumber(token) >= {TOKEN_MOST} then
     return write(owner, ttl, keep, tail)
   end
   leave(owner)
@@ -149,7 +156,7 @@ if holder == owner then
   if redis.call('PTTL', fence) < tonumber(keep) then
     redis.call('PEXPIRE', fence, keep)
   end
-  return tonumber(string.match(last, '^%d+'))
+  return tonumber(token)
 end
 if not holder then
   local next = hand_over(owner)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from gripfast.core.ports import LockInfo
+from gripfast.stores.card import Details, read_details, read_moment
 from gripfast.stores.sql.ports import Rows
 
 Row = tuple[bytes | None, ...]
@@ -67,15 +67,15 @@ def read_seen(row: Row) -> tuple[Held, int, bool]:
 def lock_info(name: str, held: Held) -> LockInfo | None:
     if held.owner is None or held.is_free:
         return None
-    card = json.loads(held.card) if held.card else {}
+    card = read_details(held.card) or Details()
     return LockInfo(
         name=name,
         owner=held.owner,
         token=held.token,
-        label=card.get("label"),
-        host=card.get("host", ""),
-        pid=card.get("pid", 0),
-        since=datetime.fromtimestamp(held.since_us / 1_000_000, UTC),
+        label=card.label,
+        host=card.host,
+        pid=card.pid,
+        since=read_moment(held.since_us),
         expires_in=held.expires_in,
         waiters=0,
     )

@@ -7,9 +7,9 @@ places; it becomes negative when it has been through all that an int of 32 bits 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -22,8 +22,10 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 
+from gripfast.core import rules
 from gripfast.core.ports import LockInfo
 from gripfast.errors import ConfigurationError, OutcomeUnknown, StoreUnavailable
+from gripfast.stores.card import Details, read_details, read_moment, read_object
 
 LOCK = "__lock__"
 HALF_ROUND = 2**31
@@ -77,27 +79,24 @@ def write_card(label: str | None, host: str, pid: int, ttl: float) -> bytes:
 
 
 def lock_info(name: str, owner: str, data: bytes, stat: Any, waiters: int) -> LockInfo:
-    card = _read_card(data)
+    """Who uses kazoo's own Lock writes what it likes."""
+    card = read_details(data) or Details(data.decode(errors="replace"))
     return LockInfo(
         name=name,
         owner=owner,
         token=stat.czxid,
-        label=card.get("label"),
-        host=card.get("host", ""),
-        pid=card.get("pid", 0),
-        since=datetime.fromtimestamp(stat.ctime / 1000, UTC),
-        expires_in=card.get("ttl", float("inf")),
+        label=card.label,
+        host=card.host,
+        pid=card.pid,
+        since=read_moment(stat.ctime * 1000),
+        expires_in=_read_ttl(data),
         waiters=waiters,
     )
 
 
-def _read_card(data: bytes) -> dict[str, Any]:
-    """Who uses kazoo's own Lock writes what it likes."""
-    try:
-        card = json.loads(data)
-    except ValueError:
-        card = None
-    return card if isinstance(card, dict) and "host" in card else {"host": data.decode(errors="replace")}
+def _read_ttl(data: bytes) -> float:
+    ttl = read_object(data).get("ttl")
+    return ttl if isinstance(ttl, int | float) and 0 <= ttl <= rules.TTL_MAX else math.inf
 
 
 def fault(where: str, error: BaseException) -> StoreUnavailable:
