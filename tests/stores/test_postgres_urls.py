@@ -332,7 +332,7 @@ def test_what_an_engines_creator_raises_is_told() -> None:
         dialect_by(engine).dial(10, is_shared=True)
 
 
-def test_of_an_engine_with_another_driver_the_url_is_used() -> None:
+def test_of_an_engine_with_another_driver_the_arguments_are_used() -> None:
     engine = sqlalchemy.create_engine(engine_url("psycopg2"))
     wire = dialect_by(engine).dial(10, is_shared=True)
     assert told(wire, sql("SELECT current_user")) == [(USER.encode(),)]
@@ -340,7 +340,7 @@ def test_of_an_engine_with_another_driver_the_url_is_used() -> None:
     engine.dispose()
 
 
-def test_of_an_engine_of_asyncio_the_url_is_used() -> None:
+def test_of_an_engine_of_asyncio_the_arguments_are_used() -> None:
     engine = create_async_engine(engine_url("psycopg"))
     wire = dialect_by(engine).dial(10, is_shared=True)
     assert told(wire, sql("SELECT current_user")) == [(USER.encode(),)]

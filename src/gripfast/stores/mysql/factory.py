@@ -17,10 +17,11 @@ import pymysql
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 from gripfast.stores import StoreFactory
-from gripfast.stores.mysql import packets, protocol, scripts
+from gripfast.stores.mysql import engines, packets, protocol, scripts
 from gripfast.stores.mysql.wire import MysqlWire
 from gripfast.stores.sql.blocking import await_descriptor
 from gripfast.stores.sql.bounded import bounded
+from gripfast.stores.sql.engines import arguments as known_arguments
 from gripfast.stores.sql.factory import SqlFactory
 from gripfast.stores.sql.ports import Fault, Refusal, Rows, Scripts, WireDown
 
@@ -129,15 +130,17 @@ def dialect(url: SplitResult, options: dict[str, Any]) -> MysqlDialect:
 
 
 def dialect_of(engine: Any) -> MysqlDialect:
-    """With PyMySQL its connections are made as the engine makes them, its events and creator included; otherwise its
-    URL is used with PyMySQL."""
-    url = engine.url
+    """With PyMySQL its connections are made as the engine makes them, its events and creator included; otherwise what
+    it gives to its driver is given to PyMySQL."""
+    engine = getattr(engine, "sync_engine", engine)
     if engine.dialect.driver == "pymysql":
-        pool = engine.pool.recreate()
-        return MysqlDialect(_where(url.host, url.port, url.database), url.database or "", lambda _: _detached(pool))
-    known = {name: _parsed(name, value) for name, value in url.query.items() if name in _DRIVER_OPTIONS}
-    password = None if url.password is None else str(url.password)
-    return _dialect_to(url.host, url.port, url.database or "", {**known, **_login(url.username, password)})
+        url, pool = engine.url, engine.pool.recreate()
+        database = (known_arguments(engine) or {}).get("database") or url.database or ""
+        return MysqlDialect(_where(url.host, url.port, database), database, lambda _: _detached(pool))
+    settings = {name: _parsed(name, value) for name, value in engines.settings_of(engine).items()}
+    host, port, database = (settings.pop(name, None) for name in ("host", "port", "database"))
+    login = _login(settings.pop("user", None), settings.pop("password", None))
+    return _dialect_to(host, None if port is None else int(port), database or "", {**settings, **login})
 
 
 def _dialect_to(host: str | None, port: int | None, database: str, settings: Mapping[str, Any]) -> MysqlDialect:

@@ -1,4 +1,4 @@
-"""`postgresql://`, by libpq's rules, or an Engine of SQLAlchemy whose connections, or at least whose URL, are used.
+"""`postgresql://`, by libpq's rules, or an Engine of SQLAlchemy whose connections, or at least arguments, are used.
 
 Several hosts may be named, postgresql://host1,host2:5433/database: the first of them that is a primary is used.
 """
@@ -19,6 +19,7 @@ from psycopg.conninfo import make_conninfo
 
 from gripfast.errors import ConfigurationError
 from gripfast.stores import StoreFactory
+from gripfast.stores.postgres import engines
 from gripfast.stores.postgres.dial import Connect, NoConnection, PostgresDialect, connect_to_one_of
 from gripfast.stores.postgres.wire import PostgresWire
 from gripfast.stores.sql.factory import SqlFactory
@@ -36,11 +37,12 @@ def factory(url: SplitResult, options: dict[str, Any]) -> StoreFactory:
 
 def factory_of(engine: Any, options: dict[str, Any]) -> StoreFactory:
     """From an Engine or AsyncEngine. Connections of psycopg are made as the engine makes its own: its creator, its
-    events. Of an engine with another driver only the URL is used."""
+    events. Of an engine with another driver what it gives to that is used."""
     engine = getattr(engine, "sync_engine", engine)
+    if engine.dialect.driver not in ("psycopg", "psycopg_async") or engine.dialect.is_async:
+        settings = engines.settings_of(engine, _defaults().keys() - _NOT_OURS)
+        return SqlFactory(_dialect(_checked(settings)), options)
     settings = _settings_of(engine)
-    if engine.dialect.driver != "psycopg" or engine.dialect.is_async:
-        return SqlFactory(_dialect(settings), options)
     connect = functools.partial(_connect_by, engine.pool.recreate())
     return SqlFactory(PostgresDialect(_where(settings), _database(settings), connect), options)
 
@@ -82,7 +84,7 @@ def _parsed(url: SplitResult) -> dict[str, str]:
 
 
 def _settings_of(engine: Any) -> dict[str, str]:
-    """Of an engine's URL, in libpq's words; asyncpg and pg8000 have others in its query, which are left out."""
+    """Of an engine's URL, in libpq's words, to tell where it is."""
     url = engine.url
     known = _defaults().keys() - _NOT_OURS
     settings = {name: ",".join(value) if isinstance(value, tuple) else value for name, value in url.query.items()}

@@ -1,7 +1,15 @@
-"""SQLAlchemy engines that an application has already: which of our engines serves which."""
+"""SQLAlchemy engines that an application has already: which of our engines serves which, and what their connections are
+made with.
+
+With psycopg and PyMySQL an engine makes our connections itself. For an engine with another driver they are made by
+psycopg or PyMySQL, as that driver would make them: what its arguments say is said in the words of the other, and what
+can't be said there is refused. Nothing is left out, but what is known to be about statements and rows alone.
+"""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from gripfast.errors import ConfigurationError
@@ -13,6 +21,13 @@ FACTORIES = {
     "mariadb": "gripfast.stores.mysql.factory",
 }
 
+Translation = Callable[[str, Any], Mapping[str, Any] | None]
+"""What an argument is in the words of the driver that is used here; None if it can't be said."""
+
+_MAKES_CONNECTIONS = "sqlalchemy.engine.create"
+_ARGUMENTS = ("cargs_tup", "cparams")
+"""Variables of the function that an engine makes connections by, unless it was given one."""
+
 
 def factory_of(engine: Any, options: dict[str, Any]) -> StoreFactory:
     """Of an Engine or an AsyncEngine."""
@@ -21,3 +36,51 @@ def factory_of(engine: Any, options: dict[str, Any]) -> StoreFactory:
         raise ConfigurationError(f"no store for SQLAlchemy's {name} engines: give a URL such as sqlite:///locks.db")
     made: StoreFactory = import_store(FACTORIES[name]).factory_of(engine, options)
     return made
+
+
+def translated(engine: Any, used: str, translate: Translation, of_queries: Container[str]) -> dict[str, Any]:
+    """What to make connections with by the driver `used`, so that they are those of the engine. ConfigurationError if
+    it does something else with its own."""
+    settings: dict[str, Any] = {}
+    for name, value in _arguments(engine, used).items():
+        if name in of_queries or value is None:
+            continue
+        told = translate(name, value)
+        if told is None:
+            raise _refusal(engine, used, f"it gives {engine.dialect.driver} the argument {name!r}, which")
+        settings |= told
+    return settings
+
+
+def arguments(engine: Any) -> Mapping[str, Any] | None:
+    """What its driver is called with, from its URL and its connect_args; None if nobody knows."""
+    creator = engine.pool._creator
+    if getattr(creator, "__module__", None) != _MAKES_CONNECTIONS:
+        return None
+    found = inspect.getclosurevars(creator).nonlocals
+    if not all(name in found for name in _ARGUMENTS) or any(found["cargs_tup"]):
+        return None
+    known: Mapping[str, Any] = found["cparams"]
+    return known
+
+
+def _arguments(engine: Any, used: str) -> Mapping[str, Any]:
+    if any(True for _ in engine.dialect.dispatch.do_connect) or any(map(_is_foreign, engine.pool.dispatch.connect)):
+        raise _refusal(engine, used, "it has events for new connections (do_connect, connect), and what they do")
+    known = arguments(engine)
+    if known is None:
+        raise _refusal(engine, used, "it has a creator of its own, and what that does")
+    return known
+
+
+def _is_foreign(listener: Any) -> bool:
+    """Not one of SQLAlchemy's own, which it needs for itself."""
+    module = str(getattr(listener, "__module__", ""))
+    return not module.startswith("sqlalchemy.") or module.startswith("sqlalchemy.event.")
+
+
+def _refusal(engine: Any, used: str, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"this engine can't be used with Gripfast, which connects with {used}: {why} can't be carried over. Give "
+        f"connect() a URL with the options of {used} instead, or an engine whose driver is {used}"
+    )
