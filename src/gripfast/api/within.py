@@ -37,9 +37,10 @@ import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, Protocol, cast
 
 from gripfast import callers
+from gripfast.api import within_texts as texts
 from gripfast.callers import Caller, Value, caller_of, code_of, full_name
 from gripfast.core.lease import Want
 from gripfast.core.ports import Env, LockInfo, Store, Unreachable, to_raise
@@ -90,64 +91,6 @@ class InTransaction:
     name: str
     token: int
     """The fencing token, larger than that of every holder before."""
-
-
-class _Texts(NamedTuple):
-    """One way to lock. `attempt` and `wait` give (session, mark) if it is locked, and no row if it is not."""
-
-    attempt: str
-    wait: str
-    token: str
-
-
-TEXTS: Mapping[tuple[str, str], _Texts] = {
-    ("postgresql", "row"): _Texts(
-        attempt="SELECT pg_backend_pid(), CAST(pg_current_xact_id() AS text) FROM gripfast_row WHERE name = :name"
-        " FOR UPDATE SKIP LOCKED",
-        wait="SELECT pg_backend_pid(), CAST(pg_current_xact_id() AS text) FROM gripfast_row WHERE name = :name"
-        " FOR UPDATE",
-        token="SELECT token FROM gripfast_grant WHERE mode = 'row' AND name = :name",
-    ),
-    ("postgresql", "advisory"): _Texts(
-        attempt="SELECT pg_backend_pid(), NULL WHERE pg_try_advisory_xact_lock(:key)",
-        wait="SELECT pg_backend_pid(), NULL, pg_advisory_xact_lock(:key)",
-        token="SELECT token FROM gripfast_grant WHERE mode = 'advisory' AND name = :name",
-    ),
-    ("mysql", "row"): _Texts(
-        attempt="SELECT CONNECTION_ID(), NULL FROM gripfast_row WHERE name = UNHEX(:name) FOR UPDATE NOWAIT",
-        wait="SELECT CONNECTION_ID(), NULL FROM gripfast_row WHERE name = UNHEX(:name) FOR UPDATE",
-        token="SELECT token FROM gripfast_within WHERE name = UNHEX(:name)",
-    ),
-}
-"""By engine and mode."""
-
-POSTGRES_SETTINGS = """\
-SELECT current_setting('transaction_isolation'), current_setting('lock_timeout'), current_setting('statement_timeout')
-"""
-POSTGRES_SET_TIMEOUTS = """\
-SELECT set_config('lock_timeout', :for_lock, true), set_config('statement_timeout', :for_statement, true)
-"""
-SAVEPOINT = "SAVEPOINT gripfast_within"
-ROLLBACK_TO_SAVEPOINT = "ROLLBACK TO SAVEPOINT gripfast_within"
-RELEASE_SAVEPOINT = "RELEASE SAVEPOINT gripfast_within"
-
-POSTGRES_MAKE_OBJECT = "SELECT lo_create(0)"
-POSTGRES_IS_OUTERMOST = """\
-SELECT CAST(CAST(xmin AS text) AS bigint) = MOD(CAST(CAST(pg_current_xact_id() AS text) AS bigint), 4294967296),
-    lo_unlink(oid)
-FROM pg_largeobject_metadata WHERE oid = CAST(CAST(:made AS bigint) AS oid)
-"""
-"""What is written behind a savepoint has another number than the transaction. Everybody may make a large object, and
-this one is gone with the same statement."""
-
-MYSQL_SETTINGS = """\
-SELECT @@innodb_lock_wait_timeout, @@innodb_rollback_on_timeout, 1 /*M!100000 AND @@in_transaction */
-"""
-MYSQL_SET_TIMEOUT = "SET SESSION innodb_lock_wait_timeout = :seconds"
-MYSQL_LOCK_SIGN = "SELECT token FROM gripfast_within WHERE name = UNHEX(:name) FOR UPDATE NOWAIT"
-MYSQL_ISOLATES = "SELECT @@innodb_snapshot_isolation"
-MYSQL_SET_ISOLATES = "SET SESSION innodb_snapshot_isolation = :isolates"
-MYSQL_SAVEPOINTS = "SHOW SESSION STATUS LIKE 'Com_savepoint'"
 
 
 class Stamp(Protocol):
@@ -215,7 +158,7 @@ class _Locking:
         self._store = store
         self._name = name
         self._caller = caller
-        self._texts = TEXTS[caller.engine, store.mode]
+        self._texts = texts.TEXTS[caller.engine, store.mode]
         self._misses = 0
         is_row = store.mode == "row"
         self._lock_value = self._value_of(name) if is_row else {"key": store.advisory_key(name)}
@@ -279,7 +222,7 @@ class _Locking:
 
 class _InPostgres(_Locking):
     async def look_around(self) -> None:
-        row = await self._run(POSTGRES_SETTINGS)
+        row = await self._run(texts.POSTGRES_SETTINGS)
         assert row is not None
         level, *self._timeouts = row
         if level not in ("read committed", "read uncommitted"):
@@ -289,9 +232,9 @@ class _InPostgres(_Locking):
             )
 
     async def check_durable(self) -> None:
-        made = await self._run(POSTGRES_MAKE_OBJECT)
+        made = await self._run(texts.POSTGRES_MAKE_OBJECT)
         assert made is not None
-        row = await self._run(POSTGRES_IS_OUTERMOST, {"made": made[0]})
+        row = await self._run(texts.POSTGRES_IS_OUTERMOST, {"made": made[0]})
         if row is None or not row[0]:
             raise ConfigurationError(
                 "this transaction is behind a savepoint (a nested transaction): a rollback to it would free the lock "
@@ -302,7 +245,7 @@ class _InPostgres(_Locking):
         """A row may have to wait for several locks, one after the other, each with all of the lock time-out: so the
         statement has one as well. How long the caller lets other statements take does not count here."""
         left_ms = 0 if math.isinf(ends) else max(1, math.ceil((ends - self._env.now()) * 1000))
-        await self._run(SAVEPOINT)
+        await self._run(texts.SAVEPOINT)
         try:
             await self._set_timeouts(str(left_ms), str(left_ms))
             row = await self._wait_in_line()
@@ -310,15 +253,15 @@ class _InPostgres(_Locking):
             is_over = ends - self._env.now() < CLOSE_ENOUGH and code_of(error) == _CANCELLED
             if code_of(error) not in _BUSY and not is_over:
                 raise
-            await self._run(ROLLBACK_TO_SAVEPOINT)
-            await self._run(RELEASE_SAVEPOINT)
+            await self._run(texts.ROLLBACK_TO_SAVEPOINT)
+            await self._run(texts.RELEASE_SAVEPOINT)
             return None
         await self._set_timeouts(*self._timeouts)
-        await self._run(RELEASE_SAVEPOINT)
+        await self._run(texts.RELEASE_SAVEPOINT)
         return row
 
     async def _set_timeouts(self, for_lock: str, for_statement: str) -> None:
-        await self._run(POSTGRES_SET_TIMEOUTS, {"for_lock": for_lock, "for_statement": for_statement})
+        await self._run(texts.POSTGRES_SET_TIMEOUTS, {"for_lock": for_lock, "for_statement": for_statement})
 
 
 class _InMySQL(_Locking):
@@ -333,17 +276,17 @@ class _InMySQL(_Locking):
             raise
 
     async def _has_begun(self) -> bool:
-        row = await self._run(MYSQL_SETTINGS)
+        row = await self._run(texts.MYSQL_SETTINGS)
         return row is None or bool(row[-1])
 
     async def look_around(self) -> None:
-        row = await self._run(MYSQL_SETTINGS)
+        row = await self._run(texts.MYSQL_SETTINGS)
         assert row is not None
         self._timeout, self._rolls_back, self._had_begun = row
 
     async def check_durable(self) -> None:
         """The server tells how many savepoints this session has set, and not whether one is open."""
-        row = await self._run(MYSQL_SAVEPOINTS)
+        row = await self._run(texts.MYSQL_SAVEPOINTS)
         if row is None or int(row[1]):
             raise ConfigurationError(
                 "a savepoint was set on this connection before, and this server does not tell whether it is still "
@@ -362,7 +305,7 @@ class _InMySQL(_Locking):
     async def _isolates(self) -> int | None:
         """None if the server knows nothing of that."""
         try:
-            row = await self._run(MYSQL_ISOLATES)
+            row = await self._run(texts.MYSQL_ISOLATES)
         except Exception as error:
             if code_of(error) == _NO_VARIABLE:
                 return None
@@ -371,21 +314,21 @@ class _InMySQL(_Locking):
         return int(row[0])
 
     async def _lock_sign_isolated(self) -> Row | None:
-        await self._run(MYSQL_SET_ISOLATES, {"isolates": 1})
+        await self._run(texts.MYSQL_SET_ISOLATES, {"isolates": 1})
         try:
             row = await self._lock_sign()
         except Exception:
             with contextlib.suppress(Exception):  # of a connection that is gone
-                await self._run(MYSQL_SET_ISOLATES, {"isolates": 0})
+                await self._run(texts.MYSQL_SET_ISOLATES, {"isolates": 0})
             raise
-        await self._run(MYSQL_SET_ISOLATES, {"isolates": 0})
+        await self._run(texts.MYSQL_SET_ISOLATES, {"isolates": 0})
         return row
 
     async def _lock_sign(self) -> Row | None:
         """Those who look have it locked for moments."""
         ends = self._env.now() + TRIES_FOR
         while True:
-            row, is_busy = await self._locked_now(MYSQL_LOCK_SIGN, self._value_of(self._name))
+            row, is_busy = await self._locked_now(texts.MYSQL_LOCK_SIGN, self._value_of(self._name))
             if not is_busy or self._env.now() >= ends:
                 return row
             await self._env.pause(TRY_EVERY)
@@ -434,16 +377,16 @@ class _InMySQL(_Locking):
 
     async def _wait_seconds(self, seconds: int) -> Row | None:
         """The time-out is put back, unless the wait was cut short: then the driver ends the session, too."""
-        await self._run(MYSQL_SET_TIMEOUT, {"seconds": seconds})
+        await self._run(texts.MYSQL_SET_TIMEOUT, {"seconds": seconds})
         try:
             row = await self._wait_in_line()
         except Exception as error:
             if code_of(error) not in _BUSY | _OUT_OF_TIME:
                 with contextlib.suppress(Exception):
-                    await self._run(MYSQL_SET_TIMEOUT, {"seconds": self._timeout})
+                    await self._run(texts.MYSQL_SET_TIMEOUT, {"seconds": self._timeout})
                 raise
             row = None
-        await self._run(MYSQL_SET_TIMEOUT, {"seconds": self._timeout})
+        await self._run(texts.MYSQL_SET_TIMEOUT, {"seconds": self._timeout})
         return row
 
 
@@ -455,7 +398,7 @@ def _store_with_sessions(store: Store) -> SessionStore:
             "postgresql://…?mode=advisory or mysql://…?mode=row. Elsewhere use the lease: with lock.acquire() as lease"
         )
     sessions = cast(SessionStore, store)
-    if (sessions.engine, mode) not in TEXTS:
+    if (sessions.engine, mode) not in texts.TEXTS:
         why = (
             "a lease does not end with a transaction" if mode == "lease" else "GET_LOCK does not end with a transaction"
         )
