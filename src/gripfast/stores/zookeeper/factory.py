@@ -119,6 +119,8 @@ def factory(url: SplitResult, options: dict[str, Any]) -> ZooKeeperFactory:
     where = f"zookeeper://{hosts}{chroot}"
     settings: dict[str, Any] = {name: options.pop(name) for name in list(options) if name in _DRIVER}
     settings |= {name: _flag(name, settings[name]) for name in _FLAGS & set(settings)}
+    if settings.get("use_ssl") and settings.get("verify_certs", True):
+        settings.setdefault("check_hostname", True)  # kazoo would take any name's certificate
     if login:
         settings["auth_data"] = [("digest", unquote(login))]
 
