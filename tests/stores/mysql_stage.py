@@ -88,7 +88,8 @@ class Stage:
     def age(self, microseconds: int, table: str = "gripfast_lock") -> None:
         """As if all of it had happened that much earlier."""
         ends = ", expires_us = expires_us - :us" if table == "gripfast_lock" else ""
-        self.sql(f"UPDATE {table} SET since_us = since_us - :us, token = token - :us{ends}", us=microseconds)
+        used = "since_us = since_us - :us, token = token - :us, checked_us = checked_us - :us"
+        self.sql(f"UPDATE {table} SET {used}{ends}", us=microseconds)
 
     def empty(self) -> None:
         ask(self.shared, [Ask(Statement(f"DELETE FROM gripfast_{each}")) for each in ("lock", "row", "grant")])

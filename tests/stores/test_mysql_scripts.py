@@ -3,6 +3,7 @@
 import concurrent.futures
 import contextlib
 import itertools
+import re
 import time
 from collections.abc import Iterator
 
@@ -300,31 +301,68 @@ def test_a_sweep_forgets_names_that_are_free_and_idle(stage: Stage) -> None:
     claimed(stage, name="b")
     stage.rows(scripts.release("b", "a", ""))  # idle for a moment only
     stage.age(SECOND)
-    assert stage.rows(scripts.sweep("", 100, MINUTE)) == [(b"d",)]
+    assert stage.rows(scripts.sweep(100, MINUTE)) == [(b"4",)]
     assert stage.sql("SELECT name FROM gripfast_lock ORDER BY name") == [(b"b",), (b"c",), (b"d",)]
     stage.age(2 * MINUTE)  # now those that nobody released have run out
-    stage.rows(scripts.sweep("", 100, MINUTE))
+    stage.rows(scripts.sweep(100, MINUTE))
     assert stage.sql("SELECT name FROM gripfast_lock") == []
 
 
-def test_a_sweep_goes_from_stretch_to_stretch_and_says_where_it_is(stage: Stage) -> None:
-    for name in "abcde":
+def test_a_sweep_takes_the_oldest_first_and_says_how_many_they_were(stage: Stage) -> None:
+    for name in "edcba":
         claimed(stage, name=name)
         stage.rows(scripts.release(name, "a", ""))
     stage.age(MINUTE)
-    assert stage.rows(scripts.sweep("", 2, SECOND)) == [(b"b",)]
-    assert stage.sql("SELECT name FROM gripfast_lock") == [(b"c",), (b"d",), (b"e",)]
-    assert stage.rows(scripts.sweep("b", 2, SECOND)) == [(b"d",)]
-    assert stage.rows(scripts.sweep("d", 2, SECOND)) == [(b"e",)]
-    assert stage.rows(scripts.sweep("e", 2, SECOND)) == [(None,)]
+    assert stage.rows(scripts.sweep(2, SECOND)) == [(b"2",)]
+    assert stage.sql("SELECT name FROM gripfast_lock ORDER BY name") == [(b"a",), (b"b",), (b"c",)]
+    assert [stage.rows(scripts.sweep(2, SECOND)) for _ in range(3)] == [[(b"2",)], [(b"1",)], [(b"0",)]]
+
+
+def test_names_that_are_still_used_are_not_looked_at_again_before_they_may_be_idle(stage: Stage) -> None:
+    for name in "abc":
+        claimed(stage, name=name)
+        stage.rows(scripts.release(name, "a", ""))
+    stage.age(MINUTE)
+    for name in "ab":
+        claimed(stage, name=name)
+        stage.rows(scripts.release(name, "a", ""))
+    stage.rows(scripts.sweep(2, SECOND))
+    assert stage.rows(scripts.sweep(2, SECOND)) == [(b"1",)]
+    assert stage.rows(scripts.sweep(2, SECOND)) == [(b"0",)]
+    assert stage.sql("SELECT name FROM gripfast_lock ORDER BY name") == [(b"a",), (b"b",)]
+
+
+def test_a_name_that_somebody_has_locked_is_passed_over_by_the_sweep(stage: Stage) -> None:
+    for name in "ab":
+        claimed(stage, name=name)
+        stage.rows(scripts.release(name, "a", ""))
+    stage.age(MINUTE)
+    own = stage.dial()
+    locking = Statement("SELECT name FROM gripfast_lock WHERE name = 'a' FOR UPDATE")
+    try:
+        assert last(ask(own, [Ask(Statement("START TRANSACTION")), Ask(locking)])).rows == [(b"a",)]
+        assert stage.rows(scripts.sweep(9, SECOND)) == [(b"1",)]
+        assert stage.sql("SELECT name FROM gripfast_lock") == [(b"a",)]
+    finally:
+        own.close()
+
+
+def test_a_sweep_finds_what_is_due_by_an_index(stage: Stage) -> None:
+    for each in range(200):
+        claimed(stage, name=f"name {each:03}")
+    statement, values = scripts.sweep(5, MINUTE)[0]
+    (derived,) = re.findall(r"FROM \((SELECT name FROM .*)\) AS due", statement.sql)
+    (plan,) = stage.rows([Ask(Statement(f"EXPLAIN {derived}"), values)])
+    assert b"gripfast_lock_checked" in plan
+    assert b"range" in plan
 
 
 def test_a_lease_that_was_held_for_long_is_idle_only_since_its_end(stage: Stage) -> None:
     claimed(stage)
     stage.age(5 * MINUTE)  # it has run out four minutes ago
-    stage.rows(scripts.sweep("", 10, 4 * MINUTE + 30 * SECOND))
+    stage.rows(scripts.sweep(10, 4 * MINUTE + 30 * SECOND))
     assert stage.sql("SELECT name FROM gripfast_lock") == [(b"job",)]
-    stage.rows(scripts.sweep("", 10, 3 * MINUTE))
+    stage.rows(scripts.sweep(10, 3 * MINUTE))
     assert stage.sql("SELECT name FROM gripfast_lock") == []
 
 
@@ -333,7 +371,7 @@ def test_a_name_whose_token_is_ahead_of_the_clock_is_not_forgotten(stage: Stage)
     stage.rows(scripts.release("job", "a", ""))
     stage.age(5 * MINUTE)
     stage.sql("UPDATE gripfast_lock SET token = :token", token=token + MINUTE)
-    stage.rows(scripts.sweep("", 10, MINUTE))
+    stage.rows(scripts.sweep(10, MINUTE))
     assert stage.sql("SELECT 1 FROM gripfast_lock") == [(b"1",)]
 
 

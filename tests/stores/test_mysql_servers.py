@@ -68,7 +68,7 @@ def test_leases_do_not_depend_on_the_servers_defaults(unusual: Stage) -> None:
     assert unusual.rows(scripts.force_release("Job", "")) == [(b"1", b"0")]
     assert [row[:2] for row in unusual.rows(scripts.page("", "", 9))] == [(b"Job", None), (b"job ", b"b")]
     unusual.age(2 * MINUTE)
-    unusual.rows(scripts.sweep("", 9, MINUTE))
+    unusual.rows(scripts.sweep(9, MINUTE))
     assert unusual.rows(scripts.page("", "", 9)) == []
 
 
@@ -90,7 +90,7 @@ def test_locks_in_sessions_do_not_depend_on_them_either(mode: str, unusual: Stag
         unusual.rows(scripts.row_free() if mode == "row" else scripts.advisory_free(mark), mine)
         unusual.rows(scripts.row_free(), other)
     unusual.age(2 * MINUTE, "gripfast_grant")
-    unusual.rows(scripts.sweep_sessions(mode, "", 9, MINUTE))
+    unusual.rows(scripts.sweep_sessions(mode, 9, MINUTE))
     assert unusual.rows(scripts.seen_page(mode, "", "", 9)) == []
 
 
@@ -220,9 +220,9 @@ def test_four_rights_are_enough_where_the_tables_are_made() -> None:
             for asks in (
                 scripts.claim("job", "a", MINUTE, CARD), scripts.register("job", 1), scripts.renew("job", "a", 1, True),
                 scripts.why("job", "a"), scripts.look("job"), scripts.page("", "", 5), scripts.release("job", "a", ""),
-                scripts.force_release("job", ""), scripts.sweep("", 5, 1), scripts.row_make("job"),
+                scripts.force_release("job", ""), scripts.sweep(5, 1), scripts.row_make("job"),
                 scripts.grant("row", "job", "a", own.session, "", MINUTE, CARD), scripts.seen("row", "job"),
-                scripts.seen_page("row", "", "", 5), scripts.sweep_sessions("row", "", 5, MINUTE),
+                scripts.seen_page("row", "", "", 5), scripts.sweep_sessions("row", 5, MINUTE),
             ):  # fmt: skip
                 assert isinstance(ask(shared, asks), list)
             for asks in (

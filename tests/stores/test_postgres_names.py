@@ -133,7 +133,7 @@ def test_a_page_is_read_from_the_index_and_no_further_than_the_prefix(prefix: st
 # Sweeping -------------------------------------------------------------------------------------------------------------
 
 
-def test_idle_names_are_swept_stretch_by_stretch(wire: PostgresWire) -> None:
+def test_idle_names_are_swept_and_those_that_are_used_come_again_later(wire: PostgresWire) -> None:
     with postgres_server().fresh_database() as url, wire_to(url) as wire:
         make_tables(wire)
         for name in ("a-free", "b-held", "c-over", "d-ahead", "e-young", "f-free"):
@@ -144,11 +144,8 @@ def test_idle_names_are_swept_stretch_by_stretch(wire: PostgresWire) -> None:
         alter(wire, "c-over", "expires_us = 1")
         alter(wire, "d-ahead", f"token = {clock_us(wire) + DAY}")
         alter(wire, "e-young", f"since_us = {clock_us(wire)}")
-        after, ends = "", []
-        while (last := told(wire, scripts.sweep(after, 2, DAY))[0][0]) is not None:
-            after = last.decode()
-            ends.append(after)
-        assert ends == ["b-held", "d-ahead", "f-free"]
+        answered(wire, sql("UPDATE gripfast_lock SET checked_us = 1"))
+        assert [told(wire, scripts.sweep(4, DAY)) for _ in range(3)] == [[(b"4",)], [(b"2",)], [(b"0",)]]
         left = [row[0] for row in told(wire, scripts.page("", "", 100))]
         assert left == [b"b-held", b"d-ahead", b"e-young"]
 
@@ -158,12 +155,40 @@ def test_a_name_that_somebody_is_working_on_is_not_waited_for_by_the_sweep(
 ) -> None:
     name = new_name()
     claimed(wire, name, "a")
-    alter(wire, name, "token = 1, since_us = 1, owner = NULL")
+    alter(wire, name, "token = 1, since_us = 1, owner = NULL, checked_us = 1")
     ask(other, sql("BEGIN"))
     claimed(other, name, "b")
-    assert told(wire, scripts.sweep(name[:-1], 1, DAY)) == [(name.encode(),)]
+    answered(wire, scripts.sweep(100, DAY))
     ask(other, sql("COMMIT"))
     assert looked(wire, name) is not None
+
+
+@pytest.mark.parametrize("mode", ["lease", "row", "advisory"])
+def test_a_sweep_finds_what_is_due_by_an_index(mode: str) -> None:
+    with postgres_server().fresh_database() as url, wire_to(url) as wire:
+        make_tables(wire)
+        for table in ("gripfast_lock", "gripfast_row", "gripfast_grant"):
+            filled(wire, table)
+        answered(wire, sql("SET plan_cache_mode = force_generic_plan"))
+        ((statement, values),) = scripts.sweep(100, DAY) if mode == "lease" else scripts.sweep_sessions(mode, 100, DAY)
+        plan = told(wire, [Ask(Statement(f"EXPLAIN {statement.sql}"), values)])
+        text = b"\n".join(line or b"" for (line,) in plan)
+        assert b"_checked on" in text
+        assert b"Index Cond: (" in text.partition(b"_checked on")[2].splitlines()[1]
+        assert b"Seq Scan on gripfast" not in text
+
+
+def filled(wire: PostgresWire, table: str) -> None:
+    columns, numbers = {
+        "gripfast_lock": ("name, token, expires_us, ttl_us, since_us, card", "n::text, 1, 1, 1, 1, ''"),
+        "gripfast_row": ("name", "n::text"),
+        "gripfast_grant": (
+            "mode, name, token, owner, session, mark, ttl_us, since_us, card",
+            "'advisory', n::text, 1, 'a', 1, '', 1, 1, ''",
+        ),
+    }[table]
+    answered(wire, sql(f"INSERT INTO {table} ({columns}) SELECT {numbers} FROM generate_series(1, 5000) AS n"))
+    answered(wire, sql(f"ANALYZE {table}"))
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------
@@ -212,13 +237,13 @@ def test_these_rights_are_enough(wire: PostgresWire) -> None:
         for asks in (
             scripts.claim(name, "a", TTL, CARD), scripts.register(name, 1), scripts.renew(name, "a", TTL, False),
             scripts.why(name, "a"), scripts.release(name, "a", "c"), scripts.force_release(name, "c"),
-            scripts.look(name), scripts.page("", "", 1), scripts.sweep("", 1, 1), scripts.listen("c"),
+            scripts.look(name), scripts.page("", "", 1), scripts.sweep(1, 1), scripts.listen("c"),
             scripts.row_make(name), scripts.row_try(name, TTL), scripts.row_free(),
             scripts.row_wait(name, TTL, TTL), scripts.row_free(), scripts.advisory_try(key, TTL),
             scripts.advisory_wait(key, TTL, TTL), scripts.advisory_free(key), scripts.ping("advisory", TTL),
             scripts.grant("row", name, "a", 1, "1", TTL, CARD), scripts.seen("row", name),
             scripts.seen("advisory", name), scripts.seen_page("row", "", "", 1), scripts.end_session(1, ""),
-            scripts.seen_page("advisory", "", "", 1), scripts.sweep_sessions("row", "", 1, 1),
-            scripts.sweep_sessions("advisory", "", 1, 1),
+            scripts.seen_page("advisory", "", "", 1), scripts.sweep_sessions("row", 1, 1),
+            scripts.sweep_sessions("advisory", 1, 1),
         ):  # fmt: skip
             answered(wire, asks)

@@ -46,7 +46,9 @@ SCHEMA: tuple[Statement, ...] = (
     since_us        BIGINT NOT NULL,            -- held, or free, since then
     card            MEDIUMBLOB NOT NULL,        -- who the owner is, for people
     broken          VARBINARY(255) NULL,        -- the owner that was last forced out
-    waited_until_us BIGINT NOT NULL             -- somebody waits for it until then
+    waited_until_us BIGINT NOT NULL,            -- somebody waits for it until then
+    checked_us      BIGINT NOT NULL,            -- made then, or looked at whether it is still used
+    KEY gripfast_lock_checked (checked_us)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""),
     Statement("""CREATE TABLE IF NOT EXISTS gripfast_row (
     name            VARBINARY(1024) NOT NULL PRIMARY KEY  -- mode=row locks these rows
@@ -61,7 +63,9 @@ SCHEMA: tuple[Statement, ...] = (
     ttl_us          BIGINT NOT NULL,
     since_us        BIGINT NOT NULL,
     card            MEDIUMBLOB NOT NULL,
-    PRIMARY KEY (mode, name)
+    checked_us      BIGINT NOT NULL DEFAULT 0,  -- looked at whether it is still used
+    PRIMARY KEY (mode, name),
+    KEY gripfast_grant_checked (mode, checked_us)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC /*M! ENGINE=Aria TRANSACTIONAL=0 */"""),
     Statement("""CREATE TABLE IF NOT EXISTS gripfast_within (
     name            VARBINARY(1024) NOT NULL PRIMARY KEY,  -- locked by a caller's transaction that has the lock
@@ -145,8 +149,9 @@ _HELD = "IF(expires_us > {now}, owner, NULL), token, expires_us - {now}, ttl_us,
 # row has ended at 0, so GREATEST keeps the end of a lease only if it was this owner's. If nothing changes, nothing is
 # written: asking for a lock that is taken costs no commit.
 _claim = _statement("""
-    INSERT INTO gripfast_lock (name, token, owner, expires_us, ttl_us, since_us, card, broken, waited_until_us)
-    VALUES (:name, {now}, :owner, {now} + :ttl_us, :ttl_us, {now}, :card, NULL, 0)
+    INSERT INTO gripfast_lock
+        (name, token, owner, expires_us, ttl_us, since_us, card, broken, waited_until_us, checked_us)
+    VALUES (:name, {now}, :owner, {now} + :ttl_us, :ttl_us, {now}, :card, NULL, 0, {now})
     ON DUPLICATE KEY UPDATE
         token = IF(owner IS NULL OR owner <> :owner AND expires_us <= {now}, GREATEST(token + 1, {now}), token),
         since_us = IF(owner IS NULL OR owner <> :owner AND expires_us <= {now}, {now}, since_us),
@@ -208,17 +213,20 @@ _page = _statement(f"""
     WHERE name > :after AND name >= :prefix AND (:prefix_end IS NULL OR name < :prefix_end) ORDER BY name LIMIT :count
 """)
 
-# The variable is the session's own, and set anew by each sweep before it is used.
-_stretch = _statement("""
-    SELECT MAX(name) INTO @gripfast_stretch_end
-    FROM (SELECT name FROM gripfast_lock WHERE name > :after ORDER BY name LIMIT :count) AS stretch
-""")
-_sweep = _statement("""
-    DELETE FROM gripfast_lock WHERE name > :after AND name <= @gripfast_stretch_end
-    AND (owner IS NULL OR expires_us <= {now})
-    AND GREATEST(IF(owner IS NULL, since_us, expires_us), token) < {now} - :idle_us
-""")
-_stretch_end = _statement("SELECT @gripfast_stretch_end")
+# Found by the index, and passed over if somebody has the row locked. LIMIT, STRAIGHT_JOIN and FORCE INDEX keep them
+# apart from the rest of the statement, so that no other row is touched; `token` has the row itself read: its lock is
+# not seen in the index, which has the name, too. What was used since is looked at again when it may be idle.
+_LAST_USE = "GREATEST(IF(owner IS NULL, since_us, expires_us), token)"
+_IS_IDLE = f"((owner IS NULL OR expires_us <= {{now}}) AND {_LAST_USE} < {{now}} - :idle_us)"
+_DUE = f"""
+    (SELECT name FROM gripfast_lock WHERE checked_us < {{now}} - :idle_us AND token > 0 ORDER BY checked_us LIMIT :count
+    {_IF_UNLOCKED}) AS due
+"""
+_DUE_NAMES = f"{_DUE} STRAIGHT_JOIN gripfast_lock FORCE INDEX (PRIMARY) ON gripfast_lock.name = due.name"
+_count = _statement(f"SET @gripfast_swept = (SELECT COUNT(*) FROM {_DUE})")
+_sweep = _statement(f"DELETE gripfast_lock FROM {_DUE_NAMES} WHERE {_IS_IDLE}")
+_sweep_used = _statement(f"UPDATE {_DUE_NAMES} SET gripfast_lock.checked_us = {_LAST_USE} WHERE NOT {_IS_IDLE}")
+_swept = _statement("SELECT @gripfast_swept")
 
 
 def claim(name: str, owner: str, ttl_us: int, card: str) -> list[Ask]:
@@ -262,9 +270,9 @@ def page(after: str, prefix: str, count: int) -> list[Ask]:
     return [Ask(_page, _stretch_of(after, prefix, count))]
 
 
-def sweep(after: str, count: int, idle_us: int) -> list[Ask]:
-    values: Values = {"after": after, "count": count, "idle_us": idle_us}
-    return [Ask(_stretch, values), Ask(_sweep, values), Ask(_stretch_end)]
+def sweep(count: int, idle_us: int) -> list[Ask]:
+    values: Values = {"count": count, "idle_us": idle_us}
+    return [Ask(_count, values), Ask(_sweep, values), Ask(_sweep_used, values), Ask(_swept)]
 
 
 def listen(channel: str) -> list[Ask]:
@@ -311,22 +319,34 @@ _advisory_free = _statement("SELECT RELEASE_LOCK(:key) <=> 1")
 # A primary that is demoted keeps its sessions, and their locks. The setting is a number, or a word in newer versions.
 _ping = _statement("SELECT CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF')")
 
-_session_stretch = _statement("""
-    SELECT MAX(name) INTO @gripfast_stretch_end FROM
-    (SELECT name FROM gripfast_grant WHERE mode = :mode AND name > :after ORDER BY name LIMIT :count) AS stretch
-""")
 # The idle ones are found first (LIMIT keeps them apart from the rest of the statement), so that no row is touched that
 # somebody has locked.
-_IDLE = """
-    (SELECT mode, name FROM gripfast_grant WHERE mode = :mode AND name > :after AND name <= @gripfast_stretch_end
-    AND GREATEST(since_us, token) < {now} - :idle_us AND IF(mark = x'', NULL, IS_USED_LOCK(mark)) IS NULL LIMIT :count)
-    AS idle JOIN gripfast_grant ON gripfast_grant.mode = idle.mode AND gripfast_grant.name = idle.name
+_DUE_SESSIONS = """
+    (SELECT mode, name, mark, since_us, token FROM gripfast_grant
+    WHERE mode = :mode AND checked_us < {now} - :idle_us ORDER BY checked_us LIMIT :count) AS due
 """
-_sweep_sessions = _statement(f"DELETE gripfast_grant FROM {_IDLE}")
-_sweep_rows = _statement(
-    f"DELETE gripfast_grant, gripfast_row, gripfast_within FROM {_IDLE} LEFT JOIN gripfast_row "
-    "ON gripfast_row.name = idle.name LEFT JOIN gripfast_within ON gripfast_within.name = idle.name"
-)
+_count_sessions = _statement(f"SET @gripfast_swept = (SELECT COUNT(*) FROM {_DUE_SESSIONS})")
+_IS_IDLE_SESSION = """
+    (GREATEST(due.since_us, due.token) < {now} - :idle_us AND IF(due.mark = x'', NULL, IS_USED_LOCK(due.mark)) IS NULL)
+"""
+_IDLE_SESSIONS = f"""
+    (SELECT mode, name FROM {_DUE_SESSIONS} WHERE {_IS_IDLE_SESSION} LIMIT :count)
+    AS idle STRAIGHT_JOIN gripfast_grant FORCE INDEX (PRIMARY)
+    ON gripfast_grant.mode = idle.mode AND gripfast_grant.name = idle.name
+"""
+_sweep_sessions = _statement(f"DELETE gripfast_grant FROM {_IDLE_SESSIONS}")
+_sweep_rows = _statement(f"""
+    DELETE gripfast_grant, gripfast_row, gripfast_within
+    FROM {_IDLE_SESSIONS} LEFT JOIN gripfast_row FORCE INDEX (PRIMARY) ON gripfast_row.name = idle.name
+    LEFT JOIN gripfast_within FORCE INDEX (PRIMARY) ON gripfast_within.name = idle.name
+""")
+_sweep_used_sessions = _statement(f"""
+    UPDATE {_DUE_SESSIONS} STRAIGHT_JOIN gripfast_grant FORCE INDEX (PRIMARY)
+    ON gripfast_grant.mode = due.mode AND gripfast_grant.name = due.name
+    SET gripfast_grant.checked_us =
+        IF(GREATEST(due.since_us, due.token) < {{now}} - :idle_us, {{now}}, GREATEST(due.since_us, due.token))
+    WHERE NOT {_IS_IDLE_SESSION}
+""")
 
 
 def advisory_key(database: str, name: str) -> Value:
@@ -382,10 +402,10 @@ def ping(mode: str, ttl_us: int) -> list[Ask]:
     return [_lasts(ttl_us), Ask(_ping)]
 
 
-def sweep_sessions(mode: str, after: str, count: int, idle_us: int) -> list[Ask]:
-    values: Values = {"mode": mode, "after": after, "count": count, "idle_us": idle_us}
+def sweep_sessions(mode: str, count: int, idle_us: int) -> list[Ask]:
+    values: Values = {"mode": mode, "count": count, "idle_us": idle_us}
     sweep = _sweep_rows if mode == "row" else _sweep_sessions
-    return [Ask(_session_stretch, values), Ask(sweep, values), Ask(_stretch_end)]
+    return [Ask(_count_sessions, values), Ask(sweep, values), Ask(_sweep_used_sessions, values), Ask(_swept)]
 
 
 def _lasts(ttl_us: int) -> Ask:

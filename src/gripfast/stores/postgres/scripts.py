@@ -24,11 +24,16 @@ SCHEMA: tuple[Statement, ...] = (
     since_us        bigint NOT NULL,            -- held since then, or free since then
     card            text NOT NULL,              -- who the owner is, as JSON
     broken          text,                       -- the last owner that was forced out
-    waited_until_us bigint NOT NULL DEFAULT 0   -- until then, a release is told to those who wait
+    waited_until_us bigint NOT NULL DEFAULT 0,  -- until then, a release is told to those who wait
+    checked_us      bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+                                                -- made then, or looked at whether it is still used
 ) WITH (fillfactor = 50)"""),
+    Statement("CREATE INDEX IF NOT EXISTS gripfast_lock_checked ON gripfast_lock (checked_us)"),
     Statement("""CREATE TABLE IF NOT EXISTS gripfast_row (
-    name text COLLATE "C" PRIMARY KEY           -- locked by mode=row, in a transaction
-)"""),
+    name       text COLLATE "C" PRIMARY KEY,    -- locked by mode=row, in a transaction
+    checked_us bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+) WITH (fillfactor = 50)"""),
+    Statement("CREATE INDEX IF NOT EXISTS gripfast_row_checked ON gripfast_row (checked_us)"),
     Statement("""CREATE TABLE IF NOT EXISTS gripfast_grant (
     mode     text COLLATE "C" NOT NULL,         -- row or advisory
     name     text COLLATE "C" NOT NULL,
@@ -39,11 +44,15 @@ SCHEMA: tuple[Statement, ...] = (
     ttl_us   bigint NOT NULL,
     since_us bigint NOT NULL,
     card     text NOT NULL,                     -- who the owner is, as JSON
+    checked_us bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
     PRIMARY KEY (mode, name)
 ) WITH (fillfactor = 50)"""),
+    Statement("CREATE INDEX IF NOT EXISTS gripfast_grant_checked ON gripfast_grant (mode, checked_us)"),
 )
 
 _CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_MOMENT = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
+_LAST_USE = "greatest(token, CASE WHEN owner IS NULL THEN since_us ELSE expires_us END)"
 
 _HELD = f"""
     CASE WHEN expires_us > {_CLOCK} THEN owner END, token, expires_us - {_CLOCK}, ttl_us, since_us, card
@@ -134,17 +143,20 @@ _LAST_PAGE = Statement(f"""
     SELECT name, {_HELD} FROM gripfast_lock WHERE name > :after AND name >= :prefix ORDER BY name LIMIT :count::int
 """)
 
+# The moment is the statement's: an index can't be searched for a clock that goes on. It is old, if anything, so nothing
+# is forgotten too early. What was used since comes again when it may be idle; what is held now, after as long.
 _SWEEP = Statement(f"""
-    WITH stretch AS MATERIALIZED (
-        SELECT name FROM gripfast_lock WHERE name > :after ORDER BY name LIMIT :count::int
-    ), idle AS MATERIALIZED (
-        SELECT l.name FROM gripfast_lock l JOIN stretch USING (name)
-        WHERE (owner IS NULL OR expires_us <= {_CLOCK}) FOR UPDATE OF l SKIP LOCKED
+    WITH due AS MATERIALIZED (
+        SELECT name, coalesce((owner IS NULL OR expires_us <= {_MOMENT}) AND {_LAST_USE} < {_MOMENT} - :idle_us, false)
+            AS is_idle
+        FROM gripfast_lock WHERE checked_us < {_MOMENT} - :idle_us::bigint ORDER BY checked_us LIMIT :count::int
+        FOR UPDATE SKIP LOCKED
     ), forgotten AS (
-        DELETE FROM gripfast_lock WHERE name IN (SELECT name FROM idle) AND (owner IS NULL OR expires_us <= {_CLOCK})
-        AND greatest(token, CASE WHEN owner IS NULL THEN since_us ELSE expires_us END) < {_CLOCK} - :idle_us::bigint
+        DELETE FROM gripfast_lock WHERE name IN (SELECT name FROM due WHERE is_idle)
+    ), used AS (
+        UPDATE gripfast_lock SET checked_us = {_LAST_USE} WHERE name IN (SELECT name FROM due WHERE NOT is_idle)
     )
-    SELECT max(name) FROM stretch
+    SELECT count(*) FROM due
 """)
 
 
@@ -184,8 +196,8 @@ def page(after: str, prefix: str, count: int) -> list[Ask]:
     return [_paged(_PAGE, _LAST_PAGE, after, prefix, count)]
 
 
-def sweep(after: str, count: int, idle_us: int) -> list[Ask]:
-    return [Ask(_SWEEP, {"after": after, "count": count, "idle_us": idle_us})]
+def sweep(count: int, idle_us: int) -> list[Ask]:
+    return [Ask(_SWEEP, {"count": count, "idle_us": idle_us})]
 
 
 def listen(channel: str) -> list[Ask]:
@@ -362,37 +374,42 @@ _HAS_SESSION = Statement("""
         AND :birth::text IN ('', extract(epoch FROM backend_start)::text)
 """)
 
+_LAST_GRANT = "greatest(since_us, token)"
+
+# A row that somebody has locked is passed over. One without a grant was made by somebody who did not come to lock it.
 _SWEEP_SESSIONS: Mapping[str, Statement] = {
     "row": Statement(f"""
-        WITH stretch AS MATERIALIZED (
-            SELECT name FROM gripfast_row WHERE name > :after ORDER BY name LIMIT :count::int
-        ), idle AS MATERIALIZED (
-            SELECT r.name FROM gripfast_row r JOIN stretch USING (name) WHERE NOT EXISTS (
-                SELECT FROM gripfast_grant g
-                WHERE g.mode = 'row' AND g.name = r.name
-                    AND greatest(g.since_us, g.token) >= {_CLOCK} - :idle_us::bigint
-            ) FOR UPDATE OF r SKIP LOCKED
+        WITH due AS MATERIALIZED (
+            SELECT name FROM gripfast_row WHERE checked_us < {_MOMENT} - :idle_us::bigint
+            ORDER BY checked_us LIMIT :count::int FOR UPDATE SKIP LOCKED
+        ), used AS MATERIALIZED (
+            SELECT name, {_LAST_GRANT} AS used_us FROM gripfast_grant JOIN due USING (name)
+            WHERE mode = 'row' AND {_LAST_GRANT} >= {_MOMENT} - :idle_us
         ), forgotten_rows AS (
-            DELETE FROM gripfast_row WHERE name IN (SELECT name FROM idle)
+            DELETE FROM gripfast_row WHERE name IN (SELECT name FROM due EXCEPT SELECT name FROM used)
         ), forgotten AS (
-            DELETE FROM gripfast_grant WHERE mode = 'row' AND name IN (SELECT name FROM idle)
-                AND greatest(since_us, token) < {_CLOCK} - :idle_us::bigint
+            DELETE FROM gripfast_grant
+            WHERE mode = 'row' AND name IN (SELECT name FROM due EXCEPT SELECT name FROM used)
+        ), checked AS (
+            UPDATE gripfast_row SET checked_us = used_us FROM used WHERE gripfast_row.name = used.name
         )
-        SELECT max(name) FROM stretch
+        SELECT count(*) FROM due
     """),
     "advisory": Statement(f"""
-        WITH stretch AS MATERIALIZED (
-            SELECT name FROM gripfast_grant WHERE mode = 'advisory' AND name > :after ORDER BY name LIMIT :count::int
-        ), idle AS MATERIALIZED (
-            SELECT g.name FROM gripfast_grant g JOIN stretch USING (name)
-            WHERE g.mode = 'advisory' AND greatest(since_us, token) < {_CLOCK} - :idle_us::bigint
-                AND mark NOT IN (SELECT key FROM ({_ADVISORY_KEYS}) AS locked (key, pid))
-            FOR UPDATE OF g SKIP LOCKED
+        WITH due AS MATERIALIZED (
+            SELECT name, {_LAST_GRANT} < {_MOMENT} - :idle_us AND mark NOT IN (
+                SELECT key FROM ({_ADVISORY_KEYS}) AS locked (key, pid)
+            ) AS is_idle
+            FROM gripfast_grant WHERE mode = 'advisory' AND checked_us < {_MOMENT} - :idle_us::bigint
+            ORDER BY checked_us LIMIT :count::int FOR UPDATE SKIP LOCKED
         ), forgotten AS (
-            DELETE FROM gripfast_grant WHERE mode = 'advisory' AND name IN (SELECT name FROM idle)
-                AND greatest(since_us, token) < {_CLOCK} - :idle_us::bigint
+            DELETE FROM gripfast_grant WHERE mode = 'advisory' AND name IN (SELECT name FROM due WHERE is_idle)
+        ), checked AS (
+            UPDATE gripfast_grant
+            SET checked_us = CASE WHEN {_LAST_GRANT} < {_MOMENT} - :idle_us THEN {_MOMENT} ELSE {_LAST_GRANT} END
+            WHERE mode = 'advisory' AND name IN (SELECT name FROM due WHERE NOT is_idle)
         )
-        SELECT max(name) FROM stretch
+        SELECT count(*) FROM due
     """),
 }
 
@@ -471,8 +488,8 @@ def has_session(session: int, birth: str) -> list[Ask]:
     return [Ask(_HAS_SESSION, {"session": session, "birth": birth})]
 
 
-def sweep_sessions(mode: str, after: str, count: int, idle_us: int) -> list[Ask]:
-    return [Ask(_SWEEP_SESSIONS[mode], {"after": after, "count": count, "idle_us": idle_us})]
+def sweep_sessions(mode: str, count: int, idle_us: int) -> list[Ask]:
+    return [Ask(_SWEEP_SESSIONS[mode], {"count": count, "idle_us": idle_us})]
 
 
 def _milliseconds(microseconds: int) -> str:

@@ -23,6 +23,9 @@ TRIES = 6
 
 SWEEP_PACE = 60.0
 """Seconds between two looks for names that nobody has used for long."""
+SWEEP_MOST, SWEEP_AFTER = 100, 25
+"""Names that are looked at together, and releases after which the next are if there are more: so many more are
+forgotten than are made."""
 
 CHUNK = 200
 """Statements that leave together."""
@@ -138,7 +141,8 @@ class Asking(Shutting):
         self._scripts = link.dialect.scripts
         self._prefix = prefix
         self._sweeps_at = link.now() + SWEEP_PACE * link.chance()
-        self._swept = ""
+        self._releases_left = 0
+        """Until the next sweep, if the last one left something to do."""
         self._card = functools.lru_cache(maxsize=256)(_card_of_this_process)
 
     def full_name(self, name: str) -> str:
@@ -213,17 +217,20 @@ class Asking(Shutting):
                 return Fault(StoreUnavailable(f"{self._link.dialect.where}: session {session} did not end in time"))
         return answer
 
-    def _sweeping(self, after: str) -> list[Ask]:
-        """Forgets what nobody has used for long, in a stretch of names after this one."""
+    def _sweeping(self) -> list[Ask]:
+        """Forgets what nobody has used for long."""
         raise NotImplementedError
 
     async def _sweep_now_and_then(self) -> None:
-        if self._link.now() < self._sweeps_at:
+        """After a release. The work follows the rate at which names are made and used, not their number."""
+        self._releases_left -= 1
+        if self._releases_left != 0 and self._link.now() < self._sweeps_at:
             return
         self._sweeps_at = self._link.now() + SWEEP_PACE
-        answer = await self._ask(self._sweeping(self._swept))
+        answer = await self._ask(self._sweeping())
         row = None if isinstance(answer, Fault) else protocol.only(answer)
-        self._swept = "" if row is None else protocol.text(row[0])
+        has_more = row is not None and protocol.number(row[0]) >= SWEEP_MOST
+        self._releases_left = SWEEP_AFTER if has_more else 0
 
     async def vouch(self, hold: object, pid: int) -> None:
         """Servers do not look at processes."""

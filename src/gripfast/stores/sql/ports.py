@@ -161,9 +161,10 @@ class Scripts(Protocol):
         has; names compared byte by byte, by the primary key."""
         ...
 
-    def sweep(self, after: str, count: int, idle_us: int) -> list[Ask]:
-        """Forgets names that are free and whose `since` and token are both older than `idle_us`, in the stretch of
-        `count` names after `after`. (last name of the stretch); no row, or NULL, at the end."""
+    def sweep(self, count: int, idle_us: int) -> list[Ask]:
+        """Looks at up to `count` names that were not looked at for `idle_us`, found by an index. Those that are free,
+        and whose `since` and token are both older than that, are forgotten; the others come again when they may be.
+        (how many, `count` or more if there are more)."""
         ...
 
     def listen(self, channel: str) -> list[Ask]: ...
@@ -245,7 +246,7 @@ class Scripts(Protocol):
         """Any row, if the server still has it."""
         ...
 
-    def sweep_sessions(self, mode: str, after: str, count: int, idle_us: int) -> list[Ask]:
+    def sweep_sessions(self, mode: str, count: int, idle_us: int) -> list[Ask]:
         """As `sweep`, for names that are locked in sessions; what is locked now stays."""
         ...
 

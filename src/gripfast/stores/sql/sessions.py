@@ -27,13 +27,13 @@ from gripfast.core.ports import (
     unreachable,
 )
 from gripfast.errors import Reason, StoreUnavailable
-from gripfast.stores.sql import protocol
+from gripfast.stores.sql import asking, protocol
 from gripfast.stores.sql.asking import Channel, Link, SessionInbox, Turn, no_answer
 from gripfast.stores.sql.faults import no_answer_in
 from gripfast.stores.sql.looking import Looking
 from gripfast.stores.sql.ports import Answer, Fault, Refusal, Rows
 from gripfast.stores.sql.statement import Ask, Value
-from gripfast.stores.sql.store import PAGE, SLOW_PACE
+from gripfast.stores.sql.store import SLOW_PACE
 
 CAPABILITIES = Capabilities(
     fair=False,
@@ -423,8 +423,8 @@ class SessionStore(Looking):
         session.channel.cut()
         return self._fault(refusal)
 
-    def _sweeping(self, after: str) -> list[Ask]:
-        return self._scripts.sweep_sessions(self.mode, after, PAGE, rules.TOKEN_MEMORY_US)
+    def _sweeping(self) -> list[Ask]:
+        return self._scripts.sweep_sessions(self.mode, asking.SWEEP_MOST, rules.TOKEN_MEMORY_US)
 
 
 def _lasts(ttl: float) -> int:

@@ -13,7 +13,7 @@ from typing import Final, Literal
 from gripfast.core import rules
 from gripfast.core.ports import Capabilities, Claim, Granted, Hold, LockInfo, Page, Taken, Unreachable, unreachable
 from gripfast.errors import Reason, StoreUnavailable
-from gripfast.stores.sql import protocol
+from gripfast.stores.sql import asking, protocol
 from gripfast.stores.sql.asking import CHUNK, Asking, Link, no_answer
 from gripfast.stores.sql.line import Waiter
 from gripfast.stores.sql.ports import TRANSIENT, Fault, Refusal, Rows
@@ -302,8 +302,8 @@ class LeaseStore(Asking):
         infos = [info for name, held in named if (info := protocol.lock_info(name, held)) is not None]
         return Page(infos, named[-1][0] if len(rows) == PAGE else None)
 
-    def _sweeping(self, after: str) -> list[Ask]:
-        return self._scripts.sweep(after, PAGE, rules.TOKEN_MEMORY_US)
+    def _sweeping(self) -> list[Ask]:
+        return self._scripts.sweep(asking.SWEEP_MOST, rules.TOKEN_MEMORY_US)
 
 
 def _reason(rows: Rows) -> bytes:
