@@ -37,7 +37,7 @@ def fault_of(code: str, message: str = "in the server's words", is_fatal: bool =
         ("3D000", "login", "database"),
         ("53100", "other", "disk"),
         ("42703", "other", "another version"),
-        ("22P05", "other", "UTF8"),
+        ("22P05", "unstorable", "UTF8"),
         ("XX000", "other", "answered with an error"),
     ],
 )
@@ -48,7 +48,7 @@ def test_each_kind_of_refusal_has_words_to_act_on(code: str, kind: Kind, words: 
     assert str(fault.error).startswith(f"{WHERE} ")
     assert "in the server's words" in str(fault.error)
     assert list(fault.error.nodes) == [WHERE]
-    assert fault.is_permanent == (kind in ("no_rights", "read_only", "login"))
+    assert fault.is_permanent == (kind in ("no_rights", "read_only", "login", "unstorable"))
 
 
 def test_what_is_fatal_to_the_session_leaves_the_outcome_unknown() -> None:

@@ -102,6 +102,7 @@ def _advice(database: str, refusal: Refusal) -> str:
         "login": "refuses the login: check user name and password, from where the user may connect, "
         "and whether it must use TLS",
         "unfit": "can't do that",
+        "unstorable": "can't store this name or label",
         "other": "answered with an error",
     }
     if code == _NO_DATABASE:

@@ -34,6 +34,7 @@ _KINDS: Mapping[str, Kind] = {
     "25P03": "gone",
     "25P04": "gone",
     "3D000": "login",
+    "22P05": "unstorable",
 }
 
 _TABLES = "gripfast_lock, gripfast_row, gripfast_grant"
@@ -50,6 +51,8 @@ _ADVICE: Mapping[Kind, str] = {
     "gone": "ended the session",
     "login": "does not let this user in: check user, password and database, and its pg_hba.conf",
     "unfit": "can't do that",
+    "unstorable": "can't store this name or label: the encoding of its database is not UTF8, and lacks such characters: "
+    "use others, or a database whose encoding is UTF8",
     "other": "answered with an error",
 }
 
@@ -58,7 +61,6 @@ _SPECIAL: Mapping[str, str] = {
     "53200": "is out of memory: see its log",
     "57P03": "takes no connections now: it is starting, stopping or recovering",
     "42703": "has tables for locks of another version: compare them with what `gripfast schema` prints",
-    "22P05": "can't store this name: the encoding of its database is not UTF8",
 }
 
 _UNKNOWN_SETTING = "42704"

@@ -216,11 +216,12 @@ def _paged(within: Statement, to_the_end: Statement, after: str, prefix: str, co
 
 
 def _prefix_end(prefix: str) -> str | None:
-    """The smallest text above all that start so. UTF-8 sorts as code points do, and has none for surrogates."""
-    kept = prefix.rstrip("\U0010ffff")
-    if not kept:
-        return None
-    return kept[:-1] + ("\ue000" if kept[-1] == "\ud7ff" else chr(ord(kept[-1]) + 1))
+    """A text above all that start so, and nearly the smallest: of what comes after its last ASCII character nothing is
+    known, because encodings of databases sort differently, and lack characters. So a page may end with others."""
+    kept = prefix
+    while kept and ord(kept[-1]) >= 0x7F:
+        kept = kept[:-1]
+    return kept[:-1] + chr(ord(kept[-1]) + 1) if kept else None
 
 
 # -- sessions ------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Protocol
 from gripfast import machine
 from gripfast.core.ports import Inbox, Unreachable, to_raise, unreachable
 from gripfast.core.shutting import Shutting
-from gripfast.errors import StoreUnavailable
+from gripfast.errors import ConfigurationError, StoreUnavailable
 from gripfast.stores.sql import protocol
 from gripfast.stores.sql.line import Lines
 from gripfast.stores.sql.ports import Answer, Dialect, Fault, Refusal, Rows
@@ -253,6 +253,8 @@ def _may_ask_again(answer: Answer | Fault, may_repeat: bool, tried: int) -> bool
 
 def no_answer(fault: Fault) -> Unreachable:
     """To a claim: raised if asking again will not help."""
+    if fault.kind == "unstorable":
+        raise ConfigurationError(str(fault.error))
     if fault.is_permanent:
         raise to_raise(fault.error)
     return unreachable(fault.error, fault.was_sent)

@@ -50,7 +50,7 @@ class Looking(Asking):
         answer = await self._ask(asks)
         if isinstance(answer, Fault):
             return unreachable(answer.error)
-        rows = answer[-1].rows
+        rows = protocol.beginning_with(self._prefix + prefix, answer[-1].rows)
         infos: list[LockInfo] = []
         for row in rows:
             held, _, is_held = protocol.read_seen(row[1:])

@@ -13,11 +13,14 @@ from typing import Literal, NamedTuple, Protocol
 from gripfast.errors import StoreUnavailable
 from gripfast.stores.sql.statement import Ask, Statement, Value
 
-Kind = Literal["busy", "retry", "no_table", "no_rights", "read_only", "full", "gone", "login", "unfit", "other"]
+Kind = Literal[
+    "busy", "retry", "no_table", "no_rights", "read_only", "full", "gone", "login", "unfit", "unstorable", "other"
+]  # fmt: skip
 """busy: another has it locked; retry: deadlock, or not serialisable; full: no connection left; gone: the session is;
-unfit: this kind of server, or what stands before it, can't do that."""
+unfit: this kind of server, or what stands before it, can't do that; unstorable: a name or label that it has no
+characters for."""
 
-PERMANENT: frozenset[Kind] = frozenset({"no_rights", "read_only", "login", "unfit"})
+PERMANENT: frozenset[Kind] = frozenset({"no_rights", "read_only", "login", "unfit", "unstorable"})
 """Asking again will not help."""
 
 TRANSIENT: frozenset[Kind | Literal["down"]] = frozenset({"down", "busy", "retry", "full", "gone"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
 from typing import NamedTuple
@@ -79,6 +80,11 @@ def lock_info(name: str, held: Held) -> LockInfo | None:
         expires_in=held.expires_in,
         waiters=0,
     )
+
+
+def beginning_with(prefix: str, rows: list[Row]) -> list[Row]:
+    """Those of a page that do; all others are behind them."""
+    return list(itertools.takewhile(lambda row: text(row[0]).startswith(prefix), rows))
 
 
 def only(answer: list[Rows]) -> Row | None:

@@ -26,7 +26,7 @@ from gripfast.core.ports import (
     Unreachable,
     unreachable,
 )
-from gripfast.errors import Reason, StoreUnavailable
+from gripfast.errors import ConfigurationError, Reason, StoreUnavailable
 from gripfast.stores.sql import asking, protocol
 from gripfast.stores.sql.asking import Channel, Link, SessionInbox, Turn, no_answer
 from gripfast.stores.sql.faults import no_answer_in
@@ -101,7 +101,12 @@ class SessionStore(Looking):
             and self._lines.join(name, claim.owner, claim.inbox) is None
         ):
             return self._lines.behind(name, SLOW_PACE)
-        answer = await self._claim(claim, name)
+        try:
+            answer = await self._claim(claim, name)
+        except ConfigurationError:  # nothing is left there, so nobody will clean up
+            self._lose(claim.owner)
+            self._lines.leave(name, claim.owner)
+            raise
         if self._is_shut:
             await self._undo(claim)
         if claim.inbox is not None:

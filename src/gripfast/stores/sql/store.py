@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from gripfast.core import rules
 from gripfast.core.ports import Capabilities, Claim, Granted, Hold, LockInfo, Page, Taken, Unreachable, unreachable
-from gripfast.errors import Reason, StoreUnavailable
+from gripfast.errors import ConfigurationError, Reason, StoreUnavailable
 from gripfast.stores.sql import asking, protocol
 from gripfast.stores.sql.asking import CHUNK, Asking, Link, no_answer
 from gripfast.stores.sql.line import Waiter
@@ -68,7 +68,12 @@ class LeaseStore(Asking):
             waiter = self._lines.join(name, claim.owner, claim.inbox)
             if waiter is None:
                 return self._lines.behind(name, SLOW_PACE)
-        answer = await self._claim(claim, name, waiter)
+        try:
+            answer = await self._claim(claim, name, waiter)
+        except ConfigurationError:  # nothing is left there, so nobody will clean up
+            self._lines.leave(name, claim.owner)
+            self._link.claims.pop(claim.owner, None)
+            raise
         if self._is_shut:
             await self._undo(claim)
         if claim.inbox is not None:
@@ -297,7 +302,7 @@ class LeaseStore(Asking):
         answer = await self._ask(self._scripts.page(self._prefix + (after or ""), self._prefix + prefix, PAGE))
         if isinstance(answer, Fault):
             return unreachable(answer.error)
-        rows = answer[-1].rows
+        rows = protocol.beginning_with(self._prefix + prefix, answer[-1].rows)
         named = [(protocol.text(row[0]).removeprefix(self._prefix), protocol.read_held(row[1:])) for row in rows]
         infos = [info for name, held in named if (info := protocol.lock_info(name, held)) is not None]
         return Page(infos, named[-1][0] if len(rows) == PAGE else None)
