@@ -16,7 +16,7 @@ from gripfast.machine import boottime
 
 T = TypeVar("T")
 
-LATE_MOST = 8
+LATE_MOST = 64
 """Calls that were given up and have not ended, before no more are begun."""
 LATE_FOR = 60.0
 """Seconds after which a call that was given up does not count any more: it may never end, and others may do better."""

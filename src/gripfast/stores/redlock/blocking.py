@@ -125,12 +125,10 @@ class BlockingNodes:
         loan = self._pool.borrow(first)
         bundle = loan.bundle
         timeout = self._timeout if within > self._timeout else within
-        latest = math.inf
         if bundle.gaps:
-            latest = boottime() + 1.5 * timeout  # who was not slow to connect must not pay for who was
             self._fill(bundle, requests, timeout)
         round = _Round(requests, ballot, timeout)
-        until = min(latest, self._ask(round, bundle) + timeout)
+        until = self._ask(round, bundle) + timeout
         if type(first) in _CLEANS:
             round.followed = self._pool.follow(requests, bundle)
         if round.pending < len(requests):

@@ -164,12 +164,12 @@ def make_all(makes: Mapping[int, Callable[[], Wire]], nodes: Sequence[Node], sec
     done: SimpleQueue[Call[Wire]] = SimpleQueue()
     made: dict[int, Wire | Fault] = {}
     calls: dict[Call[Wire], int] = {}
-    until = boottime() + seconds
     for at, make in makes.items():
         try:
             calls[nodes[at].dialer.calls.begin(make, done.put)] = at
         except TimeoutError as error:
             made[at] = nodes[at].dialer.late(error)
+    until = boottime() + seconds  # from now on: a busy machine needs a while to start so many threads
     ended: set[Call[Wire]] = set()
     while len(ended) < len(calls):
         try:
