@@ -9,7 +9,7 @@ import pytest
 from gripfast.stores.mysql import scripts
 from gripfast.stores.mysql.wire import MysqlWire
 from gripfast.stores.sql.statement import Ask, Statement, Value
-from stores.mysql_stage import CARD, MINUTE, SECOND, SHORT, Row, Stage, answer, ask, last, number, staged
+from stores.mysql_stage import CARD, MINUTE, SECOND, SHORT, Row, Stage, answer, ask, dialect, last, number, staged
 from support.sql_servers import mariadb_server
 from support.waiting import until
 
@@ -385,15 +385,20 @@ def test_a_session_that_has_only_the_same_number_is_left_alone(
         assert is_there(stage, mine)
 
 
-def test_no_two_sessions_are_born_alike(stage: Stage, wires: tuple[MysqlWire, MysqlWire]) -> None:
-    """Not even by a unix socket, where all come from localhost; nor is it forgotten when a lock is freed."""
-    mine, other = wires
-    assert mine.birth != other.birth
-    for mode in ("row", "advisory"):
-        granted(stage, mine, mode)
-        freed(stage, mine, mode)
-    assert stage.rows(scripts.has_session(mine.session, mine.birth))
-    assert not stage.rows(scripts.has_session(other.session, mine.birth))
+@pytest.mark.parametrize("by_socket", [False, True], ids=["TCP", "unix socket"])
+def test_no_two_sessions_are_born_alike(stage: Stage, by_socket: bool) -> None:
+    """By a unix socket all come from localhost. Nor is it forgotten when a lock is freed."""
+    server = mariadb_server()
+    options = {"unix_socket": server.folder / "socket"} if by_socket else {}
+    reached = dialect(server.url_with(database=stage.dialect.database, **options))
+    with contextlib.closing(reached.dial(10.0, False)) as mine, contextlib.closing(reached.dial(10.0, True)) as other:
+        for mode in ("row", "advisory"):
+            granted(stage, mine, mode)
+            freed(stage, mine, mode)
+        assert stage.rows(scripts.has_session(mine.session, mine.birth))
+        assert not stage.rows(scripts.has_session(mine.session, other.birth))
+        last(ask(stage.shared, scripts.end_session(mine.session, other.birth)))
+        assert is_there(stage, mine)
 
 
 def is_there(stage: Stage, wire: MysqlWire) -> bool:
