@@ -47,12 +47,12 @@ def kept(actor: Any) -> int:
 async def test_servers_that_refuse_are_unavailable_and_nobody_wonders_what_they_did(proxy: Proxy) -> None:
     """It was "outcome unknown" of a request that had never left, and each attempt was remembered for its ttl."""
     proxy.refuse()
-    async with both_colours(through(proxy), request_timeout=0.5, connect_patience=0.5) as actors:
-        for actor in actors:
-            for call, told in (await outcomes(actor, {**CLAIMS, **LOOKS})).items():
-                assert type(told.error) is StoreUnavailable, (call, told)
-                assert told.error.nodes == {f"{HOST}:{proxy.port}": "Connection refused"}
-            assert kept(actor) == 0
+    async with both_colours(through(proxy), request_timeout=1.5, connect_patience=1.0) as actors:
+        for told in await each(actors, lambda actor: outcomes(actor, {**CLAIMS, **LOOKS})):
+            for call, one in told.items():
+                assert type(one.error) is StoreUnavailable, (call, one)
+                assert one.error.nodes == {f"{HOST}:{proxy.port}": "Connection refused"}
+        assert [kept(actor) for actor in actors] == [0, 0]
 
 
 @staged
