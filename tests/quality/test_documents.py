@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import gripfast
-from quality.tree import PACKAGE, ROOT, label
+from quality.tree import LEFT_BEHIND, PACKAGE, ROOT, label
 
 DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -23,9 +23,14 @@ def named_paths(text: str) -> list[str]:
 
 
 def is_there(name: str, folder: Path) -> bool:
-    """Paths are relative to the package or to the project; a bare file name stands for any file of that name."""
+    """Paths are relative to the package or to the project; a bare file name stands for any file of that name. What the
+    tools make may be elsewhere, or not be made yet."""
     bare = "/" not in name
-    return any((root / name).exists() for root in (PACKAGE, ROOT, folder)) or (bare and any(PACKAGE.rglob(name)))
+    return (
+        LEFT_BEHIND.match(name.rstrip("/")) is not None
+        or any((root / name).exists() for root in (PACKAGE, ROOT, folder))
+        or (bare and any(PACKAGE.rglob(name)))
+    )
 
 
 def links(text: str) -> list[str]:
@@ -59,6 +64,11 @@ def test_every_path_the_document_names_exists(name: str) -> None:
     named = named_paths((ROOT / name).read_text(encoding="utf-8"))
     assert named
     assert [path for path in named if not is_there(path, ROOT)] == []
+
+
+@pytest.mark.parametrize(("name", "there"), [(".venv/", True), ("nowhere.md", False), ("tests/nowhere/", False)])
+def test_only_what_the_tools_make_may_be_missing(name: str, there: bool, tmp_path: Path) -> None:
+    assert is_there(name, tmp_path) == there
 
 
 @pytest.mark.parametrize("part", [part for part in parts_of_the_package() if not part.startswith("_")])
