@@ -73,6 +73,7 @@ clean:  ## remove what these targets made
 $(READY): pyproject.toml scripts/system-needs
 	PYTHON="$(PYTHON)" scripts/system-needs
 	$(PYTHON) -m venv $(VENV)
+	echo '*' >$(VENV)/.gitignore # whatever it is called, its files are not the project's
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
 	touch $@
 

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -26,7 +27,7 @@ def _known_to_git() -> set[str]:
 
 def _unpacked() -> set[str]:
     """An archive without a repository around it: all but what the tools leave behind."""
-    paths = (path.relative_to(ROOT) for path in ROOT.rglob("*"))
+    paths = (path.relative_to(ROOT) for path in ROOT.rglob("*") if not path.is_relative_to(sys.prefix))
     return {path.as_posix() for path in paths if not any(LEFT_BEHIND.match(part) for part in path.parts)}
 
 
