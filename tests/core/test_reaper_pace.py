@@ -130,3 +130,14 @@ def test_a_try_to_renew_leaves_time_for_another() -> None:
         assert ttl / 3 + tries + rules.renew_retry(ttl) + tries < rules.deadline(0.0, ttl)
     assert rules.renewal_timeout(60.0, request_timeout=5.0) == 5.0
     assert rules.renewal_timeout(0.01, request_timeout=5.0) == rules.RENEWAL_LEAST
+
+
+def test_a_client_that_is_closed_is_closed_whatever_its_engine_raises() -> None:
+    stage = Stage()
+    stage.dropped(1)
+
+    async def broken(holds: Sequence[Hold]) -> None:
+        raise ValueError("a path that the engine does not take")
+
+    stage.engine.abandon = broken  # type: ignore[assignment]
+    drive(stage.reaper.reap_all(stage.ledger))

@@ -100,13 +100,16 @@ class Reaper:
         """A session lives on by itself, and so does whatever an owner has in it."""
 
     async def reap_all(self, ledger: Ledger) -> None:
-        """At once, whatever failed before: there is no later round."""
-        marks = ledger.marks()
-        for mark in marks:
+        """At once, whatever failed before: there is no later round. The client is closed whatever happens here."""
+        for mark in ledger.marks():
             mark.granted = False  # not dropped by mistake: no warning
             self._left[mark.owner] = mark
-        if self._left:
+        if not self._left:
+            return
+        try:
             await self._try(list(self._left.values()), is_news=True)
+        except Exception:
+            _log.exception("unexpected error while releasing what a closed client still had")
 
     async def reap(self, marks: Iterable[Mark]) -> float:
         """Seconds on the clock at which to come again; infinity when all is given back."""
