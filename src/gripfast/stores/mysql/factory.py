@@ -14,13 +14,13 @@ from urllib.parse import SplitResult, unquote
 
 import pymysql
 
+from gripfast.bounded import Calls
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 from gripfast.stores import StoreFactory
 from gripfast.stores.mysql import engines, packets, protocol, scripts
 from gripfast.stores.mysql.wire import MysqlWire
 from gripfast.stores.sql.blocking import await_descriptor
-from gripfast.stores.sql.bounded import bounded
 from gripfast.stores.sql.engines import arguments as known_arguments
 from gripfast.stores.sql.factory import SqlFactory
 from gripfast.stores.sql.ports import Fault, Refusal, Rows, Scripts, WireDown
@@ -48,13 +48,14 @@ class MysqlDialect:
         self.where = where
         self.database = database
         self._connect = connect
+        self._calls: Calls[Any] = Calls(_close)
 
     def dial(self, timeout: float, is_shared: bool, within: float = math.inf) -> MysqlWire:
         """The driver's time-outs are for each byte, and names are looked up without any: they are not relied on."""
         seconds = min(timeout, within)
         until = time.monotonic() + seconds
         try:
-            wire = MysqlWire.taken_from(bounded(seconds, lambda: self._connect(seconds), _close))
+            wire = MysqlWire.taken_from(self._calls.run(lambda: self._connect(seconds), seconds))
         except Exception as error:  # of any kind: names that can't be encoded, an engine's own events
             raise WireDown(protocol.not_connected(self.where, self.database, error)) from None
         try:

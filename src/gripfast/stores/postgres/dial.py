@@ -18,9 +18,9 @@ from psycopg import pq
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import PollingStatus
 
+from gripfast.bounded import Calls
 from gripfast.stores.postgres import protocol, scripts
 from gripfast.stores.postgres.wire import PostgresWire
-from gripfast.stores.sql.bounded import bounded
 from gripfast.stores.sql.ports import Answer, Fault, Refusal, Scripts, WireDown
 from gripfast.stores.sql.statement import Ask, Statement, Value
 
@@ -116,20 +116,25 @@ class PostgresDialect:
         return answer
 
 
-def connect_to_one_of(hosts: Sequence[Mapping[str, str]], patience: float, deadline: float) -> PostgresWire:
+Addresses = list[str]
+
+
+def connect_to_one_of(
+    hosts: Sequence[Mapping[str, str]], patience: float, lookups: Calls[Addresses], deadline: float
+) -> PostgresWire:
     """In that order, each by its settings; each has its share of the time that is left, and at most `patience`."""
     reasons: list[str | None] = []
     for count in range(len(hosts), 0, -1):
         now = time.monotonic()
         try:
-            return _connected(hosts[-count], now + min(patience, (deadline - now) / count))
+            return _connected(hosts[-count], lookups, now + min(patience, (deadline - now) / count))
         except NoConnection as error:
             reasons += error.reasons
     raise NoConnection(*reasons)
 
 
-def _connected(settings: Mapping[str, str], deadline: float) -> PostgresWire:
-    conninfo = make_conninfo(**{**settings, **_addresses(settings, deadline)}).encode()
+def _connected(settings: Mapping[str, str], lookups: Calls[Addresses], deadline: float) -> PostgresWire:
+    conninfo = make_conninfo(**{**settings, **_addresses(settings, lookups, deadline)}).encode()
     wire = PostgresWire(pq.PGconn.connect_start(conninfo))
     try:
         while (status := wire.pgconn.connect_poll()) != PollingStatus.OK:
@@ -148,18 +153,18 @@ def _connected(settings: Mapping[str, str], deadline: float) -> PostgresWire:
     return wire
 
 
-def _addresses(settings: Mapping[str, str], deadline: float) -> dict[str, str]:
+def _addresses(settings: Mapping[str, str], lookups: Calls[Addresses], deadline: float) -> dict[str, str]:
     """Of the host, if it has a name that is to be looked up; the name stays, for TLS to be verified by."""
     host = settings.get("host", "")
     if not host or host[0] in "/@" or settings.get("hostaddr") or _is_address(host):
         return {}
 
-    def look_up() -> list[str]:
+    def look_up() -> Addresses:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
     try:
-        addresses = bounded(deadline - time.monotonic(), look_up)
+        addresses = lookups.run(look_up, deadline - time.monotonic())
     except TimeoutError:
         raise NoConnection(f'could not translate host name "{host}" to address: no answer in time') from None
     except (OSError, UnicodeError) as error:

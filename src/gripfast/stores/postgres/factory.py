@@ -17,6 +17,7 @@ import psycopg
 from psycopg import pq
 from psycopg.conninfo import make_conninfo
 
+from gripfast.bounded import Calls
 from gripfast.errors import ConfigurationError
 from gripfast.stores import StoreFactory
 from gripfast.stores.postgres import engines
@@ -143,7 +144,7 @@ def _connect_with(settings: Mapping[str, str]) -> Connect:
     if _or_default(settings, "service"):  # a file of libpq's own has them
         known = {}
     each = _split_hosts({**known, **settings, "client_encoding": "UTF8"})
-    return functools.partial(connect_to_one_of, each, patience if patience > 0 else math.inf)
+    return functools.partial(connect_to_one_of, each, patience if patience > 0 else math.inf, Calls(lambda _: None))
 
 
 def _split_hosts(settings: dict[str, str]) -> list[dict[str, str]]:
