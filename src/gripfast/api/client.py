@@ -202,7 +202,12 @@ class Client(AnyClient):
 
 
 class AsyncClient(AnyClient):
-    """Locks for tasks of one event loop, the one in which it is first used. `async with` closes it."""
+    """Locks for tasks of one event loop, the one in which it is first used. `async with` closes it.
+
+    In any other loop, and without one, whatever is awaited of it, of its locks and of its leases raises
+    ConfigurationError and changes nothing. What only reads the clock (`held`, `remaining()`, `ensure_held()`,
+    `lost.is_set()`) may be asked from anywhere.
+    """
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 
 
 class Lock:
-    """`with lock as lease`, `lock.acquire(wait=…)` or `lock.try_acquire()`."""
+    """`with lock as lease`, `lock.acquire(wait=…)` or `lock.try_acquire()`.
+
+    In a `contextlib.ExitStack` the lease is kept until the stack is closed, on whichever thread, or until the thread
+    that entered it ends.
+    """
 
     _new_book = ByThreads
 
@@ -100,7 +104,11 @@ class Lock:
 
 
 class AsyncLock:
-    """`async with lock as lease`, `await lock.acquire(wait=…)` or `await lock.try_acquire()`."""
+    """`async with lock as lease`, `await lock.acquire(wait=…)` or `await lock.try_acquire()`.
+
+    In a `contextlib.AsyncExitStack` the lease is kept until the stack is closed, by whichever task, or until the task
+    that entered it ends.
+    """
 
     _new_book = ByTasks
 

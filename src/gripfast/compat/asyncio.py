@@ -1,12 +1,14 @@
 """`asyncio.Lock` over a Gripfast lock, also for `asyncio.Condition`.
 
-What asyncio's lock does, this does. Four things asyncio does not know:
+What asyncio's lock does, this does. Five things asyncio does not know:
 
 - The engine can't be reached: acquire() raises StoreUnavailable, as the API does.
 - release() is not awaited: the lease is over at once on this side, and given back in the background. `async with`
   waits until it is.
 - The lease was lost: release() raises LeaseLost; leaving `async with` raises it too, unless the body raised something
   itself. The body is not cancelled (a Condition changes leases within one body): use `on_lost`, or the API's own lock.
+- It belongs to the event loop of its client: in another one acquire(), release() and `async with` raise
+  ConfigurationError and change nothing.
 - locked() can't ask the engine without await: it tells whether this object holds the lock, by the clock.
 """
 
