@@ -35,7 +35,7 @@ CLEAN_UP = (
         "refused waiter stays in line",
         "clean-up",
         "An attempt whose patience is over leaves its place in line behind.",
-        (Edit(acquire._leave, "if may_have_left and await", "if False and await"),),
+        (Edit(acquire._leave, "if may_have_left and any(", "if False and any("),),
     ),
     Mutant(
         "late claims not followed",

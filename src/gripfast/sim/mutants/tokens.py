@@ -79,7 +79,7 @@ TOKENS = (
         "another token for asking again",
         "tokens",
         "A claim that is repeated by the holder gets a new token.",
-        (Rewrite("return tonumber(string.match(last, '^%d+'))", "return write(owner, ttl, keep, tail)"),),
+        (Rewrite("return tonumber(token)\nend", "return write(owner, ttl, keep, tail)\nend"),),
     ),
     Mutant(
         "tokens kept for ever",
