@@ -51,7 +51,7 @@ _ADVICE: Mapping[Kind, str] = {
     "gone": "ended the session",
     "login": "does not let this user in: check user, password and database, and its pg_hba.conf",
     "unfit": "can't do that",
-    "unstorable": "can't store this name or label: the encoding of its database is not UTF8, and lacks such characters: "
+    "unstorable": "can't store this name or label: the encoding of its database, which is not UTF8, lacks characters: "
     "use others, or a database whose encoding is UTF8",
     "other": "answered with an error",
 }

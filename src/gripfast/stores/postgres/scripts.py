@@ -12,6 +12,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+from gripfast.stores.postgres.sweeping import ADVISORY_KEY, ADVISORY_KEYS
+from gripfast.stores.postgres.sweeping import sweep as sweep
+from gripfast.stores.postgres.sweeping import sweep_sessions as sweep_sessions
 from gripfast.stores.sql.statement import Ask, Statement, Value
 
 SCHEMA: tuple[Statement, ...] = (
@@ -51,8 +54,6 @@ SCHEMA: tuple[Statement, ...] = (
 )
 
 _CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-_MOMENT = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
-_LAST_USE = "greatest(token, CASE WHEN owner IS NULL THEN since_us ELSE expires_us END)"
 
 _HELD = f"""
     CASE WHEN expires_us > {_CLOCK} THEN owner END, token, expires_us - {_CLOCK}, ttl_us, since_us, card
@@ -143,22 +144,6 @@ _LAST_PAGE = Statement(f"""
     SELECT name, {_HELD} FROM gripfast_lock WHERE name > :after AND name >= :prefix ORDER BY name LIMIT :count::int
 """)
 
-# The moment is the statement's: an index can't be searched for a clock that goes on. It is old, if anything, so nothing
-# is forgotten too early. What was used since comes again when it may be idle; what is held now, after as long.
-_SWEEP = Statement(f"""
-    WITH due AS MATERIALIZED (
-        SELECT name, coalesce((owner IS NULL OR expires_us <= {_MOMENT}) AND {_LAST_USE} < {_MOMENT} - :idle_us, false)
-            AS is_idle
-        FROM gripfast_lock WHERE checked_us < {_MOMENT} - :idle_us::bigint ORDER BY checked_us LIMIT :count::int
-        FOR UPDATE SKIP LOCKED
-    ), forgotten AS (
-        DELETE FROM gripfast_lock WHERE name IN (SELECT name FROM due WHERE is_idle)
-    ), used AS (
-        UPDATE gripfast_lock SET checked_us = {_LAST_USE} WHERE name IN (SELECT name FROM due WHERE NOT is_idle)
-    )
-    SELECT count(*) FROM due
-""")
-
 
 def claim(name: str, owner: str, ttl_us: int, card: str) -> list[Ask]:
     return [Ask(_CLAIM, {"name": name, "owner": owner, "ttl_us": ttl_us, "card": card})]
@@ -194,10 +179,6 @@ def look(name: str) -> list[Ask]:
 
 def page(after: str, prefix: str, count: int) -> list[Ask]:
     return [_paged(_PAGE, _LAST_PAGE, after, prefix, count)]
-
-
-def sweep(count: int, idle_us: int) -> list[Ask]:
-    return [Ask(_SWEEP, {"count": count, "idle_us": idle_us})]
 
 
 def listen(channel: str) -> list[Ask]:
@@ -311,19 +292,12 @@ _SET_TTL = Statement("""
     UPDATE gripfast_grant SET ttl_us = :ttl_us WHERE mode = :mode AND name = :name AND owner = :owner
 """)
 
-_ADVISORY_KEY = "(classid::bigint << 32 | objid::bigint)::text"
-_ADVISORY_KEYS = f"""
-    SELECT {_ADVISORY_KEY}, pid FROM pg_locks
-    WHERE locktype = 'advisory' AND objsubid = 1 AND granted
-        AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
-"""
-
 _IS_HELD: Mapping[str, str] = {
     # A number that this server has not reached is of another one, whose tables were brought here.
     "row": """(CASE WHEN split_part(mark, ' ', 1)::xid8 < pg_snapshot_xmax(pg_current_snapshot())
         THEN coalesce(pg_xact_status(split_part(mark, ' ', 1)::xid8) = 'in progress', false) ELSE false END)::int""",
     # A prepared transaction is of no session.
-    "advisory": f"""EXISTS (SELECT FROM ({_ADVISORY_KEYS}) AS locked (key, pid)
+    "advisory": f"""EXISTS (SELECT FROM ({ADVISORY_KEYS}) AS locked (key, pid)
         WHERE key = mark AND coalesce(pid, session) = session)::int""",
 }
 
@@ -351,7 +325,7 @@ _END_SESSION = Statement("""
 _ITS_LOCK: Mapping[str, str] = {
     "row": """lock.locktype = 'transactionid' AND lock.mode = 'ExclusiveLock'
         AND lock.transactionid::text = (regexp_replace(held.mark, '.* ', '')::bigint & 4294967295)::text""",
-    "advisory": f"""lock.locktype = 'advisory' AND lock.objsubid = 1 AND {_ADVISORY_KEY} = held.mark
+    "advisory": f"""lock.locktype = 'advisory' AND lock.objsubid = 1 AND {ADVISORY_KEY} = held.mark
         AND lock.database = (SELECT oid FROM pg_database WHERE datname = current_database())""",
 }
 """A transaction has a lock on its own number."""
@@ -374,45 +348,6 @@ _HAS_SESSION = Statement("""
     WHERE pid = :session::int AND datname = current_database()
         AND :birth::text IN ('', extract(epoch FROM backend_start)::text)
 """)
-
-_LAST_GRANT = "greatest(since_us, token)"
-
-# A row that somebody has locked is passed over. One without a grant was made by somebody who did not come to lock it.
-_SWEEP_SESSIONS: Mapping[str, Statement] = {
-    "row": Statement(f"""
-        WITH due AS MATERIALIZED (
-            SELECT name FROM gripfast_row WHERE checked_us < {_MOMENT} - :idle_us::bigint
-            ORDER BY checked_us LIMIT :count::int FOR UPDATE SKIP LOCKED
-        ), used AS MATERIALIZED (
-            SELECT name, {_LAST_GRANT} AS used_us FROM gripfast_grant JOIN due USING (name)
-            WHERE mode = 'row' AND {_LAST_GRANT} >= {_MOMENT} - :idle_us
-        ), forgotten_rows AS (
-            DELETE FROM gripfast_row WHERE name IN (SELECT name FROM due EXCEPT SELECT name FROM used)
-        ), forgotten AS (
-            DELETE FROM gripfast_grant
-            WHERE mode = 'row' AND name IN (SELECT name FROM due EXCEPT SELECT name FROM used)
-        ), checked AS (
-            UPDATE gripfast_row SET checked_us = used_us FROM used WHERE gripfast_row.name = used.name
-        )
-        SELECT count(*) FROM due
-    """),
-    "advisory": Statement(f"""
-        WITH due AS MATERIALIZED (
-            SELECT name, {_LAST_GRANT} < {_MOMENT} - :idle_us AND mark NOT IN (
-                SELECT key FROM ({_ADVISORY_KEYS}) AS locked (key, pid)
-            ) AS is_idle
-            FROM gripfast_grant WHERE mode = 'advisory' AND checked_us < {_MOMENT} - :idle_us::bigint
-            ORDER BY checked_us LIMIT :count::int FOR UPDATE SKIP LOCKED
-        ), forgotten AS (
-            DELETE FROM gripfast_grant WHERE mode = 'advisory' AND name IN (SELECT name FROM due WHERE is_idle)
-        ), checked AS (
-            UPDATE gripfast_grant
-            SET checked_us = CASE WHEN {_LAST_GRANT} < {_MOMENT} - :idle_us THEN {_MOMENT} ELSE {_LAST_GRANT} END
-            WHERE mode = 'advisory' AND name IN (SELECT name FROM due WHERE NOT is_idle)
-        )
-        SELECT count(*) FROM due
-    """),
-}
 
 
 def advisory_key(database: str, name: str) -> int:
@@ -487,10 +422,6 @@ def end_holder(mode: str, name: str, owner: str) -> list[Ask]:
 
 def has_session(session: int, birth: str) -> list[Ask]:
     return [Ask(_HAS_SESSION, {"session": session, "birth": birth})]
-
-
-def sweep_sessions(mode: str, count: int, idle_us: int) -> list[Ask]:
-    return [Ask(_SWEEP_SESSIONS[mode], {"count": count, "idle_us": idle_us})]
 
 
 def _milliseconds(microseconds: int) -> str:

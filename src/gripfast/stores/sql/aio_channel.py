@@ -1,0 +1,175 @@
+"""One connection on an event loop, and those who wait for it.
+
+The loop reads answers by callbacks, whoever asked, so that a cancelled task leaves nothing unread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable, Sequence
+
+from gripfast.machine import boottime
+from gripfast.stores.inboxes import AioInbox
+from gripfast.stores.sql.asking import Channel
+from gripfast.stores.sql.faults import broken
+from gripfast.stores.sql.ports import Answer, Fault, Refusal, Wire
+from gripfast.stores.sql.statement import Ask
+
+Then = Callable[[Answer | Fault], None]
+
+
+class AioChannel:
+    """One connection. What it is told by the loop it tells on, whether somebody still waits or not."""
+
+    def __init__(self, wire: Wire, where: str, alive: set[AioChannel]) -> None:
+        """`alive` keeps it until its end: the loop would not learn that the descriptor is somebody else's by then."""
+        self.session = wire.session
+        self.birth = wire.birth
+        self.is_proxied = wire.is_proxied
+        self.is_open = True
+        self.is_busy = False
+        self.on_push: Callable[[str], None] | None = None
+        self.at_end: Callable[[], None] | None = None
+        self._wire = wire
+        self._where = where
+        self._loop = asyncio.get_running_loop()
+        self._fd = wire.fileno()
+        self._has_answered = False
+        self.used_at = 0.0
+        """When it last answered."""
+        self._then: Then | None = None
+        self._answer: asyncio.Future[Answer | Fault] | None = None
+        self._alive = alive
+        alive.add(self)
+        self._loop.add_reader(self._fd, self._read)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def send(self, asks: Sequence[Ask]) -> None:
+        self._answer = self._loop.create_future()
+        self.ask(asks, self._set_answer)
+
+    def ask(self, asks: Sequence[Ask], then: Then) -> None:
+        """Have `then` called with the answer."""
+        self.is_busy, self._then = True, then
+        try:
+            if self._fd < 0:
+                raise ConnectionError("it is closed")
+            self._wire.send(asks)
+            self._write()
+        except OSError as error:
+            self._end(error)
+
+    async def answer(self, until: float) -> Answer | Fault | None:
+        answer = self._answer
+        assert answer is not None
+        if not answer.done():
+            await asyncio.wait([answer], timeout=max(0.0, until - boottime()))
+        return answer.result() if answer.done() else None
+
+    def when_answered(self, tell: Callable[[], None]) -> None:
+        if self._answer is not None:
+            self._answer.add_done_callback(lambda _: tell())
+
+    def cut(self) -> None:
+        self.is_open = False
+        self._wire.cut()
+
+    def close(self) -> None:
+        """On the loop's thread."""
+        self._end(ConnectionError("it was closed"))
+
+    def _read(self) -> None:
+        try:
+            answer = self._wire.receive()
+            pushes = self._wire.pushes()
+        except OSError as error:
+            self._end(error)
+            return
+        if self.on_push is not None:
+            for channel in pushes:
+                self.on_push(channel)
+        if answer is not None:
+            self._has_answered, self.used_at = True, boottime()
+            is_over = isinstance(answer, Refusal) and answer.kind == "gone"
+            self.is_open = not is_over  # first: whoever is told may ask again at once
+            self._tell(answer)
+            if is_over:
+                self._end(ConnectionError("the server ended the session"))
+
+    def _write(self) -> None:
+        if not self._wire.flush():
+            self._loop.add_writer(self._fd, self._write_on)
+
+    def _write_on(self) -> None:
+        try:
+            if self._wire.flush():
+                self._loop.remove_writer(self._fd)
+        except OSError as error:
+            self._end(error)
+
+    def _set_answer(self, answer: Answer | Fault) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(answer)
+
+    def _tell(self, answer: Answer | Fault) -> None:
+        then, self._then, self.is_busy = self._then, None, False
+        if then is not None:
+            then(answer)
+
+    def _end(self, error: OSError) -> None:
+        self.is_open = False
+        if self._fd >= 0:
+            if not self._loop.is_closed():
+                self._loop.remove_reader(self._fd)
+                self._loop.remove_writer(self._fd)
+            self._fd = -1
+            self._alive.discard(self)
+            self._wire.close()
+            if self.at_end is not None:
+                self.at_end()
+        self._tell(broken(self._where, error, was_idle=self._has_answered))
+
+
+class AioTurn:
+    """One task at a time."""
+
+    def __init__(self) -> None:
+        self._lock = asyncio.Lock()
+
+    def take_now(self) -> bool:
+        return not self._lock.locked() and self._take()
+
+    def _take(self) -> bool:
+        """Free, so that it does not suspend."""
+        try:
+            self._lock.acquire().send(None)
+        except StopIteration:
+            return True
+        return False
+
+    async def take(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._lock.acquire()
+        except TimeoutError:
+            return False
+
+    def leave(self) -> None:
+        self._lock.release()
+
+
+class SessionAioInbox(AioInbox):
+    """Hears what is delivered, and the answer of the connection on which its waiter stands in the engine's line."""
+
+    def follow(self, channel: Channel) -> None:
+        assert isinstance(channel, AioChannel)
+        me = weakref.ref(self)
+
+        def tell() -> None:
+            if (inbox := me()) is not None:
+                inbox.receive(None)
+
+        channel.when_answered(tell)
