@@ -11,6 +11,7 @@ from regressions.redis_stage import played
 from regressions.sql_stage import ENGINES, MODES, lanes_to, numbers, url_through
 from support.colours import COLOURS, World
 from support.lanes import Lanes
+from support.sql_servers import mariadb_server, postgres_server
 from support.waiting import auntil
 
 TIMEOUT = 4.0
@@ -119,3 +120,23 @@ async def test_nothing_is_left_of_those_who_waited_when_their_client_was_closed(
         with pytest.raises(ConfigurationError):
             await each
     await auntil(lambda: numbers(server) <= before)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_connection_that_is_dead_without_a_word_does_not_cost_the_lease(engine: str, colour: str) -> None:
+    """A firewall has forgotten it; a request on it lasted for its whole time-out, longer than the lease."""
+    server = {"postgres": postgres_server, "mysql": mariadb_server}[engine]()
+    with lanes_to(server) as lanes:
+        outlives(world=World(url_through(lanes, server), COLOURS[colour]), lanes=lanes)
+
+
+@played
+async def outlives(world: World, lanes: Lanes) -> None:
+    alice = world.actor()
+    lease = await alice.acquire("job", ttl=4)
+    for lane in lanes.all():
+        lane.silence()
+    await auntil(lambda: lease.remaining() < 2.5)
+    await auntil(lambda: lease.remaining() > 3.0)
+    await alice.release(lease)

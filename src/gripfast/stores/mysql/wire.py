@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _socket
 import functools
 import operator
 import os
@@ -103,7 +104,7 @@ class MysqlWire:
     def cut(self) -> None:
         """Past TLS, whose own shutdown is not for other threads."""
         try:
-            socket.socket.shutdown(self._sock, socket.SHUT_RDWR)
+            _socket.socket.shutdown(_plain(self._sock), socket.SHUT_RDWR)
         except OSError:
             pass
 
@@ -136,7 +137,7 @@ class _Grave(weakref.ref[MysqlWire]):
     def dig(cls, wire: MysqlWire, sock: socket.socket) -> _Grave:
         clear_graves()
         grave = cls(wire, operator.methodcaller("close"))
-        grave.close = functools.partial(_close, sock)
+        grave.close = functools.partial(_socket.socket.close, _plain(sock))
         _graves.add(grave)
         return grave
 
@@ -144,7 +145,12 @@ class _Grave(weakref.ref[MysqlWire]):
         _graves.discard(self)
 
 
-_close: Callable[[socket.socket], None] = socket.socket.__base__.close  # type: ignore[union-attr]
+def _plain(sock: socket.socket) -> _socket.socket:
+    """What the interpreter knows as a socket; where gevent has put its own in place of those, it is inside."""
+    plain: _socket.socket = getattr(sock, "_sock", sock)
+    return plain
+
+
 _graves: set[_Grave] = set()
 
 
