@@ -1,8 +1,7 @@
 """What went wrong in other lock libraries, and the test that it does not go wrong here.
 
-TRAPS maps each trap that one node or several, two colours and the embedded store can fall into to the tests that hold
-it shut, most of them in the conformance suite, so that every store is held to them. What no other test shows is tested
-below, or on several nodes beside this. Traps of engines that need a server belong to their stores.
+TRAPS maps each trap to the tests that hold it shut, most of them in the conformance suite, so that every store is held
+to them. What no other test shows is tested below, or beside this for one kind of engine.
 """
 
 import ast
@@ -27,6 +26,8 @@ TESTS = Path(__file__).parent.parent
 HERE = "traps/test_traps.py"
 REDLOCK = "traps/test_redlock_traps.py"
 PARTITIONS = "traps/test_redlock_partitions.py"
+REDIS = "traps/test_redis_traps.py"
+SQL = "traps/test_sql_traps.py"
 
 TRAPS: dict[str, list[str]] = {
     # Getting in without the lock
@@ -155,6 +156,93 @@ TRAPS: dict[str, list[str]] = {
     "each wake-up gets the whole patience again": [
         "conformance/test_waiting.py::test_a_hand_off_to_someone_else_does_not_restart_the_patience",
         "conformance/test_waiting.py::test_refreshing_a_place_in_the_queue_does_not_restart_the_patience",
+    ],
+    # SQL
+    "the start of the transaction is taken for now": [f"{SQL}::test_the_start_of_a_transaction_is_not_taken_for_now"],
+    "an advisory key is a few bits of a hash": [
+        f"{SQL}::test_no_two_of_many_names_have_the_same_advisory_key",
+        "stores/test_postgres_sessions.py::test_advisory_keys_have_64_bits_and_do_not_collide",
+    ],
+    "a session lock behind a pool of transactions": [
+        f"{SQL}::test_locks_in_sessions_are_refused_behind_a_pool_of_transactions",
+        f"{SQL}::test_leases_work_behind_a_pool_of_transactions",
+    ],
+    "a time-out leaks into a pooled session": [
+        f"{SQL}::test_time_outs_do_not_leak_into_the_session_of_the_caller",
+        f"{SQL}::test_a_connection_that_is_used_again_has_no_time_out_of_the_last_one",
+    ],
+    "a collation merges names, or a limit cuts them": [
+        f"{SQL}::test_names_that_a_collation_would_merge_are_different_locks",
+        f"{SQL}::test_names_longer_than_64_characters_are_not_cut",
+    ],
+    "a missing row locks nothing": [f"{SQL}::test_a_row_that_is_missing_lets_one_in_not_all"],
+    "a token in the locked row waits for itself": [
+        f"{SQL}::test_a_token_is_taken_without_waiting_for_the_row_that_is_locked"
+    ],
+    "the snapshot is older than the lock": [
+        "api/test_within_refusals.py::test_mariadb_is_refused_if_its_snapshot_is_older_than_the_lock",
+        "fencing/test_postgres_guard.py::test_an_old_snapshot_gets_no_older_token_through",
+    ],
+    "two primaries grant one row lock": [
+        "stores/test_mysql_servers.py::test_a_node_of_galera_gives_leases_and_refuses_locks_in_sessions"
+    ],
+    "one stall of the server becomes a lasting outage": [
+        "regressions/test_sql_stalls.py::test_after_a_stall_every_task_is_served_again_and_no_lock_is_left",
+        "regressions/test_sql_stalls.py::test_what_timed_out_in_the_queue_is_never_sent",
+    ],
+    "one locked row fails the whole batch of renewals": [
+        "regressions/test_sql_locked_rows.py::test_beside_a_locked_row_all_other_leases_are_renewed"
+    ],
+    "a connection to a server that became read-only is used for ever": [
+        "regressions/test_sql_switch_over.py::test_the_next_request_reaches_the_new_primary",
+        "regressions/test_redis_replicas.py::test_after_a_switch_over_requests_reach_the_new_primary",
+    ],
+    "what an engine was told of TLS or schema is dropped": [
+        "stores/test_sql_engines.py::test_an_argument_that_can_not_be_carried_over_is_refused_by_its_name",
+        "stores/test_sql_engines.py::test_the_tables_are_in_the_schema_of_the_engine",
+    ],
+    # Redis
+    "Lua rounds a token": [f"{REDIS}::test_a_token_of_sixteen_digits_is_kept_to_the_last_one"],
+    "side keys lie in another slot": [
+        "stores/test_redis_keys.py::test_side_keys_lie_in_the_slot_of_their_lock_if_it_has_odd_braces"
+    ],
+    "locks are evicted where memory is short": [f"{REDIS}::test_a_server_that_may_evict_locks_is_told_of"],
+    "a clean-up overtakes the claim that it cleans up": [
+        "regressions/test_redis_late_requests.py::test_a_late_claim_of_a_lease_that_is_over_is_given_back",
+        "regressions/test_redis_late_requests.py::test_a_late_claim_of_someone_who_was_refused_is_given_back",
+    ],
+    "a grant is pushed to nobody": [
+        "regressions/test_redis_wakeups.py::test_a_waiter_whose_pushes_get_lost_without_a_word_subscribes_again"
+    ],
+    "a push that was taken back still reaches somebody": [
+        "regressions/test_redis_replicas.py::"
+        "test_a_waiter_left_at_a_demoted_server_is_not_told_what_the_new_primary_gives_to_another"
+    ],
+    # ZooKeeper
+    "a node whose creation was not answered blocks the line": [
+        "regressions/test_zookeeper_sessions.py::test_a_loop_that_stops_before_the_answer_does_not_keep_the_lock"
+    ],
+    "a server that is cut off is believed": [
+        "chaos/test_zookeeper_cut_off.py::test_a_holder_stops_believing_before_the_next_one_is_granted_when",
+        "chaos/test_zookeeper_cut_off.py::"
+        "test_a_holder_does_not_believe_a_leader_that_was_stopped_and_is_none_any_more",
+    ],
+    # One machine
+    "a pid that was given to another process keeps a lock": [
+        "stores/test_sqlite_engine.py::test_a_pid_that_was_given_to_someone_else_is_gone"
+    ],
+    "a row of another boot is stolen": [
+        "stores/test_sqlite_engine.py::test_a_row_of_another_boot_counts_as_held_until_it_was_watched_for_its_ttl"
+    ],
+    "kill -9 of a wrapper leaves its command at work": ["cli/test_death.py::test_the_command_dies_with_run"],
+    # Time-outs
+    "signals, gevent or a server that drips make a time-out longer": [
+        "regressions/test_deadlines.py::test_a_server_that_stops_is_noticed_in_time_under",
+        "regressions/test_deadlines.py::test_a_server_that_sends_a_byte_now_and_then_does_not_hold_a_call",
+    ],
+    "two who announce a moment at once lose one of the two": [
+        "core/test_soonest.py::test_a_lease_granted_at_any_point_of_a_round_of_the_watchdog_is_renewed",
+        "core/test_soonest.py::test_of_two_leases_granted_at_once_the_one_that_is_due_first_counts",
     ],
     # Names
     "`Job` and `job` are one lock": ["conformance/test_names.py::test_names_are_compared_byte_by_byte"],
