@@ -107,6 +107,9 @@ def give_back_pause(failures: int, left: int) -> float:
 GIVE_BACK_MOST = 1000
 """Owners whose things are released in one round of the watchdog, which has renewals to make, too."""
 
+GIVE_BACK_WITHIN = 2.0
+"""Seconds for a batch of them: the connection may be dead without a word, and what is not done is tried again."""
+
 GIVE_BACK_TRY = 50
 """As many while the engine does not answer: whether it does again shows with a few."""
 

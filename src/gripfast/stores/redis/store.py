@@ -28,6 +28,7 @@ from typing import Any, Protocol
 from hiredis import ReplyError
 
 from gripfast import machine
+from gripfast.core import rules
 from gripfast.core.ports import (
     Capabilities,
     Claim,
@@ -227,7 +228,7 @@ class RedisStore(Shutting):
             chunk = holds[start : start + CHUNK]
             late = [self._chase(hold.name, hold.owner) is False for hold in chunk]
             commands = [protocol.abandon(self._prefix + hold.name, hold.owner) for hold in chunk]
-            replies = await self._ask_each(scripts.ABANDON, commands)
+            replies = await self._ask_each(scripts.ABANDON, commands, rules.GIVE_BACK_WITHIN)
             for hold, is_late, reply in zip(chunk, late, replies, strict=True):
                 trouble: Unreachable | None = None
                 if isinstance(reply, Fault) and not _is_no_lock(reply):

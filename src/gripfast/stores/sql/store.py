@@ -30,8 +30,6 @@ HEARD_MOST = 100
 """Channels that are listened to although nobody waits."""
 PAGE = 100
 LOCKED: Final = "locked"
-ABANDON_MOST = 2.0
-"""Seconds for a batch of clean-ups: the watchdog has leases to renew, too, and what is not done is tried again."""
 REASONS: dict[bytes, Reason] = {b"broken": "broken", b"taken": "taken"}
 
 
@@ -244,7 +242,7 @@ class LeaseStore(Asking):
 
     async def _abandon(self, holds: Sequence[Hold]) -> dict[str, Unreachable]:
         """Who may still have something, and why. What is refused for one of several is found by halving them."""
-        answer = await self._ask_each([self._abandoning(hold) for hold in holds], ABANDON_MOST)
+        answer = await self._ask_each([self._abandoning(hold) for hold in holds], rules.GIVE_BACK_WITHIN)
         if not isinstance(answer, Fault):
             named = zip(holds, answer, strict=True)
             return {hold.owner: self._locked(hold.name) for hold, rows in named if rows.rows}
