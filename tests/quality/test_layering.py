@@ -24,7 +24,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stores": {"core"} | LEAVES,
     "fencing": {"callers", "errors"},
     "sim": {"core", "stores"} | LEAVES,
-    "lab": {"sim"},
+    "lab": {"sim", "errors"},
     "api": {"runtime", "core", "stores", "fencing"} | LEAVES,
     "cli": {"gripfast", "api", "lab", "sim"} | LEAVES,
     "compat": {"gripfast", "api"} | LEAVES,
