@@ -2,6 +2,8 @@
 
 import contextlib
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +13,10 @@ import pytest
 
 from gripfast import StoreUnavailable
 from regressions.redis_stage import played
+from regressions.sql_stage import MODES
 from support.colours import COLOURS, World
+from support.proxy import HOST, Proxy
+from support.sql_servers import mariadb_server, postgres_server
 
 TIMEOUT = 0.5
 MUCH_LATER = 10.0
@@ -94,3 +99,44 @@ def dripping() -> Iterator[int]:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         taking.join()
+
+
+# Periodic signals, gevent: in a process of their own ------------------------------------------------------------------
+
+SCRIPT = """
+import os, signal, sys, time
+{before}
+import gripfast
+client = gripfast.connect(sys.argv[1], request_timeout=0.5)
+with client.lock("warm-up"):
+    print("ready", flush=True)
+sys.stdin.readline()
+signal.signal(signal.SIGALRM, lambda *_: None)
+signal.setitimer(signal.ITIMER_REAL, {period}, {period})
+started = time.monotonic()
+try:
+    client.lock("job").try_acquire()
+except gripfast.StoreUnavailable:
+    print(time.monotonic() - started, flush=True)
+os._exit(0)
+"""
+GEVENT = "import gevent.monkey; gevent.monkey.patch_all()"
+
+
+@pytest.mark.parametrize(("before", "period"), [("", 0.01), (GEVENT, 60.0)], ids=["signals", "gevent"])
+@pytest.mark.parametrize("mode", MODES)
+def test_a_server_that_falls_silent_is_noticed_in_time_under(
+    scheme: str, mode: str, before: str, period: float
+) -> None:
+    server = {"postgresql": postgres_server, "mysql": mariadb_server}[scheme]()
+    with Proxy((HOST, server.port)) as proxy:
+        url = server.lock_space(mode=mode).replace(f":{server.port}/", f":{proxy.port}/")
+        line = [sys.executable, "-c", SCRIPT.format(before=before, period=period), url]
+        with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            proxy.black_hole()
+            process.stdin.write("\n")
+            process.stdin.flush()
+            assert float(process.stdout.readline()) < MUCH_LATER
