@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from gripfast import StoreUnavailable
+from gripfast import LockTimeout, StoreUnavailable
 from regressions.redis_stage import played
 from regressions.sql_stage import ENGINES, SESSION_MODES, lanes_to, url_through
 from support.colours import COLOURS, World
 from support.lanes import Lanes
-from support.sql_servers import MariaServer
+from support.sql_servers import MariaServer, mariadb_server, postgres_server
 from support.waiting import auntil
 
 CROWD = 12
@@ -112,3 +112,32 @@ async def test_max_connections_holds_for_those_who_come_together(world: World) -
     )
     refused = [answer for answer in answers if isinstance(answer, StoreUnavailable)]
     assert len(refused) == len(actors) - 2, answers
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@pytest.mark.parametrize("mode", SESSION_MODES)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_who_waits_in_vain_keeps_its_connection(engine: str, mode: str, colour: str) -> None:
+    """Its session was ended, and the server wrote that to its log, each time."""
+    server = {"postgres": postgres_server, "mysql": mariadb_server}[engine]()
+    with server.fresh_database(mode=mode) as url:
+        database = url.partition("?")[0].rpartition("/")[2]
+        wait_in_vain(world=World(url, COLOURS[colour]), sessions=lambda: server.sessions(database))
+
+
+@played
+async def wait_in_vain(world: World, sessions: Any) -> None:
+    alice, bob = world.actors(2)
+    lease = await alice.acquire("job")
+    with pytest.raises(LockTimeout):
+        await bob.acquire("job", wait=0.05)
+    before = {each.id for each in sessions()}
+    for _ in range(3):
+        with pytest.raises(LockTimeout):
+            await bob.acquire("job", wait=0.05)
+    assert {each.id for each in sessions()} == before
+    waiting = bob.acquire("job")
+    await world.queued("job", 1)
+    await alice.release(lease)
+    await bob.release(await waiting)
+    await alice.release(await alice.try_acquire("job"))

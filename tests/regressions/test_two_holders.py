@@ -87,8 +87,8 @@ def stop_at_answers(store: Any, stop: Callable[[], None]) -> None:
     if hasattr(store, "engine"):
         asks, stops = getattr(store, how_sql_asks(store)), iter([stop])
 
-        async def answer_slowly(*args: Any) -> Any:
-            answer = await asks(*args)
+        async def answer_slowly(*args: Any, **others: Any) -> Any:
+            answer = await asks(*args, **others)
             next(stops, lambda: None)()
             return answer
 

@@ -94,7 +94,7 @@ def test_an_error_may_come_in_the_middle_of_a_result(rows: int) -> None:
     whole = list(payloads([Rows([(b"1",)] * 3, 3)]))
     error = b"\xff" + (1317).to_bytes(2, "little") + b"#70100Query execution was interrupted"
     data = packets([*whole[: 2 + bool(rows) + rows], error])
-    assert read(data, []) == Refusal("gone", "1317", "Query execution was interrupted")
+    assert read(data, []) == Refusal("broken_off", "1317", "Query execution was interrupted")
 
 
 def test_more_than_256_packets_are_counted_from_0_again() -> None:

@@ -138,6 +138,6 @@ def test_a_name_that_the_databases_encoding_has_no_letter_for_is_told_as_such() 
         with wire_to(url) as wire:
             make_tables(wire)
             fault = dialect_of(url).refused(refused(wire, scripts.claim("🔒", "a", TTL, CARD)))
-        assert "encoding of its database is not UTF8" in str(fault.error)
+        assert "encoding of its database" in str(fault.error)
     finally:
         server.execute("DROP DATABASE latin WITH (FORCE)")

@@ -70,6 +70,11 @@ _end_session = statement(f"""
     PREPARE gripfast_end FROM @gripfast_end;
     EXECUTE gripfast_end
 """)
+_end_wait = statement(f"""
+    SET @gripfast_end = IF(EXISTS ({_HAS_SESSION}), CONCAT('KILL QUERY ', :session), 'DO 0');
+    PREPARE gripfast_end FROM @gripfast_end;
+    EXECUTE gripfast_end
+""")
 _end_holder = {
     mode: statement(f"""
         SELECT COALESCE(MAX(IF({is_held}, CONCAT('KILL CONNECTION ', session), NULL)), 'DO 0') INTO @gripfast_end
@@ -109,6 +114,10 @@ def seen_page(mode: str, after: str, prefix: str, count: int) -> list[Ask]:
 def end_session(session: int, birth: str) -> list[Ask]:
     """That there is none of that number is taken for an answer by whoever reads it."""
     return [Ask(_end_session, {"session": session, "birth": birth})]
+
+
+def end_wait(session: int, birth: str) -> list[Ask]:
+    return [Ask(_end_wait, {"session": session, "birth": birth})]
 
 
 def end_holder(mode: str, name: str, owner: str) -> list[Ask]:

@@ -17,7 +17,8 @@ _KINDS: Mapping[Kind, tuple[int, ...]] = {
     "no_rights": (1044, 1095, 1142, 1143, 1227, 1370),
     "read_only": (1290, 1792, 1836),
     "full": (1040, 1203, 1226),
-    "gone": (1053, 1317, 1927, 2006, 2013, 3032, 4031),
+    "broken_off": (1317,),
+    "gone": (1053, 1927, 2006, 2013, 3032, 4031),
     "login": (1045, 1049, 1130, 1251, 1275, 1524, 1698, 1820, 1862, 2059, 2061, 3118, 3159, 3955, 4151),
 }
 _KIND_OF = {code: kind for kind, codes in _KINDS.items() for code in codes}
@@ -50,7 +51,7 @@ def not_connected(where: str, database: str, error: BaseException) -> Fault:
     if "cryptography" in str(error):
         advice = "install it with pip install 'PyMySQL[rsa]', or let the connection use TLS"
         return _fault(where, "login", f"wants a login that needs the package cryptography: {advice}")
-    if code and kind_of(code) != "gone":
+    if code and kind_of(code) not in ("gone", "broken_off"):
         said = str(getattr(error, "orig", error).args[-1])
         return refused(where, database, Refusal(kind_of(code), str(code), said))
     return _fault(where, "down", f"can't be reached: {_text(cause)}; check that it runs, and its address")
@@ -99,6 +100,7 @@ def _advice(database: str, refusal: Refusal) -> str:
         "read_only": "takes no writes, it is read-only: use the address of the primary",
         "full": "has no connection left: raise max_connections (or this user's limit), or close some",
         "gone": "ended the session",
+        "broken_off": "broke off the statement",
         "login": "refuses the login: check user name and password, from where the user may connect, "
         "and whether it must use TLS",
         "unfit": "can't do that",
@@ -113,7 +115,7 @@ def _advice(database: str, refusal: Refusal) -> str:
 
 
 def _fault(where: str, kind: Kind | str, message: str) -> Fault:
-    made = OutcomeUnknown if kind == "gone" else StoreUnavailable
+    made = OutcomeUnknown if kind in ("gone", "broken_off") else StoreUnavailable
     return Fault(made(f"{where} {message}", {where: message}), kind)  # type: ignore[arg-type]
 
 

@@ -396,6 +396,11 @@ def advisory_free(key: Value) -> list[Ask]:
 grant, grant_within, set_ttl = holders.grant, holders.grant_within, holders.set_ttl
 seen, seen_page = holders.seen, holders.seen_page
 has_session, end_session, end_holder = holders.has_session, holders.end_session, holders.end_holder
+end_wait = holders.end_wait
+
+
+def leave_wait(mode: str, key: Value) -> list[Ask]:
+    return row_free() if mode == "row" else advisory_free(key)
 
 
 def ping(mode: str, ttl_us: int) -> list[Ask]:

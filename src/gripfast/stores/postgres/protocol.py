@@ -49,6 +49,7 @@ _ADVICE: Mapping[Kind, str] = {
     "or name all hosts, as in postgresql://host1,host2/database",
     "full": "has no connection left: raise its max_connections (or the limit of this user or database), or close some",
     "gone": "ended the session",
+    "broken_off": "broke off the statement",
     "login": "does not let this user in: check user, password and database, and its pg_hba.conf",
     "unfit": "can't do that",
     "unstorable": "can't store this name or label: the encoding of its database, which is not UTF8, lacks characters: "

@@ -322,6 +322,15 @@ _END_SESSION = Statement("""
         AND :birth::text IN ('', extract(epoch FROM backend_start)::text)
 """)
 
+_END_WAIT = Statement("""
+    SELECT pg_cancel_backend(pid)::int FROM pg_stat_activity
+    WHERE pid = :session::int AND datname = current_database() AND state = 'active'
+        AND :birth::text IN ('', extract(epoch FROM backend_start)::text)
+""")
+
+_LEAVE_WAIT = Statement("SELECT pg_advisory_unlock_all(), set_config('idle_session_timeout', '0', false)")
+"""All, without a word if there is none: a warning would be written to the server's log."""
+
 _ITS_LOCK: Mapping[str, str] = {
     "row": """lock.locktype = 'transactionid' AND lock.mode = 'ExclusiveLock'
         AND lock.transactionid::text = (regexp_replace(held.mark, '.* ', '')::bigint & 4294967295)::text""",
@@ -414,6 +423,14 @@ def seen_page(mode: str, after: str, prefix: str, count: int) -> list[Ask]:
 
 def end_session(session: int, birth: str) -> list[Ask]:
     return [Ask(_END_SESSION, {"session": session, "birth": birth})]
+
+
+def end_wait(session: int, birth: str) -> list[Ask]:
+    return [Ask(_END_WAIT, {"session": session, "birth": birth})]
+
+
+def leave_wait(mode: str, key: Value) -> list[Ask]:
+    return row_free() if mode == "row" else [Ask(_LEAVE_WAIT)]
 
 
 def end_holder(mode: str, name: str, owner: str) -> list[Ask]:

@@ -235,6 +235,9 @@ class AioLink:
         else:
             channel.close()
 
+    def reads(self, channel: Channel) -> bool:
+        return isinstance(channel, AioChannel)
+
     def drop(self, channel: Channel) -> None:
         channel.cut()
 

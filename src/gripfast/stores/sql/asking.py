@@ -116,6 +116,10 @@ class Link(Protocol):
         """It is as it was when it was opened."""
         ...
 
+    def reads(self, channel: Channel) -> bool:
+        """Whether its answers can be awaited here."""
+        ...
+
     def drop(self, channel: Channel) -> None:
         """Nobody will use it again."""
         ...

@@ -283,6 +283,9 @@ class BlockingLink:
         else:
             channel.close()
 
+    def reads(self, channel: Channel) -> bool:
+        return isinstance(channel, BlockingChannel)
+
     def drop(self, channel: Channel) -> None:
         """Cut first: whoever is in the middle of it closes it when it is let go."""
         channel.cut()

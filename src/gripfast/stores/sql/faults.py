@@ -20,7 +20,7 @@ def no_answer_in(where: str, seconds: float) -> Fault:
 
 def gone_is_down(dialect: Dialect, answer: Answer) -> Answer | Fault:
     """A session that the server has ended: on a shared connection as good as one that was found closed."""
-    if isinstance(answer, Refusal) and answer.kind == "gone":
+    if isinstance(answer, Refusal) and answer.kind in ("gone", "broken_off"):
         return dialect.refused(answer)._replace(kind="down", was_idle=True)
     return answer
 

@@ -14,16 +14,17 @@ from gripfast.errors import StoreUnavailable
 from gripfast.stores.sql.statement import Ask, Statement, Value
 
 Kind = Literal[
-    "busy", "retry", "no_table", "no_rights", "read_only", "full", "gone", "login", "unfit", "unstorable", "other"
+    "busy", "retry", "no_table", "no_rights", "read_only", "full", "gone", "broken_off", "login", "unfit",
+    "unstorable", "other"
 ]  # fmt: skip
 """busy: another has it locked; retry: deadlock, or not serialisable; full: no connection left; gone: the session is;
-unfit: this kind of server, or what stands before it, can't do that; unstorable: a name or label that it has no
-characters for."""
+broken_off: the statement is, and perhaps the session; unfit: this kind of server, or what stands before it, can't do
+that; unstorable: a name or label that it has no characters for."""
 
 PERMANENT: frozenset[Kind] = frozenset({"no_rights", "read_only", "login", "unfit", "unstorable"})
 """Asking again will not help."""
 
-TRANSIENT: frozenset[Kind | Literal["down"]] = frozenset({"down", "busy", "retry", "full", "gone"})
+TRANSIENT: frozenset[Kind | Literal["down"]] = frozenset({"down", "busy", "retry", "full", "gone", "broken_off"})
 """They have nothing to do with what was asked for."""
 
 
@@ -243,6 +244,15 @@ class Scripts(Protocol):
     def end_holder(self, mode: str, name: str, owner: str) -> list[Ask]:
         """Have the server end the session in which this owner holds the lock now; nothing happens if none does. (gid),
         not NULL, if a prepared transaction holds it, which belongs to no session: then none is ended."""
+        ...
+
+    def end_wait(self, session: int, birth: str) -> list[Ask]:
+        """Have the server break off what another session of the same user does, and keep the session; on a shared
+        connection. None such is no error."""
+        ...
+
+    def leave_wait(self, mode: str, key: Value) -> list[Ask]:
+        """After that, on the session itself: whatever it may have got all the same is freed."""
         ...
 
     def has_session(self, session: int, birth: str) -> list[Ask]:

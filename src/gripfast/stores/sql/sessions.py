@@ -379,9 +379,12 @@ class SessionStore(Looking):
         return [await self._abandon(hold) for hold in holds]
 
     async def _abandon(self, hold: Hold) -> Unreachable | None:
-        """By ending the session: whatever was under way on it ends, too."""
+        """By ending the session, unless it only waits: whatever was under way on it ends, too."""
         trouble: Unreachable | None = None
         session = self.sessions.pop(hold.owner, None)
+        if session is not None and session.phase == "waiting" and await self._leaves_wait(session):
+            self._link.give_back(session.channel)
+            session = None
         is_there = session is not None and session.channel.fileno() not in _ended([session.channel])
         if session is not None:
             self._link.drop(session.channel)
@@ -391,6 +394,21 @@ class SessionStore(Looking):
                 trouble = unreachable(fault.error)
         self._lines.leave(self._prefix + hold.name, hold.owner)
         return trouble
+
+    async def _leaves_wait(self, session: Session) -> bool:
+        """Whether the connection is as it was when it was opened. Who waited in vain has the server break that off, and
+        frees what it may have got in that moment. Only where the answer can be read: not for a loop, from a thread."""
+        channel, timeout = session.channel, self._link.timeout
+        if not self._link.reads(channel) or not channel.is_open or not session.turn.take_now():
+            return False
+        answer = await channel.answer(self._link.now())
+        if answer is None:
+            asked = await self._ask(self._scripts.end_wait(channel.session, channel.birth))
+            answer = None if isinstance(asked, Fault) else await channel.answer(self._link.now() + timeout)
+        if answer is None or isinstance(answer, Fault):
+            return False
+        channel.send(self._scripts.leave_wait(self.mode, session.key))
+        return isinstance(await channel.answer(self._link.now() + timeout), list)
 
     # --------------------------------------------------------------------------------------------------------------
 
