@@ -51,8 +51,8 @@ async def renew(env: Env, states: Sequence[LeaseState], shortens: bool = False) 
     sent = env.now()
     for state in states:
         env.ledger.date(state.owner, sent, state.ttl)
-    within = rules.renewal_timeout(min(state.ttl for state in states), env.request_timeout)
-    answer = await env.store.renew([Hold(state.name, state.owner, state.ttl, shortens) for state in states], within)
+    holds = [Hold(state.name, state.owner, state.ttl, shortens) for state in states]
+    answer = await env.store.renew(holds, _within(env, states, sent))
     now = env.now()
     answers = [answer] * len(states) if isinstance(answer, Unreachable) else answer
     for state, each in zip(states, answers, strict=True):
@@ -63,6 +63,19 @@ async def renew(env: Env, states: Sequence[LeaseState], shortens: bool = False) 
         return failed[0]
     _log.debug("renewed %d leases", len(states))
     return None
+
+
+def _within(env: Env, states: Sequence[LeaseState], now: float) -> float:
+    """How long this try may last: there must be time left for two more, and for those who are not in it as well. One
+    watchdog renews them all, one after the other."""
+    mine = {state.owner for state in states}
+    others = [
+        state.deadline - now - 2 * rules.renewal_timeout(state.ttl, env.request_timeout)
+        for state in env.ledger.leases()
+        if state.renews and state.owner not in mine
+    ]
+    own = [rules.renewal_timeout(state.ttl, env.request_timeout) for state in states]
+    return max(rules.RENEWAL_LEAST, min(own + others))
 
 
 def _settle(env: Env, state: LeaseState, answer: Reason | Unreachable | None, sent: float, now: float) -> None:

@@ -1,7 +1,9 @@
 """The asyncio colour: all tasks share one connection for requests, and one more for pushes when somebody waits.
 
 Requests of one turn of the loop leave together; replies are matched in order. A cancelled request keeps its place in
-that order, so its reply is read and dropped, and never taken for another's.
+that order, so its reply is read and dropped, and never taken for another's. An interrupt (KeyboardInterrupt) may strike
+between what is written or read and the note of it: then nobody knows any more whose reply is next, and the connection
+is ended (`_tear`).
 
 Connections are made on a thread (names, TLS and passwords take time), which nobody waits for longer than for a request;
 after that the loop itself reads and writes.
@@ -51,6 +53,7 @@ class AioLink:
         self.late = self._trail.late
         self._parked: deque[RequestWire] = deque(maxlen=PARKED_MOST)
         self._makes_sure = makes_sure
+        self._is_shut = False
         self.requests = Line(self._loop, dialer, self._plan_requests)
         self.pushes = Line(self._loop, dialer, self._plan_pushes)
 
@@ -75,7 +78,7 @@ class AioLink:
             return down.fault
         replies = wire.ask_many(b"".join(commands), len(commands))
         if within < self._timeout:
-            wire.expect_within(within, told=within)
+            wire.expect_within(within, told=within, spares=True)
         return await replies
 
     async def _open_and_ask(self, packed: bytes, owner: str | None) -> Any:
@@ -85,6 +88,8 @@ class AioLink:
             wire: RequestWire = await self.requests.open()
         except LinkDown as down:
             return down.fault
+        if self._is_shut and owner is not None:  # whoever releases what a closed client had was here before
+            return cut(self.where, None)._replace(was_sent=False)
         reply = wire.ask(packed, owner)
         wire.expect_within(max(self._timeout / 10, until - boottime()), told=self._timeout)
         return await reply
@@ -124,6 +129,7 @@ class AioLink:
         return not self._trail.unanswered and not self._trail.late
 
     def shut(self) -> None:
+        self._is_shut = True
         self.inboxes.ask_again()
 
     def close_soon(self) -> None:
@@ -216,7 +222,18 @@ class _Wire:
                 self._base.close()
             self.ended(fault or cut(self._where, None))
 
+    def _tear(self) -> None:
+        """Interrupted in the middle: the order of the replies is not known any more."""
+        self.end(cut(self._where, None))
+
     def _flush(self) -> None:
+        try:
+            self._write()
+        except BaseException:
+            self._tear()
+            raise
+
+    def _write(self) -> None:
         self._is_flushing = False
         if not self.is_open or not self._unsent:
             return
@@ -240,6 +257,13 @@ class _Wire:
         self._flush()
 
     def _readable(self) -> None:
+        try:
+            self._read()
+        except BaseException:
+            self._tear()
+            raise
+
+    def _read(self) -> None:
         try:
             data = self.sock.recv(CHUNK)
             while self._is_tls and cast(ssl.SSLSocket, self.sock).pending():
@@ -281,6 +305,8 @@ class RequestWire(_Wire):
         parked: deque[RequestWire],
     ) -> None:
         self.is_silent = False
+        self._spares = False
+        """It was left earlier than most of those who asked would have left it."""
         self._awaited: deque[tuple[Taker | _Batch, str | None]] = deque()
         self._trail = trail
         self._parked = parked
@@ -306,19 +332,23 @@ class RequestWire(_Wire):
             self.send_last(packed)
 
     def ask_for(self, taker: Taker, packed: bytes, owner: str | None) -> None:
-        if owner is not None:
-            if owner in self._trail.unanswered:
-                self._trail.repeats(owner)
-            self._trail.unanswered[owner] = self
-        awaited, unsent = self._awaited, self._unsent
-        awaited.append((taker, owner))
-        if len(awaited) > 1 or unsent:
-            self.send_soon(packed)
-        else:
-            unsent.append(packed)
-            self._flush()
-        if self._timer is None:
-            self._watch()
+        try:
+            if owner is not None:
+                if owner in self._trail.unanswered:
+                    self._trail.repeats(owner)
+                self._trail.unanswered[owner] = self
+            awaited, unsent = self._awaited, self._unsent
+            awaited.append((taker, owner))
+            if len(awaited) > 1 or unsent:
+                self.send_soon(packed)
+            else:
+                unsent.append(packed)
+                self._write()
+            if self._timer is None:
+                self._watch()
+        except BaseException:
+            self._tear()
+            raise
 
     def ask_many(self, packed: bytes, count: int) -> asyncio.Future[Any]:
         """The replies, or the Fault."""
@@ -328,21 +358,26 @@ class RequestWire(_Wire):
 
     def ask_many_for(self, taker: Taker, packed: bytes, owners: Sequence[str | None]) -> None:
         """For each of the commands, whose claim it is."""
-        for owner in filter(None, owners):
-            if owner in self._trail.unanswered:
-                self._trail.repeats(owner)
-            self._trail.unanswered[owner] = self
-        batch = _Batch(taker, len(owners))
-        self._awaited.extend([(batch, owner) for owner in owners])
-        self.send_soon(packed)
-        self._watch()
+        try:
+            for owner in filter(None, owners):
+                if owner in self._trail.unanswered:
+                    self._trail.repeats(owner)
+                self._trail.unanswered[owner] = self
+            batch = _Batch(taker, len(owners))
+            self._awaited.extend([(batch, owner) for owner in owners])
+            self.send_soon(packed)
+            self._watch()
+        except BaseException:
+            self._tear()
+            raise
 
-    def expect_within(self, seconds: float, told: float) -> None:
+    def expect_within(self, seconds: float, told: float, spares: bool = False) -> None:
         """What was just asked can't wait for as long as others: if nothing is heard until then, it is given up.
 
-        `told`: for how long it was waited, with what came before.
+        `told`: for how long it was waited, with what came before. `spares`: the others, who would have waited for
+        longer, may ask again on the next connection.
         """
-        self._loop.call_later(seconds, self._check, self._answers, told)
+        self._loop.call_later(seconds, self._check, self._answers, told, spares)
 
     def cleans_up(self, owner: str) -> None:
         """A clean-up of this owner leaves on it: nobody has to follow the claim that it follows."""
@@ -373,7 +408,7 @@ class RequestWire(_Wire):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        fault = fault._replace(was_idle=self._answers > 0 and not self.is_silent)
+        fault = fault._replace(was_idle=self._spares or (self._answers > 0 and not self.is_silent))
         while self._awaited:
             taker, _ = self._awaited.popleft()
             if isinstance(taker, _Batch):
@@ -398,8 +433,9 @@ class RequestWire(_Wire):
         else:
             self._watch()
 
-    def _check(self, answers: int, told: float) -> None:
+    def _check(self, answers: int, told: float, spares: bool) -> None:
         if self.is_open and self._awaited and self._answers == answers:
+            self._spares = spares
             self._give_up(told)
 
     def _give_up(self, seconds: float) -> None:

@@ -44,15 +44,25 @@ class Line:
             raise ConfigurationError("this client is closed")
         if self.dialing is not None:
             return self.dialing
-        dialing = self.dialing = self._loop.create_future()
-        make, made = self._plan(self._dialer)
+        dialing: asyncio.Future[Any] = self._loop.create_future()
         try:
-            call = self._dialer.calls.begin(make, lambda call: self._tell(dialing, call, made))
+            self.dialing = dialing
+            self._begin(dialing)
         except TimeoutError as error:
             self._end(dialing, self._dialer.late(error))
-        else:
-            self._timer = self._loop.call_later(self._dialer.timeout, self._settle, dialing, call, made)
+        except BaseException as error:  # an interrupt: nobody may wait for what was not begun
+            self._end(dialing, cut(self._dialer.where, OSError(str(error))))
+            raise
         return dialing
+
+    def _begin(self, dialing: asyncio.Future[Any]) -> None:
+        make, made = self._plan(self._dialer)
+        call = self._dialer.calls.begin(make, lambda call: self._tell(dialing, call, made))
+        try:
+            self._timer = self._loop.call_later(self._dialer.timeout, self._settle, dialing, call, made)
+        except BaseException:
+            call.give_up()
+            raise
 
     async def open(self) -> Any:
         """Whoever is cancelled here takes nothing from the others."""

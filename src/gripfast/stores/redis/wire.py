@@ -59,6 +59,7 @@ class Wire:
         sent = self._send(packed)
         if sent != len(packed):
             self._send_rest(packed[sent:], until)
+            seconds = max(0.0, until - boottime())
         self.is_sent = True
         reader, buffer = self.reader, self._buffer
         if poll is not None and not poll(seconds * 1000):

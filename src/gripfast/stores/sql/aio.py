@@ -167,6 +167,9 @@ class AioLink:
         self._hand_out()
 
     def _serve(self, channel: AioChannel, request: _Request) -> None:
+        if self._is_shut and request.owner is not None:  # whoever releases what a closed client had was here before
+            request.answer(closed(self.dialect.where)._replace(was_sent=False))
+            return
         request.was_sent = True
         if request.owner is not None:
             late = self.claims.setdefault(request.owner, [])
