@@ -61,7 +61,7 @@ class Notes:
         if isinstance(error, gripfast.LockTimeout):
             self.note("refused", name)
         elif isinstance(error, gripfast.StoreUnavailable):
-            self.note("unreachable", name, note=str(error))
+            self.note("unreachable", name, note=f"{type(error).__name__}: {error}")
         elif isinstance(error, gripfast.LeaseLost):
             self.note("lost", name, note=error.reason)
         elif isinstance(error, TimeoutError):

@@ -69,6 +69,9 @@ BUGS: dict[str, Plant] = {
     "a release does not ask whose it is": all_of(
         rewritten(postgres, "_RELEASE", (" AND owner = :owner", " AND owner IS NOT NULL")),
         rewritten(mysql, "_release", (" AND owner = :owner", " AND owner IS NOT NULL")),
+        rewritten(postgres, "_ABANDON", (" AND owner = :owner FOR", " AND owner IS NOT NULL FOR")),
+        rewritten(mysql, "_find_unlocked", (" AND owner = :owner", " AND owner IS NOT NULL")),
+        rewritten(mysql, "_abandon", (" AND owner = :owner", " AND owner IS NOT NULL")),
     ),
     "a token is given twice": all_of(
         rewritten(postgres, "_CLAIM", (f"greatest(l.token + 1, {POSTGRES_NOW})", "l.token")),

@@ -130,7 +130,7 @@ def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, fou
         found.append(_violation("unreachable", attempt, closed.note))
     elif closed.kind == "refused" or closed.kind == "unreachable":
         # Whoever does not wait takes a connection that can't be made for an answer.
-        is_told = attempt.asked.until <= attempt.asked.at and closed.note == "StoreUnavailable"
+        is_told = attempt.asked.until <= attempt.asked.at and closed.note.partition(":")[0] == "StoreUnavailable"
         patience = attempt.asked.until if closed.kind == "refused" or is_told else attempt.asked.patience
         if closed.at < patience and not excuses.of_time(attempt, closed.at):
             what = f"{closed.kind} {patience - closed.at:.6f} s before its patience was over"

@@ -71,7 +71,10 @@ class WireDown(Exception):
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(str(fault.error))
-        self.fault = fault._replace(was_sent=False)
+        error = StoreUnavailable(
+            *fault.error.args
+        )  # however it ended: nothing was asked of it, so no outcome is unknown
+        self.fault = fault._replace(error=error, was_sent=False)
 
 
 class Wire(Protocol):
