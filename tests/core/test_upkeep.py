@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from core.upkeep_stage import Scene
+from gripfast.core import rules
 from gripfast.core.ports import Unreachable
 from gripfast.core.upkeep import Extend
 
@@ -24,3 +25,17 @@ def test_an_extension_that_raises_does_not_keep_the_next_ones_and_renewals_from_
     assert isinstance(answers["broken"], Unreachable)
     assert "planted" in str(answers["broken"].error)
     assert scene.store.renewed == ["first", "last", "due"]
+
+
+def test_a_try_to_renew_a_long_lease_leaves_a_short_one_its_time() -> None:
+    """One watchdog renews them all: on a connection that is dead without a word the short one would be over."""
+    scene = Scene()
+    scene.env.request_timeout = 5.0
+    long = scene.granted("long", 9.0)
+    scene.now = long.renew_at - 0.4
+    short = scene.granted("short", 1.5)
+    scene.now = long.renew_at
+    scene.go_round()
+    assert scene.store.renewed == ["long"]
+    [seconds] = scene.store.within
+    assert scene.now + seconds + 2 * rules.renewal_timeout(1.5, 5.0) <= short.deadline + 0.001

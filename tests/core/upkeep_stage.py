@@ -21,13 +21,15 @@ class Recording:
 
     def __init__(self) -> None:
         self.renewed: list[str] = []
+        self.within: list[float] = []
         self.raises: set[str] = set()
         """For these names."""
 
-    async def renew(self, holds: Sequence[Hold], *_: object) -> list[None]:
+    async def renew(self, holds: Sequence[Hold], within: float) -> list[None]:
         if any(hold.name in self.raises for hold in holds):
             raise ValueError("planted")
         self.renewed += [hold.name for hold in holds]
+        self.within.append(within)
         return [None] * len(holds)
 
 

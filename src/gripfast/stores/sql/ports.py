@@ -71,9 +71,8 @@ class WireDown(Exception):
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(str(fault.error))
-        error = StoreUnavailable(
-            *fault.error.args
-        )  # however it ended: nothing was asked of it, so no outcome is unknown
+        # However it ended: nothing was asked of it, so no outcome is unknown.
+        error = StoreUnavailable(*fault.error.args)
         self.fault = fault._replace(error=error, was_sent=False)
 
 

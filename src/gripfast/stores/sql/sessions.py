@@ -149,7 +149,8 @@ class SessionStore(Looking):
                 fault.kind == "read_only" and is_first
             ):
                 return await self._claim(claim, session.name, is_first=False)
-        return no_answer(fault)
+        # What failed may never have left, on a shared connection; what its own session has is to be cleaned up.
+        return no_answer(fault._replace(was_sent=fault.was_sent or claim.owner in self.sessions))
 
     async def _try(self, session: Session, claim: Claim) -> Fault | None:
         """Without waiting. If that fails and it is to wait, it stands in the engine's line afterwards."""
@@ -409,6 +410,12 @@ class SessionStore(Looking):
             return False
         channel.send(self._scripts.leave_wait(self.mode, session.key))
         return isinstance(await channel.answer(self._link.now() + timeout), list)
+
+    async def close(self) -> None:
+        """No session outlives its client, nor does what is locked in it."""
+        for owner in list(self.sessions):
+            self._lose(owner)
+        await super().close()
 
     # --------------------------------------------------------------------------------------------------------------
 
