@@ -16,6 +16,9 @@ import time
 import uuid
 from dataclasses import dataclass
 
+REFUSED = (ConnectionRefusedError, FileNotFoundError)
+"""How the system says that nothing listens at an address, or at the path of a socket."""
+
 
 def _boottime_clock() -> int | None:
     """The clock that also counts suspended time: BOOTTIME on Linux, MONOTONIC on macOS (not time.monotonic there)."""

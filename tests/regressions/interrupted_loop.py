@@ -45,16 +45,22 @@ async def use(client: gripfast.AsyncClient) -> None:
     await asyncio.gather(*(one(number) for number in range(3)))
 
 
-async def check(client: gripfast.AsyncClient) -> list[object]:
+async def check(client: gripfast.AsyncClient) -> list[gripfast.AsyncLease]:
     """Free ones beside one that somebody holds; those who were granted the latter."""
+    wrong: list[gripfast.AsyncLease] = []
+
+    async def held() -> None:
+        if lease := await client.lock("held").acquire(wait=0.001):
+            wrong.append(lease)
 
     async def free(number: int) -> None:
-        if lease := await client.lock(f"other-{number}").try_acquire():
-            await lease.release()
+        await (await client.lock(f"other-{number}").acquire(wait=10)).release()
 
-    tries = [client.lock("held").try_acquire() for _ in range(3)]
-    answers = await asyncio.wait_for(asyncio.gather(*tries, *(free(number) for number in range(3))), 20)
-    return [lease for lease in answers[:3] if lease is not None]
+    tries = [held() if number % 2 else free(number) for number in range(6)]
+    answers = await asyncio.wait_for(asyncio.gather(*tries, return_exceptions=True), 20)
+    assert all(isinstance(answer, gripfast.GripfastError | None) for answer in answers), answers
+    assert not any(answers[::2]), answers
+    return wrong
 
 
 def end_tasks(loop: asyncio.AbstractEventLoop) -> None:

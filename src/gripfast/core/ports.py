@@ -107,11 +107,10 @@ class Taken(NamedTuple):
 class Unreachable(NamedTuple):
     error: StoreUnavailable
     was_sent: bool = True
-    """False only if nothing of the request left this machine: there is nothing to clean up, and no use in asking for
-    longer on behalf of a caller who does not want to wait."""
+    """False only if nothing of the request left this machine: there is nothing to clean up."""
     was_refused: bool = False
-    """Too many servers can't be connected to for anything to come of it, though others may have got the request: no use
-    in that, either."""
+    """The connection was refused, by too many servers for anything to come of it: an answer for a caller who does not
+    want to wait. One that was cut, or not made in time, is none."""
     is_permanent: bool = False
     """Asking again will not help, however long the caller would wait: a wrong password."""
 

@@ -191,6 +191,8 @@ class Failed(NamedTuple):
     """It may have arrived."""
     is_permanent: bool = False
     """Asking again will not help."""
+    was_refused: bool = False
+    """The connection was."""
 
 
 class Names(NamedTuple):

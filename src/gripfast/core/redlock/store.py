@@ -181,7 +181,7 @@ class RedlockStore(Shutting):
             error = sight.no_majority(self._nodes.names, answers)
             if not record.asked:
                 self._records.end(claim.owner)  # no node knows of it, so nobody has to clean up
-            was_refused = self._is_short(sum(not each.was_asked for each in failed))
+            was_refused = self._is_short(sum(each.was_refused for each in failed))
             is_permanent = self._is_short(sum(each.is_permanent for each in failed))
             return unreachable(error, bool(record.asked), was_refused, is_permanent)
         holder = sight.holder(answers, self._count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
+from gripfast.machine import REFUSED
 from gripfast.stores.sql.ports import Fault, Kind, Refusal
 
 NO_SUCH_SESSION = 1094
@@ -47,7 +48,8 @@ def not_connected(where: str, database: str, error: BaseException) -> Fault:
         advice = "check that it speaks TLS, and the certificates"
         return _fault(where, "down", f"can't be reached: {_text(cause)}; {advice}")
     if isinstance(cause, OSError) or code == _CANNOT_CONNECT:
-        return _fault(where, "down", f"can't be reached: {_text(cause)}; check that it runs, and its address")
+        fault = _fault(where, "down", f"can't be reached: {_text(cause)}; check that it runs, and its address")
+        return fault._replace(was_refused=isinstance(cause, REFUSED))
     if "cryptography" in str(error):
         advice = "install it with pip install 'PyMySQL[rsa]', or let the connection use TLS"
         return _fault(where, "login", f"wants a login that needs the package cryptography: {advice}")

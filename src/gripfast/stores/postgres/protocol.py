@@ -107,6 +107,9 @@ def refused(where: str, refusal: Refusal) -> Fault:
     return Fault(error(f"{where} {words}", {where: words}), refusal.kind)
 
 
+_REFUSED = re.compile("Connection refused|No such file or directory")
+
+
 def not_connected(where: str, reasons: Sequence[str | None]) -> Fault:
     """Why not, for each host that was tried, in libpq's words; None if it was not made in time."""
     kinds = {_kind_of_words(reason or "") for reason in reasons}
@@ -117,7 +120,8 @@ def not_connected(where: str, reasons: Sequence[str | None]) -> Fault:
         return _fault(where, f"{_SPECIAL['57P03']} ({told})")
     if any(_REPLICA.search(reason or "") for reason in reasons):
         return _fault(where, f"has no primary among the hosts that could be reached ({told})")
-    return _fault(where, f"can't be reached: {told}; check that it runs, its address and firewalls")
+    fault = _fault(where, f"can't be reached: {told}; check that it runs, its address and firewalls")
+    return fault._replace(was_refused=all(_REFUSED.search(reason or "") for reason in reasons))
 
 
 def behind_proxy(where: str) -> Fault:

@@ -12,6 +12,7 @@ from hiredis import ReplyError
 
 from gripfast.core.ports import to_raise
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
+from gripfast.machine import REFUSED
 
 _ADVICE: Mapping[str, str] = {
     "WRONGPASS": "refuses the user name or password: check those in the URL or of the client",
@@ -46,6 +47,8 @@ class Fault(NamedTuple):
 
     was_sent: bool = True
     """False only if nothing of the request left this machine."""
+    was_refused: bool = False
+    """The connection was: nothing listens there."""
 
     def copy(self) -> Fault:
         """For another one who is told: they may raise it at the same time."""
@@ -98,7 +101,8 @@ def not_connected(where: str, error: Exception) -> Fault:
         return _named(where, f"can't be reached: the connection was not made in time; {advice}")
     if isinstance(error, redis.ResponseError):
         return _fault(where, str(error))
-    return _named(where, f"can't be reached: {_cause(error)}; check that it runs, and its address")
+    fault = _named(where, f"can't be reached: {_cause(error)}; check that it runs, and its address")
+    return fault._replace(was_refused=isinstance(_root(error), REFUSED))
 
 
 def not_answered(where: str, seconds: float) -> Fault:
@@ -141,10 +145,16 @@ def _short(text: str) -> str:
     return text.split(" script: f_")[0].split(", on @user_script")[0].strip().rstrip(".")
 
 
-def _cause(error: Exception) -> str:
-    """redis-py and the system put numbers and addresses around it."""
+def _root(error: Exception) -> Exception:
+    """redis-py puts errors of its own around that of the system."""
     cause = error
     while not isinstance(cause, OSError) and isinstance(cause.__cause__ or cause.__context__, Exception):
         cause = cause.__cause__ or cause.__context__  # type: ignore[assignment]
+    return cause
+
+
+def _cause(error: Exception) -> str:
+    """redis-py and the system put numbers and addresses around it."""
+    cause = _root(error)
     text = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
     return text.strip().rstrip(".") or type(cause).__name__

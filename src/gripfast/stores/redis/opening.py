@@ -105,7 +105,15 @@ class Line:
         except Exception as error:  # whatever it is, somebody waits
             self._end(dialing, cut(self._dialer.where, error))
         else:
+            self._use(dialing, base, made)
+
+    def _use(self, dialing: asyncio.Future[Any], base: Wire, made: Callable[[Wire], Any]) -> None:
+        try:
             self._end(dialing, self._made(base, made))
+        except BaseException as error:  # an interrupt: nobody may wait for it
+            if not dialing.done():
+                self._end(dialing, cut(self._dialer.where, OSError(str(error))))
+            raise
 
     def _made(self, base: Wire, made: Callable[[Wire], Any]) -> Any:
         try:

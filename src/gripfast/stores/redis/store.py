@@ -160,7 +160,7 @@ class RedisStore(Shutting):
         if self._is_shut:
             await self._undo(claim)
         if isinstance(reply, Fault):
-            return unreachable(reply.error, reply.was_sent, is_permanent=reply.is_permanent)
+            return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
         answer = protocol.read_claim(reply, claim, channel)
         if isinstance(answer, Taken) and claim.inbox is None and claim.owner in self._link.late:
             self._chase(claim.name, claim.owner)  # nobody asks for it any more

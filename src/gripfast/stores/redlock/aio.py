@@ -241,7 +241,7 @@ class _Question:
         self.poll.tell(self.node.place, answer)
 
     def fail(self, fault: Fault) -> None:
-        failed = Failed(fault.error, self.was_sent, fault.is_permanent)
+        failed = Failed(fault.error, self.was_sent, fault.is_permanent, fault.was_refused)
         if self.followed is None or True not in self.followed:
             self.poll.tell(self.node.place, failed)
             return

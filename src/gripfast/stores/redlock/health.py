@@ -31,14 +31,15 @@ def still_down(where: str, fault: Fault, age: float) -> Fault:
     """What both colours tell of a node that failed so many seconds ago, and is not asked."""
     what = fault.error.nodes.get(where, str(fault.error))
     message = f"{what}; {f'{age:.0f} s ago, ' if age >= 1 else ''}now looked after in the background"
-    return Fault(StoreUnavailable(f"{where} {message}", {where: message}), fault.is_permanent)
+    made = StoreUnavailable(f"{where} {message}", {where: message})
+    return Fault(made, fault.is_permanent, was_refused=fault.was_refused)
 
 
 def withdrawn(where: str, trouble: Fault | None) -> Failed:
     """Instead of an answer to what has not left, and never will: its poll is lost without it."""
     message = "was not waited for: too many others had failed"
     fault = trouble or Fault(StoreUnavailable(f"{where} {message}", {where: message}))
-    return Failed(fault.error, was_asked=False)
+    return Failed(fault.error, was_asked=False, was_refused=fault.was_refused)
 
 
 class Known:
@@ -98,7 +99,7 @@ class Node:
     def failed(self) -> Failed:
         """For whoever would have asked it."""
         fault = still_down(self.where, self._fault, boottime() - self._since)
-        return Failed(fault.error, was_asked=False, is_permanent=fault.is_permanent)
+        return Failed(fault.error, was_asked=False, is_permanent=fault.is_permanent, was_refused=fault.was_refused)
 
     def spare(self) -> Wire | None:
         try:

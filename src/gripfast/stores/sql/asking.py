@@ -261,7 +261,7 @@ def no_answer(fault: Fault) -> Unreachable:
         raise ConfigurationError(str(fault.error))
     if fault.is_permanent:
         raise to_raise(fault.error)
-    return unreachable(fault.error, fault.was_sent)
+    return unreachable(fault.error, fault.was_sent, fault.was_refused)
 
 
 def _card_of_this_process(label: str | None) -> str:

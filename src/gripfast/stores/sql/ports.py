@@ -56,6 +56,8 @@ class Fault(NamedTuple):
     """The connection had been closed before anything was sent: asking again is safe, whatever was asked."""
     was_sent: bool = True
     """False only if nothing of the request left this machine."""
+    was_refused: bool = False
+    """The connection was: nothing listens there."""
 
     @property
     def is_permanent(self) -> bool:

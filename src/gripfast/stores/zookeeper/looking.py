@@ -157,8 +157,9 @@ class Looking(Shutting):
         return self._not_connected(session)
 
     def _not_connected(self, session: Session) -> Unreachable:
-        """Nothing was sent."""
-        return unreachable(protocol.not_connected(self._link.where, session.troubles), was_sent=False)
+        """Nothing was sent: all refused, or the time is over."""
+        error = protocol.not_connected(self._link.where, session.troubles)
+        return unreachable(error, was_sent=False, was_refused=True)
 
     def _unreachable(self, error: BaseException, may_raise: bool = False) -> Unreachable:
         fault = protocol.fault(self._link.where, error)
