@@ -13,7 +13,7 @@ from support.waiting import auntil
 
 TIMEOUT = 0.4
 TASKS = 100
-LOCKING = {"postgresql": "LOCK TABLE gripfast_lock IN EXCLUSIVE MODE", "mysql": "LOCK TABLES gripfast_lock WRITE"}
+LOCKING = {"postgresql": "LOCK TABLE {} IN EXCLUSIVE MODE", "mysql": "LOCK TABLES {} WRITE"}
 
 
 @pytest.fixture(scope="module", params=ENGINES)
@@ -23,13 +23,13 @@ def server(request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 @contextmanager
-def stalled(server: Any) -> Iterator[None]:
-    """Nobody gets at the table of leases."""
+def stalled(server: Any, table: str = "gripfast_lock") -> Iterator[None]:
+    """Nobody gets at that table."""
     connection = server._connect("gripfast")
     try:
         cursor = connection.cursor()
         cursor.execute("BEGIN" if server.scheme == "postgresql" else "SELECT 1")
-        cursor.execute(LOCKING[server.scheme])
+        cursor.execute(LOCKING[server.scheme].format(table))
         yield
     finally:
         connection.close()
@@ -102,5 +102,23 @@ def test_a_force_release_that_nobody_waits_for_any_more_is_not_sent(server: Any)
             assert lease.held
             await lease.extend()
             await lease.release()
+
+    asyncio.run(main())
+
+
+def test_what_sessions_have_locked_is_free_after_a_stall(server: Any) -> None:
+    """Each has its row, and waits for its token on a shared connection, which says that nothing of it ever left."""
+
+    async def main() -> None:
+        async with gripfast.connect_async(server.lock_space(request_timeout=TIMEOUT, mode="row")) as client:
+            names = [f"row-{number}" for number in range(12)]
+            for name in names:
+                await (await client.lock(name).acquire()).release()
+            with stalled(server, "gripfast_grant"):
+                tries = [client.lock(name, ttl=600).try_acquire() for name in names]
+                answers = await asyncio.gather(*tries, return_exceptions=True)
+                assert all(isinstance(answer, gripfast.StoreUnavailable) for answer in answers), answers
+            for name in names:
+                await (await client.lock(name, ttl=600).acquire(wait=10)).release()
 
     asyncio.run(main())
