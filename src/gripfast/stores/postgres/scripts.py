@@ -91,15 +91,20 @@ _REGISTER = Statement(f"""
     WHERE name = :name RETURNING {_HELD}
 """)
 
-_RENEW = Statement(f"""
+_RENEWED = f"""
     UPDATE gripfast_lock SET
         ttl_us = :ttl_us::bigint,
         expires_us = CASE WHEN :shortens::boolean THEN {_CLOCK} + :ttl_us
                           ELSE greatest(expires_us, {_CLOCK} + :ttl_us) END
-    WHERE owner = :owner AND expires_us > {_CLOCK} AND name = (
-        SELECT name FROM gripfast_lock WHERE name = :name AND owner = :owner FOR NO KEY UPDATE SKIP LOCKED
-    )
-""")
+    WHERE owner = :owner AND expires_us > {_CLOCK}
+"""
+_RENEW = Statement(f"""{_RENEWED} AND name = (
+    SELECT name FROM gripfast_lock WHERE name = :name AND owner = :owner FOR NO KEY UPDATE SKIP LOCKED
+)""")
+
+_RENEW_WAITING = Statement(f"{_RENEWED} AND name = :name")
+_WAIT_AT_MOST = Statement("SELECT set_config('statement_timeout', :wait_ms, true)")
+"""In the transaction of what is sent with it."""
 
 _WHY = Statement(f"""
     SELECT CASE WHEN owner = :owner AND expires_us > {_CLOCK} THEN 'held' WHEN broken = :owner THEN 'broken'
@@ -145,7 +150,8 @@ _LAST_PAGE = Statement(f"""
 """)
 
 
-def claim(name: str, owner: str, ttl_us: int, card: str) -> list[Ask]:
+def claim(name: str, owner: str, ttl_us: int, card: str, seems_taken: bool = False) -> list[Ask]:
+    """It looks first in any case."""
     return [Ask(_CLAIM, {"name": name, "owner": owner, "ttl_us": ttl_us, "card": card})]
 
 
@@ -155,6 +161,11 @@ def register(name: str, window_us: int) -> list[Ask]:
 
 def renew(name: str, owner: str, ttl_us: int, shortens: bool) -> list[Ask]:
     return [Ask(_RENEW, {"name": name, "owner": owner, "ttl_us": ttl_us, "shortens": int(shortens)})]
+
+
+def renew_waiting(name: str, owner: str, ttl_us: int, shortens: bool, wait_us: int) -> list[Ask]:
+    values: dict[str, Value] = {"name": name, "owner": owner, "ttl_us": ttl_us, "shortens": int(shortens)}
+    return [_at_most(wait_us), Ask(_RENEW_WAITING, values)]
 
 
 def why(name: str, owner: str) -> list[Ask]:
@@ -167,6 +178,14 @@ def release(name: str, owner: str, channel: str) -> list[Ask]:
 
 def abandon(name: str, owner: str, channel: str) -> list[Ask]:
     return [Ask(_ABANDON, {"name": name, "owner": owner, "channel": channel})]
+
+
+def release_waiting(name: str, owner: str, channel: str, wait_us: int) -> list[Ask]:
+    return [_at_most(wait_us), *release(name, owner, channel)]
+
+
+def _at_most(wait_us: int) -> Ask:
+    return Ask(_WAIT_AT_MOST, {"wait_ms": str(max(1, wait_us // 1000))})
 
 
 def force_release(name: str, channel: str) -> list[Ask]:

@@ -126,10 +126,11 @@ class Scripts(Protocol):
 
     # -- leases; each request commits by itself ------------------------------------------------------------------
 
-    def claim(self, name: str, owner: str, ttl_us: int, card: str) -> list[Ask]:
+    def claim(self, name: str, owner: str, ttl_us: int, card: str, seems_taken: bool = False) -> list[Ask]:
         """`held` afterwards: granted if the owner is this one. Otherwise whoever had it a moment ago, or nobody.
 
         Who has it already gets the full ttl and keeps the token. A lease that has run out is taken over.
+        If it seems to be another's, and is, nothing is locked, not even for a moment.
         """
         ...
 
@@ -140,6 +141,11 @@ class Scripts(Protocol):
     def renew(self, name: str, owner: str, ttl_us: int, shortens: bool) -> list[Ask]:
         """One row affected if it was this owner's and had not run out. Never lowers the end unless told to. None, too,
         if somebody else has the row locked: that is not waited for, or it would be in the way of all others."""
+        ...
+
+    def renew_waiting(self, name: str, owner: str, ttl_us: int, shortens: bool, wait_us: int) -> list[Ask]:
+        """As `renew`, but whoever has the row locked is waited for, in line with others who do: for so long at most,
+        then it is refused as busy (MySQL: as soon as the session's own time-out is over)."""
         ...
 
     def why(self, name: str, owner: str) -> list[Ask]:
@@ -154,6 +160,10 @@ class Scripts(Protocol):
     def abandon(self, name: str, owner: str, channel: str) -> list[Ask]:
         """As `release`, but a row that somebody else has locked is not waited for: any row tells that it was so, and
         that this owner still has it."""
+        ...
+
+    def release_waiting(self, name: str, owner: str, channel: str, wait_us: int) -> list[Ask]:
+        """As `release`, and waits as `renew_waiting` does."""
         ...
 
     def force_release(self, name: str, channel: str) -> list[Ask]:

@@ -29,6 +29,10 @@ POLL_FIRST, POLL_MOST = 0.02, 1.0
 HEARD_MOST = 100
 """Channels that are listened to although nobody waits."""
 PAGE = 100
+SEEN_TAKEN_MOST = 1000
+"""Names of which it is known that they were another's."""
+WAITS_MOST, WAIT_LOCKED = 3, 0.5
+"""Rows that are waited for in one round of the watchdog, and seconds for each: it has others to look after."""
 LOCKED: Final = "locked"
 REASONS: dict[bytes, Reason] = {b"broken": "broken", b"taken": "taken"}
 
@@ -54,6 +58,8 @@ class LeaseStore(Asking):
         self.capabilities = capabilities(link.dialect.pushes)
         self._is_told = link.dialect.pushes
         """Of releases. Not through a proxy that hands sessions around."""
+        self._seen_taken: dict[str, float] = {}
+        """Until when names are another's, as far as is known: who asks for them again asks in nobody's way."""
 
     # -- claims --------------------------------------------------------------------------------------------------
 
@@ -81,17 +87,16 @@ class LeaseStore(Asking):
         return answer
 
     async def _claim(self, claim: Claim, name: str, waiter: Waiter | None) -> Granted | Taken | Unreachable:
-        ttl_us = protocol.microseconds(claim.ttl)
-        asks = self._scripts.claim(name, claim.owner, ttl_us, self._card(claim.label))
         while True:
             sent = self._link.now()
-            answer = await self._ask(asks, claim.owner)
+            answer = await self._ask(self._claiming(claim, name, sent), claim.owner)
             if isinstance(answer, Fault):
                 return no_answer(answer)
             row = protocol.only(answer)
             if row is None:
                 continue  # forgotten in the same moment
-            held: Held | None = protocol.read_held(row)
+            self._note(name, found := protocol.read_held(row), claim.owner)
+            held: Held | None = found
             if held is not None and held.owner == claim.owner:
                 return Granted(held.token, claim.ttl, sent)
             if claim.inbox is not None and held is not None and not held.is_free:
@@ -104,6 +109,19 @@ class LeaseStore(Asking):
                 held = wait
             if held is not None and not held.is_free:
                 return self._taken(claim.name, name, held, waiter)
+
+    def _claiming(self, claim: Claim, name: str, now: float) -> list[Ask]:
+        seems_taken = now < self._seen_taken.get(name, now)
+        ttl_us = protocol.microseconds(claim.ttl)
+        return self._scripts.claim(name, claim.owner, ttl_us, self._card(claim.label), seems_taken)
+
+    def _note(self, name: str, held: Held, owner: str) -> None:
+        if held.owner == owner or held.is_free:
+            self._seen_taken.pop(name, None)
+            return
+        if len(self._seen_taken) >= SEEN_TAKEN_MOST:
+            self._seen_taken.clear()
+        self._seen_taken[name] = self._link.now() + held.expires_in
 
     async def _wait_for(self, name: str, waiter: Waiter, held: Held) -> Held | Fault | None:
         """Be told of the release, from now on: listened to first, so that none is missed."""
@@ -145,13 +163,14 @@ class LeaseStore(Asking):
     # -- keeping -------------------------------------------------------------------------------------------------
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
-        """What is locked is tried twice: most who lock a row do so for a moment."""
+        """A row that somebody has locked is waited for when all others are renewed: most who lock one do so for a
+        moment, and those who come after them would be served before one who does not wait."""
+        ends = self._link.now() + min(within, self._link.timeout)
         results = await self._renew_unlocked(holds, within)
         locked = [place for place, result in enumerate(results) if result == LOCKED]
-        if locked:
-            again = await self._renew_unlocked([holds[place] for place in locked], within)
-            for place, result in zip(locked, again, strict=True):
-                results[place] = result
+        for place in self._few_of(locked):
+            if (left := ends - self._link.now()) > 0.0:
+                results[place] = await self._renew_locked(holds[place], min(left, WAIT_LOCKED))
         return [
             self._locked(hold.name) if result == LOCKED else result for hold, result in zip(holds, results, strict=True)
         ]
@@ -170,6 +189,20 @@ class LeaseStore(Asking):
             reasons = iter(await self._whys(missed, within))
             results += [None if rows.affected else next(reasons) for rows in answer]
         return results
+
+    def _few_of(self, locked: list[int]) -> list[int]:
+        """Not the same ones each time."""
+        first = int(self._link.chance() * len(locked))
+        return [*locked[first:], *locked[:first]][:WAITS_MOST]
+
+    async def _renew_locked(self, hold: Hold, within: float) -> Reason | Unreachable | Literal["locked"] | None:
+        ttl_us, wait_us = protocol.microseconds(hold.ttl), _shortly_before(within)
+        name = self._prefix + hold.name
+        asks = self._scripts.renew_waiting(name, hold.owner, ttl_us, hold.shortens, wait_us)
+        answer = await self._ask(asks, within=within, is_urgent=True)
+        if isinstance(answer, Fault):
+            return LOCKED if answer.kind == "busy" else unreachable(answer.error)
+        return None if answer[-1].affected else (await self._whys([hold], within))[0]
 
     def _renewal(self, hold: Hold) -> list[Ask]:
         ttl_us = protocol.microseconds(hold.ttl)
@@ -230,9 +263,10 @@ class LeaseStore(Asking):
         asked = [hold for hold in holds if hold.owner in claims]
         await self._link.settle([hold.owner for hold in asked])
         late = await self._end_late(asked)
-        troubles: dict[str, Unreachable] = {}
+        found: dict[str, Unreachable | Literal["locked"]] = {}
         for start in range(0, len(asked), CHUNK):
-            troubles |= await self._abandon(asked[start : start + CHUNK])
+            found |= await self._abandon(asked[start : start + CHUNK])
+        troubles = await self._abandon_locked(asked, found)
         for hold in asked:
             if late is not None and claims.get(hold.owner):
                 troubles[hold.owner] = late
@@ -240,16 +274,34 @@ class LeaseStore(Asking):
                 claims.pop(hold.owner, None)
         return [troubles.get(hold.owner) for hold in holds]
 
-    async def _abandon(self, holds: Sequence[Hold]) -> dict[str, Unreachable]:
+    async def _abandon(self, holds: Sequence[Hold]) -> dict[str, Unreachable | Literal["locked"]]:
         """Who may still have something, and why. What is refused for one of several is found by halving them."""
         answer = await self._ask_each([self._abandoning(hold) for hold in holds], rules.GIVE_BACK_WITHIN)
         if not isinstance(answer, Fault):
             named = zip(holds, answer, strict=True)
-            return {hold.owner: self._locked(hold.name) for hold, rows in named if rows.rows}
+            return {hold.owner: LOCKED for hold, rows in named if rows.rows}
         if len(holds) == 1 or answer.kind in TRANSIENT:
             return dict.fromkeys((hold.owner for hold in holds), unreachable(answer.error))
         middle = len(holds) // 2
         return await self._abandon(holds[:middle]) | await self._abandon(holds[middle:])
+
+    async def _abandon_locked(
+        self, holds: Sequence[Hold], found: dict[str, Unreachable | Literal["locked"]]
+    ) -> dict[str, Unreachable]:
+        """A few are waited for; the others come again in the next round."""
+        troubles = {owner: trouble for owner, trouble in found.items() if trouble != LOCKED}
+        locked = [hold for hold in holds if found.get(hold.owner) == LOCKED]
+        troubles |= {hold.owner: self._locked(hold.name) for hold in locked}
+        for place in self._few_of(list(range(len(locked)))):
+            if await self._is_released(hold := locked[place]):
+                del troubles[hold.owner]
+        return troubles
+
+    async def _is_released(self, hold: Hold) -> bool:
+        name = self._prefix + hold.name
+        wait_us = _shortly_before(WAIT_LOCKED)
+        asks = self._scripts.release_waiting(name, hold.owner, protocol.channel_of(name), wait_us)
+        return not isinstance(await self._ask(asks, within=WAIT_LOCKED), Fault)
 
     def _abandoning(self, hold: Hold) -> list[Ask]:
         name = self._prefix + hold.name
@@ -307,6 +359,11 @@ class LeaseStore(Asking):
 
     def _sweeping(self) -> list[Ask]:
         return self._scripts.sweep(asking.SWEEP_MOST, rules.TOKEN_MEMORY_US)
+
+
+def _shortly_before(seconds: float) -> int:
+    """In microseconds: the server gives up first, and its session goes on."""
+    return max(1, protocol.microseconds(0.8 * seconds))
 
 
 def _reason(rows: Rows) -> bytes:
