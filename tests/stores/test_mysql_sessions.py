@@ -424,6 +424,27 @@ def test_a_sweep_of_sessions_leaves_what_is_held(mode: str, stage: Stage, wires:
     assert stage.rows(scripts.sweep_sessions(mode, 4, MINUTE // 2)) == [(b"0",)]
 
 
+def test_a_sweep_of_rows_passes_over_what_a_callers_own_transaction_has_locked(
+    stage: Stage, wires: tuple[MysqlWire, MysqlWire]
+) -> None:
+    """It has no mark: the sweep waited for its end, with the names that it had found locked."""
+    mine, other = wires
+    stage.rows(scripts.row_make("within"))
+    stage.sql("START TRANSACTION", mine)
+    stage.sql("SELECT name FROM gripfast_row WHERE name = 'within' FOR UPDATE", mine)
+    stage.rows(scripts.grant_within("row", "within", "a", mine.session, "", CARD))
+    granted(stage, other, "row", name="idle")
+    freed(stage, other, "row", "idle")
+    stage.age(MINUTE, "gripfast_grant")
+    assert stage.rows(scripts.sweep_sessions("row", 4, MINUTE // 2)) == [(b"2",)]
+    assert stage.sql("SELECT name FROM gripfast_grant") == [(b"within",)]
+    assert stage.rows(scripts.sweep_sessions("row", 4, MINUTE // 2)) == [(b"0",)]
+    stage.sql("ROLLBACK", mine)
+    stage.age(MINUTE, "gripfast_grant")
+    assert stage.rows(scripts.sweep_sessions("row", 4, MINUTE // 2)) == [(b"1",)]
+    assert stage.sql("SELECT name FROM gripfast_row") == []
+
+
 def test_a_name_whose_row_was_swept_while_it_was_waited_for_has_no_row(
     stage: Stage, wires: tuple[MysqlWire, MysqlWire]
 ) -> None:

@@ -342,7 +342,8 @@ _advisory_free = _statement("SELECT RELEASE_LOCK(:key) <=> 1")
 _ping = _statement("SELECT CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF')")
 
 # The idle ones are found first (LIMIT keeps them apart from the rest of the statement), so that no row is touched that
-# somebody has locked.
+# somebody has locked. A caller's own transaction leaves no mark, and who has only just locked a row none yet: those
+# show by the row itself. A subquery may be run though AND does not need it, so it finds nothing unless it has to.
 _DUE_SESSIONS = """
     (SELECT mode, name, mark, since_us, token FROM gripfast_grant
     WHERE mode = :mode AND checked_us < {now} - :idle_us ORDER BY checked_us LIMIT :count) AS due
@@ -351,24 +352,39 @@ _count_sessions = _statement(f"SET @gripfast_swept = (SELECT COUNT(*) FROM {_DUE
 _IS_IDLE_SESSION = """
     (GREATEST(due.since_us, due.token) < {now} - :idle_us AND IF(due.mark = x'', NULL, IS_USED_LOCK(due.mark)) IS NULL)
 """
-_IDLE_SESSIONS = f"""
-    (SELECT mode, name FROM {_DUE_SESSIONS} WHERE {_IS_IDLE_SESSION} LIMIT :count)
-    AS idle STRAIGHT_JOIN gripfast_grant FORCE INDEX (PRIMARY)
-    ON gripfast_grant.mode = idle.mode AND gripfast_grant.name = idle.name
+_IS_IDLE_ROW = f"""
+    ({_IS_IDLE_SESSION} AND (
+        SELECT COUNT(*) FROM gripfast_row WHERE gripfast_row.name = IF({_IS_IDLE_SESSION}, due.name, NULL)
+        {_IF_UNLOCKED}
+    ) > 0)
 """
-_sweep_sessions = _statement(f"DELETE gripfast_grant FROM {_IDLE_SESSIONS}")
+
+
+def _idle_sessions(is_idle: str) -> str:
+    return f"""
+        (SELECT mode, name FROM {_DUE_SESSIONS} WHERE {is_idle} LIMIT :count)
+        AS idle STRAIGHT_JOIN gripfast_grant FORCE INDEX (PRIMARY)
+        ON gripfast_grant.mode = idle.mode AND gripfast_grant.name = idle.name
+    """
+
+
+_sweep_sessions = _statement(f"DELETE gripfast_grant FROM {_idle_sessions(_IS_IDLE_SESSION)}")
 _sweep_rows = _statement(f"""
     DELETE gripfast_grant, gripfast_row, gripfast_within
-    FROM {_IDLE_SESSIONS} LEFT JOIN gripfast_row FORCE INDEX (PRIMARY) ON gripfast_row.name = idle.name
+    FROM {_idle_sessions(_IS_IDLE_ROW)} LEFT JOIN gripfast_row FORCE INDEX (PRIMARY) ON gripfast_row.name = idle.name
     LEFT JOIN gripfast_within FORCE INDEX (PRIMARY) ON gripfast_within.name = idle.name
 """)
-_sweep_used_sessions = _statement(f"""
-    UPDATE {_DUE_SESSIONS} STRAIGHT_JOIN gripfast_grant FORCE INDEX (PRIMARY)
+_SWEEP_USED = f"""
+    UPDATE
+    (SELECT mode, name, since_us, token, {{is_idle}} AS is_idle FROM {_DUE_SESSIONS} LIMIT :count)
+    AS due STRAIGHT_JOIN gripfast_grant FORCE INDEX (PRIMARY)
     ON gripfast_grant.mode = due.mode AND gripfast_grant.name = due.name
     SET gripfast_grant.checked_us =
         IF(GREATEST(due.since_us, due.token) < {{now}} - :idle_us, {{now}}, GREATEST(due.since_us, due.token))
-    WHERE NOT {_IS_IDLE_SESSION}
-""")
+    WHERE NOT due.is_idle
+"""
+_sweep_used_sessions = _statement(_SWEEP_USED.replace("{is_idle}", _IS_IDLE_SESSION))
+_sweep_used_rows = _statement(_SWEEP_USED.replace("{is_idle}", _IS_IDLE_ROW))
 
 
 def advisory_key(database: str, name: str) -> Value:
@@ -431,8 +447,8 @@ def ping(mode: str, ttl_us: int) -> list[Ask]:
 
 def sweep_sessions(mode: str, count: int, idle_us: int) -> list[Ask]:
     values: Values = {"mode": mode, "count": count, "idle_us": idle_us}
-    sweep = _sweep_rows if mode == "row" else _sweep_sessions
-    return [Ask(_count_sessions, values), Ask(sweep, values), Ask(_sweep_used_sessions, values), Ask(_swept)]
+    sweep = [_sweep_rows, _sweep_used_rows] if mode == "row" else [_sweep_sessions, _sweep_used_sessions]
+    return [Ask(each, values) for each in (_count_sessions, *sweep)] + [Ask(_swept)]
 
 
 def _lasts(ttl_us: int) -> Ask:
