@@ -1,14 +1,22 @@
 """A SQL server that stands still for longer than a request may take, and goes on: so do its clients, all of them."""
 
 import asyncio
+import os
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
 import pytest
 
 import gripfast
+from gripfast.core import rules
+from gripfast.core.ports import Hold
+from gripfast.runtime.blocking import drive
 from regressions.sql_stage import ENGINES
+from support.sql_servers import PostgresServer
 from support.waiting import auntil
 
 TIMEOUT = 0.4
@@ -122,3 +130,25 @@ def test_what_sessions_have_locked_is_free_after_a_stall(server: Any) -> None:
                 await (await client.lock(name, ttl=600).acquire(wait=10)).release()
 
     asyncio.run(main())
+
+
+def test_a_session_that_does_not_end_holds_up_the_watchdog_for_as_long_as_a_clean_up_may_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It did for a whole time-out of a request, while leases were to be renewed."""
+    monkeypatch.setattr(rules, "GIVE_BACK_WITHIN", TIMEOUT)
+    patience = 20 * TIMEOUT
+    with PostgresServer() as server, gripfast.connect(server.lock_space(request_timeout=patience)) as client:
+        client.lock("warm-up").acquire().release()
+        store: Any = client._runtime.env.store
+        with psycopg.connect(server.url.partition("?")[0]) as connection:
+            store._link.claims["late"] = [(connection.info.backend_pid, "")]
+            os.kill(connection.info.backend_pid, signal.SIGSTOP)
+            try:
+                started = time.monotonic()
+                (trouble,) = drive(store.abandon([Hold("late", "late", 600)]))
+                assert time.monotonic() - started < patience / 2
+            finally:
+                os.kill(connection.info.backend_pid, signal.SIGCONT)
+        assert "did not end in time" in str(trouble.error)
+        assert drive(store.abandon([Hold("late", "late", 600)])) == [None]

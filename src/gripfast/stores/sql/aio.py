@@ -79,6 +79,9 @@ class AioLink:
     def chance(self) -> float:
         return random.random()
 
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
     def inbox(self) -> SessionAioInbox:
         return SessionAioInbox()
 

@@ -27,6 +27,9 @@ SWEEP_MOST, SWEEP_AFTER = 100, 25
 """Names that are looked at together, and releases after which the next are if there are more: so many more are
 forgotten than are made."""
 
+LOOK_PAUSE = 0.02
+"""Seconds between two looks whether a session has ended."""
+
 CHUNK = 200
 """Statements that leave together."""
 
@@ -88,6 +91,8 @@ class Link(Protocol):
     def chance(self) -> float:
         """Between 0 and 1."""
         ...
+
+    async def pause(self, seconds: float) -> None: ...
 
     def inbox(self) -> SessionInbox: ...
 
@@ -209,17 +214,20 @@ class Asking(Shutting):
     def _fault(self, refusal: Refusal) -> Fault:
         return self._link.dialect.refused(refusal)
 
-    async def _end_session(self, session: int, birth: str = "") -> Fault | None:
+    async def _end_session(self, session: int, birth: str = "", within: float = math.inf) -> Fault | None:
         """Until it is gone: the server only has it told to end."""
-        answer = await self._ask(self._scripts.end_session(session, birth))
-        ends = self._link.now() + self._link.timeout
-        while not isinstance(answer, Fault):
-            answer = await self._ask(self._scripts.has_session(session, birth))
-            if not isinstance(answer, Fault) and not answer[-1].rows:
+        ends = self._link.now() + min(within, self._link.timeout)
+        asks, is_told = self._scripts.end_session(session, birth), False
+        while (left := ends - self._link.now()) > 0.0:
+            answer = await self._ask(asks, within=left)
+            if isinstance(answer, Fault):
+                return answer
+            if is_told and not answer[-1].rows:
                 return None
-            if self._link.now() > ends:
-                return Fault(StoreUnavailable(f"{self._link.dialect.where}: session {session} did not end in time"))
-        return answer
+            if is_told:
+                await self._link.pause(LOOK_PAUSE)
+            asks, is_told = self._scripts.has_session(session, birth), True
+        return Fault(StoreUnavailable(f"{self._link.dialect.where}: session {session} did not end in time"))
 
     def _sweeping(self) -> list[Ask]:
         """Forgets what nobody has used for long."""

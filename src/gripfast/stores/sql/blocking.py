@@ -209,6 +209,9 @@ class BlockingLink:
     def chance(self) -> float:
         return random.random()
 
+    async def pause(self, seconds: float) -> None:
+        time.sleep(seconds)  # noqa: ASYNC251 - this is the blocking colour
+
     def inbox(self) -> SessionBlockingInbox:
         return SessionBlockingInbox()
 

@@ -262,7 +262,7 @@ class LeaseStore(Asking):
         claims = self._link.claims
         asked = [hold for hold in holds if hold.owner in claims]
         await self._link.settle([hold.owner for hold in asked])
-        late = await self._end_late(asked)
+        late = await self._end_late(asked, rules.GIVE_BACK_WITHIN)
         found: dict[str, Unreachable | Literal["locked"]] = {}
         for start in range(0, len(asked), CHUNK):
             found |= await self._abandon(asked[start : start + CHUNK])
@@ -307,8 +307,9 @@ class LeaseStore(Asking):
         name = self._prefix + hold.name
         return self._scripts.abandon(name, hold.owner, protocol.channel_of(name))
 
-    async def _end_late(self, holds: Sequence[Hold]) -> Unreachable | None:
+    async def _end_late(self, holds: Sequence[Hold], within: float = math.inf) -> Unreachable | None:
         """A claim that was not answered must not arrive after all: its session ends."""
+        ends = self._link.now() + within
         for hold in holds:
             late = self._link.claims.get(hold.owner, [])
             while late:
@@ -316,7 +317,8 @@ class LeaseStore(Asking):
                     session, birth = late.pop()
                 except IndexError:  # it was answered meanwhile, to another thread
                     break
-                fault = await self._end_session(session, birth) if session else None
+                left = max(0.0, ends - self._link.now())
+                fault = await self._end_session(session, birth, left) if session else None
                 if fault is not None:
                     late.append((session, birth))
                     return unreachable(fault.error)
