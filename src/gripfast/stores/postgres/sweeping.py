@@ -51,6 +51,7 @@ _SWEEP_SESSIONS: Mapping[str, Statement] = {
         ), forgotten AS (
             DELETE FROM gripfast_grant
             WHERE mode = 'row' AND name IN (SELECT name FROM due EXCEPT SELECT name FROM used)
+                AND {_LAST_GRANT} < {_MOMENT} - :idle_us
         ), checked AS (
             UPDATE gripfast_row SET checked_us = used_us FROM used WHERE gripfast_row.name = used.name
         )
