@@ -105,7 +105,7 @@ class LeaseStore(Asking):
                     return self._lines.behind(name, SLOW_PACE)
                 wait = await self._wait_for(name, waiter, held)
                 if isinstance(wait, Fault):
-                    return no_answer(wait)
+                    return no_answer(wait._replace(was_sent=True))  # the claim itself has left, and stands in line
                 held = wait
             if held is not None and not held.is_free:
                 return self._taken(claim.name, name, held, waiter)
