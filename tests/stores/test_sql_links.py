@@ -14,6 +14,7 @@ from gripfast.stores.inboxes import BlockingInbox
 from gripfast.stores.sql.aio import AioLink
 from gripfast.stores.sql.blocking import BlockingLink
 from gripfast.stores.sql.ear import Ear, Listener
+from gripfast.stores.sql.faults import no_answer_in, none_free
 from gripfast.stores.sql.line import Lines
 from gripfast.stores.sql.ports import Fault
 from stores.scripted_wire import HURRIED, ScriptedDialect, ask, rows, scripted
@@ -364,3 +365,47 @@ def test_whatever_goes_wrong_while_a_connection_is_made_is_an_answer(
         assert rows(await asking) == "two"
 
     on_a_loop(dialect, play)
+
+
+def test_two_urgent_requests_at_once_leave_no_connection_that_nobody_uses(dialect: ScriptedDialect) -> None:
+    async def play(link: AioLink) -> None:
+        dialect.may_dial.clear()
+        urgent = [asyncio.create_task(link.ask(ask(text), is_urgent=True)) for text in ("one", "two")]
+        await auntil(lambda: dialect.dials == 2)
+        dialect.may_dial.set()
+        await auntil(lambda: len(dialect.peers) == 2)
+        for number in range(2):
+            await asyncio.to_thread(dialect.peer(number).answers)
+        assert sorted([rows(await each) for each in urgent]) == ["one", "two"]
+        assert link._alive == {link._reserve, *link._shared}
+
+    on_a_loop(dialect, play)
+
+
+def test_a_request_whose_time_is_over_never_leaves(dialect: ScriptedDialect, connect: Any) -> None:
+    client = connect()
+    first = client.ask("first")
+    dialect.peer(0).answers()
+    first.result(HURRIED)
+    late = drive(client.link.ask(ask("late"), "alice", client.link.now() - 1.0))
+    assert isinstance(late, Fault)
+    assert not late.was_sent
+
+    async def play(link: AioLink) -> None:
+        task = asyncio.create_task(link.ask(ask("first")))
+        await auntil(lambda: len(dialect.peers) == 2)
+        await asyncio.to_thread(dialect.peer(1).answers)
+        await task
+        late = await link.ask(ask("late"), "alice", link.now() - 1.0)
+        assert isinstance(late, Fault)
+        assert not late.was_sent
+        assert not link.claims
+
+    on_a_loop(dialect, play)
+    assert not client.link.claims
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(4.99999, "5 s"), (0.3751, "0.375 s"), (3600.0, "3600 s")])
+def test_what_was_left_of_a_time_out_is_told_as_the_time_out(seconds: float, told: str) -> None:
+    assert f"within {told}" in str(no_answer_in("here", seconds).error)
+    assert f"within {told}" in str(none_free("here", 4, seconds).error)

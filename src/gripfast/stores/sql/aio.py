@@ -95,6 +95,8 @@ class AioLink:
     ) -> Answer | Fault:
         started = boottime()
         ends = started + self.timeout if until is None else until
+        if started >= ends:
+            return none_free(self.dialect.where, self._shared_most, 0.0)
         request = _Request(asks, owner, started, ends, self._loop.create_future())
         if is_urgent:
             self._serve_at_once(request)
@@ -146,11 +148,22 @@ class AioLink:
             if isinstance(channel, Fault):
                 request.answer(channel)
                 return
-            self._reserve = channel
+            kept = self._kept_of(channel)
             if not request.reply.done():
-                self._serve(channel, request)
+                self._serve(kept, request)
 
         self._dial(True, made, request.until - request.started)
+
+    def _kept_of(self, made: AioChannel) -> AioChannel:
+        """The one that is kept, which may be another that was made at the same time."""
+        kept = self._reserve
+        if kept is not None and kept.is_open and not kept.is_busy:
+            made.close()
+            return kept
+        if kept is not None and kept.is_open:
+            self._shared.append(kept)  # it is free when it has answered
+        self._reserve = made
+        return made
 
     def _grow(self) -> None:
         self._forget_the_unwanted()

@@ -106,6 +106,8 @@ class SharedChannels:
         self._is_closed = False
 
     def borrow(self, started: float, until: float, is_urgent: bool) -> BlockingChannel | Fault:
+        if boottime() >= until:
+            return none_free(self._dialect.where, self._most, until - started)
         try:
             return self._idle.get_nowait()
         except queue.Empty:

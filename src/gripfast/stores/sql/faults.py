@@ -14,7 +14,7 @@ def broken(where: str, error: OSError, was_idle: bool) -> Fault:
 
 
 def no_answer_in(where: str, seconds: float) -> Fault:
-    text = f"no answer within {seconds:g} s"
+    text = f"no answer within {_about(seconds)} s"
     return Fault(OutcomeUnknown(f"{where}: {text}: is the server overloaded, stopped or cut off?", {where: text}))
 
 
@@ -38,9 +38,14 @@ def all_in_use(where: str, most: int) -> Fault:
 
 def none_free(where: str, most: int, seconds: float) -> Fault:
     """Requests share a few connections, however many there may be: more would not make a slow server faster."""
-    text = f"none of its {most} shared connections was free within {seconds:g} s"
+    text = f"none of its {most} shared connections was free within {_about(seconds)} s"
     advice = "is the server overloaded, or has somebody its tables locked?"
     return Fault(StoreUnavailable(f"{where}: {text}: {advice}", {where: text}), "full", was_sent=False)
+
+
+def _about(seconds: float) -> str:
+    """What is left of 5 seconds a moment later is 5 seconds."""
+    return f"{float(f'{max(0.0, seconds):.3g}'):g}"
 
 
 def not_told(where: str) -> Fault:
