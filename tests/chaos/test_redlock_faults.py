@@ -226,7 +226,8 @@ def test_those_who_hear_the_votes_late_hold_for_no_longer(stage: Stage, proxies:
     ttl = 0.4
     load = {**LOAD, "names": ("a",), "keepers": 0, "renews": 0.0, "waits": (5.0,), "ttls": (ttl,), "tasks": 1}
     far = url_of(proxy.port for proxy in proxies)
-    late = stage.crew(processes=1, url=far, **load, hold=(ttl, ttl), threads=1)
+    slow = {**load, "request_timeout": 2.0}  # to connect takes several round trips
+    late = stage.crew(processes=1, url=far, **slow, hold=(ttl, ttl), threads=1)
     crew = stage.crew(processes=1, first=1, **load)
     stage.healed()
     for _ in stage.rounds(1):

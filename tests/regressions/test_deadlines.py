@@ -192,7 +192,7 @@ def test_whoever_waits_asks_a_port_that_refuses_until_its_patience_is_over(serve
         async with both_colours(refusing(servers), request_timeout=0.1) as actors:
             for told in await each(actors, lambda actor: outcome(actor.acquire("job", wait=0.6))):
                 assert isinstance(told.error, StoreUnavailable)
-                assert told.seconds >= 0.6
+                assert told.seconds >= 0.5  # less what it has taken before it is looked at
 
     run()
 

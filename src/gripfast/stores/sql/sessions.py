@@ -382,10 +382,11 @@ class SessionStore(Looking):
     async def _abandon(self, hold: Hold) -> Unreachable | None:
         """By ending the session, unless it only waits: whatever was under way on it ends, too."""
         trouble: Unreachable | None = None
+        waiting = self.sessions.get(hold.owner)
+        if waiting is not None and waiting.phase == "waiting" and await self._leaves_wait(waiting):
+            self._link.give_back(self.sessions.pop(hold.owner).channel)
+        # Not before: who is cancelled or interrupted meanwhile leaves it to the next who cleans up, and who ends it.
         session = self.sessions.pop(hold.owner, None)
-        if session is not None and session.phase == "waiting" and await self._leaves_wait(session):
-            self._link.give_back(session.channel)
-            session = None
         is_there = session is not None and session.channel.fileno() not in _ended([session.channel])
         if session is not None:
             self._link.drop(session.channel)
