@@ -113,6 +113,6 @@ CLEAN_UP = (
         "closing gives nothing back",
         "clean-up",
         "A client that is closed leaves its locks and places to their ttl.",
-        (Edit(upkeep.Reaper.reap_all, "marks = ledger.marks()", "marks = list[Mark]()"),),
+        (Edit(upkeep.Reaper.reap_all, "for mark in ledger.marks():", "for mark in list[Mark]():"),),
     ),
 )
