@@ -21,7 +21,7 @@ def server() -> Iterator[PostgresServer]:
 
 @pytest.fixture(params=COLOURS)
 def world(request: pytest.FixtureRequest, server: PostgresServer) -> World:
-    return World(server.lock_space(connect_patience=0), COLOURS[request.param])
+    return World(server.lock_space(connect_patience=0, request_timeout=1), COLOURS[request.param])
 
 
 @played

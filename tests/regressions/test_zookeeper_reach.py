@@ -112,7 +112,7 @@ async def test_a_resolver_that_does_not_answer_holds_nobody_up(monkeypatch: pyte
 
 
 def test_periodic_signals_do_not_lengthen_a_request(proxy: Proxy) -> None:
-    with gripfast.connect(through(proxy), request_timeout=0.3) as client:
+    with gripfast.connect(through(proxy), request_timeout=1.0) as client:
         client.lock("job").acquire().release()
         proxy.hold("replies")
         before = signal.signal(signal.SIGALRM, lambda *_: None)

@@ -44,7 +44,10 @@ def test_a_file_that_vanishes_before_it_is_opened_is_not_made_for_everyone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gripfast.stores.sqlite.connections.files.prepare", lambda path: None)
-    with gripfast.connect(f"sqlite:///{tmp_path}/locks.db") as client, pytest.raises(gripfast.StoreUnavailable):
+    with (
+        gripfast.connect(f"sqlite:///{tmp_path}/locks.db", request_timeout=0.1) as client,
+        pytest.raises(gripfast.StoreUnavailable),
+    ):
         client.lock("job").try_acquire()
     assert not (tmp_path / "locks.db").exists()
 
