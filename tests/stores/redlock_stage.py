@@ -42,8 +42,8 @@ def make_new(servers: Sequence[RedisServer]) -> None:
 
 
 @contextlib.contextmanager
-def nodes_of(servers: Sequence[RedisServer]) -> Iterator[BlockingNodes]:
-    nodes = BlockingNodes(dialers(servers), wording())
+def nodes_of(servers: Sequence[RedisServer], timeout: float = TIMEOUT) -> Iterator[BlockingNodes]:
+    nodes = BlockingNodes(dialers(servers, timeout), wording())
     try:
         yield nodes
     finally:

@@ -229,7 +229,12 @@ def test_replies_that_nobody_waited_for_are_not_taken_for_others(
     until(lambda: is_up(nodes))
 
 
-def test_twenty_threads_at_once(nodes: BlockingNodes, servers: list[RedisServer]) -> None:
+def test_twenty_threads_at_once(servers: list[RedisServer]) -> None:
+    with nodes_of(servers, timeout=5.0) as nodes:  # a hundred connections are made at once
+        lock_at_once(nodes, servers)
+
+
+def lock_at_once(nodes: BlockingNodes, servers: list[RedisServer]) -> None:
     def lock_and_look(number: int) -> None:
         name = f"job-{number}"
         for turn in range(10):
