@@ -53,10 +53,11 @@ class AioChannel:
 
     def ask(self, asks: Sequence[Ask], then: Then) -> None:
         """Have `then` called with the answer."""
+        if self._fd < 0:  # nothing is sent, so that it may be asked elsewhere
+            then(broken(self._where, ConnectionError("it is closed"), was_idle=True))
+            return
         self.is_busy, self._then = True, then
         try:
-            if self._fd < 0:
-                raise ConnectionError("it is closed")
             self._wire.send(asks)
             self._write()
         except OSError as error:
