@@ -7,6 +7,8 @@ ARGS ?=
 # Most tests wait for something, so there are more of them at a time than cores. Those of the simulation compute: they
 # come afterwards, because they would keep the others from waking up in time, even at the lowest priority.
 WORKERS ?= 4
+# Which stores a test of all stores runs over: tests/support/sample.py.
+SAMPLE ?= 0
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 
 # Hundreds of tests start an interpreter: none of them need compile what one before it has compiled.
@@ -18,14 +20,17 @@ BENCH := $(VENV)/.bench-ready
 DOCS := $(VENV)/.docs-ready
 INTEROP := tests/interop/node_modules/.ready
 
-.PHONY: help test lint format types compiled pytest simtest sweep chaos sim bench docs clean
+.PHONY: help test test-all lint format types compiled pytest simtest sweep chaos sim bench docs clean
 
 help:  ## this list
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-test: $(READY)  ## everything: lint, types, all tests (sweeps strided)
+test: $(READY)  ## lint, types, all tests; those of all stores over a sample of them, which is told; SAMPLE=n takes another
 	$(MAKE) --no-print-directory --jobs 2 lint types compiled
 	$(MAKE) --no-print-directory pytest simtest
+
+test-all:  ## the same, every test over every store in sync and async
+	$(MAKE) --no-print-directory test SAMPLE=all
 
 lint: $(READY)  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -43,7 +48,7 @@ compiled: $(READY)
 	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
 
 pytest: $(READY) $(INTEROP)  ## the tests alone, but those of the simulation; ARGS="-k name" picks some
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim --sample $(SAMPLE) $(ARGS)
 
 simtest: $(READY)  ## the tests of the simulation: seeds, mutants, small worlds
 	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile --timeout 300 tests/sim

@@ -6,23 +6,30 @@ from typing import Any
 
 import pytest
 
-from support import schedule
+from support import budget, sample, schedule
 from support.signals import pass_on_defaults
-from support.stores import out_of_turn
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """In each worker, and in the process that starts them."""
     pass_on_defaults()
+    budget.register(config)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    sample.add_option(parser)
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return sample.describe(config)
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    asked_by_name = config.option.keyword or any("::" in argument for argument in config.args)
-    waiting = {item for item in items if not asked_by_name and out_of_turn(item)}
-    if waiting:
-        config.hook.pytest_deselected(items=list(waiting))
-        items[:] = [item for item in items if item not in waiting]
+    if not sample.is_everything(config):
+        left_out = sample.left_out(items, int(config.getoption("sample")))
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
     schedule.sort_by_length(items)
 
 

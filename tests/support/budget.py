@@ -1,0 +1,56 @@
+"""Each folder of tests has a budget of seconds, `tests/budget.toml`. A run that exceeds one fails, and tells where the time went.
+
+Seconds are those of the tests added up, whichever worker ran them. A run of every combination has no budget.
+"""
+
+import tomllib
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from support.sample import is_everything
+
+FILE = Path(__file__).parents[1] / "budget.toml"
+SLOWEST = 5
+
+
+class Budget:
+    def __init__(self, seconds: dict[str, float]) -> None:
+        self._seconds = seconds
+        self._spent: Counter[str] = Counter()
+        self._files: Counter[str] = Counter()
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._spent[folder(report.nodeid)] += report.duration  # type: ignore[assignment]
+        self._files[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]
+
+    def exceeded(self) -> list[str]:
+        return sorted(name for name, spent in self._spent.items() if spent > self._seconds.get(name, 0))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        if exitstatus == pytest.ExitCode.OK and self.exceeded():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("seconds of tests, and their budget")
+        parts = [f"{name} {spent:.0f}/{self._seconds.get(name, 0):.0f}" for name, spent in self._spent.most_common()]
+        terminalreporter.write_line(", ".join(parts))
+        for name in self.exceeded():
+            terminalreporter.write_line(f"{name} is over its budget of {FILE.name}:", red=True)
+            slow = [each for each in self._files.most_common() if folder(each[0]) == name]
+            for file, spent in slow[:SLOWEST]:
+                terminalreporter.write_line(f"  {spent:.0f} s {file}", red=True)
+
+
+def folder(nodeid: str) -> str:
+    """`tests/cli/test_run.py::test_it` → cli."""
+    parts = Path(nodeid.partition("::")[0]).parts
+    return parts[1] if len(parts) > 2 else parts[0]
+
+
+def register(config: pytest.Config) -> None:
+    """In the process that collects the results; the workers of pytest-xdist only run tests."""
+    if not hasattr(config, "workerinput") and not is_everything(config):
+        config.pluginmanager.register(Budget(tomllib.loads(FILE.read_text(encoding="utf-8"))["seconds"]))

@@ -1,0 +1,89 @@
+"""What `make test` leaves out, and how it chooses: an explicit rotation, told at the start of every run.
+
+A test that can run over every store, in sync and async, is one test times twenty-two. Of these `--sample n` takes:
+
+- memory, in both: the cheapest store tells most;
+- one step of NEAR and one of FAR: the test with the number i takes the steps (n + i), round and round.
+
+So neighbours run over different stores, every store has its share of every run, and the runs 0 to 15 together leave
+nothing out. `--sample all` (`make test-all`) takes everything, as does who asks for tests by name.
+"""
+
+import pytest
+
+from support.colours import COLOURS
+from support.stores import STORES, StoreUnderTest
+from support.sweeping import FULL
+
+ALL = "all"
+SYNC, ASYNC = COLOURS
+Step = tuple[str, str]
+
+NEAR: list[Step] = [("sqlite", SYNC), ("redis", ASYNC), ("sqlite", ASYNC), ("redis", SYNC)]
+"""Stores that answer in microseconds."""
+FAR: list[Step] = [
+    ("postgres", SYNC), ("redlock", ASYNC), ("mysql-row", SYNC), ("zookeeper", ASYNC),
+    ("mysql", ASYNC), ("postgres-advisory", SYNC), ("zookeeper", SYNC), ("postgres-row", ASYNC),
+    ("redlock", SYNC), ("mysql-advisory", ASYNC), ("postgres", ASYNC), ("mysql-row", ASYNC),
+    ("mysql", SYNC), ("postgres-row", SYNC), ("mysql-advisory", SYNC), ("postgres-advisory", ASYNC),
+]  # fmt: skip
+"""Stores whose answers take milliseconds."""
+
+BY_NAME = "tests/sweeps/"
+"""Where stores are only named, because each sweep makes its own."""
+_BY_NAME = {store.name: store.name for store in STORES} | {f"{e}-lease": e for e in ("postgres", "mysql")}
+
+
+def add_option(parser: pytest.Parser) -> None:
+    parser.addoption("--sample", default="0", help="which turn of the rotation over stores, a number; or 'all'")
+
+
+def is_everything(config: pytest.Config) -> bool:
+    asked_by_name = config.option.keyword or any("::" in argument for argument in config.args)
+    return FULL or bool(asked_by_name) or config.getoption("sample") == ALL
+
+
+def describe(config: pytest.Config) -> str:
+    if is_everything(config):
+        return "sample: every test over every store, in sync and async"
+    turn = config.getoption("sample")
+    return f"sample {turn}: a test of all stores runs over memory and two more; SAMPLE=1 takes others, SAMPLE=all all"
+
+
+def left_out(items: list[pytest.Item], turn: int) -> set[pytest.Item]:
+    numbers: dict[str, int] = {}
+    out = set()
+    for item in items:
+        combination = _combination(item)
+        if combination is not None:
+            number = numbers.setdefault(_test(item), len(numbers))
+            if not is_in_turn(turn + number, *combination):
+                out.add(item)
+    return out
+
+
+def is_in_turn(step: int, store: str, colour: str | None) -> bool:
+    """Whether a test at this step runs over the store in this colour; None if it has but one."""
+    if store == "memory":
+        return True
+    chosen = [NEAR[step % len(NEAR)], FAR[step % len(FAR)]]
+    return any(store == name and colour in (None, its) for name, its in chosen)
+
+
+def _combination(item: pytest.Item) -> tuple[str, str | None] | None:
+    """The store and the colour of an item, if it is one of many such."""
+    if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return None
+    chosen = item.callspec.params.values()
+    stores = [value.name for value in chosen if isinstance(value, StoreUnderTest)]
+    if not stores and item.nodeid.startswith(BY_NAME):
+        stores = [_BY_NAME[value] for value in chosen if isinstance(value, str) and value in _BY_NAME]
+    colours = [value for value in chosen if isinstance(value, str) and value in COLOURS]
+    return (stores[0], next(iter(colours), None)) if stores else None
+
+
+def _test(item: pytest.Item) -> str:
+    """What it is called without its store and colour; the scenarios of a sweep take turns of their own."""
+    assert isinstance(item, pytest.Function)
+    scenario = item.callspec.params.get("scenario") or item.callspec.params.get("main")
+    return item.nodeid.partition("[")[0] + getattr(scenario, "__name__", "")
