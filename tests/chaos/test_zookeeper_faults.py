@@ -3,14 +3,15 @@ lost: several processes and both colours are at work meanwhile, nobody gets in b
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from chaos.cutting import COLOURS, World
+from chaos.cutting import World
 from chaos.losing import lose_every_reply
 from chaos.stage import LONG
-from chaos.zookeeper_stage import SESSION, ZooKeeperStage, left_behind, zookeeper_nursery
+from chaos.zookeeper_stage import SESSION, ZooKeeperStage, histories, left_behind, zookeeper_nursery
 from support.processes import Worker
 from support.proxy import Proxy
 from support.server_process import HOST
@@ -99,17 +100,16 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("faults", histories(FAULTS).values(), ids=histories(FAULTS))
 def test_nobody_gets_in_beside_another_while(
-    stage: ZooKeeperStage, zookeeper: ZooKeeperServer, before: Proxy, fault: Fault
+    stage: ZooKeeperStage, zookeeper: ZooKeeperServer, before: Proxy, faults: list[Fault]
 ) -> None:
     crew = stage.play(request_timeout=2.0)
-    for _ in stage.rounds(1):
-        stage.go_on(grants=10)
+    stage.go_on(grants=10)
+    for fault in faults * len(stage.rounds(1)):
         stage.broke()
         fault(stage, zookeeper, before)
-        stage.healed()
-    stage.go_on(grants=10)
+        stage.over()
     stage.judge_all(crew)
 
 
@@ -129,20 +129,30 @@ def test_processes_are_killed_and_stopped_whatever_they_are_at(stage: ZooKeeperS
     stage.judge_all(crew)
 
 
-@pytest.fixture(params=COLOURS)
-def world(request: pytest.FixtureRequest, zookeeper: ZooKeeperServer, before: Proxy) -> Iterator[World]:
+WAYS = {
+    "blocking, connected": ("blocking", False),
+    "asyncio, new": ("asyncio", True),
+    "blocking, new": ("blocking", True),
+    "asyncio, connected": ("asyncio", False),
+}
+"""Who loses the replies; and whether it loses those to a new client, which connects."""
+TRIED = list(WAYS)[: None if LONG else 2]
+
+
+@pytest.fixture(scope="module")
+def space(zookeeper: ZooKeeperServer) -> Iterator[str]:
     url = zookeeper.lock_space()
-    world = World(request.param, url, before, behind(before, url), request_timeout=5.0)
-    yield world
-    world.close()
+    yield url
     with zookeeper.client() as observer:
         assert left_behind(observer, url, within=1.0) == []
 
 
-@pytest.mark.parametrize("is_new", [False, True], ids=["connected", "new"])
-def test_every_reply_in_turn_is_lost(world: World, is_new: bool) -> None:
+@pytest.mark.parametrize("way", TRIED)
+def test_every_reply_in_turn_is_lost(space: str, before: Proxy, way: str) -> None:
     """A caller need not notice: each is asked for once more."""
-    lost = lose_every_reply(world, is_new)
+    colour, is_new = WAYS[way]
+    with closing(World(colour, space, before, behind(before, space), request_timeout=5.0)) as world:
+        lost = lose_every_reply(world, is_new)
     assert lost.replies > 8
     assert not lost.problems
 
@@ -208,16 +218,15 @@ LARGE_FAULTS: dict[str, LargeFault] = {
 }
 
 
-@pytest.mark.parametrize("fault", LARGE_FAULTS.values(), ids=LARGE_FAULTS)
+@pytest.mark.parametrize("faults", histories(LARGE_FAULTS).values(), ids=histories(LARGE_FAULTS))
 def test_nobody_gets_in_beside_another_in_an_ensemble_while(
-    large_stage: ZooKeeperStage, ensemble: Ensemble, fault: LargeFault
+    large_stage: ZooKeeperStage, ensemble: Ensemble, faults: list[LargeFault]
 ) -> None:
     crew = large_stage.play(request_timeout=2.0)
-    for _ in large_stage.rounds(1):
-        large_stage.go_on(grants=10)
+    large_stage.go_on(grants=10)
+    for fault in faults * len(large_stage.rounds(1)):
         large_stage.broke()
         fault(large_stage, ensemble)
         ensemble.all_serve()
-        large_stage.healed()
-    large_stage.go_on(grants=10)
+        large_stage.over()
     large_stage.judge_all(crew)

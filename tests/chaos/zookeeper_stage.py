@@ -4,10 +4,10 @@ A lease ends before its session does, so that no fault may let two in. And a ses
 ended, there is no node in any line, and the janitor removes what the lines hung from.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 from kazoo.client import KazooClient
@@ -16,7 +16,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 import gripfast
 from chaos.journal import now
-from chaos.stage import Crew, Stage
+from chaos.stage import LONG, Crew, Stage
 from gripfast.sim.history import Event
 from gripfast.stores.zookeeper import janitor
 from support.processes import Worker
@@ -28,6 +28,7 @@ SESSION = TTL / 0.75
 SERVED_AGAIN = 3.0
 """Seconds, beside a session's, until each lock is in use: a client that was refused pauses before it tries again."""
 LOAD: dict[str, Any] = {"threads": 1, "tasks": 2, "keepers": 1, "ttls": (TTL,), "waits": (0.0, 0.02, 0.2, 2.0)}
+F = TypeVar("F")
 JANITOR = "janitor"
 ANSWERED = 10.0
 """Seconds for an answer when no fault is left: far above what it takes, so that only a hang reaches it."""
@@ -46,6 +47,19 @@ class ZooKeeperStage(Stage):
     def play(self, **settings: Any) -> Crew:
         return self.crew(**LOAD | settings)
 
+    def over(self) -> None:
+        """A fault has ended: each lock is soon in use again, and whoever asks from now on is not told that no server
+        can be reached."""
+        self.healed()
+        healed = self._healed
+        until(lambda: self._reader.all_held_since(healed), within=SESSION + SERVED_AGAIN)
+        self.go_on(grants=10)
+        asked: dict[str, float] = {}
+        for event in self.events():
+            if event.kind == "asked":
+                asked[event.who] = event.at
+            assert event.kind != "unreachable" or asked[event.who] < healed, self._report([str(event)])
+
     def judge_all(self, crew: Crew) -> None:
         self.judge(crew, ttl=SESSION, may_be_unreachable=True, recover_within=SESSION + SERVED_AGAIN)
 
@@ -54,6 +68,12 @@ class ZooKeeperStage(Stage):
             left = left_behind(observer, self.url, within=ttl + 1.0)
         for node in left:
             yield Event(now(), "ensemble", node, "left")
+
+
+def histories(faults: Mapping[str, F]) -> dict[str, list[F]]:
+    """Of each fault, or of all of them one after the other: the locks are used by the same processes throughout."""
+    each = {name: [fault] for name, fault in faults.items()}
+    return each if LONG else {"one fault follows another": list(faults.values())}
 
 
 def left_behind(observer: KazooClient, url: str, within: float) -> list[str]:
@@ -92,7 +112,7 @@ def pass_with_the_janitor(url: str, is_done: Callable[[], bool]) -> None:
     try:
         with gripfast.connect(url) as client:
             client.lock(JANITOR).acquire(wait=5.0).release()
-            with suppress(AssertionError):
+            with suppress(AssertionError), client.lock(JANITOR).acquire(wait=5.0):  # it is quick while a lock is held
                 until(is_done, within=ANSWERED)
     finally:
         vars(janitor).update(usual)

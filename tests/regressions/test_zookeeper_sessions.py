@@ -29,14 +29,21 @@ class Configured(ZooKeeperServer):
         self.restart()
 
 
+@pytest.fixture(scope="module")
+def server() -> Iterator[ZooKeeperServer]:
+    """Which may be paused, stopped and started again."""
+    with ZooKeeperServer() as server:
+        yield server
+
+
 @pytest.fixture
-def server() -> Iterator[Configured]:
+def configured() -> Iterator[Configured]:
     with Configured() as server:
         yield server
 
 
 @pytest.fixture
-def proxy(server: Configured) -> Iterator[Proxy]:
+def proxy(server: ZooKeeperServer) -> Iterator[Proxy]:
     with Proxy((HOST, server.port)) as proxy:
         yield proxy
 
@@ -56,30 +63,32 @@ def running(address: str) -> Iterator[KazooClient]:
 
 
 @staged
-async def test_a_server_that_gives_sessions_less_time_than_before_ends_what_was_believed(server: Configured) -> None:
+async def test_a_server_that_gives_sessions_less_time_than_before_ends_what_was_believed(
+    configured: Configured,
+) -> None:
     """Its leases were still dated by the time-out of old: cut off, their holders believed in them for long after."""
-    async with both_colours(server.lock_space(), ttl=30) as actors:
+    async with both_colours(configured.lock_space(), ttl=30) as actors:
         leases = await each(actors, lambda actor: actor.acquire(actor.colour))
-        await asyncio.to_thread(server.restart_with, "maxSessionTimeout=2000")
+        await asyncio.to_thread(configured.restart_with, "maxSessionTimeout=2000")
         await auntil(lambda: not any(lease.held for lease in leases), within=10)
         again = await each(actors, lambda actor: actor.acquire(actor.colour))
         assert all(lease.ttl <= session.SHARE * 2.0 for lease in again)
 
 
 @staged
-async def test_a_claim_under_way_when_sessions_get_less_time_leaves_nothing(server: Configured) -> None:
+async def test_a_claim_under_way_when_sessions_get_less_time_leaves_nothing(configured: Configured) -> None:
     """What it had made in the session of old was no longer looked for: the next claim waited behind it."""
     root = new_root()
-    with Proxy((HOST, server.port), patience=5.0) as proxy:
+    with Proxy((HOST, configured.port), patience=5.0) as proxy:
         through = url_of([f"{HOST}:{proxy.port}"], root=root)
         async with both_colours(through, ttl=30) as actors:
             await each(actors, _tried)
             proxy.hold("replies")
             claims = [actor.acquire(actor.colour, wait=30) for actor in actors]
-            with server.client() as observer:
+            with configured.client() as observer:
                 paths = [f"{root}/{actor.colour}" for actor in actors]
                 await auntil(lambda: all(observer.get_children(path) for path in paths))
-            await asyncio.to_thread(server.restart_with, "maxSessionTimeout=4000")
+            await asyncio.to_thread(configured.restart_with, "maxSessionTimeout=2000")
             proxy.cut()
             proxy.let_go()
             assert all(lease.held for lease in await asyncio.wait_for(asyncio.gather(*claims), 25))
@@ -109,7 +118,7 @@ class TwoWays:
 
 
 @pytest.fixture
-def ways(server: Configured) -> Iterator[TwoWays]:
+def ways(server: ZooKeeperServer) -> Iterator[TwoWays]:
     with Proxy((HOST, server.port)) as first, Proxy((HOST, server.port)) as second:
         yield TwoWays(first, second)
 
@@ -155,7 +164,7 @@ def test_a_client_that_runs_and_is_cut_off_now_is_neither_started_nor_stopped(pr
         assert client.client_id == mine
 
 
-def test_a_client_may_be_connected_to_any_number_of_times(server: Configured) -> None:
+def test_a_client_may_be_connected_to_any_number_of_times(server: ZooKeeperServer) -> None:
     """Each time left another layer around its way to connect, until there were too many for the interpreter."""
     with running(server.address) as client:
         before = client._connection._connect
@@ -176,7 +185,7 @@ def _depth(function: Any) -> int:
 
 
 def test_a_loop_that_stops_before_the_answer_does_not_keep_the_lock(
-    server: Configured, monkeypatch: pytest.MonkeyPatch
+    server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only whoever read the answer told the node's name to those who look after such."""
     monkeypatch.setattr(store, "SLOW_PACE", 1.0)
@@ -207,11 +216,11 @@ async def _asked(url: str, server: ZooKeeperServer) -> "tuple[gripfast.AsyncClie
 
 
 def test_what_was_given_up_is_deleted_however_long_the_server_was_away(
-    server: Configured, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+    server: ZooKeeperServer, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a while it was taken for forgotten by itself; but its session lived on, and kept the node."""
     monkeypatch.setattr(rules, "WAITER_WINDOW", 0.5)
-    root, ttl = new_root(), 3.0
+    root, ttl = new_root(), 2.0
     with gripfast.connect(url_of([f"{HOST}:{proxy.port}"], root=root), request_timeout=0.5) as client:
         client.lock("job", ttl=ttl).acquire().release()
         proxy.hold("replies")
