@@ -51,7 +51,7 @@ pytest: $(READY) $(INTEROP)  ## the tests alone, but those of the simulation; AR
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim --sample $(SAMPLE) $(ARGS)
 
 simtest: $(READY)  ## the tests of the simulation: seeds, mutants, small worlds
-	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile --timeout 300 tests/sim
+	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile --timeout 300 --sample $(SAMPLE) tests/sim
 
 sweep: $(READY)  ## every point of every sweep, every test over every store in both colours; takes its time
 	GRIPFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/conformance tests/compat tests/regressions tests/chaos/test_cuts.py tests/sim --timeout 3600 $(ARGS)

@@ -13,6 +13,7 @@ from support.signals import pass_on_defaults
 def pytest_configure(config: pytest.Config) -> None:
     """In each worker, and in the process that starts them."""
     pass_on_defaults()
+    config.addinivalue_line("markers", "in_turn(of): `make test` takes one of so many of its parameters, in turn")
     budget.register(config)
 
 

@@ -20,6 +20,8 @@ from support.callers import mysql_words, opened
 from support.sql_servers import MariaServer
 from support.waiting import auntil, until
 
+pytestmark = pytest.mark.in_turn(2)
+
 # -- what it promises ----------------------------------------------------------------------------------------------
 
 

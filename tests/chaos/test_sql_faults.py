@@ -96,6 +96,7 @@ FAULTS: dict[str, Callable[[Theatre], None]] = {
 }
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_nobody_gets_in_beside_another_while(theatre: Theatre, fault: Callable[[Theatre], None]) -> None:
     theatre.play(request_timeout=IMPATIENT if fault in (stop, hold_replies) else 2.0)

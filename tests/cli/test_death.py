@@ -13,9 +13,10 @@ import pytest
 import gripfast
 from cli.commandline import Log, is_alive, started, waiters
 from gripfast.cli.spawn import CHILD
+from support.sweeping import FULL
 from support.waiting import until
 
-TRIALS = 50
+TRIALS = 50 if FULL else 16
 IN_LINE = 4
 
 # Takes a lock of the kernel's that ends with the process: whoever finds it taken is not alone.

@@ -102,7 +102,7 @@ async def test_a_waiter_of_a_closed_client_is_granted_nothing(world: World) -> N
 async def work_with(client: Any, world: World) -> None:
     """Use everything of a client that starts something: renewal, waiting, expiry, callbacks."""
     alice, bob, onlooker = world.actors(3, client)
-    lease = await alice.acquire("job", ttl=0.3, on_lost=print)
+    lease = await alice.acquire("job", ttl=1, on_lost=print)
     await alice.try_acquire("short", ttl=0.05, renew=False, on_lost=lambda lease, reason: None)
     waiting = bob.acquire("job")
     await world.queued("job", 1, seen_by=onlooker)

@@ -94,7 +94,7 @@ def test_an_inherited_client_works_anew_in_the_child(client: gripfast.Client) ->
     lease = client.lock("job").acquire(wait=5)
 
     def work() -> Any:
-        with client.lock("other job", ttl=0.4).acquire(wait=5) as anew:
+        with client.lock("other job", ttl=1).acquire(wait=5) as anew:
             until(renewal_of(anew))  # by a watchdog of the child's own
             info = client.inspect("other job")
             return [anew.held, info is not None and info.pid == os.getpid()]
@@ -139,7 +139,7 @@ def test_the_child_waits_for_its_parent(client: gripfast.Client) -> None:
 
 
 def test_the_parents_lease_is_renewed_beyond_the_childs_exit(client: gripfast.Client) -> None:
-    lease = client.lock("job", ttl=0.4).acquire(wait=5)
+    lease = client.lock("job", ttl=1).acquire(wait=5)
     assert in_a_child(lambda: "hello") == "hello"
     until(renewal_of(lease))
     lease.ensure_held()

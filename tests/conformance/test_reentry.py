@@ -108,7 +108,7 @@ async def test_every_level_learns_of_the_loss(world: World) -> None:
 
 async def test_re_entering_a_lost_lease_asks_the_store_again(world: World) -> None:
     alice = world.actor()
-    lock = alice.lock("job", reentrant=True, ttl=0.06, renew=False)
+    lock = alice.lock("job", reentrant=True, ttl=0.5, renew=False)
     lost = await alice.acquire(lock)
     await auntil(lost.lost.is_set)
     again = await alice.acquire(lock)

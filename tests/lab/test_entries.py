@@ -10,6 +10,8 @@ from gripfast.lab.page import source_of
 from gripfast.lab.verdicts import Verdict, judged
 from lab.searches import NAMES, searched, somebody_gets_in, without_faults
 
+pytestmark = pytest.mark.in_turn(3)
+
 MOST_EVENTS = 15
 NEEDS_NO_FAULT = {"redlock-split"}
 SLOW_TO_SEARCH = "redlock-counters"

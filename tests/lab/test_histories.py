@@ -22,6 +22,8 @@ from lab.searches import (
     without_faults,
 )
 
+pytestmark = pytest.mark.in_turn(3)
+
 CHEAP = ["set-nx-ex-del", "zookeeper", "failover-wait", "redlock-split"]
 
 

@@ -14,6 +14,8 @@ from gripfast.sim.history import ANY, WORLD, Event
 from gripfast.sim.runner import mutants, ran_seed, scenarios
 from sim.events import asked, event, granted, held, life, lost, over
 
+pytestmark = pytest.mark.in_turn(2)
+
 
 def told(*history: Event, nodes: tuple[str, ...] = ("node",)) -> Story:
     return story_of("s", "A story", history, violations(history), nodes)

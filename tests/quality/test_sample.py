@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from support.colours import COLOURS
-from support.sample import FAR, NEAR, is_in_turn
+from support.sample import FAR, NEAR, is_in_turn, is_one_of
 from support.stores import STORES
 
 EVERYTHING = {(store.name, colour) for store in STORES for colour in COLOURS}
@@ -36,3 +36,16 @@ def test_the_turns_of_one_test_leave_nothing_out() -> None:
 
 def test_neighbours_run_over_different_stores() -> None:
     assert all(chosen(step).isdisjoint(chosen(step + 1) - {("memory", colour) for colour in COLOURS}) for step in ROUND)
+
+
+@pytest.mark.parametrize("many", [2, 3, 4])
+def test_what_takes_turns_is_there_in_one_of_so_many_turns(many: int) -> None:
+    for number in range(20):
+        assert [is_one_of(many, number, turn) for turn in range(many)].count(True) == 1
+
+
+def test_the_second_of_two_parameters_takes_turns_too() -> None:
+    both = [(fault, engine) for fault in range(6) for engine in ("a", "b")]
+    taken = [pair for number, pair in enumerate(both) if is_one_of(2, number, 0)]
+    assert {fault for fault, _ in taken} == set(range(6))
+    assert Counter(engine for _, engine in taken) == {"a": 3, "b": 3}

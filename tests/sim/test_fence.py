@@ -347,6 +347,7 @@ class InFull:
             yield self.rule.fence_after_take_back(token, fence), me, me, mail
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize(
     ("rule", "proposal"), [(Fence, 0), (Fence, 1), (AcceptsEqual, 1), (OneAcceptanceInRoundTwo, 0)]
 )

@@ -15,7 +15,7 @@ from gripfast.sim.scenarios import SCENARIOS
 from gripfast.sim.shrink import shrunk
 
 CHUNK = 250
-SEEDS = 2000
+SEEDS = 1000
 REDIS = SCENARIOS["redis"]
 
 

@@ -174,7 +174,7 @@ async def has_a_waiter(actor: Any) -> bool:
 async def test_a_lock_whose_key_was_replaced_by_something_else_is_lost(server: RedisServer) -> None:
     async with both_colours(url_of(server)) as actors:
         for actor in actors:
-            renewed, released = await actor.acquire("renewed", ttl=0.3), await actor.acquire("released")
+            renewed, released = await actor.acquire("renewed", ttl=1), await actor.acquire("released")
             for lease in (renewed, released):
                 command(server, "DEL", f"lock:{lease.name}")
                 command(server, "HSET", f"lock:{lease.name}", "not", "a lock")

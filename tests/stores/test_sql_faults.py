@@ -21,6 +21,8 @@ from support.sql_process import HOST, PASSWORD, SqlServer
 from support.sql_servers import MariaServer, PostgresServer, mariadb_server, postgres_server
 from support.waiting import auntil
 
+pytestmark = pytest.mark.in_turn(2)
+
 TOLD_WITHIN = 1.0
 IN_TIME = 5.0
 """Seconds that no refusal may take."""

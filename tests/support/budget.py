@@ -1,4 +1,4 @@
-"""Each folder of tests has a budget of seconds, `tests/budget.toml`. A run that exceeds one fails, and tells where the time went.
+"""Each folder of tests has a budget of seconds, `tests/budget.toml`: a run that exceeds it fails and tells where.
 
 Seconds are those of the tests added up, whichever worker ran them. A run of every combination has no budget.
 """

@@ -6,8 +6,13 @@ A test that can run over every store, in sync and async, is one test times twent
 - one step of NEAR and one of FAR: the test with the number i takes the steps (n + i), round and round.
 
 So neighbours run over different stores, every store has its share of every run, and the runs 0 to 15 together leave
-nothing out. `--sample all` (`make test-all`) takes everything, as does who asks for tests by name.
+nothing out. A test that costs much for each of its many parameters has the mark `in_turn(of)`: one of so many takes its
+turn. `--sample all` (`make test-all`) takes everything, as does who asks for tests by name.
 """
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
 
 import pytest
 
@@ -52,12 +57,17 @@ def describe(config: pytest.Config) -> str:
 
 def left_out(items: list[pytest.Item], turn: int) -> set[pytest.Item]:
     numbers: dict[str, int] = {}
+    marked: dict[str, Iterator[int]] = defaultdict(itertools.count)
     out = set()
     for item in items:
         combination = _combination(item)
         if combination is not None:
             number = numbers.setdefault(_test(item), len(numbers))
             if not is_in_turn(turn + number, *combination):
+                out.add(item)
+        elif (mark := item.get_closest_marker("in_turn")) is not None and hasattr(item, "callspec"):
+            number = next(marked[_test(item)])
+            if not is_one_of(mark.args[0], number, turn):
                 out.add(item)
     return out
 
@@ -68,6 +78,11 @@ def is_in_turn(step: int, store: str, colour: str | None) -> bool:
         return True
     chosen = [NEAR[step % len(NEAR)], FAR[step % len(FAR)]]
     return any(store == name and colour in (None, its) for name, its in chosen)
+
+
+def is_one_of(many: int, number: int, turn: int) -> bool:
+    """Every so many-th number, one further in each round: so the last of several parameters takes turns, too."""
+    return (number + number // many + turn) % many == 0
 
 
 def _combination(item: pytest.Item) -> tuple[str, str | None] | None:
