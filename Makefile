@@ -60,14 +60,14 @@ chaos: $(READY)  ## servers and processes broken under load, for long
 	GRIPFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)
 
 sim: $(READY)  ## a million seeds of the simulation; ARGS="--seeds 10000" for fewer
-	$(BIN)/python -m gripfast.sim --seeds 1000000 --jobs $(CORES) $(ARGS)
+	$(BIN)/python -m gripfast_lab.sim --seeds 1000000 --jobs $(CORES) $(ARGS)
 
 bench: $(BENCH) $(INTEROP)  ## the benchmarks; ARGS="pair" picks some, ARGS=--list tells which there are
 	$(BIN)/python -m bench $(ARGS)
 
 docs: $(DOCS)  ## the pages that are generated, and the site, in build/docs
 	$(BIN)/python scripts/reference.py
-	$(BIN)/python -m gripfast.lab.page docs
+	$(BIN)/python -m gripfast_lab.page docs
 	$(BIN)/python -m sphinx -q -W --keep-going -E -j $(CORES) docs build/docs
 	@echo "build/docs/index.html"
 
@@ -75,11 +75,11 @@ clean:  ## remove what these targets made
 	rm -rf $(VENV) $(dir $(INTEROP)) build dist bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml scripts/system-needs
+$(READY): pyproject.toml lab/pyproject.toml scripts/system-needs
 	PYTHON="$(PYTHON)" scripts/system-needs
 	$(PYTHON) -m venv $(VENV)
 	echo '*' >$(VENV)/.gitignore # whatever it is called, its files are not the project's
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]' --editable ./lab
 	touch $@
 
 $(INTEROP): tests/interop/package.json tests/interop/package-lock.json | $(READY)

@@ -16,8 +16,8 @@ from typing import Any
 
 import gripfast
 from chaos.notes import Notes
-from gripfast.sim.checks import violations
-from gripfast.sim.history import Event
+from gripfast_lab.sim.checks import violations
+from gripfast_lab.sim.history import Event
 from support.proxy import Proxy
 from support.waiting import until
 

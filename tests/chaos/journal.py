@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gripfast.machine import boottime
-from gripfast.sim.history import Event
+from gripfast_lab.sim.history import Event
 
 
 class Journal:

@@ -1,4 +1,4 @@
-"""What a caller of a lock notes: what it does and is told, as `gripfast.sim.history` has it.
+"""What a caller of a lock notes: what it does and is told, as `gripfast_lab.sim.history` has it.
 
 Dated so that it believes rather too little than too much: a grant after it was returned, what a lease says of itself
 before it is asked.
@@ -9,7 +9,7 @@ from typing import Any
 
 import gripfast
 from chaos.journal import now
-from gripfast.sim.history import Event, Kind
+from gripfast_lab.sim.history import Event, Kind
 
 AT_ONCE = 0.001
 LOOKS = 20

@@ -8,7 +8,7 @@ import pytest
 
 from chaos.journal import Fenced, Plain
 from chaos.stage import Stage
-from gripfast.sim.checks import violations
+from gripfast_lab.sim.checks import violations
 from support.waiting import until
 
 

@@ -12,8 +12,8 @@ from chaos.journal import now
 from chaos.losing import lose_every_reply
 from chaos.notes import Notes
 from chaos.stage import Stage
-from gripfast.sim.checks import violations
-from gripfast.sim.history import WORLD, Event
+from gripfast_lab.sim.checks import violations
+from gripfast_lab.sim.history import WORLD, Event
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.waiting import until

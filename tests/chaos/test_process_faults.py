@@ -3,7 +3,7 @@
 import pytest
 
 from chaos.stage import Crew, Stage
-from gripfast.sim.attempts import Attempt, attempts_of
+from gripfast_lab.sim.attempts import Attempt, attempts_of
 from support.waiting import until
 
 TTL = 1.0

@@ -8,8 +8,8 @@ import pytest
 import gripfast
 from chaos.cutting import TTL, Blocking
 from chaos.notes import Notes
-from gripfast.sim.checks import violations
-from gripfast.sim.history import Event
+from gripfast_lab.sim.checks import violations
+from gripfast_lab.sim.history import Event
 from support.redis_server import RedisServer
 
 IN_TIME = 5.0

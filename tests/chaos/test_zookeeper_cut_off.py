@@ -19,9 +19,9 @@ from chaos.journal import now
 from chaos.notes import Notes
 from chaos.stage import LONG
 from chaos.zookeeper_stage import left_behind
-from gripfast.sim.checks import violations
-from gripfast.sim.history import Event
 from gripfast.stores.zookeeper.store import Node, ZooKeeperStore
+from gripfast_lab.sim.checks import violations
+from gripfast_lab.sim.history import Event
 from support.proxy import Proxy
 from support.server_process import HOST
 from support.waiting import until

@@ -17,8 +17,8 @@ from kazoo.handlers.threading import KazooTimeoutError
 import gripfast
 from chaos.journal import now
 from chaos.stage import LONG, Crew, Stage
-from gripfast.sim.history import Event
 from gripfast.stores.zookeeper import janitor
+from gripfast_lab.sim.history import Event
 from support.processes import Worker
 from support.waiting import until
 

@@ -3,7 +3,6 @@
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -13,14 +12,14 @@ import pytest
 
 from cli.commandline import GRIPFAST, Call, run_gripfast
 from cli.terminal import on_terminal
-from gripfast.lab import entries as entries_module
-from gripfast.lab import own as own_module
-from gripfast.lab import seeds
-from gripfast.lab.entries import ENTRIES, Entry
-from gripfast.lab.own import OWN, Own, Searched
-from gripfast.lab.page import source_of
-from gripfast.lab.story import Story
-from gripfast.sim.checks import Violation
+from gripfast_lab import entries as entries_module
+from gripfast_lab import own as own_module
+from gripfast_lab import seeds
+from gripfast_lab.entries import ENTRIES, Entry
+from gripfast_lab.own import OWN, Own, Searched
+from gripfast_lab.page import source_of
+from gripfast_lab.sim.checks import Violation
+from gripfast_lab.story import Story
 
 ESCAPE = "\x1b"
 SOME = [entry for entry in ENTRIES if entry.name in ("setnx-del", "slow-holder", "for-update", "redlock-split")]
@@ -211,7 +210,6 @@ def test_the_help_tells_how_to_begin(call: Call) -> None:
         assert example.split()[0] in ("show", "seed")
         assert call("lab", example.split()[0], "--help").returncode == 0
     assert "gripfast lab show set-nx-ex-del" in ended.stdout
-    assert "gripfast[sim]" in ended.stdout
 
 
 # Terminals ------------------------------------------------------------------------------------------------------------
@@ -260,56 +258,21 @@ def test_a_reader_who_has_seen_enough_is_no_error() -> None:
     assert (ended.returncode, ended.stderr) == (141, b"")
 
 
-# Without the extra ----------------------------------------------------------------------------------------------------
-
-WITHOUT = """
-import importlib.abc, sys
-
-class Blocker(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == sys.argv[1]:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-sys.meta_path.insert(0, Blocker())
-from gripfast.cli import main
-sys.exit(main(sys.argv[2:]))
-"""
-
-
-@pytest.mark.parametrize("package", ["lupa", "hiredis"])
-@pytest.mark.parametrize("args", [["lab"], ["lab", "show", "failover"], ["lab", "seed", "1"]], ids=" ".join)
-def test_without_the_extra_the_line_that_installs_it_is_told(args: list[str], package: str) -> None:
-    ended = subprocess.run([sys.executable, "-c", WITHOUT, package, *args], capture_output=True, text=True, timeout=30)
-    assert (ended.returncode, ended.stdout) == (64, "")
-    assert ended.stderr.count("\n") == 1
-    assert "pip install 'gripfast[sim]', or in a clone of Gripfast: pip install '.[sim]'" in ended.stderr
-
-
-def test_without_the_extra_the_help_is_there() -> None:
-    line = [sys.executable, "-c", WITHOUT, "lupa", "lab", "--help"]
-    ended = subprocess.run(line, capture_output=True, text=True, timeout=30)
-    assert (ended.returncode, ended.stderr) == (0, "")
-
-
 # Completion -----------------------------------------------------------------------------------------------------------
 
 
-def completed(line: str, *command: str) -> Sequence[str]:
+def completed(line: str) -> Sequence[str]:
     """What a shell would offer."""
     asked = {"_GRIPFAST_COMPLETE": "bash_complete", "COMP_LINE": line, "COMP_POINT": str(len(line))}
-    ended = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, timeout=30)
+    ended = subprocess.run(GRIPFAST, env={**os.environ, **asked}, capture_output=True, text=True, timeout=30)
     assert ended.stderr == ""
     return [offer.removeprefix("plain,") for offer in ended.stdout.split()]
 
 
 def test_names_are_completed() -> None:
-    assert completed("gripfast lab show fail", *GRIPFAST) == ["failover", "failover-wait"]
-    assert completed("gripfast lab show gripfast-ru", *GRIPFAST) == ["gripfast-rules"]
-    assert completed("gripfast lab s", *GRIPFAST) == ["seed", "show"]
-
-
-def test_without_the_extra_nothing_is_completed_and_nobody_is_disturbed() -> None:
-    assert completed("gripfast lab show fail", sys.executable, "-c", WITHOUT, "lupa") == []
+    assert completed("gripfast lab show fail") == ["failover", "failover-wait"]
+    assert completed("gripfast lab show gripfast-ru") == ["gripfast-rules"]
+    assert completed("gripfast lab s") == ["seed", "show"]
 
 
 # Seeds ----------------------------------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from gripfast.cli.text import (
     plain_table,
     portrait,
 )
-from gripfast.lab.pictures.texts import cells, clipped, visible
+from gripfast.columns import cells, clipped
+from gripfast.errors import visible
 
 FOREIGN = LockInfo("job", "their id", 0, None, "", 0, None, math.inf, 0)
 

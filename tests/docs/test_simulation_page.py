@@ -7,9 +7,9 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from gripfast.sim.__main__ import main
-from gripfast.sim.checks import RULES
-from gripfast.sim.faults import KINDS
+from gripfast_lab.sim.__main__ import main
+from gripfast_lab.sim.checks import RULES
+from gripfast_lab.sim.faults import KINDS
 from support.pages import page
 
 PAGE = page("simulation")
@@ -35,7 +35,7 @@ def test_every_rule_is_told_in_its_own_words(rule: str) -> None:
     assert f"| {rule} | {RULES[rule]} |" in PAGE
 
 
-@pytest.mark.parametrize("line", re.findall(r"^python -m gripfast\.sim (.*?)(?: {2,}#.*)?$", PAGE, re.MULTILINE))
+@pytest.mark.parametrize("line", re.findall(r"^python -m gripfast_lab\.sim (.*?)(?: {2,}#.*)?$", PAGE, re.MULTILINE))
 def test_the_command_line_knows_what_the_page_shows(line: str) -> None:
     options = set(re.findall(r"--[a-z-]+", line))
     assert options

@@ -1,6 +1,6 @@
 """Stories written by hand, one for each thing that a picture has to show."""
 
-from gripfast.lab.story import Arrow, Bar, Broken, Lane, Moment, Story
+from gripfast_lab.story import Arrow, Bar, Broken, Lane, Moment, Story
 
 A, B, C = Lane("A", "client"), Lane("B", "client"), Lane("C", "client")
 REDIS = Lane("redis", "node")

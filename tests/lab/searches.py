@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from gripfast.lab.entries import BY_NAME, ENTRIES, Entry
-from gripfast.lab.model import Lab
-from gripfast.lab.story import Story
-from gripfast.lab.telling import told
-from gripfast.lab.verdicts import MOST_STATES
-from gripfast.lab.world import Protocol, State, Step
-from gripfast.sim.explore import Found, Report, explore
+from gripfast_lab.entries import BY_NAME, ENTRIES, Entry
+from gripfast_lab.model import Lab
+from gripfast_lab.sim.explore import Found, Report, explore
+from gripfast_lab.story import Story
+from gripfast_lab.telling import told
+from gripfast_lab.verdicts import MOST_STATES
+from gripfast_lab.world import Protocol, State, Step
 
 NAMES = [entry.name for entry in ENTRIES]
 BROKEN_BY = {rule: [entry.name for entry in ENTRIES if entry.breaks == rule] for rule in ("exclusion", "progress")}

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from gripfast.lab.engines import database, ensemble
-from gripfast.lab.engines.database import Database
-from gripfast.lab.engines.ensemble import Ensemble
-from gripfast.lab.engines.redis import DOWN, EMPTY, Alone, Replicated, Several
-from gripfast.lab.entries import BY_NAME, THREE
-from gripfast.lab.model import Lab
-from gripfast.lab.moves import DONE, REFUSED, RETRY, TTL, WORK, Move, Outcome, ask, ask_all, elapsed, enter, leave, rest
-from gripfast.lab.protocols import redis, redlock, sessions
-from gripfast.lab.world import CRASH, CUT, LOST_REPLY, MISS, PAUSE, SLOW, Protocol
+from gripfast_lab.engines import database, ensemble
+from gripfast_lab.engines.database import Database
+from gripfast_lab.engines.ensemble import Ensemble
+from gripfast_lab.engines.redis import DOWN, EMPTY, Alone, Replicated, Several
+from gripfast_lab.entries import BY_NAME, THREE
+from gripfast_lab.model import Lab
+from gripfast_lab.moves import DONE, REFUSED, RETRY, TTL, WORK, Move, Outcome, ask, ask_all, elapsed, enter, leave, rest
+from gripfast_lab.protocols import redis, redlock, sessions
+from gripfast_lab.world import CRASH, CUT, LOST_REPLY, MISS, PAUSE, SLOW, Protocol
 from lab.searches import reachable, said_of, somebody_gets_in
 
 Attempt = Generator[Move, Any, Outcome]

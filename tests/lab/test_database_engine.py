@@ -13,8 +13,8 @@ import psycopg
 import pymysql
 import pytest
 
-from gripfast.lab.engines.database import COMMIT, DELETE, DUPLICATE, ENDED, INSERT, SELECT, Database
-from gripfast.lab.moves import ask
+from gripfast_lab.engines.database import COMMIT, DELETE, DUPLICATE, ENDED, INSERT, SELECT, Database
+from gripfast_lab.moves import ask
 from support.sql_process import SqlServer
 from support.sql_servers import mariadb_server, postgres_server
 from support.waiting import until

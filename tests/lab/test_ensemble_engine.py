@@ -10,8 +10,8 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from kazoo.client import KazooClient
 
-from gripfast.lab.engines.ensemble import CHILDREN, CREATE, DELETE, GONE, TIME_OUT, Ensemble
-from gripfast.lab.moves import ask
+from gripfast_lab.engines.ensemble import CHILDREN, CREATE, DELETE, GONE, TIME_OUT, Ensemble
+from gripfast_lab.moves import ask
 from support.proxy import Proxy
 from support.server_process import HOST
 from support.waiting import until

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from gripfast.lab.entries import BY_NAME, ENTRIES
-from gripfast.lab.model import Lab
-from gripfast.lab.page import source_of
-from gripfast.lab.verdicts import Verdict, judged
+from gripfast_lab.entries import BY_NAME, ENTRIES
+from gripfast_lab.model import Lab
+from gripfast_lab.page import source_of
+from gripfast_lab.verdicts import Verdict, judged
 from lab.searches import NAMES, searched, somebody_gets_in, without_faults
 
 pytestmark = pytest.mark.in_turn(3)

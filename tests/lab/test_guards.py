@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from gripfast.lab.engines.redis import Alone, Several
-from gripfast.lab.model import Lab
-from gripfast.lab.moves import DONE, WORK, Move, Outcome, Program, ask, clock, elapsed, enter, leave, rest
-from gripfast.lab.world import CRASH, Protocol
-from gripfast.sim.explore import explore
+from gripfast_lab.engines.redis import Alone, Several
+from gripfast_lab.model import Lab
+from gripfast_lab.moves import DONE, WORK, Move, Outcome, Program, ask, clock, elapsed, enter, leave, rest
+from gripfast_lab.sim.explore import explore
+from gripfast_lab.world import CRASH, Protocol
 
 Attempt = Generator[Move, Any, Outcome]
 

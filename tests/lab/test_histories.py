@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from gripfast.lab.entries import BY_NAME
-from gripfast.lab.model import Lab
-from gripfast.lab.story import Story
-from gripfast.lab.verdicts import judged
-from gripfast.lab.world import State
+from gripfast_lab.entries import BY_NAME
+from gripfast_lab.model import Lab
+from gripfast_lab.story import Story
+from gripfast_lab.verdicts import judged
+from gripfast_lab.world import State
 from lab.searches import (
     BROKEN_BY,
     NAMES,
@@ -210,8 +210,8 @@ def test_every_request_of_the_history_is_told_with_its_answer(name: str) -> None
 
 TELL = """
 import json, sys
-from gripfast.lab.entries import BY_NAME
-from gripfast.lab.verdicts import judged
+from gripfast_lab.entries import BY_NAME
+from gripfast_lab.verdicts import judged
 print(json.dumps({name: repr(judged(BY_NAME[name]).story) for name in sys.argv[1:]}))
 """
 

@@ -3,7 +3,7 @@
 import re
 from html.parser import HTMLParser
 
-from gripfast.lab.pictures.html import page
+from gripfast_lab.pictures.html import page
 from lab.drawn_stories import STORIES
 
 EMPTY = {"meta", "br"}

@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from gripfast.lab.pictures.layout import Layout, Overlap, Span
-from gripfast.lab.pictures.texts import cells, clipped, visible, wrapped
-from gripfast.lab.story import Arrow, Bar, Broken, Lane, Moment, Story
+from gripfast.columns import cells, clipped
+from gripfast.errors import visible
+from gripfast_lab.pictures.layout import Layout, Overlap, Span
+from gripfast_lab.pictures.texts import wrapped
+from gripfast_lab.story import Arrow, Bar, Broken, Lane, Moment, Story
 from lab.drawn_stories import REDIS, STORIES, WORLD, A, B, C, asked
 
 

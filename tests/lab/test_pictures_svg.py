@@ -8,10 +8,10 @@ from itertools import combinations
 
 import pytest
 
-from gripfast.lab.pictures import colours
-from gripfast.lab.pictures.colours import Shade
-from gripfast.lab.pictures.svg import drawn
-from gripfast.lab.story import Story
+from gripfast_lab.pictures import colours
+from gripfast_lab.pictures.colours import Shade
+from gripfast_lab.pictures.svg import drawn
+from gripfast_lab.story import Story
 from lab.drawn_stories import STORIES
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from gripfast.lab.pictures.terminal import drawn
-from gripfast.lab.pictures.texts import cells
-from gripfast.lab.story import Lane, Story
+from gripfast.columns import cells
+from gripfast_lab.pictures.terminal import drawn
+from gripfast_lab.story import Lane, Story
 from lab.drawn_stories import STORIES
 
 EACH = pytest.mark.parametrize("story", STORIES.values(), ids=STORIES)

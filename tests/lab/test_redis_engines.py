@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 import redis
 
-from gripfast.lab.engines.port import Engine, Happening
-from gripfast.lab.engines.redis import AHEAD, Alone, Copies, LeftOver, Replicated, Several
-from gripfast.lab.entries import BY_NAME
-from gripfast.lab.moves import ALL, TTL, Ask, ask
-from gripfast.lab.protocols.redis import COUNT_DOWN, COUNT_UP, delete_if_mine
-from gripfast.lab.world import Act
+from gripfast_lab.engines.port import Engine, Happening
+from gripfast_lab.engines.redis import AHEAD, Alone, Copies, LeftOver, Replicated, Several
+from gripfast_lab.entries import BY_NAME
+from gripfast_lab.moves import ALL, TTL, Ask, ask
+from gripfast_lab.protocols.redis import COUNT_DOWN, COUNT_UP, delete_if_mine
+from gripfast_lab.world import Act
 from lab.searches import NAMES, searched
 from support.proxy import Proxy
 from support.redis_server import HOST, RedisServer, shared_server

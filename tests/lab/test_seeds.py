@@ -4,14 +4,14 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from gripfast.lab.pictures import svg, terminal
-from gripfast.lab.pictures.layout import Layout
-from gripfast.lab.seeds import FAULTS, SIGHTS, story_of, story_of_seed
-from gripfast.lab.story import Bar, Story
-from gripfast.sim.checks import RULES, violations
-from gripfast.sim.faults import KINDS
-from gripfast.sim.history import ANY, WORLD, Event
-from gripfast.sim.runner import mutants, ran_seed, scenarios
+from gripfast_lab.pictures import svg, terminal
+from gripfast_lab.pictures.layout import Layout
+from gripfast_lab.seeds import FAULTS, SIGHTS, story_of, story_of_seed
+from gripfast_lab.sim.checks import RULES, violations
+from gripfast_lab.sim.faults import KINDS
+from gripfast_lab.sim.history import ANY, WORLD, Event
+from gripfast_lab.sim.runner import mutants, ran_seed, scenarios
+from gripfast_lab.story import Bar, Story
 from sim.events import asked, event, granted, held, life, lost, over
 
 pytestmark = pytest.mark.in_turn(2)

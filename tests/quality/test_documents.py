@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 import gripfast
-from quality.tree import LEFT_BEHIND, PACKAGE, ROOT, label
+from quality.tree import LAB, LEFT_BEHIND, PACKAGE, ROOT, label
 
-DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"]
+DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "lab/README.md"]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 LINKED_FROM = [*(ROOT / name for name in DOCUMENTS if name.endswith(".md")), *PAGES]
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
@@ -23,13 +23,13 @@ def named_paths(text: str) -> list[str]:
 
 
 def is_there(name: str, folder: Path) -> bool:
-    """Paths are relative to the package or to the project; a bare file name stands for any file of that name. What the
+    """Paths are relative to a package or to the project; a bare file name stands for any file of that name. What the
     tools make may be elsewhere, or not be made yet."""
     bare = "/" not in name
     return (
         LEFT_BEHIND.match(name.rstrip("/")) is not None
-        or any((root / name).exists() for root in (PACKAGE, ROOT, folder))
-        or (bare and any(PACKAGE.rglob(name)))
+        or any((root / name).exists() for root in (PACKAGE, LAB, ROOT, folder))
+        or (bare and any(any(package.rglob(name)) for package in (PACKAGE, LAB)))
     )
 
 

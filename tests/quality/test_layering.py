@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from quality.tree import PACKAGE, broken, parsed, python_files
+from quality.tree import LAB, PACKAGE, broken, parsed, python_files
 
-LEAVES = {"bounded", "callers", "errors", "extras", "guard", "living", "machine"}
+LEAVES = {"bounded", "callers", "columns", "errors", "extras", "guard", "living", "machine"}
 MAY_IMPORT: dict[str, set[str]] = {
     "bounded": {"machine"},
     "callers": {"errors"},
+    "columns": set(),
     "errors": set(),
     "extras": set(),
     "guard": {"errors"},
@@ -23,13 +24,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "runtime": {"core"} | LEAVES,
     "stores": {"core"} | LEAVES,
     "fencing": {"callers", "errors"},
-    "sim": {"core", "stores"} | LEAVES,
-    "lab": {"sim", "errors"},
     "api": {"runtime", "core", "stores", "fencing"} | LEAVES,
-    "cli": {"gripfast", "api", "lab", "sim"} | LEAVES,
+    "cli": {"gripfast", "api"} | LEAVES,
     "compat": {"gripfast", "api"} | LEAVES,
     "__main__": {"cli"},
     "gripfast": {"api", "core", "errors"},
+    # The second distribution. None of the first may import it.
+    "gripfast_lab.sim": {"core", "stores"} | LEAVES,
+    "gripfast_lab": {"gripfast_lab.sim", "columns", "errors"},
+    "gripfast_lab.command": {"gripfast_lab", "gripfast_lab.sim", "cli"},
 }
 # Imports that only a type checker runs.
 MAY_NAME_TYPES_OF: dict[str, set[str]] = {"errors": {"core"}}
@@ -51,6 +54,7 @@ BUILDS_ON = {"redlock": "redis", "postgres": "sql", "mysql": "sql"}
 ENGINES_OF_SQL = {"scripts.py", "protocol.py", "wire.py"}  # the store and its colours are in sql, for all of them
 WITHOUT_TEXTS = {"protocol.py", "store.py", "blocking.py", "aio.py"}  # nothing is written in the engine's language
 MODULES_AT_IMPORT = 250
+PACKAGES = ("gripfast", "gripfast_lab")
 
 
 def imports(tree: ast.Module, package: str) -> Iterator[tuple[str, bool]]:
@@ -75,13 +79,14 @@ def _modules(node: ast.AST, package: str) -> list[str]:
     base = package.split(".")[: -(node.level - 1) or None] if node.level else []
     origin = ".".join([*base, *([node.module] if node.module else [])])
     # `from gripfast import core` names a layer only together with what it takes.
-    return [f"{origin}.{alias.name}" for alias in node.names] if origin == "gripfast" else [origin]
+    return [f"{origin}.{alias.name}" for alias in node.names] if origin in PACKAGES else [origin]
 
 
 def layer_of(module: str) -> str:
-    """`gripfast.core.lease` → core; a plain name of the package itself → gripfast."""
-    part = module.split(".")[1:2]
-    return part[0] if part and part[0] in MAY_IMPORT else "gripfast"
+    """`gripfast.core.lease` → core, `gripfast_lab.sim.world` → gripfast_lab.sim; what has no layer → its package."""
+    package, *parts = module.split(".")[:2]
+    layer = ".".join(parts) if package == "gripfast" else ".".join([package, *parts])
+    return layer if layer in MAY_IMPORT else package
 
 
 def breaches(tree: ast.Module, module: str, package: str) -> list[str]:
@@ -91,7 +96,7 @@ def breaches(tree: ast.Module, module: str, package: str) -> list[str]:
     found = []
     for imported, for_types in imports(tree, package):
         target = layer_of(imported)
-        is_ours = imported.split(".")[0] == "gripfast"
+        is_ours = imported.split(".")[0] in PACKAGES
         if is_ours and target not in allowed | (MAY_NAME_TYPES_OF.get(layer, set()) if for_types else set()):
             found.append(f"{layer} imports {imported}")
     return found
@@ -101,6 +106,10 @@ def impurities(tree: ast.Module, package: str) -> list[str]:
     """A store's pure parts may know its engine's client, for the errors it raises; core knows none."""
     forbidden = IMPURE | (ENGINE_CLIENTS | {"sqlite3"} if layer_of(package) == "core" else set())
     return sorted({module for module, _ in imports(tree, package) if module.split(".")[0] in forbidden})
+
+
+def clicks(tree: ast.Module, package: str) -> list[str]:
+    return [module for module, _ in imports(tree, package) if module.split(".")[0] == "click"]
 
 
 def strangers(tree: ast.Module, module: str, package: str) -> list[str]:
@@ -117,20 +126,22 @@ def store_folders() -> list[str]:
 
 def place(path: Path) -> tuple[str, str]:
     """The dotted names of the module and of the package it lives in."""
-    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    above = PACKAGE.parent if path.is_relative_to(PACKAGE) else LAB.parent
+    parts = path.relative_to(above).with_suffix("").parts
     module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
     return module, ".".join(parts[:-1])
 
 
-SOURCES = python_files("src/gripfast")
-RUNS_SIMULATIONS = {PACKAGE / "sim" / name for name in ("__main__.py", "report.py", "runner.py")}
+OURS = python_files("src/gripfast")
+SOURCES = [*OURS, *python_files("lab/src/gripfast_lab")]
+RUNS_SIMULATIONS = {LAB / "sim" / name for name in ("__main__.py", "report.py", "runner.py")}
 PURE = [
     path
     for path in SOURCES
     if path.is_relative_to(PACKAGE / "core")
     or path.name == "protocol.py"
     or path == PACKAGE / "stores" / "settle.py"
-    or (path.is_relative_to(PACKAGE / "sim") and path not in RUNS_SIMULATIONS)
+    or (path.is_relative_to(LAB / "sim") and path not in RUNS_SIMULATIONS)
 ]
 IN_STORES = [path for path in SOURCES if path.parent.parent == PACKAGE / "stores"]
 
@@ -138,6 +149,12 @@ IN_STORES = [path for path in SOURCES if path.parent.parent == PACKAGE / "stores
 def test_a_module_imports_only_layers_below_its_own() -> None:
     assert SOURCES
     assert broken(SOURCES, lambda path: breaches(parsed(path), *place(path))) == []
+
+
+def test_only_the_command_line_imports_click() -> None:
+    others = [path for path in OURS if not path.is_relative_to(PACKAGE / "cli")]
+    assert others
+    assert broken(others, lambda path: clicks(parsed(path), place(path)[1])) == []
 
 
 def test_pure_code_imports_no_clock_no_chance_and_no_io() -> None:
@@ -201,6 +218,11 @@ def test_importing_gripfast_starts_no_thread() -> None:
         ("gripfast.runtime.aio", "from gripfast.api.lease import Lease"),
         ("gripfast.fencing", "from gripfast.core import rules"),
         ("gripfast.callers", "from gripfast.machine import boottime"),
+        ("gripfast.cli.app", "from gripfast_lab.command import lab"),
+        ("gripfast.cli.app", "from gripfast_lab import command"),
+        ("gripfast.core.lease", "import gripfast_lab"),
+        ("gripfast_lab.sim.stage", "from gripfast_lab.story import Story"),
+        ("gripfast_lab.entries", "from gripfast_lab.command import lab"),
     ],
 )
 def test_a_planted_breach_is_found(module: str, source: str) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "gripfast"
+LAB = ROOT / "lab" / "src" / "gripfast_lab"
 LEFT_BEHIND = re.compile(r"\.(venv|\w+_cache|hypothesis)|__pycache__|node_modules$|results$|build$|dist$|.*\.egg-info$")
 
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from gripfast.sim.checks import violations
-from gripfast.sim.history import ANY, WORLD, Event, Kind
+from gripfast_lab.sim.checks import violations
+from gripfast_lab.sim.history import ANY, WORLD, Event, Kind
 
 TTL = 10.0
 

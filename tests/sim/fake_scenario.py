@@ -1,7 +1,7 @@
 """Scenarios and mutants that do what a test needs, in the place of the real ones.
 
-Run as a script it is `python -m gripfast.sim` with these. Processes that it spawns import it again and so have them,
-too.
+Run as a script it is `python -m gripfast_lab.sim` with these. Processes that it spawns import it again and so have
+them, too.
 """
 
 import gc
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import NamedTuple
 
-from gripfast.sim import runner
-from gripfast.sim.checks import Violation
-from gripfast.sim.history import WORLD, Event
+from gripfast_lab.sim import runner
+from gripfast_lab.sim.checks import Violation
+from gripfast_lab.sim.history import WORLD, Event
 
 ITEMS = tuple(range(12))
 NEEDED = {3, 7}
@@ -174,7 +174,7 @@ def modules() -> dict[str, ModuleType]:
     }
     made = {}
     for name, attributes in contents.items():
-        made[f"gripfast.sim.{name}"] = module = ModuleType(f"gripfast.sim.{name}")
+        made[f"gripfast_lab.sim.{name}"] = module = ModuleType(f"gripfast_lab.sim.{name}")
         vars(module).update(attributes)
     return made
 
@@ -183,6 +183,6 @@ if __name__ in ("__main__", "__mp_main__"):
     sys.modules.update(modules())
 
 if __name__ == "__main__":
-    from gripfast.sim.__main__ import main
+    from gripfast_lab.sim.__main__ import main
 
     main()

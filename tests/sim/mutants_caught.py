@@ -2,11 +2,11 @@
 
 from functools import cache
 
-from gripfast.sim.checks import RULES
-from gripfast.sim.history import line
-from gripfast.sim.mutants import MUTANTS, Mutant
-from gripfast.sim.redis.lua import ENGINE
-from gripfast.sim.runner import Chunk, Stop, Task, Worker, collector_off, ran_seed
+from gripfast_lab.sim.checks import RULES
+from gripfast_lab.sim.history import line
+from gripfast_lab.sim.mutants import MUTANTS, Mutant
+from gripfast_lab.sim.redis.lua import ENGINE
+from gripfast_lab.sim.runner import Chunk, Stop, Task, Worker, collector_off, ran_seed
 
 SEEDS = 3000
 """Within which a bug must be caught."""

@@ -14,9 +14,9 @@ from hiredis import ReplyError
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from gripfast.sim.redis.server import Server, Session
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.wire import Wire
+from gripfast_lab.sim.redis.server import Server, Session
 from support.redis_server import HOST, RedisServer
 from support.waiting import until
 

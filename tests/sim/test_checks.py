@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from gripfast.sim.checks import RULES, violations
-from gripfast.sim.history import Event
+from gripfast_lab.sim.checks import RULES, violations
+from gripfast_lab.sim.history import Event
 from sim.events import asked, event, granted, held, life, lost, over, rules, world, wrote
 
 GOOD: dict[str, list[Event]] = {
@@ -221,6 +221,6 @@ def test_where_the_history_does_not_tell_nothing_is_reported(after: list[Event])
 
 
 def test_the_checkers_can_be_had_without_any_engine() -> None:
-    code = "import sys, gripfast.sim.checks; print(*sys.modules)"
+    code = "import sys, gripfast_lab.sim.checks; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert {"lupa", "redis", "hiredis"}.isdisjoint(loaded)

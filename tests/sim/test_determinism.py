@@ -10,14 +10,14 @@ import sys
 
 import pytest
 
-from gripfast.sim.history import line
-from gripfast.sim.scenarios import SCENARIOS
+from gripfast_lab.sim.history import line
+from gripfast_lab.sim.scenarios import SCENARIOS
 
 SEEDS = {"redis": 40, "redlock3": 10, "redlock5": 10}
 PROGRAM = """
 import sys
-from gripfast.sim.history import line
-from gripfast.sim.scenarios import SCENARIOS
+from gripfast_lab.sim.history import line
+from gripfast_lab.sim.scenarios import SCENARIOS
 scenario = SCENARIOS[sys.argv[1]]
 for seed in range(int(sys.argv[2])):
     for event in scenario.run(scenario.plan(seed)).history:
@@ -65,6 +65,6 @@ def test_what_ran_before_changes_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_replaying_on_the_command_line_prints_the_history_and_nothing_else(seed: int) -> None:
-    command = [sys.executable, "-m", "gripfast.sim", "--seed", str(seed)]
+    command = [sys.executable, "-m", "gripfast_lab.sim", "--seed", str(seed)]
     done = subprocess.run(command, capture_output=True, check=True, text=True)
     assert done.stdout.splitlines() == [*history("redis", seed), "violations: none"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gripfast.sim.history import Event
+from gripfast_lab.sim.history import Event
 from sim.events import asked, event, granted, held, life, lost, over, rules, world, wrote
 
 FORGOT = world(2, "forgot", until=2.5)

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from click.testing import CliRunner
 
-from gripfast.sim.__main__ import main
-from gripfast.sim.explore import EXPLORATIONS, explore
-from gripfast.sim.fence import MODELS
-from gripfast.sim.small.worlds import WORLDS
+from gripfast_lab.sim.__main__ import main
+from gripfast_lab.sim.explore import EXPLORATIONS, explore
+from gripfast_lab.sim.fence import MODELS
+from gripfast_lab.sim.small.worlds import WORLDS
 
 Counters = tuple[int, ...]
 

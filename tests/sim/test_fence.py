@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gripfast.sim.__main__ import main
-from gripfast.sim.explore import Found, explore
-from gripfast.sim.fence import MODELS, explored, tokens
-from gripfast.sim.fence.tokens import Fence
-from gripfast.sim.fence.validity import Validity
+from gripfast_lab.sim.__main__ import main
+from gripfast_lab.sim.explore import Found, explore
+from gripfast_lab.sim.fence import MODELS, explored, tokens
+from gripfast_lab.sim.fence.tokens import Fence
+from gripfast_lab.sim.fence.validity import Validity
 from support.sweeping import FULL
 
 SMALL = [name for name in MODELS if not name.endswith("-large")]

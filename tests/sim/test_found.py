@@ -13,9 +13,9 @@ import pytest
 
 from gripfast.core.lease import LeaseState, Want
 from gripfast.errors import StoreUnavailable
-from gripfast.sim.plan import Errand, Fault, Host, Item, Plan, Quorum
-from gripfast.sim.scenarios import SCENARIOS, Outcome
-from gripfast.sim.stage import Stage
+from gripfast_lab.sim.plan import Errand, Fault, Host, Item, Plan, Quorum
+from gripfast_lab.sim.scenarios import SCENARIOS, Outcome
+from gripfast_lab.sim.stage import Stage
 
 ERRAND = Errand(
     actor="p0/a",

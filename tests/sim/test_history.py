@@ -2,7 +2,7 @@
 
 import pytest
 
-from gripfast.sim.history import Event, line
+from gripfast_lab.sim.history import Event, line
 from sim.events import asked, event, granted, world
 
 

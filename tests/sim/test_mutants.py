@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 
 from gripfast.core import rules
-from gripfast.sim.mutants import MUTANTS, Mutant
-from gripfast.sim.mutants.planting import CACHES, Edit, NotThere, Rewrite
-from gripfast.sim.redis.lua import ENGINE
 from gripfast.stores.redis import scripts
+from gripfast_lab.sim.mutants import MUTANTS, Mutant
+from gripfast_lab.sim.mutants.planting import CACHES, Edit, NotThere, Rewrite
+from gripfast_lab.sim.redis.lua import ENGINE
 from sim.mutants_caught import told
 
 AT_LEAST = 24

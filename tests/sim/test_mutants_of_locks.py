@@ -2,7 +2,7 @@
 
 import pytest
 
-from gripfast.sim.mutants import Mutant
+from gripfast_lab.sim.mutants import Mutant
 from sim.mutants_caught import check_that_it_is_caught, mutants_in
 
 each_mutant = pytest.mark.parametrize(

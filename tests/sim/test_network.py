@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from gripfast.sim.chance import Chance
-from gripfast.sim.clocks import Clock
-from gripfast.sim.network import Connection, Duplicate, Network, Trouble
-from gripfast.sim.processes import Process
-from gripfast.sim.world import World
+from gripfast_lab.sim.chance import Chance
+from gripfast_lab.sim.clocks import Clock
+from gripfast_lab.sim.network import Connection, Duplicate, Network, Trouble
+from gripfast_lab.sim.processes import Process
+from gripfast_lab.sim.world import World
 
 
 class Echo:

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from gripfast.sim.history import ONLY_TOKENS, Event
-from gripfast.sim.reach import EVERYBODY, Reach
+from gripfast_lab.sim.history import ONLY_TOKENS, Event
+from gripfast_lab.sim.reach import EVERYBODY, Reach
 from sim.events import asked, event, granted, life, lost, over, rules, world
 
 NODES = ("n0", "n1", "n2")

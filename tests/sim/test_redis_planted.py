@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from gripfast.sim.redis import commands, keyspace, lua
-from gripfast.sim.redis.server import Server
 from gripfast.stores.redis import scripts
 from gripfast.stores.redis.scripts import Script
+from gripfast_lab.sim.redis import commands, keyspace, lua
+from gripfast_lab.sim.redis.server import Server
 from sim import redis_owners, redis_programs, redis_words
 from sim.redis_pair import Pair, hold_alike, pair_of_servers
 

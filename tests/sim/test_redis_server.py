@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 from hiredis import ReplyError
 
-from gripfast.sim.redis import lua
-from gripfast.sim.redis.database import Database
-from gripfast.sim.redis.server import Server, Session
 from gripfast.stores.redis.protocol import command, subscribe
+from gripfast_lab.sim.redis import lua
+from gripfast_lab.sim.redis.database import Database
+from gripfast_lab.sim.redis.server import Server, Session
 
 START_US = 1_700_000_000_000_000
 

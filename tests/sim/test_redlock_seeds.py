@@ -1,6 +1,6 @@
 """Redlock on three and on five simulated nodes: some seeds of each, every time, with every fault of the world.
 
-`python -m gripfast.sim --scenario redlock5 --seeds 100000` runs more.
+`python -m gripfast_lab.sim --scenario redlock5 --seeds 100000` runs more.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from functools import cache
 
 import pytest
 
-from gripfast.sim.plan import Fault, Plan, Quorum
-from gripfast.sim.report import minimised
-from gripfast.sim.runner import Chunk, Stop, Tally, Task, Worker, collector_off, ran_seed
-from gripfast.sim.scenarios import SCENARIOS
-from gripfast.sim.shrink import shrunk
+from gripfast_lab.sim.plan import Fault, Plan, Quorum
+from gripfast_lab.sim.report import minimised
+from gripfast_lab.sim.runner import Chunk, Stop, Tally, Task, Worker, collector_off, ran_seed
+from gripfast_lab.sim.scenarios import SCENARIOS
+from gripfast_lab.sim.shrink import shrunk
 
 CHUNK = 50
 GRANTS = {"redlock3": 8, "redlock5": 6}

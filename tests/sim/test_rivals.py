@@ -6,9 +6,9 @@ from itertools import permutations
 import hypothesis.strategies as st
 from hypothesis import given, settings
 
-from gripfast.sim.attempts import Attempt, attempts_of
-from gripfast.sim.checks import violations
-from gripfast.sim.history import Event
+from gripfast_lab.sim.attempts import Attempt, attempts_of
+from gripfast_lab.sim.checks import violations
+from gripfast_lab.sim.history import Event
 from sim.events import asked, event, granted, world
 
 MOMENTS = st.integers(0, 30).map(float)

@@ -1,4 +1,4 @@
-"""`python -m gripfast.sim`, with scenarios that do what a test needs."""
+"""`python -m gripfast_lab.sim`, with scenarios that do what a test needs."""
 
 import gc
 import io
@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from gripfast.sim import report
-from gripfast.sim.__main__ import main
-from gripfast.sim.checks import RULES, Violation
-from gripfast.sim.runner import COLLECT_EVERY, Chunk, Failure, Stop, Tally, Task, Worker, collector_off, run_seeds
+from gripfast_lab.sim import report
+from gripfast_lab.sim.__main__ import main
+from gripfast_lab.sim.checks import RULES, Violation
+from gripfast_lab.sim.runner import COLLECT_EVERY, Chunk, Failure, Stop, Tally, Task, Worker, collector_off, run_seeds
 from sim import fake_scenario
 from sim.fake_scenario import FAILING, ITEMS, KINDS, Plan, Scenario
 
@@ -92,7 +92,7 @@ def test_a_failing_seed_ends_the_run_and_is_minimised(call: Call) -> None:
     assert end[5:] == [
         "violation: overlap: 'a', needs 3 and 7",
         "",
-        f"replay: python -m gripfast.sim --scenario bad --seed {FAILING}",
+        f"replay: python -m gripfast_lab.sim --scenario bad --seed {FAILING}",
         f"draw:   gripfast lab seed {FAILING} --scenario bad",
     ]
 
@@ -229,7 +229,7 @@ def test_what_has_gathered_is_collected_now_and_then(call: Call) -> None:
         alive.append(sum(ring() is not None for ring in rings))
         return []
 
-    sys.modules["gripfast.sim.scenarios"].SCENARIOS["rings"] = Scenario("rings", judge)
+    sys.modules["gripfast_lab.sim.scenarios"].SCENARIOS["rings"] = Scenario("rings", judge)
     worker = Worker(Stop())
     with collector_off():
         for start in range(0, 2 * COLLECT_EVERY + 10, 10):
@@ -293,7 +293,7 @@ def test_a_seed_that_fails_without_the_mutant_has_caught_nothing(call: Call) -> 
 
 
 def test_mutants_that_are_all_caught_are_fine(call: Call) -> None:
-    sys.modules["gripfast.sim.mutants"].MUTANTS = fake_scenario.MUTANTS[:1]
+    sys.modules["gripfast_lab.sim.mutants"].MUTANTS = fake_scenario.MUTANTS[:1]
     done = call("--scenario", "mutated", "--mutants")
     assert done.exit_code == 0
     assert done.stdout.endswith("\n1 mutants, 0 not caught\n")
@@ -335,23 +335,10 @@ def test_wrong_usage_is_told(call: Call, args: list[str], message: str) -> None:
     assert message in done.stderr
 
 
-def test_a_missing_extra_is_told_with_the_line_that_adds_it(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Unimportable:
-        @property
-        def SCENARIOS(self) -> None:
-            raise ModuleNotFoundError("No module named 'lupa'", name="lupa")
-
-    monkeypatch.setitem(sys.modules, "gripfast.sim.scenarios", Unimportable())
-    done = call("--list")
-    assert done.exit_code == 1
-    assert "lupa is not installed: pip install 'gripfast[sim]'" in done.stderr
-    assert "or in a clone of Gripfast: pip install '.[sim]'" in done.stderr
-
-
 def test_the_runner_itself_imports_no_engine_and_no_scenario() -> None:
-    code = "import sys, gripfast.sim.report; print(*sys.modules)"
+    code = "import sys, gripfast_lab.sim.report; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
-    assert {"lupa", "redis", "hiredis", "gripfast.sim.scenarios", "gripfast.sim.mutants"} & set(loaded) == set()
+    assert {"lupa", "redis", "hiredis", "gripfast_lab.sim.scenarios", "gripfast_lab.sim.mutants"} & set(loaded) == set()
 
 
 # Progress -----------------------------------------------------------------------------------------------------------

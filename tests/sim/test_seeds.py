@@ -9,10 +9,10 @@ from functools import cache
 
 import pytest
 
-from gripfast.sim.report import minimised
-from gripfast.sim.runner import Chunk, Stop, Tally, Task, Worker, collector_off, ran_seed
-from gripfast.sim.scenarios import SCENARIOS
-from gripfast.sim.shrink import shrunk
+from gripfast_lab.sim.report import minimised
+from gripfast_lab.sim.runner import Chunk, Stop, Tally, Task, Worker, collector_off, ran_seed
+from gripfast_lab.sim.scenarios import SCENARIOS
+from gripfast_lab.sim.shrink import shrunk
 
 CHUNK = 250
 SEEDS = 1000

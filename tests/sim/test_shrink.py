@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gripfast.sim.checks import Violation
-from gripfast.sim.runner import CRASHED, Stop, ran_seed
-from gripfast.sim.shrink import Shrunk, shrunk, smallest
+from gripfast_lab.sim.checks import Violation
+from gripfast_lab.sim.runner import CRASHED, Stop, ran_seed
+from gripfast_lab.sim.shrink import Shrunk, shrunk, smallest
 from sim.fake_scenario import ITEMS, Outcome, Plan, Scenario, needs_two, raises
 
 SEED = 33

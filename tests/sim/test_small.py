@@ -9,13 +9,13 @@ import pytest
 
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
-from gripfast.sim.explore import Found
-from gripfast.sim.redis.lua import ENGINE
-from gripfast.sim.small import alone
-from gripfast.sim.small.worlds import WORLDS, errand, explored
 from gripfast.stores.redis import scripts
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.store import RedisStore
+from gripfast_lab.sim.explore import Found
+from gripfast_lab.sim.redis.lua import ENGINE
+from gripfast_lab.sim.small import alone
+from gripfast_lab.sim.small.worlds import WORLDS, errand, explored
 
 SMALL = [name for name in WORLDS if not name.endswith("-large")]
 CLAIMS = {"passes": 0, "knows_scripts": True}
@@ -46,7 +46,7 @@ def test_a_process_that_was_put_back_is_the_same(monkeypatch: pytest.MonkeyPatch
 
 PLANTED = """
 from unittest import mock
-from gripfast.sim.small.worlds import explored
+from gripfast_lab.sim.small.worlds import explored
 from gripfast.stores.redis.store import RedisStore
 with mock.patch.object(RedisStore, "_chase", lambda *_: None):
     print(explored("cancelled"))

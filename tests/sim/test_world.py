@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gripfast.sim.chance import Chance
-from gripfast.sim.clocks import Clock
-from gripfast.sim.processes import Process
-from gripfast.sim.world import Promise, World
+from gripfast_lab.sim.chance import Chance
+from gripfast_lab.sim.clocks import Clock
+from gripfast_lab.sim.processes import Process
+from gripfast_lab.sim.world import Promise, World
 
 
 def process(world: World, offset: float = 0.0, rate: float = 1.0) -> Process:

@@ -15,7 +15,7 @@ import gripfast
 from gripfast.cli import codes
 from gripfast.cli.completion import COMPLETE, PROGRAM, completion
 from gripfast.cli.failure import explain, redacted, say
-from gripfast.cli.lab import lab
+from gripfast.cli.further import Commands
 from gripfast.cli.locks import break_, ls, show, wait
 from gripfast.cli.options import url_option
 from gripfast.cli.run import run
@@ -23,7 +23,7 @@ from gripfast.cli.schema import schema
 from gripfast.cli.streams import open_closed_streams
 
 
-@click.group(invoke_without_command=True, epilog=codes.listing())
+@click.group(cls=Commands, invoke_without_command=True, epilog=codes.listing())
 @url_option
 @click.version_option(gripfast.__version__, message="gripfast %(version)s")
 @click.pass_context
@@ -42,7 +42,7 @@ def cli(ctx: click.Context) -> int | None:
     return codes.USAGE
 
 
-for command in (run, ls, show, break_, wait, schema, lab, completion):
+for command in (run, ls, show, break_, wait, schema, completion):
     cli.add_command(command)
 
 

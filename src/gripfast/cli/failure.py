@@ -8,8 +8,7 @@ import click
 
 from gripfast.cli import codes
 from gripfast.cli.signals import Interrupted
-from gripfast.errors import ConfigurationError, LeaseLost, LockTimeout, StoreUnavailable
-from gripfast.lab.pictures.texts import visible
+from gripfast.errors import ConfigurationError, LeaseLost, LockTimeout, StoreUnavailable, visible
 
 _CREDENTIALS = re.compile(r"(?<=://)\S*@")
 _SECRET = re.compile(r"(?i)\b(passw(?:or)?d|pwd|secret)=[^&\s]+")

@@ -14,7 +14,7 @@ from gripfast.cli.failure import Failure, say
 from gripfast.cli.options import json_option, name_argument, open_client, url_option, wait_option
 from gripfast.cli.signals import listening
 from gripfast.cli.waiting import obtain
-from gripfast.lab.pictures.texts import visible
+from gripfast.errors import visible
 
 
 @click.command(short_help="List the locks that are held.")

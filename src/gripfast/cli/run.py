@@ -18,7 +18,7 @@ from gripfast.cli.spawn import Command, start
 from gripfast.cli.supervise import KEPT, Ending, Supervisor, end_family, sane_grace
 from gripfast.cli.text import holder
 from gripfast.cli.waiting import obtain
-from gripfast.lab.pictures.texts import visible
+from gripfast.errors import visible
 
 GRACE = 5.0
 

@@ -26,7 +26,7 @@ from gripfast.cli import codes
 from gripfast.cli import signals as sig
 from gripfast.cli.failure import say
 from gripfast.cli.spawn import Command
-from gripfast.lab.pictures.texts import visible
+from gripfast.errors import visible
 
 PACE = 0.25
 MARGIN = 0.1

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 
 from gripfast import LockInfo
-from gripfast.lab.pictures.texts import cells, visible
+from gripfast.columns import cells
+from gripfast.errors import visible
 
 HEADINGS = ("NAME", "LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "WAITERS", "TOKEN")
 FOREIGN = "someone else's lock"

@@ -14,7 +14,8 @@ import gripfast
 from gripfast.cli.failure import redacted, say
 from gripfast.cli.signals import Signals
 from gripfast.cli.text import duration, holder
-from gripfast.lab.pictures.texts import clipped, visible
+from gripfast.columns import clipped
+from gripfast.errors import visible
 
 SILENT_FOR = 0.2
 REFRESH = 1.0

@@ -28,7 +28,7 @@ raise F under the next one, and a node that is taken back must refuse what is ol
 
 One plausible shortcut is wrong: to let every node count, and take the maximum of a majority's counters. If A asks n1
 and then n2 while B asks both in between, n1 has counted 1 for A and 2 for B, n2 1 for B and 2 for A: both have 2.
-`python -m gripfast.sim --explore fence` shows all of this.
+The simulation goes through all of this: `docs/redlock.md` tells how to see it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,118 @@
+"""Bugs in how things are given back."""
+
+from __future__ import annotations
+
+from gripfast.core import acquire, ledger, release, rules, upkeep
+from gripfast.stores.redis.store import RedisStore
+from gripfast.stores.redis.trail import Trail
+from gripfast_lab.sim.mutants.planting import Edit, Mutant, Rewrite
+
+CLEAN_UP = (
+    Mutant(
+        "release of anybody's lock",
+        "clean-up",
+        "A release does not look whose lock it is.",
+        (Rewrite("local mine = 0\nif holder == ARGV[1] then", "local mine = 0\nif holder then"),),
+    ),
+    Mutant(
+        "clean-up of anybody's lock",
+        "clean-up",
+        "A clean-up frees the lock whoever has it.",
+        (
+            Rewrite(
+                "leave(ARGV[1])\nlocal holder = redis.call('GET', lock)\nif holder == ARGV[1] then",
+                "leave(ARGV[1])\nlocal holder = redis.call('GET', lock)\nif holder then",
+            ),
+        ),
+    ),
+    Mutant(
+        "clean-up leaves the place",
+        "clean-up",
+        "A clean-up frees the lock, but leaves the owner in line.",
+        (Rewrite("leave(ARGV[1])\n", ""),),
+    ),
+    Mutant(
+        "refused waiter stays in line",
+        "clean-up",
+        "An attempt whose patience is over leaves its place in line behind.",
+        (Edit(acquire._leave, "if may_have_left and any(", "if False and any("),),
+    ),
+    Mutant(
+        "late claims not followed",
+        "clean-up",
+        "A clean-up goes another way than the claim that it cleans up, and may overtake it.",
+        (
+            Edit(
+                RedisStore._chase,
+                "return self._link.chase(owner, protocol.abandon_in_full(self._prefix + name, owner))",
+                "return None",
+            ),
+        ),
+    ),
+    Mutant(
+        "only the last claim followed",
+        "clean-up",
+        "Where a claim was repeated, a clean-up follows the last one only.",
+        (Edit(Trail.repeats, "self.late.setdefault(owner, []).append(self.unanswered[owner])", "pass"),),
+    ),
+    Mutant(
+        "release does not follow late claims",
+        "clean-up",
+        "A release leaves alone a claim of its owner that is still on its way.",
+        (Edit(RedisStore.release, "if link.late and hold.owner in link.late:", "if False:"),),
+    ),
+    Mutant(
+        "reaper gives up too early",
+        "clean-up",
+        "What could not be given back is forgotten when its ttl is over, although a place in line is kept longer.",
+        (Edit(rules.forgotten_at, "max(ttl, WAITER_WINDOW)", "ttl"),),
+    ),
+    Mutant(
+        "cancelled claim forgotten",
+        "clean-up",
+        "An acquire that is cancelled forgets its owner id.",
+        (Edit(acquire.acquire, "if isinstance(error, ConfigurationError) and patience is None:", "if True:"),),
+    ),
+    Mutant(
+        "dropped lease stays",
+        "clean-up",
+        "A lease that nobody can use any more is not given back.",
+        (Edit(ledger.Ledger.enter, "Mark(state, self._drop)", "Mark(state)"),),
+    ),
+    Mutant(
+        "reaper forgets",
+        "clean-up",
+        "What could not be given back is forgotten.",
+        (Edit(upkeep.Reaper._try, "if trouble is None:", "if True:"),),
+    ),
+    Mutant(
+        "failed release forgotten",
+        "clean-up",
+        "A release that did not reach the server is not tried again.",
+        (
+            Edit(
+                release.release,
+                "answer.error)\n        env.ledger.abandon(state)",
+                "answer.error)\n        env.ledger.confirm_gone(state.owner)",
+            ),
+        ),
+    ),
+    Mutant(
+        "late grant kept",
+        "clean-up",
+        "A grant that came too late to be used is not given back.",
+        (
+            Edit(
+                acquire.acquire,
+                "raise\n        env.ledger.abandon(state)",
+                "raise\n        env.ledger.confirm_gone(state.owner)",
+            ),
+        ),
+    ),
+    Mutant(
+        "closing gives nothing back",
+        "clean-up",
+        "A client that is closed leaves its locks and places to their ttl.",
+        (Edit(upkeep.Reaper.reap_all, "for mark in ledger.marks():", "for mark in list[Mark]():"),),
+    ),
+)

@@ -1,0 +1,99 @@
+"""Bugs in who is next, and in how it hears of it."""
+
+from __future__ import annotations
+
+from gripfast.core import acquire, rules
+from gripfast.stores.redis import scripts
+from gripfast_lab.sim.mutants.planting import Edit, Mutant, Rewrite
+
+QUEUE = (
+    Mutant(
+        "barging claim",
+        "queue",
+        "A claim that finds the lock free takes it, whoever waits.",
+        (Rewrite("if redis.call('EXISTS', lock, line) == 0 then", "if redis.call('EXISTS', lock) == 0 then"),),
+    ),
+    Mutant(
+        "last come, first served",
+        "queue",
+        "Who comes to wait stands at the front of the line.",
+        (
+            Rewrite("'ZRANGE', line, -1, -1, 'WITHSCORES'", "'ZRANGE', line, 0, 0, 'WITHSCORES'"),
+            Rewrite("(end_of_line[2] or 0) + 1", "(end_of_line[2] or 0) - 1"),
+        ),
+    ),
+    Mutant(
+        "handed to the deaf",
+        "queue",
+        "The lock is handed to a waiter although nobody heard the push.",
+        (Rewrite("  if not is_heard(channel) then\n    return false\n  end\n", ""),),
+    ),
+    Mutant(
+        "waiters never leave",
+        "queue",
+        "The lock is handed to waiters that were not seen for longer than the window.",
+        (Rewrite(f"if not seen or now - seen > {scripts.WINDOW_MS} then", "if not seen then"),),
+    ),
+    Mutant(
+        "deaf lose their place",
+        "queue",
+        "A waiter that a push could not reach is put out of the line, and comes back at its end.",
+        (
+            Rewrite(
+                "  if not is_heard(channel) then\n    return false\n  end\n",
+                "  if not is_heard(channel) then\n    leave(owner)\n    return false\n  end\n",
+            ),
+        ),
+    ),
+    Mutant(
+        "place lost by asking",
+        "queue",
+        "A waiter that asks again goes to the end of the line.",
+        (Rewrite("if not redis.call('ZSCORE', line, owner) then", "do"),),
+    ),
+    Mutant(
+        "old push counts",
+        "queue",
+        "A push of an earlier grant is taken for a new one.",
+        (Edit(acquire._is_good, "pushed.token > taken.token and ", ""),),
+    ),
+    Mutant(
+        "new owner id for each try",
+        "queue",
+        "Every retry has a new owner id, so that it is not recognised and the line fills with ghosts.",
+        (
+            Edit(
+                acquire._persist,
+                "new_answer, sent = await _ask(env, claim, mark)",
+                "claim = claim._replace(owner=env.new_owner()); new_answer, sent = await _ask(env, claim, mark)",
+            ),
+        ),
+    ),
+    Mutant(
+        "waits for the push alone",
+        "queue",
+        "A waiter trusts that it will be told, and does not ask again.",
+        (Edit(rules.ask_again_at, "pace = refresh_pace(ttl)", "return now + 1e6"),),
+    ),
+    Mutant(
+        "own lock counts as another's",
+        "queue",
+        "A claim that meets its own lock, after a lost reply, is told that it is taken.",
+        (Rewrite("if holder == owner then\n  local last", "if false then\n  local last"),),
+    ),
+    Mutant(
+        "stays in line with the lock",
+        "queue",
+        "A waiter that gets the lock by asking keeps its place in line.",
+        (
+            Rewrite("if next == owner then\n    leave(owner)\n  end", ""),
+            Rewrite("  leave(owner)\n  if redis.call('PTTL', lock)", "  if redis.call('PTTL', lock)"),
+        ),
+    ),
+    Mutant(
+        "release hands nothing over",
+        "queue",
+        "A release frees the lock and leaves it to the waiters to find out.",
+        (Rewrite("hand_over()\nreturn mine", "return mine"),),
+    ),
+)

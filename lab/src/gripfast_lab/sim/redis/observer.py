@@ -1,0 +1,129 @@
+"""What a node really did, for the checkers: noted beside the scripts, by books of its own.
+
+Nothing here reads what the scripts keep about their line: who waits, since when and where it listens follows from the
+requests alone. So a script that keeps a wrong line is found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gripfast.stores.redis import protocol, scripts
+from gripfast_lab.sim.history import WORLD
+from gripfast_lab.sim.redis.server import Server
+
+_NEVER = -(1 << 62)
+_CALLS = (b"EVALSHA", b"EVAL")
+_WHAT = {
+    key: script
+    for script in (scripts.CLAIM, scripts.RELEASE, scripts.RENEW, scripts.ABANDON, scripts.FORCE_RELEASE)
+    for key in (script.sha.encode(), script.text.encode())
+}
+
+
+@dataclass(slots=True)
+class _Place:
+    seen_ms: int
+    channel: bytes
+    has_lapsed: bool = False
+    """It was not seen for so long that the node may have dropped it, or not: its place may be the old or a new one."""
+
+
+_Line = dict[bytes, _Place]
+"""Those who wait for one lock, in the order in which they came."""
+
+
+class Observer:
+    def __init__(self, now: Callable[[], float], note: Callable[..., None], prefix: str) -> None:
+        self._now = now
+        self._note = note
+        self._prefix = len(prefix.encode())
+        self._lines: dict[bytes, _Line] = {}
+        self._what: object = None
+        self._holder: bytes | None = None
+
+    def watch(self, server: Server) -> None:
+        self._server = server
+        server.before = self._before
+        server.after = self._after
+
+    def snapshot(self) -> object:
+        return {key: {owner: replace(place) for owner, place in line.items()} for key, line in self._lines.items()}
+
+    def restore(self, lines: Any) -> None:
+        self._lines = lines or {}
+
+    def lose_sight(self) -> None:
+        """The node's clock has jumped: it may have dropped anyone who waits, or not."""
+        for line in self._lines.values():
+            for place in line.values():
+                place.seen_ms, place.has_lapsed = _NEVER, True
+
+    def _before(self, _: object, args: list[bytes]) -> None:
+        self._what = _WHAT.get(args[1]) if args[0] in _CALLS else None
+        if self._what is not None:
+            self._holder = self._server.database.text(args[3])
+
+    def _after(self, _: object, args: list[bytes], reply: Any) -> None:
+        what = self._what
+        if what is None or isinstance(reply, Exception):
+            return
+        key, values = args[3], args[3 + int(args[2]) :]
+        owner = values[0] if values else b""
+        before, holder = self._holder, self._server.database.text(key)
+        if what is scripts.RENEW:
+            if reply == 1 and before != owner:
+                self._tell("confirmed", key, owner, note=(before or b"nobody").decode())
+            return
+        line = self._lines.setdefault(key, {})
+        asker = owner if what is scripts.CLAIM else None
+        if what is scripts.ABANDON:
+            line.pop(owner, None)
+        if holder != before:
+            if what is scripts.FORCE_RELEASE:
+                self._broken(key)
+            elif before is not None and before != owner:
+                self._tell("removed", key, owner, note=before.decode())
+            if holder is not None:
+                self._handed(key, line, holder, asker, args[4])
+                line.pop(holder, None)
+        if asker is not None and values[4] and holder != owner:
+            self._waits(line, owner, values[4])
+        if holder is None and line and (waiting := self._live(line, None)):
+            self._tell("idle", key, owner, note=b" ".join(waiting).decode())
+
+    def _broken(self, key: bytes) -> None:
+        """As the operator wanted: whoever had it may still believe in it."""
+        self._note(WORLD, self._name(key), "forgot", until=self._now())
+
+    def _handed(self, key: bytes, line: _Line, holder: bytes, asker: bytes | None, fence: bytes) -> None:
+        place = line.get(holder)
+        waiting = [] if place is not None and place.has_lapsed else self._live(line, asker)
+        token = protocol.last_token(self._server.database.text(fence))
+        self._tell("handed", key, holder, token=token, note=b" ".join(waiting).decode())
+
+    def _live(self, line: _Line, asker: bytes | None) -> list[bytes]:
+        return [owner for owner, place in line.items() if owner == asker or self._can_be_reached(place)]
+
+    def _can_be_reached(self, place: _Place) -> bool:
+        return not self._is_stale(place) and self._server.receivers(place.channel) > 0
+
+    def _is_stale(self, place: _Place) -> bool:
+        return self._server.database.now_us() // 1000 - place.seen_ms > scripts.WINDOW_MS
+
+    def _waits(self, line: _Line, owner: bytes, channel: bytes) -> None:
+        now_ms = self._server.database.now_us() // 1000
+        place = line.get(owner)
+        if place is not None and not self._is_stale(place):
+            place.seen_ms, place.channel = now_ms, channel
+        else:
+            line.pop(owner, None)
+            line[owner] = _Place(now_ms, channel, has_lapsed=place is not None)
+
+    def _tell(self, kind: str, key: bytes, owner: bytes, **more: Any) -> None:
+        self._note(owner.decode(), self._name(key), kind, **more)
+
+    def _name(self, key: bytes) -> str:
+        return key[self._prefix :].decode()

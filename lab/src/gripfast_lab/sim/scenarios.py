@@ -1,0 +1,237 @@
+"""Which worlds there are, and how a seed becomes one of their plans."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gripfast.core import rules
+from gripfast_lab.sim import faults
+from gripfast_lab.sim.chance import Chance
+from gripfast_lab.sim.checks import Violation, violations
+from gripfast_lab.sim.clocks import RATE_PROMISED
+from gripfast_lab.sim.history import ANY, WORLD, Event
+from gripfast_lab.sim.plan import WITNESS, Errand, Fault, Host, Item, Plan, Quorum
+from gripfast_lab.sim.quiet import quietly
+from gripfast_lab.sim.stage import Stage
+
+NOW = 1_700_000_000.0
+"""What the wall clocks of nodes show, more or less."""
+WITH_DECLARED = 0.25
+"""How many runs have declared faults, too. In the others nothing is excused."""
+FORGETFUL = 0.07
+"""How many faults of several nodes are losses of memory, in any run: most of them excuse no more than tokens."""
+
+TTLS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 12.0)
+SHORTER_TTLS = (0.05, 0.2, 0.5, 1.0, 2.0, 4.0)
+"""For Redlock: who waits there comes again and again, and asks every node."""
+TIMEOUTS = (0.05, 0.1, 0.3, 1.0)
+NODE_TIMEOUTS = (0.02, 0.05, 0.05, 0.2)
+"""Each for one of several nodes."""
+WALLS = (2.0, 2.0, 2.0, 6 * 3600.0, 2 * 24 * 3600.0)
+"""Seconds by which the wall clocks of processes may be off, either way."""
+NODE_CLOCKS = (1.0, 1.0, 3600.0, 12 * 3600.0)
+"""Seconds by which those of nodes may differ."""
+OUT_OF_REACH_MOST = 3.0
+"""Seconds that a server is not reached at a time: while it is not, everyone just asks again and again."""
+
+
+class Outcome(NamedTuple):
+    plan: Plan
+    history: list[Event]
+    violations: list[Violation]
+    faults: dict[str, int]
+    grants: int
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    name: str
+    text: str
+    faults: tuple[str, ...]
+    nodes: int = 1
+
+    def plan(self, seed: int) -> Plan:
+        return _Drawing(self, seed).plan()
+
+    def run(self, plan: Plan) -> Outcome:
+        stage = Stage(plan)
+        for fault in plan.faults:
+            faults.happen(stage, fault)
+        stage.world.at(plan.heals_at, _heal, stage)
+        with quietly(), _without_collector():
+            stage.run()
+        found = violations(
+            stage.history,
+            may_be_unreachable=True,
+            recover_within=_recovery(stage),
+            reacts_within=plan.reaction,
+            reach=None if plan.quorum is None else stage.reach,
+        )
+        return Outcome(plan, stage.history, found, stage.fired, stage.grants)
+
+
+_OF_ONE = tuple(kind for kind in faults.KINDS if kind not in faults.OF_SEVERAL)
+SCENARIOS = {
+    each.name: each
+    for each in [
+        Scenario("redis", "one Redis server, a few processes that want the same locks", _OF_ONE),
+        Scenario("redlock3", "Redlock on three Redis servers", tuple(faults.KINDS), nodes=3),
+        Scenario("redlock5", "Redlock on five Redis servers", tuple(faults.KINDS), nodes=5),
+    ]
+}
+
+
+class _Drawing:
+    """A plan being drawn. What only Redlock needs is drawn from a stream of its own."""
+
+    def __init__(self, scenario: Scenario, seed: int) -> None:
+        self._seed = seed
+        self._nodes = scenario.nodes
+        self._more = Chance(seed).fork("redlock")
+        self._chance = chance = Chance(seed).fork("plan")
+        self._ttls = [
+            (ttl := chance.pick(TTLS if scenario.nodes == 1 else SHORTER_TTLS)),
+            ttl * chance.pick((0.4, 1.0, 2.5)),
+        ]
+        self._spans = chance.between(2.0, 8.0) * max(self._ttls)
+        """Seconds in which everything happens."""
+        self._timeout = chance.pick(TIMEOUTS if scenario.nodes == 1 else NODE_TIMEOUTS)
+        self._with_declared = chance.happens(WITH_DECLARED)
+        self._declared = [each for each in scenario.faults if faults.KINDS[each].is_declared]
+        self._others = [each for each in scenario.faults if not faults.KINDS[each].is_declared]
+        self._hosts = [self._host(f"p{number}", chance.between(1e3, 1e6)) for number in range(2 + chance.below(2))]
+        self._names = ("job", "other")[: 1 + chance.happens(0.3)]
+        self._actors = [f"{host.name}/{letter}" for host in self._hosts for letter in "ab"[: 1 + chance.happens(0.5)]]
+
+    def plan(self) -> Plan:
+        items: list[Item] = [errand for actor in self._actors for errand in self._errands(actor)]
+        items += [self._fault() for _ in range(3 + self._chance.below(5))]
+        items += [self._last_errand(name) for name in self._names]
+        return Plan(
+            seed=self._seed,
+            items=tuple(items),
+            hosts=(*self._hosts, self._host(WITNESS, 0.0)),
+            nodes=self._servers(),
+            names=self._names,
+            request_timeout=self._timeout,
+            connect_patience=self._chance.between(1.0, 6.0),
+            heals_at=self._spans * 1.5,
+            closes_at_once=self._chance.happens(0.5),
+            is_warm=self._chance.happens(0.7),
+            quorum=self._quorum(items),
+        )
+
+    def _host(self, name: str, offset: float) -> Host:
+        chance = self._chance
+        rate = chance.between(1.0 - RATE_PROMISED, 1.0 + RATE_PROMISED)
+        wall = NOW + self._more.pick(WALLS) * self._more.between(-1.0, 1.0)
+        return Host(name, offset, rate, shares=chance.happens(0.5), wall=wall)
+
+    def _servers(self) -> tuple[Host, ...]:
+        if self._nodes == 1:
+            return (self._host("node", NOW),)
+        off = self._more.pick(NODE_CLOCKS)
+        return tuple(self._host(f"n{number}", NOW + off * self._more.random()) for number in range(self._nodes))
+
+    def _quorum(self, items: Sequence[Item]) -> Quorum | None:
+        if self._nodes == 1:
+            return None
+        has_grace = self._more.happens(0.8)
+        longest = max(max(each.ttl, each.extends or 0.0) for each in items if isinstance(each, Errand))
+        return Quorum(longest if has_grace else 0.0, self._more.happens(0.6))
+
+    def _some_nodes(self) -> tuple[int, ...]:
+        """One of them, sometimes two, sometimes all."""
+        if self._nodes == 1:
+            return ()
+        places = list(range(self._nodes))
+        how_many = self._more.pick((1, 1, 1, 1, 2, 2, 3, self._nodes))
+        return tuple(sorted(places.pop(self._more.below(len(places))) for _ in range(min(how_many, self._nodes))))
+
+    def _errands(self, actor: str) -> Iterator[Errand]:
+        """Fewer where each costs more."""
+        least = 3 if self._nodes < 5 else 1
+        for _ in range(least + self._chance.below(3)):
+            yield self._errand(actor)
+
+    def _errand(self, actor: str) -> Errand:
+        chance = self._chance
+        ttl = chance.pick(self._ttls)
+        return Errand(
+            actor=actor,
+            name=chance.pick(self._names),
+            after=self._spans * 0.25 * chance.random() * chance.random(),
+            ttl=ttl,
+            wait=chance.pick((None, None, 0.0, ttl * chance.random(), 4.0 * ttl * chance.random())),
+            renews=chance.happens(0.7),
+            max_hold=ttl * 4.0 * chance.random() + rules.TTL_MIN if chance.happens(0.1) else None,
+            works=ttl * chance.pick((0.01, 0.2, 0.8, 4.0)) * chance.random(),
+            heeds=chance.happens(0.7),
+            looks=1 + chance.below(3),
+            writes=chance.happens(0.5),
+            extends=chance.pick(self._ttls) if chance.happens(0.25) else None,
+            ending="drop" if chance.happens(0.08) else "release",
+        )
+
+    def _last_errand(self, name: str) -> Errand:
+        return self._errand(f"{WITNESS}/{name}")._replace(
+            name=name,
+            after=self._spans * 1.5 * (1.0 + rules.CLOCK_RATES),
+            wait=None,
+            renews=True,
+            max_hold=None,
+            ending="release",
+        )
+
+    def _fault(self) -> Fault:
+        chance = self._chance
+        is_declared = self._with_declared and chance.happens(0.4)
+        kind = chance.pick(self._declared if is_declared else self._others)
+        if self._nodes > 1 and self._more.happens(FORGETFUL):
+            kind = "memory lost"
+        at = self._spans * 0.6 * chance.random()
+        lasts = chance.pick((self._timeout, *self._ttls)) * 2.0 * chance.random()
+        target = {
+            "process": chance.pick(self._hosts).name,
+            "actor": chance.pick(self._actors),
+            "lock": chance.pick(self._names),
+            "node": "",
+        }[faults.KINDS[kind].target]
+        if faults.KINDS[kind].is_out_of_reach:
+            lasts = min(lasts, OUT_OF_REACH_MOST)
+        nodes = self._some_nodes() if faults.KINDS[kind].at_nodes else ()
+        return Fault(kind, at, min(lasts, self._spans * 1.5 - at), target, chance.random(), nodes)
+
+
+def _heal(stage: Stage) -> None:
+    stage.network.disarm()
+    if stage.fired:
+        stage.note(WORLD, ANY, "healed")
+
+
+def _recovery(stage: Stage) -> float:
+    """A lease runs out, then the places of those who are gone; each of these may be handed the lock once more."""
+    plan = stage.plan
+    if plan.quorum is not None:
+        # A node that came back empty does not vote for a while; who waits comes again after a second at most.
+        lost = plan.longest_ttl * (1 + rules.CLOCK_RATES) + plan.quorum.grace * (1 + rules.CLOCK_RATES)
+        return lost + stage.longest_put_back + 10.0 * plan.request_timeout + 5.0
+    lost = rules.WAITER_WINDOW + plan.longest_ttl * (1 + rules.CLOCK_RATES)
+    gone = len(stage.actors) * min(plan.longest_ttl, rules.WAITER_WINDOW)
+    return lost + gone + stage.longest_put_back + 10.0 * plan.request_timeout + 2.0
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """What is in a cycle dies when the collector finds it, and that is no moment that the seed decides."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -1,0 +1,65 @@
+"""Commands that other packages add. Each is a `click.Command`, found by an entry point of such a package:
+
+[project.entry-points."gripfast.commands"]
+lab = "gripfast_lab.command:lab"
+
+Nobody looks for them as long as one of our own commands is called: that would cost every call some milliseconds.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gripfast.cli import codes
+from gripfast.cli.failure import Failure
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint, EntryPoints
+
+GROUP = "gripfast.commands"
+NOT_HERE = {
+    "lab": "the lab is a package of its own: pip install gripfast-lab, or in a clone of Gripfast: pip install . ./lab"
+}
+"""What to say to who calls a command that is known, but not installed."""
+
+
+class Commands(click.Group):
+    """Our own commands first, then those of others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_found().names})
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        own = super().get_command(ctx, name)
+        if own is not None:
+            return own
+        for point in _found().select(name=name):
+            return _loaded(point)
+        return _failing(name, NOT_HERE[name]) if name in NOT_HERE else None
+
+
+def _found() -> EntryPoints:
+    from importlib.metadata import entry_points
+
+    return entry_points(group=GROUP)
+
+
+def _loaded(point: EntryPoint) -> click.Command:
+    """One that can't be loaded must not take the help of all others with it."""
+    try:
+        command: click.Command = point.load()
+    except Exception as error:
+        return _failing(point.name, f"{point.value} can't be loaded, {type(error).__name__}: {error}")
+    return command
+
+
+def _failing(name: str, why: str) -> click.Command:
+    """Fails whatever it is called with."""
+
+    def fail(**_: Any) -> None:
+        raise Failure(codes.USAGE, why)
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+    return click.Command(name, callback=fail, context_settings=anything, short_help=why, add_help_option=False)
