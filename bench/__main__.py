@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import charts, report
+from bench import against, charts, report
 from bench.catalogue import CATALOGUE
 from bench.runner import Outcome, run
 from bench.scenario import Scenario
@@ -20,7 +20,7 @@ RESULTS = Path(__file__).parent / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status 1 if a promise was not kept, or could not be measured."""
+    """Exit status 1 if a promise was not kept, or could not be measured; so if a tree is slower than it may be."""
     options = _parser().parse_args(arguments)
     if options.list:
         print(*(f"{each.name}: {each.about}" for each in CATALOGUE), sep="\n")
@@ -43,7 +43,13 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("words", nargs="*", metavar="WORD", help="part of a scenario's name")
     add("--list", action="store_true", help="tell what there is, and run nothing")
-    add("--rounds", type=int, help="how often the contestants take turns, instead of each scenario's own")
+    add(
+        "--against",
+        type=Path,
+        metavar="PATH",
+        help="measure this tree beside another checkout, in turns; fail where this one is slower than it may be",
+    )
+    add("--rounds", type=int, help="how often the contestants, or the trees, take turns, instead of the usual")
     add("--quick", action="store_true", help="small and short, only to see that everything works")
     add(
         "--json",
@@ -58,7 +64,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(scenario: Scenario, options: argparse.Namespace) -> Outcome:
     with tempfile.TemporaryDirectory(prefix="gripfast-bench-") as folder:
-        outcome = run(scenario, Path(folder), options.rounds, options.quick)
+        if options.against:
+            outcome = against.run(scenario, Path(folder), options.against.resolve(), options.rounds, options.quick)
+        else:
+            outcome = run(scenario, Path(folder), options.rounds, options.quick)
     print(report.table(scenario, outcome), end="\n\n", flush=True)
     return outcome
 

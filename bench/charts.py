@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.report import number_text
 from bench.runner import slug
-from bench.scenario import OURS
+from bench.scenario import OURS, more_is_better
 
 WIDTH = 760
 MARGIN = 16
@@ -88,7 +88,7 @@ def chart(scenario: Mapping[str, Any], footer: str) -> str:
 def _panel(canvas: Canvas, scenario: Mapping[str, Any], figure: str) -> None:
     """One figure of all contestants, the same scale for all bars."""
     canvas.y += MARGIN / 2
-    canvas.line(f"{figure} ({'more' if figure.endswith('/s') else 'less'} is better)")
+    canvas.line(f"{figure} ({'more' if more_is_better(figure) else 'less'} is better)")
     rows = [
         (each["contestant"], each["figures"][figure]) for each in scenario["standings"] if figure in each["figures"]
     ]

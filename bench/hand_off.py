@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from bench.crew import Shift, Turn, crew
 from bench.locks import Make, gripfast_locks
-from bench.scenario import Contestant, Place, Sample, Scenario
+from bench.scenario import CONTENDED, Contestant, Place, Sample, Scenario
 
 PROCESSES = 8
 QUICK_PROCESSES = 2
@@ -108,4 +108,5 @@ EMBEDDED_HAND_OFF = Scenario(
     charted=("wait p99 ms",),
     rounds=5,
     pinned=False,
+    slower=CONTENDED,
 )

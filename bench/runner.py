@@ -13,7 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -49,7 +49,7 @@ class Outcome:
 
 def run(scenario: Scenario, folder: Path, rounds: int | None = None, quick: bool = False) -> Outcome:
     absent: dict[str, str] = {}
-    with _pinned(scenario.pinned), _server(scenario, folder) as url, ExitStack() as stack:
+    with pinned(scenario.pinned), served(scenario, folder) as url, ExitStack() as stack:
         measures: dict[str, Measure] = {}
         for contestant in _installed(scenario.contestants, absent):
             place = Place(folder / slug(contestant.name), url, quick)
@@ -65,16 +65,21 @@ def _outcome(scenario: Scenario, rounds: Sequence[Round], absent: Mapping[str, s
     """Whoever failed in one round is left out of all."""
     rounds = [{name: sample for name, sample in each.items() if name not in absent} for each in rounds]
     present = [each.name for each in scenario.contestants if each.name not in absent]
-    standings = [_standing(scenario, name, rounds) for name in present]
+    standings = [_compared(scenario, name, rounds) for name in present]
     return Outcome(standings, [judged(promise, rounds) for promise in scenario.promises], absent)
 
 
-def _standing(scenario: Scenario, name: str, rounds: Sequence[Round]) -> Standing:
-    figures = {figure: Spread.of([each[name][figure] for each in rounds]) for figure in rounds[0][name]}
+def _compared(scenario: Scenario, name: str, rounds: Sequence[Round]) -> Standing:
+    alone = standing(name, rounds)
     if scenario.against is None or scenario.against not in rounds[0]:
-        return Standing(name, figures, None)
+        return alone
     ratios = [ratio(each[name][scenario.figure], each[scenario.against][scenario.figure]) for each in rounds]
-    return Standing(name, figures, Spread.of(ratios))
+    return replace(alone, ratio=Spread.of(ratios))
+
+
+def standing(name: str, rounds: Sequence[Round]) -> Standing:
+    figures = {figure: Spread.of([each[name][figure] for each in rounds]) for figure in rounds[0][name]}
+    return Standing(name, figures, None)
 
 
 def _take_turns(measures: dict[str, Measure], rounds: int, absent: dict[str, str]) -> list[Round]:
@@ -130,7 +135,7 @@ def _opened(contestant: Contestant, place: Place) -> Iterator[Measure]:
 
 
 @contextmanager
-def _server(scenario: Scenario, folder: Path) -> Iterator[str]:
+def served(scenario: Scenario, folder: Path) -> Iterator[str]:
     """Started by a process that is pinned, a server is pinned too."""
     if scenario.server is None:
         yield ""
@@ -140,7 +145,7 @@ def _server(scenario: Scenario, folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def _pinned(wanted: bool) -> Iterator[None]:
+def pinned(wanted: bool) -> Iterator[None]:
     """Keep this process on one core, where the system can."""
     if not wanted or not hasattr(os, "sched_setaffinity"):
         yield

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 OURS = "gripfast"
 """How the name of a contestant begins that is Gripfast's."""
 
+CONTENDED = 1.10
+"""`Scenario.slower` where several want one lock: who gets it when differs from run to run."""
+
 Sample = Mapping[str, float]
 """One round of one contestant: figure → value."""
 
@@ -73,6 +76,8 @@ class Scenario:
     """On one core, the server too: a wake-up across cores would hide everything else."""
     server: Callable[[Path], AbstractContextManager[str]] | None = None
     """Starts what the contestants share, in a folder, and gives its URL."""
+    slower: float = 1.05
+    """How many times as slow as another tree this one may be (`against.py`)."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,10 @@ class Spread:
         ordered = sorted(values)
         tenth = len(ordered) // 10
         return cls(statistics.median(ordered), ordered[tenth], ordered[-1 - tenth], ordered[0], ordered[-1])
+
+
+def more_is_better(figure: str) -> bool:
+    return figure.endswith(("/s", "one round %"))
 
 
 def ratio(mine: float, other: float) -> float:

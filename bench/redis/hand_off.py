@@ -7,7 +7,7 @@ from bench.locks import Make
 from bench.promise import Promise, at_least_best, at_most
 from bench.redis.peers import GRIPFAST, PEERS, REDIS_PY
 from bench.redis.server import counters, redis_server
-from bench.scenario import Contestant, Place, Round, Scenario
+from bench.scenario import CONTENDED, Contestant, Place, Round, Scenario
 
 SECTION = 0.001
 AT_ONCE = "gripfast 0 ms"
@@ -42,6 +42,7 @@ REDIS_HAND_OFF = Scenario(
     rounds=5,
     pinned=False,
     server=redis_server,
+    slower=CONTENDED,
 )
 
 REDIS_SECTION = Scenario(
@@ -70,4 +71,5 @@ REDIS_SECTION = Scenario(
     rounds=5,
     pinned=False,
     server=redis_server,
+    slower=CONTENDED,
 )

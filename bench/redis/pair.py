@@ -101,6 +101,7 @@ REDIS_PAIR = Scenario(
         *(faster(who, 2.3, MICROSECONDS, than=REDIS_PY.name) for who in (BY_CALLS, BY_WITH)),
     ),
     server=redis_server,
+    slower=1.08,
 )
 
 REDIS_PAIR_ASYNC = Scenario(

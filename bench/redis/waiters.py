@@ -13,7 +13,7 @@ from bench.promise import at_most
 from bench.redis.aio import GRIPFAST, REDIS_PY, AsyncMake
 from bench.redis.server import connections, redis_server
 from bench.redis.wire import Wire
-from bench.scenario import Contestant, Place, Sample, Scenario
+from bench.scenario import CONTENDED, Contestant, Place, Sample, Scenario
 
 WAITERS = (1000, 20)
 SECONDS = 3.0
@@ -64,4 +64,5 @@ REDIS_WAITERS = Scenario(
     charted=(HAND_OFFS, "wait max ms", "connections"),
     rounds=5,
     server=redis_server,
+    slower=CONTENDED,
 )

@@ -12,7 +12,7 @@ from bench.redis.hand_off import url
 from bench.redlock.nodes import counters, five_nodes
 from bench.redlock.npm import NPM, RETRIES, Npm, npm
 from bench.redlock.peers import GRIPFAST, POTTERY, REDLOCK_PY
-from bench.scenario import Contestant, Place, Sample, Scenario
+from bench.scenario import CONTENDED, Contestant, Place, Sample, Scenario
 
 NPM_ONCE = f"{NPM}, retryCount 0"
 
@@ -50,4 +50,5 @@ REDLOCK_HAND_OFF = Scenario(
     rounds=5,
     pinned=False,
     server=five_nodes,
+    slower=CONTENDED,
 )

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import gripfast
 from bench.promise import at_most
-from bench.scenario import Contestant, Place, Sample, Scenario
+from bench.scenario import CONTENDED, Contestant, Place, Sample, Scenario
 from bench.sql.engines import LEASE, MARIA, MODES, POSTGRES, Engine, address, ours, ours_async
 from bench.sql.limit import commit
 from bench.sql.pair import COMMIT
@@ -80,6 +80,7 @@ def hand_off(engine: Engine) -> Scenario:
         rounds=5,
         pinned=False,
         server=engine.server,
+        slower=CONTENDED,
     )
 
 

@@ -6,7 +6,7 @@ from bench.gripfast_pair import Address
 from bench.hand_off import ACQUIRED, HAND_OFFS, PROCESSES, processes
 from bench.locks import Make, gripfast_locks
 from bench.redis.hand_off import url
-from bench.scenario import Contestant, Scenario
+from bench.scenario import CONTENDED, Contestant, Scenario
 from bench.sql.engines import MARIA, MODES, POSTGRES, Engine, address, ours
 from bench.sql.peers import DLOCK
 from bench.sql.wire import COUNTED, counters
@@ -35,6 +35,7 @@ def crowd(engine: Engine) -> Scenario:
         warm_up=False,
         pinned=False,
         server=engine.counting,
+        slower=CONTENDED,
     )
 
 

@@ -14,7 +14,7 @@ from bench.crew import turns as turns_of_a_thread
 from bench.hand_off import ACQUIRED, HAND_OFFS, figures
 from bench.promise import at_most
 from bench.redis.waiters import turns as turns_of_a_task
-from bench.scenario import Contestant, Place, Sample, Scenario
+from bench.scenario import CONTENDED, Contestant, Place, Sample, Scenario
 from bench.sql.engines import LEASE, MARIA, MODES, POSTGRES, Engine, address, ours, ours_async
 from bench.sql.wire import Wire, sessions, wire_to
 
@@ -82,6 +82,7 @@ def scenario(engine: Engine) -> Scenario:
         rounds=2,
         warm_up=False,
         server=engine.server,
+        slower=CONTENDED,
     )
 
 

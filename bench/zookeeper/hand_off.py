@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.hand_off import ACQUIRED, HAND_OFFS, PROCESSES, processes
 from bench.promise import at_least
 from bench.redis.hand_off import url
-from bench.scenario import Scenario
+from bench.scenario import CONTENDED, Scenario
 from bench.zookeeper.peers import GRIPFAST, KAZOO
 from bench.zookeeper.server import REQUESTS, counters, zookeeper_server
 
@@ -20,4 +20,5 @@ ZOOKEEPER_HAND_OFF = Scenario(
     rounds=5,
     pinned=False,
     server=zookeeper_server,
+    slower=CONTENDED,
 )
