@@ -17,10 +17,14 @@ from bench.sql.pair import SQL_PAIR_MARIA, SQL_PAIR_POSTGRES
 from bench.sql.processes import SQL_PROCESSES_MARIA, SQL_PROCESSES_POSTGRES
 from bench.sql.waiters import SQL_WAITERS_MARIA, SQL_WAITERS_POSTGRES
 from bench.sql.waiting import SQL_WAITING_MARIA, SQL_WAITING_POSTGRES
+from bench.start import START_EMBEDDED, START_IMPORT, START_REDIS
 from bench.zookeeper.hand_off import ZOOKEEPER_HAND_OFF
 from bench.zookeeper.pair import ZOOKEEPER_DISK, ZOOKEEPER_PAIR, ZOOKEEPER_PAIR_ASYNC
 
 CATALOGUE: tuple[Scenario, ...] = (
+    START_IMPORT,
+    START_EMBEDDED,
+    START_REDIS,
     EMBEDDED_PAIR,
     EMBEDDED_PAIR_ASYNC,
     MEMORY_PAIR,
