@@ -189,19 +189,22 @@ class SessionStore(Looking):
         return [*free, *own]
 
     def _stand_in_line(self, session: Session, claim: Claim) -> None:
-        session.phase, session.is_asked = "waiting", True
+        session.is_asked = True
         session.channel.send(self._attempt(session, claim.ttl, WAIT_SLICE))
+        session.phase = "waiting"  # not before: an interrupted request would be waited for in vain
         inbox: SessionInbox = claim.inbox  # type: ignore[assignment]
         inbox.follow(session.channel)
 
     async def _look_at_wait(self, session: Session, claim: Claim) -> Fault | None:
-        """Whether the engine has answered by now."""
+        """Whether the engine has answered by now. Not "waiting" meanwhile: an answer that is half read never comes."""
+        session.phase = "new"
         answer = await session.channel.answer(self._link.now())
         if answer is None:
+            session.phase = "waiting"
             inbox: SessionInbox = claim.inbox  # type: ignore[assignment]
             inbox.follow(session.channel)
             return None
-        session.phase, session.is_asked = "new", False
+        session.is_asked = False
         outcome = self._outcome(session, answer)
         if isinstance(outcome, Fault):
             return outcome
