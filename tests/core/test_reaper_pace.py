@@ -13,7 +13,7 @@ from gripfast.core.renew import _by_urgency
 from gripfast.core.upkeep import Reaper
 from gripfast.errors import StoreUnavailable
 from gripfast.runtime.blocking import drive
-from gripfast.stores.redis.store import CAPABILITIES
+from gripfast.stores.redis.spec import CAPABILITIES
 
 MANY = 5000
 

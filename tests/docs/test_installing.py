@@ -8,7 +8,7 @@ import pytest
 
 from gripfast.cli.further import NOT_HERE
 from gripfast.extras import how_to_install
-from gripfast.stores import EXTRAS
+from gripfast.stores import specs
 from support.pages import ROOT
 
 HEAD_OF_THE_LAB = ROOT / "lab" / "src" / "gripfast_lab" / "page_head.md"
@@ -39,7 +39,7 @@ def test_the_readme_says_that_it_is_not_published() -> None:
     assert "from a clone" in start
 
 
-@pytest.mark.parametrize("extra", sorted({*EXTRAS.values()}))
+@pytest.mark.parametrize("extra", sorted({spec.extra for spec in specs() if spec.extra}))
 def test_what_an_error_advises_is_an_extra_that_exists(extra: str) -> None:
     assert extra in OFFERED
     assert misleading(f"published: {how_to_install(extra)}") == []

@@ -1,6 +1,7 @@
 """Who may import whom. The table below is the rule; `ARCHITECTURE.md` tells why."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gripfast.stores import StoreSpec
 from quality.tree import LAB, PACKAGE, broken, parsed, python_files
 
 LEAVES = {"bounded", "callers", "columns", "errors", "extras", "guard", "living", "machine"}
@@ -46,13 +48,9 @@ ENGINE_CLIENTS = {
     "redis", "hiredis", "psycopg", "psycopg2", "asyncpg", "pymysql", "MySQLdb", "mysql", "aiomysql", "asyncmy", "kazoo",
     "etcd3", "sqlalchemy",
 }  # fmt: skip
-SAME_IN_EVERY_STORE = {"__init__.py", "factory.py"}
+SAME_IN_EVERY_STORE = {"__init__.py", "factory.py", "spec.py"}
 ON_THIS_MACHINE = {"engine.py"}
-AT_A_SERVER = {"scripts.py", "protocol.py", "store.py", "blocking.py", "aio.py"}
-AT_SEVERAL_SERVERS = AT_A_SERVER - {"store.py"}  # that is in core, over nodes of any kind
-BUILDS_ON = {"redlock": "redis", "postgres": "sql", "mysql": "sql"}
-ENGINES_OF_SQL = {"scripts.py", "protocol.py", "wire.py"}  # the store and its colours are in sql, for all of them
-WITHOUT_TEXTS = {"protocol.py", "store.py", "blocking.py", "aio.py"}  # nothing is written in the engine's language
+AT_A_SERVER = {"store.py", "blocking.py", "aio.py"}  # its own, or those of the engine that it builds on
 MODULES_AT_IMPORT = 250
 PACKAGES = ("gripfast", "gripfast_lab")
 
@@ -115,13 +113,18 @@ def clicks(tree: ast.Module, package: str) -> list[str]:
 def strangers(tree: ast.Module, module: str, package: str) -> list[str]:
     """Imports by which one store reaches into another's folder."""
     home = module.split(".")[2]
-    others = set(store_folders()) - {home, BUILDS_ON.get(home)}
+    others = set(store_folders()) - {home, spec_in(home).builds_on}
     found = (imported.split(".") for imported, _ in imports(tree, package))
     return [".".join(parts) for parts in found if parts[:2] == ["gripfast", "stores"] and others & set(parts[2:3])]
 
 
 def store_folders() -> list[str]:
     return sorted(path.name for path in (PACKAGE / "stores").iterdir() if (path / "__init__.py").exists())
+
+
+def spec_in(store: str) -> StoreSpec:
+    spec: StoreSpec = importlib.import_module(f"gripfast.stores.{store}.spec").SPEC
+    return spec
 
 
 def place(path: Path) -> tuple[str, str]:
@@ -169,14 +172,15 @@ def test_no_store_knows_another() -> None:
 
 @pytest.mark.parametrize("store", store_folders())
 def test_every_store_has_the_same_files(store: str) -> None:
-    files = {path.name for path in (PACKAGE / "stores" / store).iterdir()}
+    files = files_of(store)
     assert files >= SAME_IN_EVERY_STORE
-    kinds = [ON_THIS_MACHINE, AT_SEVERAL_SERVERS if store == "redlock" else AT_A_SERVER]
-    if BUILDS_ON.get(store) == "sql":
-        kinds = [ENGINES_OF_SQL]
-    elif store in ("sql", "zookeeper"):
-        kinds = [WITHOUT_TEXTS]
-    assert any(files >= kind for kind in kinds)
+    if not files >= ON_THIS_MACHINE:
+        assert "protocol.py" in files
+        assert files | files_of(spec_in(store).builds_on) >= AT_A_SERVER
+
+
+def files_of(store: str) -> set[str]:
+    return {path.name for path in (PACKAGE / "stores" / store).iterdir()}
 
 
 def test_every_part_of_the_package_has_its_place_in_the_table() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, urlsplit
@@ -13,18 +13,11 @@ from gripfast.api.fallback import default_url
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 from gripfast.runtime.parts import Patience
-from gripfast.stores import (
-    SEVERAL_HOSTS,
-    Address,
-    StoreFactory,
-    factory_for,
-    factory_of,
-    factory_of_several,
-    without_driver,
-)
+from gripfast.stores import Address, StoreFactory, StoreSpec, spec_for, spec_of, spec_of_lists
+from gripfast.stores.options import COMMON, check, from_url, hint
 
 _PATIENCE = ("request_timeout", "connect_patience")
-_SECONDS = {"ttl", "max_ttl", "restart_grace", *_PATIENCE}
+_SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _END_OF_HOSTS = re.compile(r"(?=[/?#])|$")
 
 
@@ -39,13 +32,25 @@ def configure(target: object, options: dict[str, Any]) -> Config:
     """Gripfast's own options first, then the store's; what nobody knows is an error."""
     if target is None:
         target = os.environ.get("GRIPFAST_URL") or default_url()
-    address = _address(target) if isinstance(target, str) else None
-    rest = options if address is None else address.options | options
-    own = {name: rest.pop(name) for name in ("ttl", *_PATIENCE) if name in rest}
+    if isinstance(target, str):
+        spec, (url, in_url) = _address(target)
+        return _configured(spec, "factory", url, in_url | options)
+    if isinstance(target, list | tuple):
+        targets = [_address(each)[1] if isinstance(each, str) else each for each in target]
+        return _configured(spec_of_lists(), "factory_of_several", targets, options)
+    return _configured(spec_of(target), "factory_of", target, options)
+
+
+def _configured(spec: StoreSpec, make: str, target: object, options: dict[str, Any]) -> Config:
+    known = {**COMMON, **spec.options}
+    own = {name: options.pop(name) for name in ("ttl", *_PATIENCE) if name in options}
     patience = _patience(own)
-    factory = _factory(target, rest) if address is None else factory_for(address.url, rest)
-    if rest:
-        raise ConfigurationError(f"unknown option for {factory.where}: {', '.join(sorted(rest))}{_hint(rest)}")
+    check(options, known)
+    factory: StoreFactory = getattr(spec.load(), make)(target, options)
+    if options:
+        raise ConfigurationError(
+            f"unknown option for {factory.where}: {', '.join(sorted(options))}{hint(options, known)}"
+        )
     ttl = rules.checked_ttl(own.get("ttl", min(rules.TTL_DEFAULT, factory.max_ttl)), factory.max_ttl)
     return Config(factory, ttl, Patience(**{"request_timeout": factory.request_timeout} | patience))
 
@@ -59,31 +64,19 @@ def _patience(own: Mapping[str, object]) -> dict[str, float]:
     return patience
 
 
-def _hint(unknown: Container[str]) -> str:
-    """Many a library calls it so, and means one or the other."""
-    if "timeout" not in unknown:
-        return ""
-    return (
-        "; request_timeout is how long one request may take, connect_patience how long a silent server is waited for, "
-        "acquire(wait=…) how long somebody else's lock is"
-    )
+def _address(target: str) -> tuple[StoreSpec, Address]:
+    found = _SCHEME.match(target)
+    if found is None:
+        raise ConfigurationError("a URL starts with a scheme, such as sqlite:///locks.db or memory://")
+    spec = spec_for(found[1])
+    url = _split(target, spec)
+    return spec, Address(url, from_url(_query(url), {**COMMON, **spec.options}))
 
 
-def _factory(target: object, options: dict[str, Any]) -> StoreFactory:
-    if not isinstance(target, list | tuple):
-        return factory_of(target, options)
-    return factory_of_several([_address(each) if isinstance(each, str) else each for each in target], options)
-
-
-def _address(target: str) -> Address:
-    url = _split(target)
-    return Address(url, _query(url))
-
-
-def _split(target: str) -> SplitResult:
+def _split(target: str, spec: StoreSpec) -> SplitResult:
     try:
-        scheme, _, rest = target.partition("://")
-        if without_driver(scheme) in SEVERAL_HOSTS:
+        if spec.several_hosts:
+            scheme, _, rest = target.partition("://")
             hosts, rest = _END_OF_HOSTS.split(rest, 1)
             url = urlsplit(f"{scheme}://{rest}")._replace(netloc=hosts)
         else:
@@ -93,23 +86,12 @@ def _split(target: str) -> SplitResult:
         raise ConfigurationError("the URL can't be read: check its brackets and its port") from None
     if url.fragment or target.endswith("#"):
         raise ConfigurationError("a URL of Gripfast has no '#': write it as %23")
-    if not url.scheme or "://" not in target:
-        raise ConfigurationError("a URL starts with a scheme, such as sqlite:///locks.db or memory://")
     return url
 
 
-def _query(url: SplitResult) -> dict[str, Any]:
+def _query(url: SplitResult) -> dict[str, str]:
     pairs = parse_qsl(url.query, keep_blank_values=True)
-    query: dict[str, Any] = dict(pairs)
+    query = dict(pairs)
     if len(query) < len(pairs):
         raise ConfigurationError("an option occurs twice in the URL")
-    for name in query.keys() & _SECONDS:
-        query[name] = _number(name, query[name])
     return query
-
-
-def _number(name: str, text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise ConfigurationError(f"{name} must be a number of seconds, not {text!r}") from None

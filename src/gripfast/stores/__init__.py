@@ -1,59 +1,71 @@
-"""Engine adapters, one folder each. A new store joins by its folder and one entry in FACTORIES."""
+"""Engines, one folder each. The `spec.py` of a folder names all that the rest of Gripfast has to know about the engine.
+
+Another package adds an engine by an entry point in the group `gripfast.stores`, which names its StoreSpec. The engines
+of this package have entry points, too, but are found without them, because reading entry points takes milliseconds.
+"""
 
 from __future__ import annotations
 
+import functools
 import importlib
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
-from urllib.parse import SplitResult
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from gripfast.core.ports import Capabilities, Store
 from gripfast.errors import ConfigurationError
-from gripfast.extras import how_to_install
 
-FACTORIES: Mapping[str, str] = {
-    "memory": "gripfast.stores.memory.factory",
-    "sqlite": "gripfast.stores.sqlite.factory",
-    "redis": "gripfast.stores.redis.factory",
-    "rediss": "gripfast.stores.redis.factory",
-    "unix": "gripfast.stores.redis.factory",
-    "redlock": "gripfast.stores.redlock.factory",
-    "redlocks": "gripfast.stores.redlock.factory",
-    "postgresql": "gripfast.stores.postgres.factory",
-    "postgres": "gripfast.stores.postgres.factory",
-    "mysql": "gripfast.stores.mysql.factory",
-    "mariadb": "gripfast.stores.mysql.factory",
-    "zookeeper": "gripfast.stores.zookeeper.factory",
-}
-"""URL scheme, without the driver that some name in it, to the module whose `factory(url, options)` makes the stores."""
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from urllib.parse import SplitResult
 
-DATABASES = {"postgresql", "postgres", "mysql", "mariadb"}
-"""Schemes in which some name a driver."""
+    from gripfast.core.ports import Capabilities, Store
+    from gripfast.stores.options import Option
 
-CLIENTS: Mapping[str, str] = {
-    "redis.client.Redis": "gripfast.stores.redis.factory",
-    "redis.asyncio.client.Redis": "gripfast.stores.redis.factory",
-    "kazoo.client.KazooClient": "gripfast.stores.zookeeper.factory",
-    "sqlalchemy.engine.base.Engine": "gripfast.stores.sql.engines",
-    "sqlalchemy.ext.asyncio.engine.AsyncEngine": "gripfast.stores.sql.engines",
-}
-"""Class of an engine's own client to the module whose `factory_of(client, options)` makes stores from it. By name:
-nobody's driver is imported to recognise its client."""
+BUILT_IN = ("memory", "sqlite", "redis", "redlock", "postgres", "mysql", "zookeeper", "sql")
+"""The folders of this package that have a spec."""
+GROUP = "gripfast.stores"
+"""The group of entry points."""
 
-SEVERAL = "gripfast.stores.redlock.factory"
-"""The module whose `factory_of_several(targets, options)` makes stores of several servers together."""
 
-SEVERAL_HOSTS = {"redlock", "redlocks", "postgresql", "postgres", "zookeeper"}
-"""Schemes of URLs that name several hosts, with commas between them."""
+class StoreSpec(NamedTuple):
+    """One engine. It costs next to nothing to import: no driver is loaded before a URL or a client asks for it."""
 
-EXTRAS: Mapping[str, str] = {
-    "gripfast.stores.redis.factory": "redis",
-    "gripfast.stores.redlock.factory": "redis",
-    "gripfast.stores.postgres.factory": "postgres",
-    "gripfast.stores.mysql.factory": "mysql",
-    "gripfast.stores.zookeeper.factory": "zookeeper",
-}
-"""The extra that brings what a module needs."""
+    name: str
+    factory: str
+    """The module that makes stores. It has `factory(url, options)` if there are schemes, `factory_of(client, options)`
+    if there are clients, `factory_of_several(targets, options)` if it takes lists. Each returns a StoreFactory, and
+    removes the options that it knows from `options`."""
+    schemes: tuple[str, ...] = ()
+    """Of the URLs that `factory` takes."""
+    names_driver: bool = False
+    """The scheme may name a driver, `postgresql+asyncpg`: it is ignored."""
+    several_hosts: bool = False
+    """Its URLs name several hosts, with commas between them."""
+    clients: tuple[str, ...] = ()
+    """Classes that `factory_of` takes, by qualified name: no driver is imported to recognise its client."""
+    takes_lists: bool = False
+    """`factory_of_several` takes several targets, each an Address or a client."""
+    extra: str = ""
+    """The extra of Gripfast that installs its driver."""
+    options: Mapping[str, Option] = {}
+    """Those of its own, besides the common ones."""
+    more_options: str = ""
+    """In words: what else it takes, if only its driver can tell."""
+    capabilities: Capabilities | None = None
+    """None if they depend on options."""
+    builds_on: str = ""
+    """The engine whose folder it uses; it uses no other."""
+
+    def load(self) -> Any:
+        """The factory's module; the error for a missing driver names the extra that installs it."""
+        try:
+            return importlib.import_module(self.factory)
+        except ModuleNotFoundError as error:
+            if not self.extra or (error.name or "").startswith("gripfast"):
+                raise
+            from gripfast.extras import how_to_install
+
+            raise ConfigurationError(
+                f"this store needs {error.name}, which is not installed: {how_to_install(self.extra)}"
+            ) from None
 
 
 class Address(NamedTuple):
@@ -85,49 +97,64 @@ class StoreFactory(Protocol):
     def aio(self, request_timeout: float) -> AioStores: ...
 
 
-def factory_for(url: SplitResult, options: dict[str, Any]) -> StoreFactory:
-    """The factory of a URL; takes the options it knows out of `options`."""
-    module = FACTORIES.get(without_driver(url.scheme))
-    if module is None:
-        known = ", ".join(f"{scheme}://" for scheme in FACTORIES)
-        raise ConfigurationError(f"unknown scheme {url.scheme!r}: a URL starts with one of {known}")
-    made: StoreFactory = import_store(module).factory(url, options)
-    return made
+def specs(first: str = "") -> Iterator[StoreSpec]:
+    """Those of this package, the folder `first` before the others; then those of other packages."""
+    for folder in sorted(BUILT_IN, key=lambda folder: folder != first):
+        yield importlib.import_module(f"{__name__}.{folder}.spec").SPEC
+    yield from _of_other_packages()
 
 
-def without_driver(scheme: str) -> str:
-    """`postgresql+asyncpg` is written for others: Gripfast has drivers of its own."""
+def spec_for(scheme: str) -> StoreSpec:
+    """Of a URL. Most schemes are called as their folder is: then no other spec is loaded."""
     engine, _, driver = scheme.lower().partition("+")
-    return engine if driver and engine in DATABASES else scheme.lower()
+    for spec in specs(first=engine):
+        if engine in spec.schemes and (spec.names_driver or not driver):
+            return spec
+    raise ConfigurationError(f"unknown scheme {scheme!r}: a URL starts with one of {', '.join(schemes())}")
 
 
-def factory_of(client: object, options: dict[str, Any]) -> StoreFactory:
-    """The factory of an engine's own client, whose connection settings it uses."""
-    for kind in type(client).__mro__:
-        module = CLIENTS.get(f"{kind.__module__}.{kind.__qualname__}")
-        if module is not None:
-            made: StoreFactory = import_store(module).factory_of(client, options)
-            return made
-    known = ", ".join(CLIENTS)
+def spec_of(client: object) -> StoreSpec:
+    """Of an engine's own client."""
+    kinds = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(client).__mro__}
+    for spec in specs():
+        if kinds & set(spec.clients):
+            return spec
+    known = ", ".join(kind for spec in specs() for kind in spec.clients)
     raise ConfigurationError(
         f"can't connect to a {type(client).__module__}.{type(client).__qualname__}: "
         f"give a URL such as sqlite:///locks.db, or one of {known}"
     )
 
 
-def factory_of_several(targets: Sequence[Address | object], options: dict[str, Any]) -> StoreFactory:
-    """The factory of several servers together, each an Address or an engine's own client."""
-    made: StoreFactory = import_store(SEVERAL).factory_of_several(targets, options)
-    return made
+def spec_of_lists() -> StoreSpec:
+    """Of several targets together."""
+    return next(spec for spec in specs(first="redlock") if spec.takes_lists)
 
 
-def import_store(module: str) -> Any:
-    """Told with the extra that brings what is missing."""
+def schemes() -> list[str]:
+    """Of all engines, as a URL starts with them."""
+    return [f"{scheme}://" for spec in specs() for scheme in spec.schemes]
+
+
+@functools.cache
+def _of_other_packages() -> list[StoreSpec]:
+    from importlib.metadata import entry_points
+
+    built_in = {f"{__name__}.{folder}.spec" for folder in BUILT_IN}
+    found = [_loaded(point) for point in entry_points(group=GROUP) if point.module not in built_in]
+    return [spec for spec in found if spec is not None]
+
+
+def _loaded(point: Any) -> StoreSpec | None:
+    """A package that is broken costs its own engine alone."""
     try:
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if module not in EXTRAS or (error.name or "").startswith("gripfast"):
-            raise
-        raise ConfigurationError(
-            f"this store needs {error.name}, which is not installed: {how_to_install(EXTRAS[module])}"
-        ) from None
+        spec = point.load()
+    except Exception as error:
+        spec = error
+    if isinstance(spec, StoreSpec):
+        return spec
+    import logging  # only for this
+
+    message = "the engine %s can't be used: %s should be its StoreSpec, not %r"
+    logging.getLogger("gripfast.client").warning(message, point.name, point.value, spec)
+    return None

@@ -19,26 +19,16 @@ from dataclasses import replace
 from heapq import heappop, heappush, heapreplace
 
 from gripfast.core import rules
-from gripfast.core.ports import Capabilities, Claim, Granted, Hold, LockInfo, Page, Taken
+from gripfast.core.ports import Claim, Granted, Hold, LockInfo, Page, Taken
 from gripfast.errors import Reason
 from gripfast.guard import Guard
 from gripfast.machine import boottime, wall_us
 from gripfast.stores import settle
 from gripfast.stores.card import write_card
 from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.memory.spec import CAPABILITIES
 from gripfast.stores.protocol import PAGE, lock_info
 from gripfast.stores.settle import Now, Outcome, Row, Waiter
-
-CAPABILITIES = Capabilities(
-    fair=True,
-    push=True,
-    session=False,
-    durable_fence=False,
-    lists=True,
-    waiters_seen=True,
-    processes=False,
-    sees_death=False,
-)
 
 LOOK_AT = 4
 """Names that a newcomer looks at, of those whose day may be over. More than one, so that looking keeps pace."""

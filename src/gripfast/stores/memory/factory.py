@@ -11,7 +11,8 @@ from gripfast.errors import ConfigurationError
 from gripfast.stores import AioStores
 from gripfast.stores.inboxes import AioInbox
 from gripfast.stores.local import BlockingLocalStore, Engine, LocalStore, yielding
-from gripfast.stores.memory.engine import CAPABILITIES, MemoryEngine, shared_engine
+from gripfast.stores.memory.engine import MemoryEngine, shared_engine
+from gripfast.stores.memory.spec import CAPABILITIES
 from gripfast.stores.prefixed import checked_prefix, prefixed
 
 

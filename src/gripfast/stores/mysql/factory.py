@@ -19,7 +19,9 @@ from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 from gripfast.stores import StoreFactory
 from gripfast.stores.mysql import engines, packets, protocol, scripts
+from gripfast.stores.mysql.spec import OF_THE_DRIVER
 from gripfast.stores.mysql.wire import MysqlWire
+from gripfast.stores.options import check, from_url
 from gripfast.stores.sql.blocking import await_descriptor
 from gripfast.stores.sql.engines import arguments as known_arguments
 from gripfast.stores.sql.factory import SqlFactory
@@ -27,14 +29,6 @@ from gripfast.stores.sql.ports import Fault, Refusal, Rows, Scripts, WireDown
 
 _log = logging.getLogger("gripfast.connection")
 
-_DRIVER_OPTIONS = {
-    "bind_address", "connect_timeout", "program_name", "read_default_file", "read_default_group", "server_public_key",
-    "ssl", "ssl_ca", "ssl_cert", "ssl_disabled", "ssl_key", "ssl_key_password", "ssl_verify_cert",
-    "ssl_verify_identity", "unix_socket",
-}  # fmt: skip
-"""Those of PyMySQL that are about how a connection is made; what is about queries is not needed here."""
-_FLAGS = {"ssl_disabled", "ssl_verify_cert", "ssl_verify_identity"}
-_TRUTHS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _CHARSET = "utf8mb4"
 
 
@@ -125,7 +119,7 @@ def dialect(url: SplitResult, options: dict[str, Any]) -> MysqlDialect:
     database = unquote(url.path.strip("/"))
     if not database:
         raise ConfigurationError("the URL names no database: mysql://user:password@host:3306/database")
-    given = {name: _parsed(name, options.pop(name)) for name in sorted(_DRIVER_OPTIONS & set(options))}
+    given = {name: options.pop(name) for name in sorted(OF_THE_DRIVER.keys() & options)}
     login = _login(url.username and unquote(url.username), url.password and unquote(url.password))
     return _dialect_to(url.hostname, url.port, database, {**given, **login})
 
@@ -138,13 +132,14 @@ def dialect_of(engine: Any) -> MysqlDialect:
         url, pool = engine.url, engine.pool.recreate()
         database = (known_arguments(engine) or {}).get("database") or url.database or ""
         return MysqlDialect(_where(url.host, url.port, database), database, lambda _: _detached(pool))
-    settings = {name: _parsed(name, value) for name, value in engines.settings_of(engine).items()}
+    settings = engines.settings_of(engine)
     host, port, database = (settings.pop(name, None) for name in ("host", "port", "database"))
     login = _login(settings.pop("user", None), settings.pop("password", None))
     return _dialect_to(host, None if port is None else int(port), database or "", {**settings, **login})
 
 
 def _dialect_to(host: str | None, port: int | None, database: str, settings: Mapping[str, Any]) -> MysqlDialect:
+    settings = _read(settings)
     limit, path = settings.get("connect_timeout"), settings.get("unix_socket")
     if path and not any(name.startswith("ssl") for name in settings):
         settings = {**settings, "ssl_disabled": True}  # nobody listens there
@@ -210,23 +205,14 @@ def _login(user: str | None, password: str | None) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value}
 
 
-def _parsed(name: str, value: Any) -> Any:
-    """Options in a URL are text."""
-    if name == "connect_timeout":
-        return _parsed_seconds(value)
-    if not isinstance(value, str) or name not in _FLAGS:
-        return value
-    if value.lower() not in _TRUTHS:
-        raise ConfigurationError(f"{name} must be true or false, not {value!r}")
-    return _TRUTHS[value.lower()]
-
-
-def _parsed_seconds(value: Any) -> float:
-    try:
-        seconds = float(value)
-    except (TypeError, ValueError):
-        raise ConfigurationError(f"connect_timeout must be a number of seconds, not {value!r}") from None
-    return rules.checked_patience("connect_timeout", seconds)
+def _read(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """An engine of SQLAlchemy may have texts, as its URL does."""
+    texts = {name: value for name, value in settings.items() if isinstance(value, str)}
+    read = {**settings, **from_url(texts, OF_THE_DRIVER)}
+    check(read, OF_THE_DRIVER)
+    if "connect_timeout" in read:
+        rules.checked_patience("connect_timeout", read["connect_timeout"])
+    return read
 
 
 def _where(host: str | None, port: int | None, database: str | None, path: str | None = None) -> str:

@@ -18,7 +18,8 @@ from gripfast.stores import AioStores
 from gripfast.stores.redis.aio import AioLink
 from gripfast.stores.redis.blocking import BlockingLink
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.store import CAPABILITIES, RedisStore
+from gripfast.stores.redis.spec import CAPABILITIES
+from gripfast.stores.redis.store import RedisStore
 
 PREFIX = "lock:"
 

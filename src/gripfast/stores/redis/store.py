@@ -30,7 +30,6 @@ from hiredis import ReplyError
 from gripfast import machine
 from gripfast.core import rules
 from gripfast.core.ports import (
-    Capabilities,
     Claim,
     Granted,
     Hold,
@@ -47,17 +46,7 @@ from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol, scripts
 from gripfast.stores.redis.faults import Fault, LinkDown, refused, was_sent
 from gripfast.stores.redis.scripts import Script
-
-CAPABILITIES = Capabilities(
-    fair=True,
-    push=True,
-    session=False,
-    durable_fence=False,
-    lists=True,
-    waiters_seen=True,
-    processes=True,
-    sees_death=False,
-)
+from gripfast.stores.redis.spec import CAPABILITIES
 
 CHUNK = 500
 """Requests that leave together; others get their turn in between."""

@@ -14,19 +14,21 @@ from gripfast.core.redlock.ballot import majority
 from gripfast.core.redlock.records import Records
 from gripfast.core.redlock.store import CAPABILITIES, RedlockStore
 from gripfast.errors import ConfigurationError
-from gripfast.stores import Address, AioStores, factory_of
+from gripfast.stores import Address, AioStores, spec_of
+from gripfast.stores.options import COMMON
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.factory import KINDS, RedisFactory, address, check_quoting, checked_prefix, driver_options
 from gripfast.stores.redis.store import card_of_this_process
 from gripfast.stores.redlock.aio import AioNodes
 from gripfast.stores.redlock.blocking import BlockingNodes
 from gripfast.stores.redlock.protocol import Wording
+from gripfast.stores.redlock.spec import SPEC
 
 _log = logging.getLogger("gripfast.client")
 
 NODES_LEAST = 3
 MAX_TTL = 60.0
-_OF_ALL = {"ttl", "prefix", "request_timeout", "connect_patience", "max_ttl", "restart_grace"}
+_OF_ALL = COMMON.keys() | SPEC.options.keys()
 _KIND_OF_NODES = {"redlock": "redis", "redlocks": "rediss"}
 _HOST = re.compile(r"(\[[^\[\]@]+\]|[^\[\]:@]*)(:[0-9]{,5})?")
 PORT_MOST = 65535
@@ -110,7 +112,7 @@ def _node(target: Address, options: dict[str, Any]) -> RedisFactory:
 
 
 def _node_of(client: object) -> RedisFactory:
-    node = factory_of(client, {})
+    node = spec_of(client).load().factory_of(client, {})
     if not isinstance(node, RedisFactory):
         raise ConfigurationError(f"Redlock needs Redis servers, and {node.where} is none")
     return node

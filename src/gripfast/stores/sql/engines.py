@@ -13,13 +13,7 @@ from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 from gripfast.errors import ConfigurationError
-from gripfast.stores import StoreFactory, import_store
-
-FACTORIES = {
-    "postgresql": "gripfast.stores.postgres.factory",
-    "mysql": "gripfast.stores.mysql.factory",
-    "mariadb": "gripfast.stores.mysql.factory",
-}
+from gripfast.stores import StoreFactory, specs
 
 Translation = Callable[[str, Any], Mapping[str, Any] | None]
 """What an argument is in the words of the driver that is used here; None if it can't be said."""
@@ -30,12 +24,13 @@ _ARGUMENTS = ("cargs_tup", "cparams")
 
 
 def factory_of(engine: Any, options: dict[str, Any]) -> StoreFactory:
-    """Of an Engine or an AsyncEngine."""
+    """Of an Engine or an AsyncEngine, from the store in SQL that has its scheme."""
     name = engine.dialect.name
-    if name not in FACTORIES:
-        raise ConfigurationError(f"no store for SQLAlchemy's {name} engines: give a URL such as sqlite:///locks.db")
-    made: StoreFactory = import_store(FACTORIES[name]).factory_of(engine, options)
-    return made
+    for spec in specs():
+        if spec.builds_on == "sql" and name in spec.schemes:
+            made: StoreFactory = spec.load().factory_of(engine, options)
+            return made
+    raise ConfigurationError(f"no store for SQLAlchemy's {name} engines: give a URL such as sqlite:///locks.db")
 
 
 def translated(engine: Any, used: str, translate: Translation, of_queries: Container[str]) -> dict[str, Any]:

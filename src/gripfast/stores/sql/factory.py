@@ -14,7 +14,6 @@ from gripfast.stores.sql.aio import AioLink
 from gripfast.stores.sql.blocking import BlockingLink
 from gripfast.stores.sql.ports import Dialect
 
-MODES = ("lease", "row", "advisory")
 REQUEST_TIMEOUT = 5.0
 SESSIONS_MOST = 100
 """Connections of a client whose locks live in sessions, unless it says otherwise."""
@@ -30,8 +29,6 @@ class SqlFactory:
         self._dialect = dialect
         self._prefix = checked_prefix(options)
         self._mode = options.pop("mode", "lease")
-        if self._mode not in MODES:
-            raise ConfigurationError(f"mode must be one of {', '.join(MODES)}, not {self._mode!r}")
         self._most = _checked_most(options.pop("max_connections", SESSIONS_MOST))
         leases = store.capabilities(dialect.pushes)
         self.capabilities = leases if self._mode == "lease" else sessions.CAPABILITIES

@@ -49,8 +49,6 @@ def factory(url: SplitResult, options: dict[str, Any]) -> SqliteFactory:
             "a sqlite URL names a file with three or four slashes: sqlite:///relative.db or sqlite:////absolute/path.db"
         )
     synchronous = options.pop("synchronous", "normal")
-    if synchronous not in ("normal", "full"):
-        raise ConfigurationError(f"synchronous must be normal or full, not {synchronous!r}")
     # Absolute from the start: the process may change its folder later.
     path = Path(os.path.abspath(unquote(url.path[1:])))
     return SqliteFactory(path, synchronous, checked_prefix(options))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
@@ -21,7 +21,8 @@ from gripfast.stores.zookeeper.aio import AioLink
 from gripfast.stores.zookeeper.blocking import BlockingLink
 from gripfast.stores.zookeeper.driver import new_client
 from gripfast.stores.zookeeper.session import SHARE, Session
-from gripfast.stores.zookeeper.store import CAPABILITIES, ZooKeeperStore
+from gripfast.stores.zookeeper.spec import CAPABILITIES, OF_THE_DRIVER
+from gripfast.stores.zookeeper.store import ZooKeeperStore
 
 PORT = 2181
 ROOT = "/gripfast"
@@ -36,9 +37,6 @@ SESSIONS_MOST = 8
 PATH_MOST = 1000
 """Characters: far below what one request may have."""
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
-
-_FLAGS = {"use_ssl", "verify_certs", "check_hostname"}
-_DRIVER = {"ca", "certfile", "keyfile", "keyfile_password", *_FLAGS}
 
 
 class Sessions:
@@ -117,8 +115,7 @@ def factory(url: SplitResult, options: dict[str, Any]) -> ZooKeeperFactory:
     hosts = _checked_hosts(hosts)
     chroot = url.path.rstrip("/") and _checked_path("the path of the URL", url.path.rstrip("/"))
     where = f"zookeeper://{hosts}{chroot}"
-    settings: dict[str, Any] = {name: options.pop(name) for name in list(options) if name in _DRIVER}
-    settings |= {name: _flag(name, settings[name]) for name in _FLAGS & set(settings)}
+    settings: dict[str, Any] = {name: options.pop(name) for name in list(options) if name in OF_THE_DRIVER}
     if settings.get("use_ssl") and settings.get("verify_certs", True):
         settings.setdefault("check_hostname", True)  # kazoo would take any name's certificate
     if login:
@@ -177,10 +174,3 @@ def _checked_path(what: str, path: object) -> str:
 def _short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}…"
-
-
-def _flag(name: str, value: object) -> bool:
-    known: Mapping[object, bool] = {True: True, False: False, "1": True, "0": False, "true": True, "false": False}
-    if value not in known:
-        raise ConfigurationError(f"{name} can't be {value!r}: write 1 or 0")
-    return known[value]

@@ -28,7 +28,6 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from gripfast import machine
 from gripfast.core.ports import (
-    Capabilities,
     Claim,
     Granted,
     Hold,
@@ -43,17 +42,7 @@ from gripfast.stores.zookeeper.janitor import MARK
 from gripfast.stores.zookeeper.looking import Call, Link, Looking
 from gripfast.stores.zookeeper.protocol import Contender
 from gripfast.stores.zookeeper.session import Session
-
-CAPABILITIES = Capabilities(
-    fair=True,
-    push=True,
-    session=True,
-    durable_fence=True,
-    lists=True,
-    waiters_seen=True,
-    processes=True,
-    sees_death=False,
-)
+from gripfast.stores.zookeeper.spec import CAPABILITIES
 
 SLOW_PACE = 10.0
 """Seconds after which a waiter asks although its watch was silent."""

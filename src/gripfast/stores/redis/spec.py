@@ -1,0 +1,27 @@
+"""What Gripfast knows about this engine before it is used."""
+
+from __future__ import annotations
+
+from gripfast.core.ports import Capabilities
+from gripfast.stores import StoreSpec
+
+MORE_OPTIONS = "settings of redis-py's connections, such as `socket_timeout`, `client_name` and `ssl_ca_certs`"
+CAPABILITIES = Capabilities(
+    fair=True,
+    push=True,
+    session=False,
+    durable_fence=False,
+    lists=True,
+    waiters_seen=True,
+    processes=True,
+    sees_death=False,
+)
+SPEC = StoreSpec(
+    "redis",
+    "gripfast.stores.redis.factory",
+    schemes=("redis", "rediss", "unix"),
+    clients=("redis.client.Redis", "redis.asyncio.client.Redis"),
+    extra="redis",
+    more_options=MORE_OPTIONS,
+    capabilities=CAPABILITIES,
+)

@@ -1,0 +1,22 @@
+"""What Gripfast knows about SQL before an engine is used: the options that all databases take, and that engines of
+SQLAlchemy are accepted, each for the database that it connects to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gripfast.stores import StoreSpec
+from gripfast.stores.options import Option
+
+OPTIONS: Mapping[str, Option] = {
+    "mode": Option(
+        "choice", "what a lock is: a lease in a table, a locked row, an advisory lock", ("lease", "row", "advisory")
+    ),
+    "max_connections": Option("number", "connections that one client may have for locks in sessions"),
+}
+SPEC = StoreSpec(
+    "sql",
+    "gripfast.stores.sql.engines",
+    options=OPTIONS,
+    clients=("sqlalchemy.engine.base.Engine", "sqlalchemy.ext.asyncio.engine.AsyncEngine"),
+)
