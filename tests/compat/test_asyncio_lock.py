@@ -8,7 +8,7 @@ import pytest
 
 import gripfast
 from gripfast.compat.asyncio import Lock
-from support.waiters import waiters_among, watch_for_waiters
+from gripfast.testing.waiters import waiters_among, watch_for_waiters
 from support.waiting import auntil
 
 

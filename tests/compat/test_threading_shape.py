@@ -11,7 +11,7 @@ import pytest
 
 import gripfast
 from gripfast.compat.threading import Lock, RLock
-from support.waiters import waiters_among, watch_for_waiters
+from gripfast.testing.waiters import waiters_among, watch_for_waiters
 from support.waiting import until
 
 Kind = type[Lock]

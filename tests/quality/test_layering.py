@@ -29,6 +29,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": {"runtime", "core", "stores", "fencing"} | LEAVES,
     "cli": {"gripfast", "api"} | LEAVES,
     "compat": {"gripfast", "api"} | LEAVES,
+    "testing": {"gripfast", "cli", "stores"},
     "__main__": {"cli"},
     "gripfast": {"api", "core", "errors"},
     # The second distribution. None of the first may import it.

@@ -1,4 +1,4 @@
-"""Tests wait for a condition, they do not sleep and hope. `support/waiting.py` is the one place that polls."""
+"""Tests wait for a condition, they do not sleep and hope. `gripfast/testing/waiting.py` is the one place that polls."""
 
 import ast
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ import pytest
 
 from quality.tree import ROOT, broken, parsed, python_files
 
-THE_ONE_PLACE = ROOT / "tests" / "support" / "waiting.py"
+THE_ONE_PLACE = ROOT / "src" / "gripfast" / "testing" / "waiting.py"
 SLEEPS = {"time.sleep", "asyncio.sleep"}
 
 
@@ -43,7 +43,7 @@ def _sleeps(call: ast.Call, names: dict[str, str]) -> bool:
 
 
 def test_no_test_sleeps() -> None:
-    checked = [path for path in python_files("tests") if path != THE_ONE_PLACE]
+    checked = [path for path in python_files("tests", "src/gripfast/testing") if path != THE_ONE_PLACE]
     assert checked
     assert broken(checked, lambda path: sleeps(parsed(path))) == []
 

@@ -22,9 +22,9 @@ from gripfast.core.ports import Unreachable
 from gripfast.guard import Guard
 from gripfast.machine import boottime
 from gripfast.stores.sqlite import mailbox
+from gripfast.testing.waiters import waiters_among, watch_for_waiters
 from support.colours import renewal_of
 from support.processes import Worker
-from support.waiters import waiters_among, watch_for_waiters
 from support.waiting import auntil, until
 
 SOON = 1.0

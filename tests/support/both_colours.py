@@ -5,7 +5,7 @@
         async with both_colours(server.url) as actors:
             leases = await each(actors, lambda actor: actor.acquire(actor.colour))
 
-See `support/colours.py` for what actors do.
+See `gripfast/testing/colours.py` for what actors do.
 """
 
 import asyncio

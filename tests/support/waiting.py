@@ -1,41 +1,5 @@
-"""Waiting for a condition: the single place of the tests that polls. No other may sleep, and a test sees to that."""
+"""Waiting for a condition, as Gripfast's shipped tests do it."""
 
-import asyncio
-import time
-from collections.abc import Awaitable, Callable
-from inspect import isawaitable
-from typing import TypeVar, cast
+from gripfast.testing.waiting import auntil, until
 
-T = TypeVar("T")
-
-PAUSE = 0.005
-
-
-def until(condition: Callable[[], T], within: float = 5.0) -> T:
-    """Return the condition's first true answer; fail when there was none `within` seconds."""
-    deadline = time.monotonic() + within
-    while not (answer := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(_complaint(condition, answer, within))
-        time.sleep(PAUSE)
-    return answer
-
-
-async def auntil(condition: Callable[[], T | Awaitable[T]], within: float = 5.0) -> T:
-    """The same on an event loop; the condition may be a plain or an async function."""
-    deadline = time.monotonic() + within
-    while not (answer := await _ask(condition)):
-        if time.monotonic() > deadline:
-            raise AssertionError(_complaint(condition, answer, within))
-        await asyncio.sleep(PAUSE)
-    return answer
-
-
-async def _ask(condition: Callable[[], T | Awaitable[T]]) -> T:
-    answer = condition()
-    return await answer if isawaitable(answer) else cast(T, answer)
-
-
-def _complaint(condition: Callable[[], object], answer: object, within: float) -> str:
-    name = getattr(condition, "__qualname__", repr(condition))
-    return f"{name} was still {answer!r} after {within:g} s"
+__all__ = ["auntil", "until"]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import gripfast
+from gripfast.testing.waiters import was_waited_for, watch_for_waiters
 from support.sweeping import Moment, Report, Swept, combined, sweep_cancels
-from support.waiters import was_waited_for, watch_for_waiters
 from support.waiting import auntil
 from sweeps.worlds import PATIENCE, STORES, ledger_size, new_name, url_of
 

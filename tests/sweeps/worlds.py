@@ -15,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import gripfast
+from gripfast.testing.waiters import was_waited_for, watch_for_waiters
 from support.redis_server import shared_server
 from support.redlock_nodes import NODE_TIMEOUT, redlock_url, shared_nodes
 from support.sql_servers import mariadb_server, postgres_server
-from support.waiters import was_waited_for, watch_for_waiters
 from support.waiting import until
 from support.zookeeper_servers import zookeeper_server
 

@@ -23,6 +23,7 @@ from support.waiting import auntil, until
 Occupation = Callable[[], AbstractContextManager[None]]
 
 TESTS = Path(__file__).parent.parent
+SHIPPED = TESTS.parent / "src" / "gripfast" / "testing"
 HERE = "traps/test_traps.py"
 REDLOCK = "traps/test_redlock_traps.py"
 PARTITIONS = "traps/test_redlock_partitions.py"
@@ -263,7 +264,8 @@ TRAPS: dict[str, list[str]] = {
 
 @functools.cache
 def functions_of(module: str) -> set[str]:
-    tree = ast.parse((TESTS / module).read_text(encoding="utf-8"))
+    folder = SHIPPED if module.startswith("conformance/") else TESTS
+    tree = ast.parse((folder / module).read_text(encoding="utf-8"))
     return {node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 

@@ -3,6 +3,7 @@
 import uuid
 
 import gripfast
+from support.both_colours import staged
 
 
 def test_a_named_memory_is_shared_by_the_clients_of_the_process() -> None:
@@ -26,6 +27,7 @@ def test_a_memory_without_a_name_is_private() -> None:
             assert one.lock("job").try_acquire() is None
 
 
+@staged
 async def test_blocking_and_asyncio_clients_share_a_memory() -> None:
     url = f"memory://{uuid.uuid4().hex}"
     with gripfast.connect(url) as blocking:

@@ -1,0 +1,71 @@
+"""What `connect()` refuses, whatever the store, and that neither it nor a lock does any I/O."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gripfast
+from gripfast import ConfigurationError
+from support.both_colours import staged
+from support.colours import COLOURS, World
+
+
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
+@pytest.mark.parametrize("target", ["", "nonsense", "gopher://localhost/locks", "/just/a/path", 5, b"memory://", []])
+def test_an_unknown_target_is_refused(connect: Any, target: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        connect(target)
+
+
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
+def test_an_unknown_scheme_is_refused_with_the_known_ones(connect: Any) -> None:
+    with pytest.raises(ConfigurationError, match="gopher") as caught:
+        connect("gopher://localhost/locks")
+    assert "memory://" in str(caught.value)
+    assert "sqlite://" in str(caught.value)
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@staged
+async def test_connecting_and_making_a_lock_does_no_io(tmp_path: Path, colour: str) -> None:
+    world = World(f"sqlite:///{tmp_path}/locks.db", COLOURS[colour])
+    client = world.connect()
+    client.lock("job")
+    assert client.capabilities is not None
+    await world.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+SECRET = "hunter2"
+TARGETS_WITH_A_PASSWORD = [
+    f"memory://user:{SECRET}@name",
+    f"sqlite://user:{SECRET}@/tmp/never-made.db",
+    f"gopher://user:{SECRET}@localhost/0",
+    f"redis://user:{SECRET}@localhost:6379/0",
+    f"gopher://localhost/0?password={SECRET}",
+    f"memory://name?password={SECRET}",
+    f"user:{SECRET}@localhost",
+]
+
+
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
+@pytest.mark.parametrize("target", TARGETS_WITH_A_PASSWORD)
+def test_a_password_is_never_shown(connect: Any, target: str) -> None:
+    try:
+        shown = repr(connect(target))
+    except ConfigurationError as error:
+        shown = f"{error} {error!r} {error.__cause__!r} {error.__dict__!r}"
+    assert SECRET not in shown
+
+
+@pytest.mark.parametrize("colour", COLOURS)
+@staged
+async def test_a_bad_name_is_refused_before_any_io(tmp_path: Path, colour: str) -> None:
+    world = World(f"sqlite:///{tmp_path}/locks.db", COLOURS[colour])
+    alice = world.actor()
+    for refusing in (alice.client.lock, alice.client.inspect, alice.client.force_release):
+        with pytest.raises(ConfigurationError):
+            await alice.calls(refusing, "a\0b")
+    await world.close()
+    assert list(tmp_path.iterdir()) == []
