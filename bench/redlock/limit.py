@@ -57,7 +57,7 @@ def requests(name: str) -> tuple[bytes, bytes]:
     from gripfast.stores.redis.protocol import card
     from gripfast.stores.redlock.protocol import Wording
 
-    wording = Wording("lock:", GRACE, lambda label: card(label, "bench", 12345))
+    wording = Wording(GRACE, lambda label: card(label, "bench", 12345))
     owner, proposal = "f" * 32, 10**15
     take = wording.pack(Vote(name, owner, 1, TTL, None, proposal, waits=False), b"")
     give = wording.pack(Free(name, owner), b"")

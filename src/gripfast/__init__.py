@@ -15,6 +15,7 @@ from gripfast.api.lock import AsyncLock, Lock
 from gripfast.api.within import InTransaction
 from gripfast.core.ports import Capabilities, LockInfo
 from gripfast.errors import (
+    ClientClosed,
     ConfigurationError,
     GripfastError,
     LeaseLost,
@@ -32,6 +33,7 @@ __all__ = [
     "AsyncLock",
     "Capabilities",
     "Client",
+    "ClientClosed",
     "ConfigurationError",
     "GripfastError",
     "InTransaction",

@@ -5,6 +5,7 @@ LeaseLost             the caller: stop, the work is no longer alone
 StaleToken            the caller: someone newer has written; stop
 StoreUnavailable      the operator: the engine could not be asked
 ConfigurationError    the developer: a bad URL, name, ttl, or a missing extra
+ClientClosed          the developer: the client is used after its end
 """
 
 from __future__ import annotations
@@ -100,6 +101,13 @@ class OutcomeUnknown(StoreUnavailable):
 
 class ConfigurationError(GripfastError, ValueError):
     """A bad URL, name, ttl or option, or a missing extra."""
+
+
+class ClientClosed(GripfastError):
+    """The client was closed before, or while it was asked: nothing was acquired."""
+
+    def __init__(self, message: str = "this client is closed: connect again") -> None:
+        super().__init__(message)
 
 
 SHOWN_MOST = 200

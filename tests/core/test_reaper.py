@@ -32,7 +32,7 @@ def reaped(store: OneStuck, *names: str) -> tuple[Ledger, float]:
     """The ledger after a round in which these were given up, and the moment of the next round."""
     ledger = Ledger(lambda mark: None)
     states = [
-        LeaseState(Want(name, 30.0, renews=True, max_hold=None, label=None), f"owner of {name}") for name in names
+        LeaseState(Want(name, name, 30.0, renews=True, max_hold=None, label=None), f"owner of {name}") for name in names
     ]
     marks = [ledger.enter(state) for state in states]
     reaper = Reaper(store, lambda: 0.0)  # type: ignore[arg-type]

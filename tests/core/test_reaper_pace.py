@@ -48,7 +48,7 @@ class Stage:
     def dropped(self, count: int, ttl: float = 600.0) -> list[Mark]:
         marks: list[Mark] = []
         for _ in range(count):
-            state = LeaseState(Want("job", ttl, True, None, None), f"owner-{len(self._states)}")
+            state = LeaseState(Want("job", "job", ttl, True, None, None), f"owner-{len(self._states)}")
             self._states.append(state)
             mark = self.ledger.enter(state)
             mark.sent = self.now
@@ -118,7 +118,7 @@ def test_closing_tries_everything_whatever_failed_before() -> None:
 
 def test_short_leases_are_renewed_first_and_do_not_hurry_long_ones() -> None:
     ttls = [60.0, 0.4, 30.0, 2.0, 0.3, 120.0]
-    states = [LeaseState(Want("job", ttl, True, None, None), str(ttl)) for ttl in ttls]
+    states = [LeaseState(Want("job", "job", ttl, True, None, None), str(ttl)) for ttl in ttls]
     groups = [[state.ttl for state in group] for group in _by_urgency(states, request_timeout=5.0)]
     assert groups == [[0.4, 0.3], [2.0], [60.0, 30.0, 120.0]]
     assert _by_urgency([], 5.0) == []

@@ -10,7 +10,6 @@ import pytest
 from core.scripted_nodes import FREED, HOLD, NAMES, TTL, YES, QuietInbox, Stage, busy, down, info
 from gripfast.core.ports import Hold, Unreachable
 from gripfast.core.redlock.nodes import Each, Free, Freed, Renew, TakeBack, Vote, Wake
-from gripfast.errors import ConfigurationError
 from gripfast.runtime.blocking import drive
 
 FREED_BEFORE_OTHERS = Freed(was_held=True, has_waiters=True)
@@ -340,27 +339,6 @@ def test_an_owner_that_nobody_remembers_is_asked_for_everywhere(stage: Stage) ->
     assert stage.nodes.polls[-1].asked == [0, 1, 2, 3, 4]
 
 
-def test_a_claim_of_a_closed_client_asks_nobody_and_leaves_no_record(stage: Stage) -> None:
-    stage.store.shut()
-    with pytest.raises(ConfigurationError, match="closed"):
-        stage.claim()
+def test_whoever_waits_is_woken_when_the_client_is_closed(stage: Stage) -> None:
+    stage.store.stop_waiting()
     assert stage.nodes.is_shut
-    assert stage.nodes.polls == []
-    assert not stage.knows()
-
-
-def test_a_claim_during_which_the_client_is_closed_is_given_back(stage: Stage) -> None:
-    nodes, original = stage.nodes, stage.nodes.poll
-
-    async def poll(requests: Any, ballot: Any, within: float = math.inf) -> None:
-        nodes.poll = original  # type: ignore[method-assign]
-        await original(requests, ballot, within)
-        stage.store.shut()
-
-    nodes.poll = poll  # type: ignore[method-assign]
-    nodes.all_answer(YES)
-    nodes.all_answer([FREED])
-    with pytest.raises(ConfigurationError, match="closed"):
-        stage.claim()
-    assert nodes.polls[-1].single == Each([Free("job", "me")])
-    assert not stage.knows()

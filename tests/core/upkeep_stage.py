@@ -58,7 +58,7 @@ class Scene:
 
     def granted(self, name: str, ttl: float) -> LeaseState:
         """As `core.acquire` does it."""
-        state = LeaseState(Want(name, ttl, True, None, None), owner=name)
+        state = LeaseState(Want(name, name, ttl, True, None, None), owner=name)
         mark = self.env.ledger.enter(state)
         state.grant(1, ttl, self.now, math.inf)
         state.on_lost = lambda state, reason: self.told.append(state.name)

@@ -28,6 +28,7 @@ PUBLIC: dict[str, set[str]] = {
     "StoreUnavailable": {"message", "nodes"},
     "OutcomeUnknown": {"message", "nodes"},
     "ConfigurationError": set(),
+    "ClientClosed": set(),
 }
 FUNCTIONS = {"async_lock", "connect", "connect_async", "lock"}
 SUBMODULES = {

@@ -11,7 +11,6 @@ import pytest
 
 import gripfast
 from gripfast import runtime, stores
-from gripfast.errors import StoreUnavailable
 from gripfast.runtime import blocking
 from gripfast.runtime.blocking import drive
 from gripfast.stores.local import Worker
@@ -56,13 +55,13 @@ def test_a_request_beside_the_end_of_its_worker_is_answered_or_refused(ask: Call
         def action() -> None:
             try:
                 answers.append(ask(worker))
-            except StoreUnavailable as error:
-                answers.append(str(error))
+            except gripfast.ClientClosed:
+                answers.append("closed")
 
         return action, worker.stop
 
     in_time(lambda: list(at_every_opcode(Path(stores.__file__).parent, begin)))
-    assert set(answers) == {"done", "this client is closed"}
+    assert set(answers) == {"done", "closed"}
 
 
 def test_an_extension_beside_the_end_of_the_watchdog_is_made_or_the_lease_is_over(

@@ -81,7 +81,7 @@ def test_an_attempt_that_could_not_reach_the_engine_leaves_no_cycle_behind() -> 
 
     async def ask() -> None:
         with pytest.raises(StoreUnavailable):
-            await runtime.acquire(Want("job", 1.0, True, None, None), None)
+            await runtime.acquire(Want("job", "job", 1.0, True, None, None), None)
 
     gc.disable()
     try:

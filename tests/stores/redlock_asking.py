@@ -37,7 +37,7 @@ def nodes_at(ports: Sequence[int], timeout: float, **settings: Any) -> AioNodes:
         Dialer(f"redis://{HOST}:{port}/0", redis.Connection, {"host": HOST, "port": port, **settings}, timeout)
         for port in ports
     ]
-    return AioNodes(dialers, Wording("lock:", 0.0, functools.lru_cache(card_of_this_process)))
+    return AioNodes(dialers, Wording(0.0, functools.lru_cache(card_of_this_process)))
 
 
 @asynccontextmanager
@@ -90,14 +90,14 @@ def failed(answers: Sequence[Answer]) -> list[int]:
 
 def owner_at(server: RedisServer, name: str = NAME) -> str | None:
     with server.client() as client:
-        value = client.get(f"lock:{name}")
+        value = client.get(name)
         return value if value is None else value.decode().rpartition(".")[0]
 
 
 def has_voted(server: RedisServer, name: str = NAME) -> bool:
     """Whether a vote has ever arrived there: what it accepted stays when the lock goes."""
     with server.client() as client:
-        return bool(client.exists(side_key(f"lock:{name}".encode(), b"token")))
+        return bool(client.exists(side_key(name.encode(), b"token")))
 
 
 @contextmanager

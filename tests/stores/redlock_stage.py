@@ -60,7 +60,7 @@ def dialers(servers: Sequence[RedisServer], timeout: float = TIMEOUT) -> list[Di
 
 
 def wording() -> Wording:
-    return Wording("lock:", 0.0, functools.partial(card, host="here", pid=1))
+    return Wording(0.0, functools.partial(card, host="here", pid=1))
 
 
 def ours() -> list[threading.Thread]:
@@ -134,7 +134,7 @@ def holders(servers: Sequence[RedisServer], name: str = "job") -> list[bytes | N
     found = []
     for server in servers:
         with server.client() as client:
-            found.append(client.get(f"lock:{name}"))
+            found.append(client.get(name))
     return found
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import gripfast
-from gripfast import ConfigurationError
+from gripfast import ClientClosed
 from gripfast.core.ports import Granted, LockInfo
 from gripfast.core.redlock.ballot import FreeBallot, Roll
 from gripfast.core.redlock.nodes import LOCKED, Answer, Each, Free, Freed, Inspect, Unlock, Wake
@@ -424,7 +424,7 @@ async def test_who_is_asking_when_it_is_closed_is_told_and_nobody_can_ask_afterw
             await asyncio.sleep(0)
             await nodes.close()
             assert failed(await asked) == list(range(NODES))
-        with pytest.raises(ConfigurationError, match="this client is closed"):
+        with pytest.raises(ClientClosed, match="this client is closed"):
             await ask_all(nodes, Inspect(NAME))
         nodes.send(Wake(NAME), range(NODES))
 
@@ -473,7 +473,7 @@ async def vote_and_leave(servers: Sequence[RedisServer]) -> AioNodes:
 
 
 def test_a_lease_whose_loop_is_gone_is_given_back(servers: list[RedisServer]) -> None:
-    url = redlock_url(servers, restart_grace=0)
+    url = redlock_url(servers, restart_grace=0, prefix="")
 
     async def acquire_and_leave() -> None:
         client = gripfast.connect_async(url)

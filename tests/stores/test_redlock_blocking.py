@@ -250,7 +250,7 @@ def lock_at_once(nodes: BlockingNodes, servers: list[RedisServer]) -> None:
     for server in servers:
         with server.client() as client:
             until(lambda client=client: is_up(nodes) and len(client.client_list()) <= 8 + 1)
-            until(lambda client=client: client.keys("lock:*") == [])
+            until(lambda client=client: client.keys("job-*") == [])
 
 
 def ask_much(nodes: BlockingNodes) -> None:

@@ -52,7 +52,7 @@ from support.redlock_nodes import NODES
 from support.sweeping import Interrupter
 from support.waiting import until
 
-FENCE = keys.side_key(b"lock:job", b"token")
+FENCE = keys.side_key(b"job", b"token")
 OURS = os.path.dirname(os.path.abspath(gripfast.stores.redlock.__file__)) + os.sep
 
 

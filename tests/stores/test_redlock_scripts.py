@@ -43,7 +43,7 @@ def server() -> Iterator[RedisServer]:
 class Speaker:
     def __init__(self, client: Any) -> None:
         self.client = client
-        self._wording = Wording("lock:", GRACE, functools.partial(card, host="here", pid=1))
+        self._wording = Wording(GRACE, functools.partial(card, host="here", pid=1))
 
     def __call__(self, request: Request, channel: bytes = b"") -> Any:
         connection = self.client.connection_pool.get_connection()
@@ -54,7 +54,7 @@ class Speaker:
             self.client.connection_pool.release(connection)
 
     def left(self) -> int:
-        return int(self.client.pttl("lock:job"))
+        return int(self.client.pttl("job"))
 
 
 @pytest.fixture
@@ -85,13 +85,13 @@ def test_an_earlier_attempt_that_comes_late_changes_nothing(node: Speaker) -> No
     assert node(vote("ann", attempt=2)) == LOCKED
     assert isinstance(node(vote("ann", attempt=1)), Busy)
     assert node(Unlock("job", "ann", 1)) == Freed(False, False)
-    assert node.client.get("lock:job") == b"ann.2"
+    assert node.client.get("job") == b"ann.2"
 
 
 def test_an_earlier_attempt_does_not_vote_against_a_later_one(node: Speaker) -> None:
     assert node(vote("ann", attempt=1)) == LOCKED
     assert node(vote("ann", attempt=2)) == LOCKED
-    assert node.client.get("lock:job") == b"ann.2"
+    assert node.client.get("job") == b"ann.2"
 
 
 def test_a_proposal_must_be_larger_unless_it_was_the_same_attempts(node: Speaker) -> None:
@@ -144,7 +144,7 @@ def test_one_that_was_born_just_now_neither_votes_nor_is_taken_back(node: Speake
     assert node(Mark()) is False
     assert isinstance(node(vote("ann")), Newborn)
     assert node(TakeBack("job", "ann", 1, 30.0, None, now())) is False
-    assert node.client.get("lock:job") is None
+    assert node.client.get("job") is None
 
 
 def test_a_renewal_marks_one_that_has_lost_its_memory(node: Speaker) -> None:

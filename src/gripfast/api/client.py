@@ -9,6 +9,7 @@ import logging
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -21,7 +22,7 @@ from gripfast.api.settings import LockSettings
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import Capabilities, Hold, LockInfo, Store, Unreachable, to_raise
-from gripfast.errors import ConfigurationError, Reason
+from gripfast.errors import ClientClosed, Reason
 from gripfast.guard import Guard
 from gripfast.machine import boottime, this
 from gripfast.runtime.aio import AioRuntime, loop_here
@@ -54,10 +55,18 @@ class AnyClient:
 
     def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
         ttl = self._config.ttl if ttl is None else ttl
-        return LockSettings(name, ttl=ttl, max_ttl=self._config.factory.max_ttl, **others)
+        return LockSettings(name, self._config.prefix, ttl=ttl, max_ttl=self._config.factory.max_ttl, **others)
 
     def _checked_ttl(self, ttl: float) -> float:
         return rules.checked_ttl(ttl, self._config.factory.max_ttl)
+
+    def _key(self, name: str) -> str:
+        """What the engine calls it."""
+        return self._config.prefix + rules.checked_name(name)
+
+    def _shown(self, info: LockInfo) -> LockInfo:
+        """By the name that callers use."""
+        return replace(info, name=info.name.removeprefix(self._config.prefix))
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self.where}>"
@@ -117,21 +126,22 @@ class Client(AnyClient):
 
     def inspect(self, name: str) -> LockInfo | None:
         """Who holds the lock, or None."""
-        return _reached(drive(self._store().inspect(rules.checked_name(name))))
+        info = _reached(drive(self._store().inspect(self._key(name))))
+        return info and self._shown(info)
 
     def list(self, prefix: str = "") -> Iterator[LockInfo]:
         """The locks that are held, a page at a time, in the order of their names; on Redis and Redlock in no order, and
         there one may come twice."""
-        prefix, after = rules.checked_prefix(prefix), None
+        prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
         while True:
             page = _reached(drive(self._store().page(prefix, after)))
-            yield from page.infos
+            yield from map(self._shown, page.infos)
             if (after := page.after) is None:
                 return
 
     def force_release(self, name: str) -> bool:
         """For operators: free the lock whoever has it; True if someone had it. The next token is still larger."""
-        was_held = _reached(drive(self._store().force_release(rules.checked_name(name))))
+        was_held = _reached(drive(self._store().force_release(self._key(name))))
         _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
         return was_held
 
@@ -162,7 +172,7 @@ class Client(AnyClient):
         if runtime is None or runtime.pid != this.pid:
             runtime = self._making.run(self._make)
         if self._is_closed:
-            raise ConfigurationError("this client is closed")
+            raise ClientClosed
         return runtime
 
     def _make(self) -> BlockingRuntime:
@@ -181,15 +191,15 @@ class Client(AnyClient):
 
     def _vouch(self, lease: Lease, pid: int) -> None:
         """The lease counts as alive while this process lives, too (where the store looks at processes)."""
-        _reached(drive(self._store().vouch(Hold(lease.name, lease.owner, lease.ttl), pid)))
+        _reached(drive(self._store().vouch(Hold(lease._state.key, lease.owner, lease.ttl), pid)))
 
     def _free(self, name: str, owner: str) -> Reason | None:
         """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
-        return _reached(drive(self._store().release(Hold(name, owner, self._config.ttl))))
+        return _reached(drive(self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl))))
 
     def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
         """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
-        hold = Hold(name, owner, self._checked_ttl(ttl), shortens=True)
+        hold = Hold(self._config.prefix + name, owner, self._checked_ttl(ttl), shortens=True)
         return _reached(_reached(drive(self._store().renew([hold])))[0])
 
     def __enter__(self) -> Client:
@@ -246,22 +256,23 @@ class AsyncClient(AnyClient):
 
     async def inspect(self, name: str) -> LockInfo | None:
         """Who holds the lock, or None."""
-        return _reached(await self._store().inspect(rules.checked_name(name)))
+        info = _reached(await self._store().inspect(self._key(name)))
+        return info and self._shown(info)
 
     async def list(self, prefix: str = "") -> AsyncIterator[LockInfo]:
         """The locks that are held, a page at a time, in the order of their names; on Redis and Redlock in no order, and
         there one may come twice."""
-        prefix, after = rules.checked_prefix(prefix), None
+        prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
         while True:
             page = _reached(await self._store().page(prefix, after))
             for info in page.infos:
-                yield info
+                yield self._shown(info)
             if (after := page.after) is None:
                 return
 
     async def force_release(self, name: str) -> bool:
         """For operators: free the lock whoever has it; True if someone had it. The next token is still larger."""
-        was_held = _reached(await self._store().force_release(rules.checked_name(name)))
+        was_held = _reached(await self._store().force_release(self._key(name)))
         _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
         return was_held
 
@@ -302,7 +313,7 @@ class AsyncClient(AnyClient):
     def _make(self) -> AioRuntime:
         """Under the guard: of two loops that use it first, at the same time, one has it."""
         if self._is_closed:
-            raise ConfigurationError("this client is closed")
+            raise ClientClosed
         if self._runtime is None or self._runtime.pid != this.pid:
             patience = self._config.patience
             loop_here()
@@ -317,11 +328,11 @@ class AsyncClient(AnyClient):
 
     async def _free(self, name: str, owner: str) -> Reason | None:
         """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
-        return _reached(await self._store().release(Hold(name, owner, self._config.ttl)))
+        return _reached(await self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl)))
 
     async def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
         """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
-        hold = Hold(name, owner, self._checked_ttl(ttl), shortens=True)
+        hold = Hold(self._config.prefix + name, owner, self._checked_ttl(ttl), shortens=True)
         return _reached(_reached(await self._store().renew([hold]))[0])
 
     async def __aenter__(self) -> AsyncClient:

@@ -24,6 +24,8 @@ _END_OF_HOSTS = re.compile(r"(?=[/?#])|$")
 @dataclass(frozen=True, slots=True)
 class Config:
     factory: StoreFactory
+    prefix: str
+    """Of all names, at the engine."""
     ttl: float
     patience: Patience
 
@@ -43,7 +45,7 @@ def configure(target: object, options: dict[str, Any]) -> Config:
 
 def _configured(spec: StoreSpec, make: str, target: object, options: dict[str, Any]) -> Config:
     known = {**COMMON, **spec.options}
-    own = {name: options.pop(name) for name in ("ttl", *_PATIENCE) if name in options}
+    own = {name: options.pop(name) for name in ("ttl", "prefix", *_PATIENCE) if name in options}
     patience = _patience(own)
     check(options, known)
     factory: StoreFactory = getattr(spec.load(), make)(target, options)
@@ -52,7 +54,8 @@ def _configured(spec: StoreSpec, make: str, target: object, options: dict[str, A
             f"unknown option for {factory.where}: {', '.join(sorted(options))}{hint(options, known)}"
         )
     ttl = rules.checked_ttl(own.get("ttl", min(rules.TTL_DEFAULT, factory.max_ttl)), factory.max_ttl)
-    return Config(factory, ttl, Patience(**{"request_timeout": factory.request_timeout} | patience))
+    prefix = rules.checked_prefix(own.get("prefix", factory.prefix))
+    return Config(factory, prefix, ttl, Patience(**{"request_timeout": factory.request_timeout} | patience))
 
 
 def _patience(own: Mapping[str, object]) -> dict[str, float]:

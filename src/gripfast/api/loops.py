@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from gripfast.errors import ConfigurationError
+from gripfast.errors import ClientClosed
 from gripfast.living import Living
 from gripfast.machine import boottime
 from gripfast.runtime.aio import loop_here
@@ -38,7 +38,7 @@ class ClientPerLoop:
             self._clients[loop] = client
         if self._is_closed:  # looked at when it is in the book: whoever closes has seen it there, or is seen here
             self._clients.pop(loop, None)
-            raise ConfigurationError("this client is closed")
+            raise ClientClosed
         return client
 
     def close_soon(self) -> None:

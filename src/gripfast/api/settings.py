@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from gripfast.core import rules
@@ -15,6 +16,7 @@ class LockSettings:
     def __init__(
         self,
         name: str,
+        prefix: str,
         *,
         ttl: float,
         max_ttl: float,
@@ -28,6 +30,7 @@ class LockSettings:
             raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
         self.want = Want(
             rules.checked_name(name),
+            prefix + name,
             rules.checked_ttl(ttl, max_ttl),
             bool(renew),
             rules.checked_max_hold(max_hold),
@@ -37,4 +40,5 @@ class LockSettings:
         self.on_lost = on_lost
 
     def timed_out(self, waited: float, answer: Taken) -> LockTimeout:
-        return LockTimeout(self.want.name, waited, answer.holder)
+        holder = answer.holder and replace(answer.holder, name=self.want.name)
+        return LockTimeout(self.want.name, waited, holder)

@@ -36,7 +36,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
 from gripfast import callers
@@ -109,8 +109,6 @@ class SessionStore(Protocol):
     mode: str
     engine: str
 
-    def full_name(self, name: str) -> str: ...
-
     def advisory_key(self, name: str) -> Value: ...
 
     async def prepare(self, name: str) -> Unreachable | None:
@@ -133,16 +131,17 @@ async def within(
     started = env.now()
     store = _store_with_sessions(env.store)
     caller = await _checked_caller(connection, store, is_async)
-    locking = (_InPostgres if caller.engine == "postgresql" else _InMySQL)(env, store, want.name, caller)
+    locking = (_InPostgres if caller.engine == "postgresql" else _InMySQL)(env, store, want, caller)
     await locking.look_around()
     if durable:
         await locking.check_durable()
     row = await locking.lock(math.inf if wait is None else started + wait)
     if row is None:
-        holder = await store.inspect(want.name)
-        raise LockTimeout(want.name, env.now() - started, holder if isinstance(holder, LockInfo) else None)
-    mark = store.advisory_key(want.name) if store.mode == "advisory" else row[1]
-    stamp = await store.stamp(want.name, env.new_owner(), want.label, row[0], mark)
+        holder = await store.inspect(want.key)
+        known = replace(holder, name=want.name) if isinstance(holder, LockInfo) else None
+        raise LockTimeout(want.name, env.now() - started, known)
+    mark = store.advisory_key(want.key) if store.mode == "advisory" else row[1]
+    stamp = await store.stamp(want.key, env.new_owner(), want.label, row[0], mark)
     if isinstance(stamp, Unreachable):
         raise to_raise(stamp.error)
     if not await locking.sees_the_present(stamp.shown):
@@ -153,15 +152,17 @@ async def within(
 class _Locking:
     """One lock in one transaction of the caller's."""
 
-    def __init__(self, env: Env, store: SessionStore, name: str, caller: Caller) -> None:
+    def __init__(self, env: Env, store: SessionStore, want: Want, caller: Caller) -> None:
         self._env = env
         self._store = store
-        self._name = name
+        self._name = want.name
+        self._key = want.key
         self._caller = caller
         self._texts = texts.TEXTS[caller.engine, store.mode]
         self._misses = 0
         is_row = store.mode == "row"
-        self._lock_value = self._value_of(name) if is_row else {"key": store.advisory_key(name)}
+        self._row = {"name": self._written(want.key)}
+        self._lock_value: dict[str, Value] = self._row if is_row else {"key": store.advisory_key(want.key)}
 
     async def lock(self, ends: float) -> Row | None:
         """(session, mark), or None when the time is over."""
@@ -176,18 +177,19 @@ class _Locking:
 
     async def sees_the_present(self, shown: int) -> bool:
         """Whether plain reads of this transaction see what was committed since the lock was got."""
-        return await self._run(self._texts.token, self._value_of(self._name)) == (shown,)
+        return await self._run(self._texts.token, self._row) == (shown,)
 
     async def _attempt(self) -> Row | None:
         return await self._run(self._texts.attempt, self._lock_value)
 
     async def _prepare(self) -> None:
-        refused = await self._store.prepare(self._name)
+        refused = await self._store.prepare(self._key)
         if refused is not None:
             raise to_raise(refused.error)
 
-    def _value_of(self, name: str) -> dict[str, Value]:
-        return {"name": self._store.full_name(name)}
+    def _written(self, key: str) -> Value:
+        """In the texts."""
+        return key
 
     async def _wait_in_line(self) -> Row | None:
         """As long as the engine's lock time-out says. None if there is no such row."""
@@ -328,7 +330,7 @@ class _InMySQL(_Locking):
         """Those who look have it locked for moments."""
         ends = self._env.now() + TRIES_FOR
         while True:
-            row, is_busy = await self._locked_now(texts.MYSQL_LOCK_SIGN, self._value_of(self._name))
+            row, is_busy = await self._locked_now(texts.MYSQL_LOCK_SIGN, self._row)
             if not is_busy or self._env.now() >= ends:
                 return row
             await self._env.pause(TRY_EVERY)
@@ -341,9 +343,9 @@ class _InMySQL(_Locking):
                 return False
             raise
 
-    def _value_of(self, name: str) -> dict[str, Value]:
+    def _written(self, key: str) -> Value:
         """In hexadecimal digits, whatever the character set of the connection."""
-        return {"name": self._store.full_name(name).encode().hex()}
+        return key.encode().hex()
 
     async def _attempt(self) -> Row | None:
         row, _ = await self._locked_now(self._texts.attempt, self._lock_value)

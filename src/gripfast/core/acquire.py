@@ -14,11 +14,11 @@ from __future__ import annotations
 import logging
 import math
 
-from gripfast.core import rules
+from gripfast.core import closing, rules
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ledger import Mark
 from gripfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable, for_each, to_raise
-from gripfast.errors import ConfigurationError, StoreUnavailable
+from gripfast.errors import ClientClosed, ConfigurationError, StoreUnavailable
 
 _log = logging.getLogger("gripfast.lease")
 
@@ -31,7 +31,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
         mark = env.ledger.enter(state)
         try:
             inbox = None if wait == 0.0 else env.store.inbox()
-            claim = Claim(want.name, state.owner, want.ttl, want.label, inbox)
+            claim = Claim(want.key, state.owner, want.ttl, want.label, inbox)
             answer, sent = await _ask(env, claim, mark)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
@@ -65,12 +65,16 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
 
 async def _ask(env: Env, claim: Claim, mark: Mark) -> tuple[Granted | Taken | Unreachable, float]:
     """The answer, and the moment before the request left. While it is under way it counts as having left."""
+    if env.is_closed:
+        raise ClientClosed
     may_be_there = mark.may_be_there
     mark.may_be_there = True
     sent = mark.sent = env.now()
     answer = await env.store.claim(claim)
     if isinstance(answer, Unreachable) and not answer.was_sent:
         mark.may_be_there = may_be_there
+    if env.is_closed:
+        await closing.undo(env, claim, mark)  # type: ignore[unreachable] # closed meanwhile
     return answer, sent
 
 
@@ -116,7 +120,7 @@ async def _persist(
             await patience.unreachable(answer)
         else:
             patience.answered()
-            _log.debug("%r is taken; asked as %s", claim.name, claim.owner)
+            _log.debug("%r is taken; asked as %s", want.name, claim.owner)
             if claim.inbox is None and answer.is_split and patience.is_left():
                 await env.pause(answer.again_in or 0.0)
                 pushed = None
@@ -149,7 +153,7 @@ def _is_good(pushed: Granted, want: Want, taken: Taken, remaining: float) -> boo
 
 async def _leave(env: Env, state: LeaseState, may_have_left: bool) -> None:
     """Not granted: a plain no leaves nothing at the engine, otherwise there may be a place in line to give up."""
-    hold = Hold(state.name, state.owner, state.ttl)
+    hold = Hold(state.key, state.owner, state.ttl)
     if may_have_left and any(for_each(await env.store.abandon([hold]), 1)):
         env.ledger.abandon(state)
     else:

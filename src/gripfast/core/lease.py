@@ -26,6 +26,8 @@ class Want(NamedTuple):
     """What a lock asks for: checked once, when the lock is made."""
 
     name: str
+    key: str
+    """The name at the engine: with the client's prefix."""
     ttl: float
     renews: bool
     max_hold: float | None
@@ -39,6 +41,7 @@ class LeaseState:
         "ceiling",
         "deadline",
         "handles",
+        "key",
         "limit",
         "listeners",
         "most",
@@ -53,6 +56,7 @@ class LeaseState:
 
     def __init__(self, want: Want, owner: str) -> None:
         self.name = want.name
+        self.key = want.key
         self.owner = owner
         self.ttl = want.ttl
         self.renews = want.renews

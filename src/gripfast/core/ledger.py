@@ -17,10 +17,11 @@ from gripfast.core.lease import LeaseState
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = ("granted", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
+    __slots__ = ("granted", "key", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
 
     ledger: Ledger
     name: str
+    key: str
     owner: str
     ttl: float
     sent: float
@@ -43,6 +44,7 @@ class Ledger:
         mark = Mark(state, self._drop)
         mark.ledger = self
         mark.name = state.name
+        mark.key = state.key
         mark.owner = state.owner
         mark.ttl = state.ttl
         mark.sent = 0.0

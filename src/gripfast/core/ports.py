@@ -162,7 +162,10 @@ class Inbox(Protocol):
 
 
 class Store(Protocol):
-    """One engine. Every request may be repeated: claims, renewals and releases are recognised by their owner id."""
+    """One engine. Every request may be repeated: claims, renewals and releases are recognised by their owner id.
+
+    Names are those of the engine, with the client's prefix: in requests, and in what is told of holders.
+    """
 
     capabilities: Capabilities
 
@@ -191,8 +194,9 @@ class Store(Protocol):
         ...
 
     def forget(self, owner: str) -> None:
-        """The engine has forgotten, by itself, whatever this owner had, though nobody could ask it."""
-        ...
+        """The engine has forgotten, by itself, whatever this owner had, though nobody could ask it. Most stores keep
+        nothing of owners."""
+        return
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None: ...
 
@@ -201,16 +205,16 @@ class Store(Protocol):
     async def force_release(self, name: str) -> bool | Unreachable: ...
 
     async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:
-        """The hold counts as alive while this process lives, too; nothing to do on engines that do not look."""
-        ...
+        """The hold counts as alive while this process lives, too. Most engines do not look at processes."""
+        return None
 
     def look(self) -> Sequence[tuple[str, Reason]]:
-        """Owners whose session has ended, and why, seen without waiting for anything. Where leases live without a
-        session there are none."""
-        ...
+        """Owners whose session has ended, and why, seen without waiting for anything. Most stores have no sessions."""
+        return ()
 
-    def shut(self) -> None:
-        """Refuse claims from now on, and have whoever waits ask, to be refused: the client is being closed."""
+    def stop_waiting(self) -> None:
+        """The client is being closed: have every waiter ask now, to be refused. A claim that has not left yet, for want
+        of a connection, had better not leave any more."""
         ...
 
     async def close(self) -> None: ...
@@ -229,3 +233,5 @@ class Env:
     """A lease was granted or its moments moved: the watchdog and the notices must not sleep past them."""
     request_timeout: float
     connect_patience: float
+    is_closed: bool = False
+    """The client is closed, or being closed (`core/closing.py`)."""

@@ -7,7 +7,7 @@ import logging
 
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import Env, Hold, Unreachable
-from gripfast.errors import ConfigurationError, LeaseLost
+from gripfast.errors import ClientClosed, LeaseLost
 
 _log = logging.getLogger("gripfast.lease")
 
@@ -22,8 +22,8 @@ async def release(env: Env, state: LeaseState) -> None:
     if state.listeners:
         state.tell()
     try:
-        answer = await env.store.release(Hold(state.name, state.owner, state.ttl))
-    except ConfigurationError as error:
+        answer = await env.store.release(Hold(state.key, state.owner, state.ttl))
+    except ClientClosed as error:
         # The client is being closed meanwhile, which gives everything back.
         _log.warning("release of %r is left to its client: %s", state.name, error)
         env.ledger.abandon(state)

@@ -51,7 +51,7 @@ async def renew(env: Env, states: Sequence[LeaseState], shortens: bool = False) 
     sent = env.now()
     for state in states:
         env.ledger.date(state.owner, sent, state.ttl)
-    holds = [Hold(state.name, state.owner, state.ttl, shortens) for state in states]
+    holds = [Hold(state.key, state.owner, state.ttl, shortens) for state in states]
     answer = await env.store.renew(holds, _within(env, states, sent))
     now = env.now()
     answers = [answer] * len(states) if isinstance(answer, Unreachable) else answer

@@ -133,7 +133,7 @@ class Reaper:
         return list(itertools.islice(chosen.values(), rules.GIVE_BACK_MOST))
 
     async def _try(self, batch: Sequence[Mark], is_news: bool) -> Sequence[Unreachable | None]:
-        answer = await self._store.abandon([Hold(mark.name, mark.owner, mark.ttl) for mark in batch])
+        answer = await self._store.abandon([Hold(mark.key, mark.owner, mark.ttl) for mark in batch])
         answers = for_each(answer, len(batch))
         for mark, trouble in zip(batch, answers, strict=True):
             del self._left[mark.owner]

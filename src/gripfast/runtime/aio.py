@@ -22,6 +22,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gripfast.core import closing
 from gripfast.core.lease import LeaseState
 from gripfast.core.ledger import Mark
 from gripfast.core.notice import Notices
@@ -119,7 +120,7 @@ class AioRuntime:
 
     def stop_soon(self) -> None:
         if self.pid == os.getpid():
-            self.env.store.shut()
+            closing.begin(self.env)
             self._undertaker.stop()
 
     def join(self, seconds: float) -> None:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
+from gripfast.core import closing
 from gripfast.core.lease import LeaseState
 from gripfast.core.notice import Notices
 from gripfast.core.ports import Store, Unreachable
@@ -75,7 +76,7 @@ class BlockingRuntime:
         if self.pid != os.getpid():
             return
         ends = boottime() + within
-        self.env.store.shut()
+        closing.begin(self.env)
         self.watchdog.stop()
         if not self.watchdog.join(ends - boottime()):
             self._end()

@@ -91,6 +91,8 @@ class StoreFactory(Protocol):
     """For clients that do not set one."""
     max_ttl: float
     """What the engine is prepared for; a larger ttl is refused."""
+    prefix: str
+    """What goes before the names of clients that do not set one."""
 
     def blocking(self, request_timeout: float) -> Store: ...
 

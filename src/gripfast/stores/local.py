@@ -22,12 +22,12 @@ from gripfast.core.ports import (
     Inbox,
     LockInfo,
     Page,
+    Store,
     Taken,
     Unreachable,
     unreachable,
 )
-from gripfast.core.shutting import Shutting
-from gripfast.errors import GripfastError, Reason, StoreUnavailable
+from gripfast.errors import ClientClosed, GripfastError, Reason, StoreUnavailable
 from gripfast.guard import Guard
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import AioInbox, BlockingInbox, Inboxes
@@ -55,7 +55,7 @@ class Engine(Protocol):
     def close(self) -> None: ...
 
 
-class LocalStore(Shutting):
+class LocalStore(Store):
     def __init__(
         self,
         engine: Engine,
@@ -77,11 +77,7 @@ class LocalStore(Shutting):
         return self._new_inbox()
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
-        self._check_open()
-        answer = await self._ask(self._engine.claim, claim)
-        if self._is_shut:
-            await self._undo(claim)
-        return answer
+        return await self._ask(self._engine.claim, claim)
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | None] | Unreachable:
         return await self._ask(self._engine.renew, holds, is_held=True)
@@ -104,8 +100,7 @@ class LocalStore(Shutting):
     async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:
         return await self._ask(self._engine.vouch, hold, pid)
 
-    def shut(self) -> None:
-        self._is_shut = True
+    def stop_waiting(self) -> None:
         self._engine.inboxes.ask_again()
 
     async def close(self) -> None:
@@ -127,15 +122,10 @@ class BlockingLocalStore(LocalStore):
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         """As above, without a coroutine in between: this and `release` are the hot path."""
-        if self._is_shut:
-            self._check_open()
         try:
-            answer = self._engine.claim(claim)
+            return self._engine.claim(claim)
         except GripfastError as error:
             return _answer_to(error, False)
-        if self._is_shut:
-            await self._undo(claim)
-        return answer
 
     async def release(self, hold: Hold) -> Reason | Unreachable | None:
         try:
@@ -250,9 +240,9 @@ class Worker:
             self._thread.start()
 
 
-def _no_turn(is_open: bool) -> StoreUnavailable:
+def _no_turn(is_open: bool) -> GripfastError:
     if not is_open:
-        return StoreUnavailable("this client is closed")
+        return ClientClosed()
     return StoreUnavailable("the embedded store is too busy: the requests before this one took all its time")
 
 

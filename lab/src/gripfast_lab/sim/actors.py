@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ports import Taken
-from gripfast.errors import ConfigurationError, LeaseLost, Reason, StoreUnavailable
+from gripfast.errors import ClientClosed, ConfigurationError, LeaseLost, Reason, StoreUnavailable
 from gripfast_lab.sim.history import Kind
 from gripfast_lab.sim.plan import Errand
 from gripfast_lab.sim.register import Register
@@ -97,10 +97,10 @@ class Actor:
             ttl=errand.ttl,
             renews=errand.renews,
         )
-        want = Want(errand.name, errand.ttl, errand.renews, errand.max_hold, None)
+        want = Want(errand.name, errand.name, errand.ttl, errand.renews, errand.max_hold, None)
         try:
             answer = await self._runtime.acquire(want, wait)
-        except (StoreUnavailable, ConfigurationError) as error:
+        except (StoreUnavailable, ConfigurationError, ClientClosed) as error:
             kind: Kind = "unreachable" if isinstance(error, StoreUnavailable) else "failed"
             self._note("cancelled" if self._runtime.is_closed else kind, note=type(error).__name__)
         else:

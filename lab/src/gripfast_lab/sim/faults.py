@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
-from gripfast.errors import ConfigurationError
+from gripfast.errors import ClientClosed
 from gripfast_lab.sim.history import ANY, ONLY_TOKENS, TOKENS, WORLD
 from gripfast_lab.sim.network import RESEND, Connection, Path, Trouble
 from gripfast_lab.sim.plan import WITNESS, Fault
@@ -326,7 +326,7 @@ def _force_release(stage: Stage, fault: Fault) -> None:
     _fired(stage, fault, process.name, fault.target)
 
     async def force() -> None:
-        with suppress(ConfigurationError):  # closed meanwhile
+        with suppress(ClientClosed):  # closed meanwhile
             await store.force_release(fault.target)
 
     process.do(lambda: process.start(f"{process.name}/operator", force()))

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
+from gripfast.core import closing
 from gripfast.core.acquire import acquire
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ledger import Ledger, Mark
@@ -81,7 +82,7 @@ class Runtime:
         return replies[0] if replies else None
 
     async def close(self) -> None:
-        self.store.shut()
+        closing.begin(self.env)
         await self._watchdog.stop()
         if self._undertaker is not None:
             await self._undertaker.stop()

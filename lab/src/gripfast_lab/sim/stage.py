@@ -35,7 +35,6 @@ from gripfast_lab.sim.register import Register
 from gripfast_lab.sim.runtime import Runtime
 from gripfast_lab.sim.world import World
 
-PREFIX = "lock:"
 KEEPALIVE = 30.0
 """Seconds after which a node hears that a machine is gone."""
 NO_END = 3600.0
@@ -140,9 +139,9 @@ class Stage:
     def _node(self, host: Host) -> Node:
         quorum = self.plan.quorum
         if quorum is None:
-            node = Node(self.world, host.name, _clock(host), Observer(lambda: self.world.now, self.note, PREFIX))
+            node = Node(self.world, host.name, _clock(host), Observer(lambda: self.world.now, self.note))
         else:
-            observer = VoteObserver(lambda: self.world.now, self.note, PREFIX, host.name)
+            observer = VoteObserver(lambda: self.world.now, self.note, host.name)
             node = voter = Voter(self.world, host.name, _clock(host), observer, quorum.grace)
             if quorum.is_established:
                 voter.establish()
@@ -161,17 +160,17 @@ class Stage:
         if not host.shares:
             lending = LendingLink(self.network, process, node, timeout)
             lending.chased = self._chased
-            return RedisStore(lending, PREFIX), None
+            return RedisStore(lending), None
         link = SharedLink(self.network, process, node, timeout)
         lends = LendingLink(self.network, process, node, timeout, idle_most=0, chase=link.chase)
         link.chased = self._chased
-        return RedisStore(link, PREFIX), RedisStore(lends, PREFIX)
+        return RedisStore(link), RedisStore(lends)
 
     def _store_of_several(self, host: Host) -> tuple[Store, Store | None]:
         quorum, process, wall = self.plan.quorum, self.processes[host.name], self.walls[host.name]
         assert quorum is not None
         card = protocol.card(None, host.name, 1)
-        wording = Wording(PREFIX, quorum.grace, lambda _: card)
+        wording = Wording(quorum.grace, lambda _: card)
         chance = Chance(self.plan.seed).fork(f"pauses {host.name}")
         records = Records()
 
@@ -204,7 +203,7 @@ class Stage:
     def _compare(self, who: str, name: str, until: float) -> None:
         """Whether enough nodes keep the lock for as long as its holder is told."""
         owner = self.actors[who].owner()
-        kept_until = sorted([node.keeps_until(PREFIX + name, owner) for node in self.nodes])[-self.needed]
+        kept_until = sorted([node.keeps_until(name, owner) for node in self.nodes])[-self.needed]
         if until > kept_until + _ROUNDING:
             self.note(who, name, "outlived", until=kept_until)
 
@@ -220,7 +219,7 @@ class Stage:
         if process.is_dead or self.has_declared or owner in self._chased or "duplicated request" in self.fired:
             return
         for place, node in enumerate(self.nodes):
-            if node.has(PREFIX + name, owner) and not self._may_have_missed(process, place, owner):
+            if node.has(name, owner) and not self._may_have_missed(process, place, owner):
                 self.note(node.name, name, "left", note=f"something of {owner}, of which nobody knows any more")
 
     def _enters(self, owner: str) -> None:
@@ -274,7 +273,7 @@ class Stage:
             self.note(process.name, ANY, "left", note="connection")
         for name in self.plan.names:
             for place, node in enumerate(self.nodes):
-                owner = node.holder(PREFIX + name)
+                owner = node.holder(name)
                 is_its = owner.startswith(f"{process.name}/") and owner not in self._chased
                 if not is_its or self.has_declared or "duplicated request" in self.fired:
                     continue

@@ -9,7 +9,7 @@ from typing import Any
 
 from redis import exceptions
 
-from gripfast.errors import ConfigurationError, LeaseLost, StoreUnavailable
+from gripfast.errors import ClientClosed, ConfigurationError, LeaseLost, StoreUnavailable
 
 _BY_CODE: Mapping[str, type[exceptions.RedisError]] = {
     "WRONGPASS": exceptions.AuthenticationError,
@@ -47,7 +47,7 @@ class InRedisTerms:
     ) -> None:
         if isinstance(error, LeaseLost):
             raise not_owned(self._verb, self._name) from error
-        if isinstance(error, StoreUnavailable | ConfigurationError):
+        if isinstance(error, StoreUnavailable | ConfigurationError | ClientClosed):
             raise translated(error) from error
 
 
@@ -55,7 +55,7 @@ def not_owned(verb: str, name: Any) -> exceptions.LockNotOwnedError:
     return exceptions.LockNotOwnedError(f"Cannot {verb} a lock that's no longer owned", lock_name=name)
 
 
-def translated(error: StoreUnavailable | ConfigurationError) -> exceptions.RedisError:
+def translated(error: StoreUnavailable | ConfigurationError | ClientClosed) -> exceptions.RedisError:
     """A server that refuses quotes its own reply, with its code, in the message."""
     message = str(error)
     if isinstance(error, ConfigurationError):

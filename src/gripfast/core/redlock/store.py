@@ -25,6 +25,7 @@ from gripfast.core.ports import (
     Inbox,
     LockInfo,
     Page,
+    Store,
     Taken,
     Unreachable,
     unreachable,
@@ -57,7 +58,6 @@ from gripfast.core.redlock.nodes import (
     Why,
 )
 from gripfast.core.redlock.records import Record, Records
-from gripfast.core.shutting import Shutting
 from gripfast.errors import Reason
 
 CAPABILITIES = Capabilities(
@@ -79,7 +79,7 @@ UNMARKED_MOST = 10_000
 """Milliseconds in which all nodes that answer are without a marker, before it counts that the others do not answer."""
 
 
-class RedlockStore(Shutting):
+class RedlockStore(Store):
     capabilities = CAPABILITIES
 
     def __init__(self, nodes: Nodes, records: Records) -> None:
@@ -98,16 +98,12 @@ class RedlockStore(Shutting):
     # -- claims --------------------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
-        if self._is_shut:
-            self._check_open()
         record = self._records.of(claim)
         inbox = claim.inbox
         hears = inbox is not None and self._nodes.hears(claim.owner, inbox)
         answer = await self._attempt(claim, record, hears)
         if inbox is not None and not hears and isinstance(answer, Taken):
             answer = await self._listen(claim.owner, inbox, record, answer)
-        if self._is_shut:
-            await self._undo(claim)
         if inbox is None and isinstance(answer, Taken) and not answer.is_split:
             self._records.end(claim.owner)  # nobody asks for it any more
         return answer
@@ -350,9 +346,6 @@ class RedlockStore(Shutting):
         self._wake(name, answers)
         return any(isinstance(answer, Freed) and answer.was_held for answer in answers)
 
-    async def vouch(self, hold: Hold, pid: int) -> None:
-        """Nodes do not look at processes."""
-
     # -- looking -------------------------------------------------------------------------------------------------
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
@@ -366,8 +359,7 @@ class RedlockStore(Shutting):
 
     # --------------------------------------------------------------------------------------------------------------
 
-    def shut(self) -> None:
-        self._is_shut = True
+    def stop_waiting(self) -> None:
         self._nodes.shut()
 
     async def close(self) -> None:

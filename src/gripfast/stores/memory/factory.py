@@ -10,21 +10,20 @@ from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 from gripfast.stores import AioStores
 from gripfast.stores.inboxes import AioInbox
-from gripfast.stores.local import BlockingLocalStore, Engine, LocalStore, yielding
+from gripfast.stores.local import BlockingLocalStore, LocalStore, yielding
 from gripfast.stores.memory.engine import MemoryEngine, shared_engine
 from gripfast.stores.memory.spec import CAPABILITIES
-from gripfast.stores.prefixed import checked_prefix, prefixed
 
 
 class MemoryFactory:
     capabilities = CAPABILITIES
     request_timeout = 5.0
     max_ttl = rules.TTL_MAX
+    prefix = ""
 
-    def __init__(self, name: str, prefix: str) -> None:
+    def __init__(self, name: str) -> None:
         self.where = f"memory://{name}"
         self._name = name
-        self._prefix = prefix
         self._private: dict[int, MemoryEngine] = {}  # by pid: a forked child has its own
 
     def blocking(self, request_timeout: float) -> LocalStore:
@@ -34,14 +33,11 @@ class MemoryFactory:
         engine = self._engine()
         return AioStores(LocalStore(engine, AioInbox, yielding), BlockingLocalStore(engine))
 
-    def _engine(self) -> Engine:
-        return prefixed(shared_engine(self._name) if self._name else self._own_engine(), self._prefix)
-
-    def _own_engine(self) -> MemoryEngine:
-        return self._private.setdefault(os.getpid(), MemoryEngine())
+    def _engine(self) -> MemoryEngine:
+        return shared_engine(self._name) if self._name else self._private.setdefault(os.getpid(), MemoryEngine())
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> MemoryFactory:
     if url.path not in ("", "/") or "@" in url.netloc:
         raise ConfigurationError("memory:// takes a name, no path and no user: memory://name")
-    return MemoryFactory(url.netloc, checked_prefix(options))
+    return MemoryFactory(url.netloc)

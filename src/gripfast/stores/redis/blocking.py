@@ -16,7 +16,7 @@ from gripfast.machine import boottime
 from gripfast.stores.inboxes import BlockingInbox, Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import Fault, LinkDown, is_readonly, no_reply
+from gripfast.stores.redis.faults import Fault, LinkDown, cut, is_readonly, no_reply
 from gripfast.stores.redis.hearing import Hearing, HearingInbox
 from gripfast.stores.redis.trail import Trail
 from gripfast.stores.redis.wire import Wire, close_the_dead
@@ -209,8 +209,8 @@ class Pushes(Hearing):
             raise
         if self._is_shut:
             wire.close()
-        else:
-            self._wire, self._link.channel = wire, channel
+            raise LinkDown(cut(self._dialer.where, None))
+        self._wire, self._link.channel = wire, channel
 
     def read(self, seconds: float) -> None:
         """One message at most. The end of the connection has everyone ask, which opens another."""

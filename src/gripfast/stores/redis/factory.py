@@ -40,26 +40,26 @@ class RedisFactory:
     capabilities = CAPABILITIES
     request_timeout = 5.0
     max_ttl = rules.TTL_MAX
+    prefix = PREFIX
 
-    def __init__(self, kind: type[AbstractConnection], settings: Mapping[str, Any], prefix: str) -> None:
+    def __init__(self, kind: type[AbstractConnection], settings: Mapping[str, Any]) -> None:
         self.where = _where(kind, settings)
         self._kind = kind
         self._settings = settings
-        self._prefix = prefix
         self._socket_timeout = settings.get("socket_timeout")
         for name in ("socket_timeout", "socket_connect_timeout"):
             if settings.get(name) is not None:
                 rules.checked_request_timeout(name, settings[name])
 
     def blocking(self, request_timeout: float) -> RedisStore:
-        return RedisStore(BlockingLink(self.dialer(request_timeout)), self._prefix)
+        return RedisStore(BlockingLink(self.dialer(request_timeout)))
 
     def aio(self, request_timeout: float) -> AioStores:
         """Clean-ups have a connection of their own, opened when needed and closed again."""
         dialer = self.dialer(request_timeout)
         link = AioLink(dialer)
         aside = BlockingLink(dialer, idle_most=0, chase=link.chase, at_end=link.close_soon)
-        return AioStores(RedisStore(link, self._prefix), RedisStore(aside, self._prefix))
+        return AioStores(RedisStore(link), RedisStore(aside))
 
     def dialer(self, request_timeout: float) -> Dialer:
         timeout = min(request_timeout, self._socket_timeout or request_timeout)
@@ -67,9 +67,9 @@ class RedisFactory:
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> RedisFactory:
-    kind, prefix = KINDS[url.scheme], checked_prefix(options)
+    kind = KINDS[url.scheme]
     check_quoting(url, options)
-    return RedisFactory(kind, address(url) | driver_options(kind, options), prefix)
+    return RedisFactory(kind, address(url) | driver_options(kind, options))
 
 
 def factory_of(client: Any, options: dict[str, Any]) -> RedisFactory:
@@ -82,12 +82,7 @@ def factory_of(client: Any, options: dict[str, Any]) -> RedisFactory:
     if not issubclass(kind, AbstractConnection):
         kind = _blocking_twin(kind)
         settings = {name: value for name, value in settings.items() if _is_used(name) and name != "redis_connect_func"}
-    return RedisFactory(kind, settings, checked_prefix(options))
-
-
-def checked_prefix(options: dict[str, Any]) -> str:
-    """The prefix, taken out of the options."""
-    return rules.checked_prefix(options.pop("prefix", PREFIX))
+    return RedisFactory(kind, settings)
 
 
 def check_quoting(url: SplitResult, options: Mapping[str, Any]) -> None:

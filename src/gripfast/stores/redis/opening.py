@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gripfast.bounded import Call
-from gripfast.errors import ConfigurationError
+from gripfast.errors import ClientClosed, GripfastError
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import Fault, LinkDown, cut
 from gripfast.stores.redis.wire import Wire, close_the_dead
@@ -39,9 +39,9 @@ class Line:
         return wire if wire is not None and wire.is_open else None
 
     def start(self) -> asyncio.Future[Any]:
-        """What comes of it is a wire, a Fault or a ConfigurationError; it is everyone's, and not to be cancelled."""
+        """What comes of it is a wire, a Fault or a GripfastError; it is everyone's, and not to be cancelled."""
         if self._is_closed:
-            raise ConfigurationError("this client is closed")
+            raise ClientClosed
         if self.dialing is not None:
             return self.dialing
         dialing: asyncio.Future[Any] = self._loop.create_future()
@@ -69,7 +69,7 @@ class Line:
         result = await asyncio.shield(self.start())
         if isinstance(result, Fault):
             raise LinkDown(result.copy())
-        if isinstance(result, ConfigurationError):
+        if isinstance(result, GripfastError):
             raise result
         return result
 
@@ -118,9 +118,9 @@ class Line:
     def _made(self, base: Wire, made: Callable[[Wire], Any]) -> Any:
         try:
             if self._is_closed:
-                raise ConfigurationError("this client is closed")
+                raise ClientClosed
             self.latest = made(base)
-        except ConfigurationError as error:
+        except GripfastError as error:
             base.close()
             return error
         return self.latest

@@ -175,11 +175,10 @@ def read_grant(fence: bytes, owner: bytes) -> Grant:
     return Grant() if since is None or details is None else Grant(int(found["token"]), since, details)
 
 
-def read_scan(reply: Any, prefix: str) -> tuple[str, list[str]]:
+def read_scan(reply: Any) -> tuple[str, list[str]]:
     """The next cursor, and the names; side keys are no names."""
     cursor, found = reply
-    names = [key.decode(errors="replace") for key in found if MARK not in key]
-    return cursor.decode(), [name.removeprefix(prefix) for name in names]
+    return cursor.decode(), [key.decode(errors="replace") for key in found if MARK not in key]
 
 
 def read_push(reply: Any) -> Push | None:

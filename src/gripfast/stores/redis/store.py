@@ -36,11 +36,11 @@ from gripfast.core.ports import (
     Inbox,
     LockInfo,
     Page,
+    Store,
     Taken,
     Unreachable,
     unreachable,
 )
-from gripfast.core.shutting import Shutting
 from gripfast.errors import Reason, StoreUnavailable
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol, scripts
@@ -101,13 +101,12 @@ class Link(Protocol):
     async def close(self) -> None: ...
 
 
-class RedisStore(Shutting):
+class RedisStore(Store):
     capabilities = CAPABILITIES
 
-    def __init__(self, link: Link, prefix: str) -> None:
+    def __init__(self, link: Link) -> None:
         self._link = link
         self.inboxes = link.inboxes
-        self._prefix = prefix
         self._card = functools.lru_cache(maxsize=256)(card_of_this_process)
         self._vain = 0
         """Subscriptions that were ended since the last one that an answer knew of."""
@@ -116,20 +115,16 @@ class RedisStore(Shutting):
         return self._link.inbox()
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
-        if self._is_shut:
-            self._check_open()
         link = self._link
         channel = None if claim.inbox is None else link.channel
         if channel is not None:
             link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
-        packed = protocol.claim(self._prefix + claim.name, claim, self._card(claim.label), channel or b"")
+        packed = protocol.claim(claim.name, claim, self._card(claim.label), channel or b"")
         reply = link.ask(packed, claim.owner)
         if link.suspends:
             reply = await reply
         if type(reply) is not int:
             return await self._claim_slowly(claim, channel, packed, reply)
-        if self._is_shut:
-            await self._undo(claim)
         return Granted(reply, claim.ttl)
 
     async def _claim_slowly(
@@ -140,14 +135,10 @@ class RedisStore(Shutting):
         if isinstance(reply, list) and claim.inbox is not None:
             try:
                 if not await self._hears(channel, reply):
-                    if self._is_shut:
-                        await self._undo(claim)  # it has its place in line by now
                     answer = await self.claim(claim)
                     return answer._replace(was_sent=True) if isinstance(answer, Unreachable) else answer
             except LinkDown as down:
                 reply = was_sent(down.fault)
-        if self._is_shut:
-            await self._undo(claim)
         if isinstance(reply, Fault):
             return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
         answer = protocol.read_claim(reply, claim, channel)
@@ -171,7 +162,7 @@ class RedisStore(Shutting):
 
     async def release(self, hold: Hold) -> Reason | Unreachable | None:
         link = self._link
-        packed = protocol.release(self._prefix + hold.name, hold)
+        packed = protocol.release(hold.name, hold)
         reply = link.ask(packed)
         if link.suspends:
             reply = await reply
@@ -192,9 +183,7 @@ class RedisStore(Shutting):
         replies: list[Any] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
-            replies += await self._ask_each(
-                scripts.RENEW, [protocol.renew(self._prefix + hold.name, hold) for hold in chunk], within
-            )
+            replies += await self._ask_each(scripts.RENEW, [protocol.renew(hold.name, hold) for hold in chunk], within)
         gone = [hold for hold, reply in zip(holds, replies, strict=True) if reply == 0]
         reasons = iter(await self._why(gone))
         return [next(reasons) if reply == 0 else _renewal(reply) for reply in replies]
@@ -204,9 +193,7 @@ class RedisStore(Shutting):
         reasons: list[Reason] = []
         for start in range(0, len(gone), CHUNK):
             chunk = gone[start : start + CHUNK]
-            replies = await self._ask_each(
-                scripts.WHY, [protocol.why(self._prefix + hold.name, hold) for hold in chunk]
-            )
+            replies = await self._ask_each(scripts.WHY, [protocol.why(hold.name, hold) for hold in chunk])
             reasons += ["expired" if isinstance(reply, Fault) else protocol.read_why(reply) for reply in replies]
         return reasons
 
@@ -216,7 +203,7 @@ class RedisStore(Shutting):
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
             late = [self._chase(hold.name, hold.owner) is False for hold in chunk]
-            commands = [protocol.abandon(self._prefix + hold.name, hold.owner) for hold in chunk]
+            commands = [protocol.abandon(hold.name, hold.owner) for hold in chunk]
             replies = await self._ask_each(scripts.ABANDON, commands, rules.GIVE_BACK_WITHIN)
             for hold, is_late, reply in zip(chunk, late, replies, strict=True):
                 trouble: Unreachable | None = None
@@ -229,19 +216,19 @@ class RedisStore(Shutting):
 
     def _chase(self, name: str, owner: str) -> bool | None:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
-        return self._link.chase(owner, protocol.abandon_in_full(self._prefix + name, owner))
+        return self._link.chase(owner, protocol.abandon_in_full(name, owner))
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
-        reply = await self._ask(scripts.INSPECT, protocol.inspect(self._prefix + name))
+        reply = await self._ask(scripts.INSPECT, protocol.inspect(name))
         return unreachable(reply.error) if isinstance(reply, Fault) else protocol.read_info(name, reply)
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
         """In the order of the server's own tables; a name may come twice if they are rebuilt meanwhile."""
-        reply = await self._ask(None, protocol.scan(self._prefix + prefix, after or "0"))
+        reply = await self._ask(None, protocol.scan(prefix, after or "0"))
         if isinstance(reply, Fault):
             return unreachable(reply.error)
-        cursor, names = protocol.read_scan(reply, self._prefix)
-        commands = [protocol.inspect(self._prefix + name) for name in names]
+        cursor, names = protocol.read_scan(reply)
+        commands = [protocol.inspect(name) for name in names]
         replies = await self._ask_each(scripts.INSPECT, commands) if commands else []
         infos: list[LockInfo] = []
         for name, each in zip(names, replies, strict=True):
@@ -258,17 +245,13 @@ class RedisStore(Shutting):
         looked = await self.inspect(name)
         if isinstance(looked, Unreachable):
             return looked
-        packed = protocol.force_release(self._prefix + name)
+        packed = protocol.force_release(name)
         reply = await self._got(self._link.ask(packed))
         if not isinstance(reply, Fault):
             reply = await self._made_good(scripts.FORCE_RELEASE, packed, reply)
         return unreachable(reply.error) if isinstance(reply, Fault) else bool(reply == 1)
 
-    async def vouch(self, hold: Hold, pid: int) -> None:
-        """Redis does not look at processes."""
-
-    def shut(self) -> None:
-        self._is_shut = True
+    def stop_waiting(self) -> None:
         self._link.shut()
 
     async def close(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any, TypeGuard
 from gripfast.core.ports import Inbox
 from gripfast.core.redlock.ballot import majority
 from gripfast.core.redlock.nodes import Answer, Ballot, Each, Failed, ForceRelease, Free, Freed, Request, Unlock, Vote
-from gripfast.errors import ConfigurationError, OutcomeUnknown
+from gripfast.errors import ClientClosed, GripfastError, OutcomeUnknown
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import AioInbox, Inboxes
 from gripfast.stores.redis.aio import LOOKS, AioLink, RequestWire
@@ -51,7 +51,7 @@ class AioNodes:
     async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
         asked = len(requests) - requests.count(None)
         if self._is_closed:
-            raise ConfigurationError("this client is closed")
+            raise ClientClosed
         if not asked:
             return
         poll = Poll(ballot, asked, self._loop.create_future())
@@ -424,7 +424,7 @@ class _Node:
                 self._dial()
             else:
                 self._refuse(result)
-        elif isinstance(result, ConfigurationError):
+        elif isinstance(result, GripfastError):
             for question in self._waiting:
                 question.poll.fail(result)
             self._waiting.clear()

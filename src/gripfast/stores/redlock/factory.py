@@ -17,7 +17,7 @@ from gripfast.errors import ConfigurationError
 from gripfast.stores import Address, AioStores, spec_of
 from gripfast.stores.options import COMMON
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.factory import KINDS, RedisFactory, address, check_quoting, checked_prefix, driver_options
+from gripfast.stores.redis.factory import KINDS, PREFIX, RedisFactory, address, check_quoting, driver_options
 from gripfast.stores.redis.store import card_of_this_process
 from gripfast.stores.redlock.aio import AioNodes
 from gripfast.stores.redlock.blocking import BlockingNodes
@@ -37,6 +37,7 @@ _THIS_MACHINE = {"localhost", "127.0.0.1", "[::1]"}
 
 class RedlockFactory:
     capabilities = CAPABILITIES
+    prefix = PREFIX
     request_timeout = 0.05
     """Of one node: it should be small, because a claim waits so long for a node that is gone."""
 
@@ -44,7 +45,6 @@ class RedlockFactory:
         self.where = _where([node.where for node in nodes])
         self.max_ttl = rules.checked_max_ttl(options.pop("max_ttl", MAX_TTL))
         self._nodes = nodes
-        self._prefix = checked_prefix(options)
         self._grace = _checked_grace(options.pop("restart_grace", self.max_ttl), self.max_ttl)
         _check_nodes([node.where for node in nodes])
 
@@ -62,7 +62,7 @@ class RedlockFactory:
         return [node.dialer(request_timeout) for node in self._nodes]
 
     def _wording(self) -> Wording:
-        return Wording(self._prefix, self._grace, functools.lru_cache(maxsize=256)(card_of_this_process))
+        return Wording(self._grace, functools.lru_cache(maxsize=256)(card_of_this_process))
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> RedlockFactory:
@@ -71,7 +71,7 @@ def factory(url: SplitResult, options: dict[str, Any]) -> RedlockFactory:
     kind = KINDS[scheme]
     addresses = [address(url._replace(scheme=scheme, netloc=host)) for host in _hosts(url.netloc)]
     common = driver_options(kind, options)
-    return RedlockFactory([RedisFactory(kind, each | common, "") for each in addresses], options)
+    return RedlockFactory([RedisFactory(kind, each | common) for each in addresses], options)
 
 
 def factory_of_several(targets: Sequence[Address | object], options: dict[str, Any]) -> RedlockFactory:
@@ -105,7 +105,7 @@ def _node(target: Address, options: dict[str, Any]) -> RedisFactory:
             f"{name} is the same for all nodes: give it to connect([…], {name}=…), not to one of them"
         )
     kind = KINDS[url.scheme]
-    node = RedisFactory(kind, address(url) | driver_options(kind, options), "")
+    node = RedisFactory(kind, address(url) | driver_options(kind, options))
     if unknown := target.options.keys() & options.keys():
         raise ConfigurationError(f"unknown option for {node.where}: {', '.join(sorted(unknown))}")
     return node

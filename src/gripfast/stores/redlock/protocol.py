@@ -65,8 +65,7 @@ _SCRIPTS: dict[type, Script] = {
 class Wording:
     """How one client speaks to its nodes."""
 
-    def __init__(self, prefix: str, grace: float, card: Callable[[str | None], bytes]) -> None:
-        self._prefix = prefix
+    def __init__(self, grace: float, card: Callable[[str | None], bytes]) -> None:
         self._grace = pack(b"%d" % round(grace * 1000))
         self._card = card
 
@@ -107,7 +106,7 @@ class Wording:
         value = b"%b.%d" % (owner, vote.attempt)
         size = len(value)
         return b"%b$%d\r\n%b\r\n$%d\r\n%b.\r\n%b%b\r\n$%d\r\n%d\r\n%b$%d\r\n%b\r\n" % (
-            _voting(self._prefix + vote.name),
+            _voting(vote.name),
             size, value,
             len(owner) + 1, owner,
             protocol.packed_terms(vote.ttl, self._card(vote.label), size), value,
@@ -118,16 +117,16 @@ class Wording:
 
     def _free(self, free: Free) -> bytes:
         owner = free.owner.encode()
-        return b"%b$%d\r\n%b.\r\n" % (_freeing(self._prefix + free.name), len(owner) + 1, owner)
+        return b"%b$%d\r\n%b.\r\n" % (_freeing(free.name), len(owner) + 1, owner)
 
     def _rare(self, request: Request) -> bytes:
         if isinstance(request, Scan):
-            return protocol.scan(self._prefix + request.prefix, request.cursor)
+            return protocol.scan(request.prefix, request.cursor)
         if isinstance(request, Mark | Establish):
             seen = pack(b"%d" % request.seen) if isinstance(request, Establish) else b""
             return _SCRIPTS[type(request)].by_hash + BIRTH + seen
         assert not isinstance(request, Each | Vote | Free)
-        key = self._prefix + request.name
+        key = request.name
         if isinstance(request, Inspect):
             return protocol.inspect(key)
         if isinstance(request, Wake):
@@ -171,7 +170,7 @@ class Wording:
         if isinstance(request, Why):
             return protocol.read_why(reply)
         if isinstance(request, Scan):
-            return Names(*protocol.read_scan(reply, self._prefix))
+            return Names(*protocol.read_scan(reply))
         return bool(reply == 1)
 
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gripfast import machine
-from gripfast.core.ports import Inbox, Unreachable, to_raise, unreachable
-from gripfast.core.shutting import Shutting
+from gripfast.core.ports import Inbox, Store, Unreachable, to_raise, unreachable
 from gripfast.errors import ConfigurationError, StoreUnavailable
 from gripfast.stores.sql import protocol
 from gripfast.stores.sql.line import Lines
@@ -142,20 +141,16 @@ class Link(Protocol):
     async def close(self) -> None: ...
 
 
-class Asking(Shutting):
-    def __init__(self, link: Link, prefix: str) -> None:
+class Asking(Store):
+    def __init__(self, link: Link) -> None:
         self._link = link
         self._lines = link.lines
         self.engine = link.dialect.name
         self._scripts = link.dialect.scripts
-        self._prefix = prefix
         self._sweeps_at = link.now() + SWEEP_PACE * link.chance()
         self._releases_left = 0
         """Until the next sweep, if the last one left something to do."""
         self._card = functools.lru_cache(maxsize=256)(_card_of_this_process)
-
-    def full_name(self, name: str) -> str:
-        return self._prefix + name
 
     def inbox(self) -> Inbox:
         return self._link.inbox()
@@ -244,11 +239,7 @@ class Asking(Shutting):
         has_more = row is not None and protocol.number(row[0]) >= SWEEP_MOST
         self._releases_left = SWEEP_AFTER if has_more else 0
 
-    async def vouch(self, hold: object, pid: int) -> None:
-        """Servers do not look at processes."""
-
-    def shut(self) -> None:
-        self._is_shut = True
+    def stop_waiting(self) -> None:
         self._link.shut()
         self._lines.wake_all()
 

@@ -8,7 +8,6 @@ from gripfast.core import rules
 from gripfast.core.ports import Store
 from gripfast.errors import ConfigurationError
 from gripfast.stores import AioStores
-from gripfast.stores.prefixed import checked_prefix
 from gripfast.stores.sql import sessions, store
 from gripfast.stores.sql.aio import AioLink
 from gripfast.stores.sql.blocking import BlockingLink
@@ -22,12 +21,12 @@ SESSIONS_MOST = 100
 class SqlFactory:
     request_timeout = REQUEST_TIMEOUT
     max_ttl = rules.TTL_MAX
+    prefix = ""
 
     def __init__(self, dialect: Dialect, options: dict[str, Any]) -> None:
         """Takes the options it knows out of `options`."""
         self.where = dialect.where
         self._dialect = dialect
-        self._prefix = checked_prefix(options)
         self._mode = options.pop("mode", "lease")
         self._most = _checked_most(options.pop("max_connections", SESSIONS_MOST))
         leases = store.capabilities(dialect.pushes)
@@ -36,16 +35,16 @@ class SqlFactory:
     def blocking(self, request_timeout: float) -> Store:
         link = BlockingLink(self._dialect, request_timeout, self._most)
         if self._mode == "lease":
-            return store.LeaseStore(link, self._prefix)
-        return sessions.SessionStore(link, self._prefix, self._mode)
+            return store.LeaseStore(link)
+        return sessions.SessionStore(link, self._mode)
 
     def aio(self, request_timeout: float) -> AioStores:
         link = AioLink(self._dialect, request_timeout, self._most)
         twin = BlockingLink(self._dialect, request_timeout, self._most, link.lines, link.claims, link.end)
         if self._mode == "lease":
-            return AioStores(store.LeaseStore(link, self._prefix), store.LeaseStore(twin, self._prefix))
-        main = sessions.SessionStore(link, self._prefix, self._mode)
-        return AioStores(main, sessions.SessionStore(twin, self._prefix, self._mode, main.sessions))
+            return AioStores(store.LeaseStore(link), store.LeaseStore(twin))
+        main = sessions.SessionStore(link, self._mode)
+        return AioStores(main, sessions.SessionStore(twin, self._mode, main.sessions))
 
 
 def _checked_most(most: object) -> int:

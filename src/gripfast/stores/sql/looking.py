@@ -24,8 +24,8 @@ class Stamp(NamedTuple):
 
 
 class Looking(Asking):
-    def __init__(self, link: Link, prefix: str, mode: str) -> None:
-        super().__init__(link, prefix)
+    def __init__(self, link: Link, mode: str) -> None:
+        super().__init__(link)
         self.mode = mode
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
@@ -36,7 +36,7 @@ class Looking(Asking):
 
     async def _seen(self, name: str) -> tuple[protocol.Held, int] | Unreachable | None:
         """Who has it, in which session."""
-        answer = await self._ask(self._scripts.seen(self.mode, self._prefix + name))
+        answer = await self._ask(self._scripts.seen(self.mode, name))
         if isinstance(answer, Fault):
             return unreachable(answer.error)
         row = protocol.only(answer)
@@ -46,18 +46,18 @@ class Looking(Asking):
         return (held, session) if is_held else None
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
-        asks = self._scripts.seen_page(self.mode, self._prefix + (after or ""), self._prefix + prefix, PAGE)
+        asks = self._scripts.seen_page(self.mode, after or "", prefix, PAGE)
         answer = await self._ask(asks)
         if isinstance(answer, Fault):
             return unreachable(answer.error)
-        rows = protocol.beginning_with(self._prefix + prefix, answer[-1].rows)
+        rows = protocol.beginning_with(prefix, answer[-1].rows)
         infos: list[LockInfo] = []
         for row in rows:
             held, _, is_held = protocol.read_seen(row[1:])
-            info = protocol.lock_info(protocol.text(row[0]).removeprefix(self._prefix), held)
+            info = protocol.lock_info(protocol.text(row[0]), held)
             if is_held and info is not None:
                 infos.append(info)
-        last = protocol.text(rows[-1][0]).removeprefix(self._prefix) if len(rows) == PAGE else None
+        last = protocol.text(rows[-1][0]) if len(rows) == PAGE else None
         return Page(infos, last)
 
     async def force_release(self, name: str) -> bool | Unreachable:
@@ -66,7 +66,7 @@ class Looking(Asking):
         if isinstance(seen, Unreachable) or seen is None:
             return False if seen is None else seen
         held, session = seen
-        answer = await self._ask(self._scripts.end_holder(self.mode, self._prefix + name, held.owner or ""))
+        answer = await self._ask(self._scripts.end_holder(self.mode, name, held.owner or ""))
         if isinstance(answer, Fault):
             return unreachable(answer.error)
         row = protocol.only(answer)
@@ -95,15 +95,15 @@ class Looking(Asking):
     async def prepare(self, name: str) -> Unreachable | None:
         """There is a row to lock, committed. It is looked for first: where statements are replicated, to make it would
         be to wait for whoever has it locked."""
-        answer = await self._ask(self._scripts.row_exists(self._prefix + name))
+        answer = await self._ask(self._scripts.row_exists(name))
         if isinstance(answer, Fault) or answer[-1].rows:
             return unreachable(answer.error) if isinstance(answer, Fault) else None
-        answer = await self._ask(self._scripts.row_make(self._prefix + name))
+        answer = await self._ask(self._scripts.row_make(name))
         return unreachable(answer.error) if isinstance(answer, Fault) else None
 
     async def stamp(self, name: str, owner: str, label: str | None, session: int, mark: Value) -> Stamp | Unreachable:
         """The next token, committed, for what somebody else's session has locked."""
-        asks = self._scripts.grant_within(self.mode, self._prefix + name, owner, session, mark, self._card(label))
+        asks = self._scripts.grant_within(self.mode, name, owner, session, mark, self._card(label))
         answer = await self._ask(asks)
         if isinstance(answer, Fault):
             return unreachable(answer.error)
@@ -111,7 +111,7 @@ class Looking(Asking):
         return Stamp(protocol.number(token), protocol.number(shown))
 
     def advisory_key(self, name: str) -> Value:
-        return self._scripts.advisory_key(self._link.dialect.database, self._prefix + name)
+        return self._scripts.advisory_key(self._link.dialect.database, name)
 
     def _grant(self, name: str, claim: Claim, session: int, mark: Value) -> list[Ask]:
         ttl_us = protocol.microseconds(claim.ttl)

@@ -61,7 +61,6 @@ Phase = Literal["new", "waiting", "locked", "granted"]
 @dataclass(slots=True, eq=False)
 class Session:
     name: str
-    """With its prefix."""
     channel: Channel
     key: Value
     """Of an advisory lock."""
@@ -83,17 +82,15 @@ class Session:
 class SessionStore(Looking):
     capabilities = CAPABILITIES
 
-    def __init__(self, link: Link, prefix: str, mode: str, sessions: dict[str, Session] | None = None) -> None:
+    def __init__(self, link: Link, mode: str, sessions: dict[str, Session] | None = None) -> None:
         """With `sessions` it gives back what another store, of another colour, has."""
-        super().__init__(link, prefix, mode)
+        super().__init__(link, mode)
         self.sessions: dict[str, Session] = {} if sessions is None else sessions
 
     # -- claims --------------------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
-        if self._is_shut:
-            self._check_open()
-        name = self._prefix + claim.name
+        name = claim.name
         if (
             claim.inbox is not None
             and claim.owner not in self.sessions  # otherwise it stands in the engine's line, and may have got it
@@ -107,8 +104,6 @@ class SessionStore(Looking):
             self._lose(claim.owner)
             self._lines.leave(name, claim.owner)
             raise
-        if self._is_shut:
-            await self._undo(claim)
         if claim.inbox is not None:
             self._lines.asked(name, claim.owner, answer)
         return answer
@@ -397,7 +392,7 @@ class SessionStore(Looking):
             fault = await self._end_session(session.channel.session, session.channel.birth)
             if fault is not None and fault.kind in ("down", "gone"):
                 trouble = unreachable(fault.error)
-        self._lines.leave(self._prefix + hold.name, hold.owner)
+        self._lines.leave(hold.name, hold.owner)
         return trouble
 
     async def _leaves_wait(self, session: Session) -> bool:

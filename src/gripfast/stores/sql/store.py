@@ -53,8 +53,8 @@ def capabilities(pushes: bool) -> Capabilities:
 class LeaseStore(Asking):
     mode = "lease"
 
-    def __init__(self, link: Link, prefix: str) -> None:
-        super().__init__(link, prefix)
+    def __init__(self, link: Link) -> None:
+        super().__init__(link)
         self.capabilities = capabilities(link.dialect.pushes)
         self._is_told = link.dialect.pushes
         """Of releases. Not through a proxy that hands sessions around."""
@@ -64,9 +64,7 @@ class LeaseStore(Asking):
     # -- claims --------------------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
-        if self._is_shut:
-            self._check_open()
-        name = self._prefix + claim.name
+        name = claim.name
         waiter: Waiter | None = None
         if claim.inbox is not None and not self._lines.goes_ahead(name, claim.owner):
             waiter = self._lines.join(name, claim.owner, claim.inbox)
@@ -78,8 +76,6 @@ class LeaseStore(Asking):
             self._lines.leave(name, claim.owner)
             self._link.claims.pop(claim.owner, None)
             raise
-        if self._is_shut:
-            await self._undo(claim)
         if claim.inbox is not None:
             self._lines.asked(name, claim.owner, answer)
         elif isinstance(answer, Taken) and self._link.claims.get(claim.owner) == []:
@@ -108,7 +104,7 @@ class LeaseStore(Asking):
                     return no_answer(wait._replace(was_sent=True))  # the claim itself has left, and stands in line
                 held = wait
             if held is not None and not held.is_free:
-                return self._taken(claim.name, name, held, waiter)
+                return self._taken(name, held, waiter)
 
     def _claiming(self, claim: Claim, name: str, now: float) -> list[Ask]:
         seems_taken = now < self._seen_taken.get(name, now)
@@ -151,8 +147,8 @@ class LeaseStore(Asking):
         names[channel] = name
         return await self._link.listen(channel)
 
-    def _taken(self, bare: str, name: str, held: Held, waiter: Waiter | None) -> Taken:
-        holder = protocol.lock_info(bare, held)
+    def _taken(self, name: str, held: Held, waiter: Waiter | None) -> Taken:
+        holder = protocol.lock_info(name, held)
         if waiter is None:
             return Taken(holder, held.token)
         pause = SLOW_PACE if self._is_told else poll_pause(waiter.tries)
@@ -197,7 +193,7 @@ class LeaseStore(Asking):
 
     async def _renew_locked(self, hold: Hold, within: float) -> Reason | Unreachable | Literal["locked"] | None:
         ttl_us, wait_us = protocol.microseconds(hold.ttl), _shortly_before(within)
-        name = self._prefix + hold.name
+        name = hold.name
         asks = self._scripts.renew_waiting(name, hold.owner, ttl_us, hold.shortens, wait_us)
         answer = await self._ask(asks, within=within, is_urgent=True)
         if isinstance(answer, Fault):
@@ -206,13 +202,13 @@ class LeaseStore(Asking):
 
     def _renewal(self, hold: Hold) -> list[Ask]:
         ttl_us = protocol.microseconds(hold.ttl)
-        return self._scripts.renew(self._prefix + hold.name, hold.owner, ttl_us, hold.shortens)
+        return self._scripts.renew(hold.name, hold.owner, ttl_us, hold.shortens)
 
     async def _whys(self, holds: Sequence[Hold], within: float) -> list[Reason | Unreachable | Literal["locked"]]:
         """Of those that were not renewed. It is still held if somebody else had the row locked."""
         if not holds:
             return []
-        requests = [self._scripts.why(self._prefix + hold.name, hold.owner) for hold in holds]
+        requests = [self._scripts.why(hold.name, hold.owner) for hold in holds]
         answer = await self._ask_each(requests, within, is_urgent=True)
         if isinstance(answer, Fault):
             return [unreachable(answer.error)] * len(holds)
@@ -220,7 +216,7 @@ class LeaseStore(Asking):
 
     async def _why(self, hold: Hold) -> Reason:
         """That it is gone is known already; if nobody can tell why, it has run out."""
-        answer = await self._ask(self._scripts.why(self._prefix + hold.name, hold.owner))
+        answer = await self._ask(self._scripts.why(hold.name, hold.owner))
         return "expired" if isinstance(answer, Fault) else REASONS.get(_reason(answer[-1]), "expired")
 
     def _locked(self, name: str) -> Unreachable:
@@ -231,7 +227,7 @@ class LeaseStore(Asking):
     # -- giving back ---------------------------------------------------------------------------------------------
 
     async def release(self, hold: Hold) -> Reason | Unreachable | None:
-        name = self._prefix + hold.name
+        name = hold.name
         trouble = await self._end_late([hold])
         answer = await self._link.ask(self._free(hold))
         was_lost = isinstance(answer, Fault)
@@ -252,13 +248,13 @@ class LeaseStore(Asking):
         return None if was_lost else "expired" if row is not None else await self._why(hold)
 
     def _free(self, hold: Hold) -> list[Ask]:
-        name = self._prefix + hold.name
+        name = hold.name
         return self._scripts.release(name, hold.owner, protocol.channel_of(name))
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         """Who never got to ask has nothing there."""
         for hold in holds:
-            self._lines.leave(self._prefix + hold.name, hold.owner)
+            self._lines.leave(hold.name, hold.owner)
         claims = self._link.claims
         asked = [hold for hold in holds if hold.owner in claims]
         await self._link.settle([hold.owner for hold in asked])
@@ -298,13 +294,13 @@ class LeaseStore(Asking):
         return troubles
 
     async def _is_released(self, hold: Hold) -> bool:
-        name = self._prefix + hold.name
+        name = hold.name
         wait_us = _shortly_before(WAIT_LOCKED)
         asks = self._scripts.release_waiting(name, hold.owner, protocol.channel_of(name), wait_us)
         return not isinstance(await self._ask(asks, within=WAIT_LOCKED), Fault)
 
     def _abandoning(self, hold: Hold) -> list[Ask]:
-        name = self._prefix + hold.name
+        name = hold.name
         return self._scripts.abandon(name, hold.owner, protocol.channel_of(name))
 
     async def _end_late(self, holds: Sequence[Hold], within: float = math.inf) -> Unreachable | None:
@@ -333,29 +329,28 @@ class LeaseStore(Asking):
         looked = await self.inspect(name)
         if isinstance(looked, Unreachable):
             return looked
-        full = self._prefix + name
-        answer = await self._ask(self._scripts.force_release(full, protocol.channel_of(full)), may_repeat=False)
+        answer = await self._ask(self._scripts.force_release(name, protocol.channel_of(name)), may_repeat=False)
         if isinstance(answer, Fault):
             return unreachable(answer.error)
-        self._lines.wake(full)
+        self._lines.wake(name)
         row = protocol.only(answer)
         return row is not None and protocol.flag(row[0])
 
     # -- looking -------------------------------------------------------------------------------------------------
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
-        answer = await self._ask(self._scripts.look(self._prefix + name))
+        answer = await self._ask(self._scripts.look(name))
         if isinstance(answer, Fault):
             return unreachable(answer.error)
         row = protocol.only(answer)
         return None if row is None else protocol.lock_info(name, protocol.read_held(row))
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
-        answer = await self._ask(self._scripts.page(self._prefix + (after or ""), self._prefix + prefix, PAGE))
+        answer = await self._ask(self._scripts.page(after or "", prefix, PAGE))
         if isinstance(answer, Fault):
             return unreachable(answer.error)
-        rows = protocol.beginning_with(self._prefix + prefix, answer[-1].rows)
-        named = [(protocol.text(row[0]).removeprefix(self._prefix), protocol.read_held(row[1:])) for row in rows]
+        rows = protocol.beginning_with(prefix, answer[-1].rows)
+        named = [(protocol.text(row[0]), protocol.read_held(row[1:])) for row in rows]
         infos = [info for name, held in named if (info := protocol.lock_info(name, held)) is not None]
         return Page(infos, named[-1][0] if len(rows) == PAGE else None)
 

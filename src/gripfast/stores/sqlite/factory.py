@@ -11,8 +11,7 @@ from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 from gripfast.stores import AioStores
 from gripfast.stores.inboxes import AioInbox, BlockingInbox
-from gripfast.stores.local import BlockingLocalStore, Engine, LocalStore, Worker
-from gripfast.stores.prefixed import checked_prefix, prefixed
+from gripfast.stores.local import BlockingLocalStore, LocalStore, Worker
 from gripfast.stores.sqlite.engine import SqliteEngine, capabilities
 from gripfast.stores.sqlite.files import default_path
 
@@ -20,13 +19,13 @@ from gripfast.stores.sqlite.files import default_path
 class SqliteFactory:
     request_timeout = 5.0
     max_ttl = rules.TTL_MAX
+    prefix = ""
 
-    def __init__(self, path: Path, synchronous: str, prefix: str) -> None:
+    def __init__(self, path: Path, synchronous: str) -> None:
         self.where = str(path)
         self.capabilities = capabilities(synchronous)
         self._path = path
         self._synchronous = synchronous
-        self._prefix = prefix
 
     def blocking(self, request_timeout: float) -> LocalStore:
         return BlockingLocalStore(self._engine(request_timeout))
@@ -39,8 +38,8 @@ class SqliteFactory:
             LocalStore(engine, BlockingInbox, worker.call_blocking, worker.stop),
         )
 
-    def _engine(self, request_timeout: float) -> Engine:
-        return prefixed(SqliteEngine(self._path, self._synchronous, request_timeout), self._prefix)
+    def _engine(self, request_timeout: float) -> SqliteEngine:
+        return SqliteEngine(self._path, self._synchronous, request_timeout)
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> SqliteFactory:
@@ -51,7 +50,7 @@ def factory(url: SplitResult, options: dict[str, Any]) -> SqliteFactory:
     synchronous = options.pop("synchronous", "normal")
     # Absolute from the start: the process may change its folder later.
     path = Path(os.path.abspath(unquote(url.path[1:])))
-    return SqliteFactory(path, synchronous, checked_prefix(options))
+    return SqliteFactory(path, synchronous)
 
 
 def default_url() -> str:

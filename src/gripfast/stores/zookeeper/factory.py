@@ -16,7 +16,6 @@ from gripfast.core.ports import Store
 from gripfast.errors import ConfigurationError
 from gripfast.guard import Guard
 from gripfast.stores import AioStores
-from gripfast.stores.prefixed import checked_prefix
 from gripfast.stores.zookeeper.aio import AioLink
 from gripfast.stores.zookeeper.blocking import BlockingLink
 from gripfast.stores.zookeeper.driver import new_client
@@ -73,6 +72,7 @@ class ZooKeeperFactory:
     capabilities = CAPABILITIES
     request_timeout = REQUEST_TIMEOUT
     max_ttl = rules.TTL_MAX
+    prefix = ""
 
     def __init__(
         self,
@@ -87,19 +87,18 @@ class ZooKeeperFactory:
         self._make = make
         self._is_one = is_one
         self._acl = acl
-        self._prefix = checked_prefix(options)
         self._root = _checked_path("root", options.pop("root", ROOT))
 
     def blocking(self, request_timeout: float) -> Store:
         sessions = Sessions(self._make, self._is_one)
         link = BlockingLink(self.where, request_timeout)
-        return _Closing(link, sessions, self._root, self._prefix, self._acl)
+        return _Closing(link, sessions, self._root, self._acl)
 
     def aio(self, request_timeout: float) -> AioStores:
         sessions = Sessions(self._make, self._is_one)
         aside_link = BlockingLink(self.where, request_timeout)
-        store = ZooKeeperStore(AioLink(self.where, request_timeout), sessions, self._root, self._prefix, self._acl)
-        aside = _Closing(aside_link, sessions, self._root, self._prefix, self._acl, store.nodes)
+        store = ZooKeeperStore(AioLink(self.where, request_timeout), sessions, self._root, self._acl)
+        aside = _Closing(aside_link, sessions, self._root, self._acl, store.nodes)
         return AioStores(store, aside)
 
 

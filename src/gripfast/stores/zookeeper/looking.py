@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from kazoo.exceptions import ConnectionLoss, NoNodeError
 
-from gripfast.core.ports import Inbox, LockInfo, Page, Unreachable, to_raise, unreachable
-from gripfast.core.shutting import Shutting
+from gripfast.core.ports import Inbox, LockInfo, Page, Store, Unreachable, to_raise, unreachable
 from gripfast.stores.zookeeper import protocol
 from gripfast.stores.zookeeper.protocol import Contender
 from gripfast.stores.zookeeper.session import Session
@@ -39,12 +38,11 @@ class Link(Protocol):
         ...
 
 
-class Looking(Shutting):
-    def __init__(self, link: Link, sessions: Callable[[float], Session], root: str, prefix: str) -> None:
+class Looking(Store):
+    def __init__(self, link: Link, sessions: Callable[[float], Session], root: str) -> None:
         self._link = link
         self._sessions = sessions
         self._root = root
-        self._prefix = prefix
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         until = self._link.now() + self._link.timeout
@@ -88,12 +86,10 @@ class Looking(Shutting):
             return Page([], None)
         if isinstance(found, BaseException):
             return self._unreachable(found)
-        start = self._prefix + (after or "")
-        names = sorted(name for name in map(protocol.decoded, found) if name.startswith(self._prefix + prefix))
-        names = [name for name in names if after is None or name > start][:PAGE]
+        names = sorted(name for name in map(protocol.decoded, found) if name.startswith(prefix))
+        names = [name for name in names if after is None or name > after][:PAGE]
         infos = await self._infos(session, names, until)
-        bare = [name.removeprefix(self._prefix) for name in names]
-        return Page(infos, bare[-1] if len(names) == PAGE else None)
+        return Page(infos, names[-1] if len(names) == PAGE else None)
 
     async def _infos(self, session: Session, names: Sequence[str], until: float) -> list[LockInfo]:
         client = session.client
@@ -102,7 +98,7 @@ class Looking(Shutting):
             session, [functools.partial(client.get_children_async, path) for path in parents], until
         )
         taken = [
-            (name.removeprefix(self._prefix), path, line)
+            (name, path, line)
             for name, path, children in zip(names, parents, lines, strict=True)
             if not isinstance(children, BaseException) and (line := protocol.in_order(children))
         ]
@@ -148,7 +144,7 @@ class Looking(Shutting):
         return answers
 
     def _parent(self, name: str) -> str:
-        return f"{self._root}/{protocol.encoded(self._prefix + name)}"
+        return f"{self._root}/{protocol.encoded(name)}"
 
     async def _any_session(self, until: float) -> Session | Unreachable:
         session = self._sessions(0.0)

@@ -76,12 +76,11 @@ class ZooKeeperStore(Looking):
         link: Link,
         sessions: Callable[[float], Session],
         root: str,
-        prefix: str,
         acl: Callable[[], Any],
         nodes: dict[str, Node] | None = None,
     ) -> None:
         """With `nodes` it gives back what another store, of another colour, has."""
-        super().__init__(link, sessions, root, prefix)
+        super().__init__(link, sessions, root)
         self._acl = acl
         self.nodes: dict[str, Node] = {} if nodes is None else nodes
         self._card = functools.lru_cache(maxsize=256)(_card_of_this_process)
@@ -92,15 +91,7 @@ class ZooKeeperStore(Looking):
     # -- claims --------------------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
-        if self._is_shut:
-            self._check_open()
         protocol.check_label(claim.label)
-        answer = await self._claim(claim)
-        if self._is_shut:
-            await self._undo(claim)
-        return answer
-
-    async def _claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         session = self._sessions(claim.ttl)
         until = self._link.now() + self._link.timeout
         if not session.lets_pass and not await self._link.connected(session, until, or_refused=claim.inbox is None):
@@ -392,13 +383,9 @@ class ZooKeeperStore(Looking):
         if node.life == node.session.life:
             node.session.departed.add(owner, node.parent)
 
-    async def vouch(self, hold: Hold, pid: int) -> None:
-        """The ensemble does not look at processes."""
-
     # --------------------------------------------------------------------------------------------------------------
 
-    def shut(self) -> None:
-        self._is_shut = True
+    def stop_waiting(self) -> None:
         for node in list(self.nodes.values()):
             node.session.wake()
 

@@ -44,7 +44,7 @@ CLEAN_UP = (
         (
             Edit(
                 RedisStore._chase,
-                "return self._link.chase(owner, protocol.abandon_in_full(self._prefix + name, owner))",
+                "return self._link.chase(owner, protocol.abandon_in_full(name, owner))",
                 "return None",
             ),
         ),

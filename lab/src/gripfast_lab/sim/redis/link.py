@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from hiredis import ReplyError
 
 from gripfast.core.ports import Granted
-from gripfast.errors import ConfigurationError
+from gripfast.errors import ClientClosed
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.faults import Fault, LinkDown, cut, not_answered, not_connected, refused
@@ -238,7 +238,9 @@ class SimLink:
         fault = replies if isinstance(replies, Fault) else None
         if fault is None and isinstance(replies[0], ReplyError):
             fault = refused(self.where, replies[0])
-        if fault is not None or self._is_shut:
+        if fault is None and self._is_shut:
+            fault = cut(self.where, None)
+        if fault is not None:
             wire.close()
             return fault
         self.channel, self._pushes = channel, wire
@@ -391,7 +393,7 @@ class SharedLink(SimLink):
             if isinstance(dialled, Fault):
                 return dialled.copy()
             if self._is_closed:
-                raise ConfigurationError("this client is closed")
+                raise ClientClosed
             wire = dialled
         if owner is not None:
             self._sent(wire, owner)
@@ -405,7 +407,7 @@ class SharedLink(SimLink):
 
     def _open(self) -> Promise[Wire | Fault]:
         if self._is_closed:
-            raise ConfigurationError("this client is closed")
+            raise ClientClosed
         done = self._dialing
         if done is None:
             done = self._dialing = Promise()

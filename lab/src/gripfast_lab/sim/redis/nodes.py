@@ -17,7 +17,7 @@ from hiredis import ReplyError
 from gripfast.core.ports import Inbox
 from gripfast.core.redlock.ballot import majority
 from gripfast.core.redlock.nodes import Answer, Ballot, Each, Failed, ForceRelease, Free, Freed, Request, Unlock, Vote
-from gripfast.errors import ConfigurationError, OutcomeUnknown
+from gripfast.errors import ClientClosed, OutcomeUnknown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.faults import Fault, LinkDown
@@ -65,7 +65,7 @@ class SimNodes:
 
     async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
         if self._is_closed and self._shares:
-            raise ConfigurationError("this client is closed")
+            raise ClientClosed()
         asked = [(node, request) for node, request in enumerate(requests) if request is not None]
         up = [self.lines[node].is_up for node, _ in asked]
         asks_everyone = sum(up) < majority(len(asked))
@@ -120,7 +120,7 @@ class _Poll:
 
     def __init__(self, ballot: Ballot, asked: int, within: float) -> None:
         self.within = within
-        self.over: Promise[ConfigurationError | None] = Promise()
+        self.over: Promise[ClientClosed | None] = Promise()
         self._ballot = ballot
         self._pending = asked
 
@@ -188,7 +188,7 @@ class _Asked:
     def refuse(self) -> None:
         """The client is closed."""
         if self._poll is not None:
-            self._poll.over.keep(ConfigurationError("this client is closed"))
+            self._poll.over.keep(ClientClosed())
 
 
 class _Followed:

@@ -36,10 +36,9 @@ _Line = dict[bytes, _Place]
 
 
 class Observer:
-    def __init__(self, now: Callable[[], float], note: Callable[..., None], prefix: str) -> None:
+    def __init__(self, now: Callable[[], float], note: Callable[..., None]) -> None:
         self._now = now
         self._note = note
-        self._prefix = len(prefix.encode())
         self._lines: dict[bytes, _Line] = {}
         self._what: object = None
         self._holder: bytes | None = None
@@ -96,7 +95,7 @@ class Observer:
 
     def _broken(self, key: bytes) -> None:
         """As the operator wanted: whoever had it may still believe in it."""
-        self._note(WORLD, self._name(key), "forgot", until=self._now())
+        self._note(WORLD, key.decode(), "forgot", until=self._now())
 
     def _handed(self, key: bytes, line: _Line, holder: bytes, asker: bytes | None, fence: bytes) -> None:
         place = line.get(holder)
@@ -123,7 +122,4 @@ class Observer:
             line[owner] = _Place(now_ms, channel, has_lapsed=place is not None)
 
     def _tell(self, kind: str, key: bytes, owner: bytes, **more: Any) -> None:
-        self._note(owner.decode(), self._name(key), kind, **more)
-
-    def _name(self, key: bytes) -> str:
-        return key[self._prefix :].decode()
+        self._note(owner.decode(), key.decode(), kind, **more)

@@ -79,10 +79,9 @@ class Voter(Node):
 
 
 class VoteObserver:
-    def __init__(self, now: Callable[[], float], note: Callable[..., None], prefix: str, node: str) -> None:
+    def __init__(self, now: Callable[[], float], note: Callable[..., None], node: str) -> None:
         self._now = now
         self._note = note
-        self._prefix = len(prefix.encode())
         self._node = node
         self._what: object = None
         self._holder: bytes | None = None
@@ -117,7 +116,7 @@ class VoteObserver:
         before, holder = self._holder, self._database.text(key)
         if what is scripts.FORCE_RELEASE:
             if before is not None:  # as the operator wanted: whoever had it may still believe in it
-                self._note(WORLD, self._name(key), "forgot", until=self._now())
+                self._note(WORLD, key.decode(), "forgot", until=self._now())
         elif before is not None and holder != before and _owner(before) != _owner(value):
             self._tell("removed", key, value, note=_owner(before))
         if what in _MAY_BE_TOLD_YES and reply == 1 and before != value:
@@ -136,10 +135,7 @@ class VoteObserver:
             self._tell("accepted", key, value, token=token, note=self._node)
 
     def _tell(self, kind: str, key: bytes, value: bytes, **more: Any) -> None:
-        self._note(_owner(value), self._name(key), kind, **more)
-
-    def _name(self, key: bytes) -> str:
-        return key[self._prefix :].decode()
+        self._note(_owner(value), key.decode(), kind, **more)
 
 
 def _owner(value: bytes) -> str:

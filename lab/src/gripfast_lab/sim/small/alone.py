@@ -27,7 +27,7 @@ from gripfast_lab.sim.redis.link import Wire
 from gripfast_lab.sim.redis.node import Node
 from gripfast_lab.sim.redis.observer import Observer
 from gripfast_lab.sim.small.messages import HANG_UP, Message, Messages
-from gripfast_lab.sim.stage import PREFIX, Stage
+from gripfast_lab.sim.stage import Stage
 from gripfast_lab.sim.world import Promise, World
 
 SAME_MOMENT = 1e-6
@@ -133,7 +133,7 @@ class Alone(Stage):
         self.history: list[Event] = []
         self.network = self._lines = _Lines(self.world, Chance(0))
         self._entered = {}
-        self.nodes = [_FarAway(self.world, "node", Clock(0.0), Observer(lambda: 0.0, self.note, PREFIX))]
+        self.nodes = [_FarAway(self.world, "node", Clock(0.0), Observer(lambda: 0.0, self.note))]
         self._process = Process(self.world, host.name, Clock(host.offset, host.rate))
         self.processes = {host.name: self._process}
         self._runtime = self._client(host)

@@ -21,7 +21,6 @@ from gripfast_lab.sim.plan import Host
 from gripfast_lab.sim.redis.node import SCRIPTS, Node
 from gripfast_lab.sim.redis.observer import Observer
 from gripfast_lab.sim.small.messages import Message, Messages
-from gripfast_lab.sim.stage import PREFIX
 from gripfast_lab.sim.world import World
 
 FAR = 3600.0
@@ -158,7 +157,7 @@ class _Node(Node):
     requests = 0
 
     def __init__(self, world: World, name: str, clock: Clock) -> None:
-        super().__init__(world, name, clock, Observer(lambda: world.now, self._note, PREFIX))
+        super().__init__(world, name, clock, Observer(lambda: world.now, self._note))
         self.sent: list[tuple[Connection, Any]] = []
         self.seen: list[Event] = []
 

@@ -1,0 +1,28 @@
+"""What closing a client means for its claims: none is made any more, and one that is under way gets nothing.
+
+`begin` comes before anything of the client ends. So a claim that was answered before it is in the ledger, and is
+released with everything else that the client has; one that is answered after it sees `Env.is_closed`, and is undone by
+its own caller: whoever releases what the ledger has may have come too early for it.
+"""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from gripfast.core.ledger import Mark
+from gripfast.core.ports import Claim, Env, Hold, for_each
+from gripfast.errors import ClientClosed
+
+
+def begin(env: Env) -> None:
+    env.is_closed = True
+    env.store.stop_waiting()
+
+
+async def undo(env: Env, claim: Claim, mark: Mark) -> NoReturn:
+    """Nobody would renew or release what this claim may have got. That the client is closed is why it fails, also where
+    the clean-up has failed, perhaps for the same reason."""
+    if mark.may_be_there:
+        answer = await env.store.abandon([Hold(claim.name, claim.owner, claim.ttl)])
+        mark.may_be_there = any(for_each(answer, 1))
+    raise ClientClosed
