@@ -11,16 +11,22 @@ WORKERS ?= 4
 SAMPLE ?= 0
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
 
+# The tests of the library itself: `make coverage` measures them, `make test-local` runs those that need no server,
+# and those of the command line that need nothing of Linux.
+COVERED ?= tests/core tests/runtime tests/api tests/compat tests/conformance tests/fencing tests/stores
+LOCAL_CLI := $(addprefix tests/cli/test_,completion.py failures.py locks.py schema.py text.py waiting.py)
+
 # Hundreds of tests start an interpreter: none of them need compile what one before it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+LOCAL := $(VENV)/.local-ready
 BENCH := $(VENV)/.bench-ready
 DOCS := $(VENV)/.docs-ready
 INTEROP := tests/interop/node_modules/.ready
 
-.PHONY: help test test-all lint format types compiled pytest simtest sweep chaos sim bench docs clean
+.PHONY: help test test-all test-local coverage lint format types compiled pytest simtest sweep chaos sim bench docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -31,6 +37,13 @@ test: $(READY)  ## lint, types, all tests; those of all stores over a sample of 
 
 test-all:  ## the same, every test over every store in sync and async
 	$(MAKE) --no-print-directory test SAMPLE=all
+
+test-local: $(LOCAL)  ## what needs no server: core, memory, sqlite, the command line; also on macOS
+	GRIPFAST_TESTS=local $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile -rfE --sample all $(COVERED) $(LOCAL_CLI) $(ARGS)
+
+coverage: $(READY)  ## how much of the code the tests of the library run, as a figure; COVERED="tests/core" for fewer
+	$(BIN)/python -m coverage run -m pytest -q $(COVERED) $(ARGS)
+	$(BIN)/python -m coverage report
 
 lint: $(READY)  ## ruff: rules and format
 	$(BIN)/ruff check .
@@ -75,8 +88,9 @@ clean:  ## remove what these targets made
 	rm -rf $(VENV) $(dir $(INTEROP)) build dist bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
-$(READY): pyproject.toml lab/pyproject.toml scripts/system-needs
-	PYTHON="$(PYTHON)" scripts/system-needs
+$(LOCAL): NEEDS := python
+$(READY) $(LOCAL): pyproject.toml lab/pyproject.toml scripts/system-needs
+	PYTHON="$(PYTHON)" scripts/system-needs $(NEEDS)
 	$(PYTHON) -m venv $(VENV)
 	echo '*' >$(VENV)/.gitignore # whatever it is called, its files are not the project's
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]' --editable ./lab

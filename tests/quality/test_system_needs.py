@@ -24,10 +24,10 @@ def put(path: Path, script: str) -> None:
     path.chmod(0o755)
 
 
-def system_needs(tools: Path, python: str, user: int) -> subprocess.CompletedProcess[str]:
+def system_needs(tools: Path, python: str, user: int, *what: str) -> subprocess.CompletedProcess[str]:
     put(tools / "id", f"echo {user}")
     environment = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}", "PYTHON": python}
-    return subprocess.run([ROOT / "scripts" / "system-needs"], env=environment, capture_output=True, text=True)
+    return subprocess.run([ROOT / "scripts" / "system-needs", *what], env=environment, capture_output=True, text=True)
 
 
 def test_nothing_is_installed_when_nothing_is_missing(tools: Path) -> None:
@@ -72,6 +72,12 @@ def test_a_package_is_asked_for_only_where_its_command_does_not_work(tools: Path
     put(tools / command, "exit 1")
     ended = system_needs(tools, sys.executable, user=1000)
     assert ended.stderr.splitlines()[-1] == f"On Debian or Ubuntu: sudo apt-get install {packages}"
+
+
+def test_tests_without_servers_need_python_alone(tools: Path) -> None:
+    put(tools / "redis-server", "exit 1")
+    assert system_needs(tools, sys.executable, 1000, "python").returncode == 0
+    assert "apt-get install python3 python3-venv\n" in system_needs(tools, "no-such-python", 1000, "python").stderr
 
 
 def test_an_installation_that_did_not_help_ends_the_run(tools: Path) -> None:

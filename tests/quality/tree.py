@@ -11,7 +11,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "gripfast"
 LAB = ROOT / "lab" / "src" / "gripfast_lab"
-LEFT_BEHIND = re.compile(r"\.(venv|\w+_cache|hypothesis)|__pycache__|node_modules$|results$|build$|dist$|.*\.egg-info$")
+LEFT_BEHIND = re.compile(
+    r"\.(venv|\w+_cache|hypothesis|coverage)|__pycache__|node_modules$|results$|build$|dist$|.*\.egg-info$"
+)
 
 
 @cache

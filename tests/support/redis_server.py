@@ -26,6 +26,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from support.certificates import LOOPBACK, certificate
+from support.local import needs
 from support.waiting import until
 
 HOST = "127.0.0.1"
@@ -52,6 +53,7 @@ class RedisServer:
         environment: Mapping[str, str] | None = None,
     ) -> None:
         """`certified_for`: the names in its certificate. `environment`: what stands there beside the usual."""
+        needs("redis-server")
         self.folder = Path(tempfile.mkdtemp(prefix="redis-"))
         self.port = 0
         self.pid = 0

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
+from support.local import needs
 from support.run_wide import once, watched, workers_in
 from support.waiting import until
 
@@ -38,6 +39,7 @@ class ServerProcess:
 
     def __init__(self, *settings: str, shared_folder: Path | None = None) -> None:
         """`shared_folder`: where it runs already, or is to run, for all who know the folder."""
+        needs(self.program)
         self.folder = shared_folder or Path(tempfile.mkdtemp(prefix=f"{self.program}-"))
         self.port = self.pid = 0
         self._settings = settings
@@ -184,6 +186,7 @@ _started: list[ServerProcess] = []
 
 def shared(kind: type[S]) -> S:
     """The one of this kind that all processes of a test run use, started by the first that asks."""
+    needs(kind.program)
     return kind(shared_folder=once(kind.program, lambda folder: _started.append(kind(shared_folder=folder))))
 
 
