@@ -8,9 +8,12 @@ import pytest
 import gripfast
 from quality.tree import LAB, LEFT_BEHIND, PACKAGE, ROOT, label
 
-DOCUMENTS = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "lab/README.md"]
+DOCUMENTS = [
+    *("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md"),
+    "lab/README.md",
+]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
-LINKED_FROM = [*(ROOT / name for name in DOCUMENTS if name.endswith(".md")), *PAGES]
+LINKED_FROM = [*(ROOT / name for name in DOCUMENTS), *PAGES]
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -54,7 +57,7 @@ def parts_of_the_package() -> list[str]:
     return sorted(path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists())
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
+@pytest.mark.parametrize("name", [*DOCUMENTS, "LICENSE"])
 def test_the_document_is_there(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8").strip()
 
