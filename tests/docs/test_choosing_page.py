@@ -36,8 +36,8 @@ def test_what_the_table_says_is_what_the_store_says(store: str) -> None:
     _, waiting, death, tokens, cannot = rows()[store]
     with gripfast.connect(STORES[store]) as client:
         can = client.capabilities
-    assert waiting.startswith("in turn") == can.fair
-    assert bool(re.search("woken|handed|engine's line", waiting)) == can.push
+    assert waiting.startswith("in order") == can.fair
+    assert bool(re.search("notified|hands|engine's queue", waiting)) == can.push
     assert (death == "at once") == can.sees_death
     assert tokens.startswith("as long as") == can.durable_fence
     assert cannot
