@@ -46,7 +46,7 @@ def test_the_options_of_memory_are_those_that_it_takes() -> None:
 
 
 def test_the_default_is_the_file_that_the_page_names(home: Path) -> None:
-    told = re.search("^\\| nothing \\| `~/(.*?)`", PAGE, re.MULTILINE)
+    told = re.search("^\\| none \\| `~/(.*?)`", PAGE, re.MULTILINE)
     assert told is not None
     with gripfast.connect() as client:
         assert client.where == str(home / told[1])
