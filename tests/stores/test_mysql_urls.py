@@ -201,6 +201,7 @@ def by_hand() -> Any:
 
 @pytest.mark.parametrize("make", ENGINES.values(), ids=ENGINES)
 def test_a_client_of_either_colour_is_made_from_an_engine(make: Callable[[], Any]) -> None:
+    mariadb_server()  # here, not on the thread that calls a creator
     engine = make()
     prefix = f"{id(engine)}:"
     with gripfast.connect(engine, prefix=prefix) as client, client.lock("job") as lease:
