@@ -52,7 +52,7 @@ def test_every_command_of_the_page_is_one_that_redis_takes(command: str) -> None
 
 
 def test_the_defaults_are_those_of_the_code(server: RedisServer, data: "redis.Redis") -> None:
-    defaults = table("keywords of `connect()`:\n\n")
+    defaults = table("`connect()` as keywords:\n\n")
     with gripfast.connect(server.url) as client, client.lock("nightly") as lease:
         assert lease.ttl == float(defaults["ttl"])
         assert data.exists(defaults["prefix"] + "nightly")
