@@ -177,7 +177,7 @@ def test_the_figures_are_those_of_the_code() -> None:
     assert f"for {sessions.WAIT_SLICE:g} s at a time" in WORDS
     assert f"never more than {blocking.SHARED_MOST}" in WORDS
     assert f"Up to {blocking.IDLE_MOST} connections stay open" in WORDS
-    assert f"asked again, {asking.TRIES} times at most" in WORDS
+    assert f"retried, {asking.TRIES} times at most" in WORDS
     assert (asking.SWEEP_MOST, "up to a hundred names" in WORDS) == (100, True)
     assert f"every {asking.SWEEP_AFTER}th release" in WORDS
     assert (rules.TOKEN_MEMORY_US, "free for a day" in WORDS) == (86_400_000_000, True)
