@@ -66,7 +66,7 @@ def test_the_options_and_their_defaults_are_those_of_the_code(server: ZooKeeperS
 
 
 def test_the_options_of_kazoo_are_those_that_are_passed_on() -> None:
-    told = PAGE.partition("as far as it is about TLS: ")[2].partition("What nobody knows")[0]
+    told = PAGE.partition("options for TLS go to kazoo: ")[2].partition("An unknown option")[0]
     assert sorted(named(told)) == sorted(factory._DRIVER)
     with pytest.raises(gripfast.ConfigurationError):
         gripfast.connect("zookeeper://localhost?hosts=elsewhere")
@@ -75,10 +75,10 @@ def test_the_options_of_kazoo_are_those_that_are_passed_on() -> None:
 def test_the_figures_are_those_of_the_code() -> None:
     assert (session.SHARE, "3/4 of the time-out" in WORDS, "ttl × 4/3" in WORDS) == (0.75, True, True)
     assert f"({factory.SESSIONS_MOST} at most" in WORDS
-    assert (factory.TTL_LEAST / session.SHARE, "never for less than a second" in WORDS) == (1.0, True)
-    assert f"asks every {store.SLOW_PACE:g} s" in WORDS
+    assert (factory.TTL_LEAST / session.SHARE, "never less than a second" in WORDS) == (1.0, True)
+    assert f"looks again every {store.SLOW_PACE:g} s" in WORDS
     assert (rules.drift(100.0), "1 % and 2 ms" in WORDS) == (pytest.approx(1.002), True)
-    assert (factory.PORT, "the port may be left out" in WORDS) == (2181, True)
+    assert (factory.PORT, "you may leave out the port" in WORDS) == (2181, True)
 
 
 def test_what_a_client_can_do_is_what_the_page_says() -> None:
