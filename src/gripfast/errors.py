@@ -1,9 +1,9 @@
 """Every error Gripfast raises, split by who must act.
 
-LockTimeout           the caller: wait longer, or see why the holder takes so long
-LeaseLost             the caller: stop, the work is no longer alone
-StaleToken            the caller: someone newer has written; stop
-StoreUnavailable      the operator: the engine could not be asked
+LockTimeout           the caller: wait longer, or find out why the holder takes so long
+LeaseLost             the caller: stop; someone else may hold the lock
+StaleToken            the caller: stop; a newer holder has written
+StoreUnavailable      the operator: the engine can't be reached, or refused the request
 ConfigurationError    the developer: a bad URL, name, ttl, or a missing extra
 ClientClosed          the developer: the client is used after its end
 """
@@ -25,7 +25,7 @@ _WHY: Mapping[Reason, str] = {
     "broken": "it was force-released",
     "session": "the session or process that held it is gone",
     "max_hold": "it reached its max_hold",
-    "released": "it was released before",
+    "released": "it is already released",
 }
 
 
@@ -34,7 +34,7 @@ class GripfastError(Exception):
 
 
 class LockTimeout(GripfastError, TimeoutError):
-    """Waited, and did not get the lock: someone else holds it."""
+    """The wait is over, and someone else still holds the lock."""
 
     def __init__(self, name: str, waited: float, holder: LockInfo | None = None) -> None:
         self.name = name
@@ -47,14 +47,14 @@ class LockTimeout(GripfastError, TimeoutError):
 
 
 class LeaseLost(GripfastError):
-    """Had the lock and lost it before the release; `reason` tells how.
+    """The lease ended before its release; `reason` says why.
 
     - `expired`: it could not be renewed before its deadline.
     - `taken`: someone else holds the lock now.
     - `broken`: it was force-released.
-    - `session`: the session or process that held it is gone, or this is a forked child, and it is the parent's.
+    - `session`: the session or process that held it is gone. In a forked child: the lease belongs to the parent.
     - `max_hold`: it reached its max_hold.
-    - `released`: it was released before.
+    - `released`: it is already released.
     """
 
     def __init__(self, name: str, reason: Reason, why: str | None = None) -> None:
@@ -68,7 +68,7 @@ class LeaseLost(GripfastError):
 
 
 class StaleToken(GripfastError):
-    """A fencing guard refused a token: a larger one was seen for the resource."""
+    """A fencing check rejected a token, because it has seen a larger one for the resource."""
 
     def __init__(self, resource: str, token: int, seen: int) -> None:
         self.resource = resource
@@ -77,14 +77,11 @@ class StaleToken(GripfastError):
         super().__init__(resource, token, seen)
 
     def __str__(self) -> str:
-        return (
-            f"token {self.token} is stale for {self.resource!r}: {self.seen} was seen. "
-            "A newer holder has been here; stop writing"
-        )
+        return f"token {self.token} is stale for {self.resource!r}: a newer holder has token {self.seen}. Stop writing"
 
 
 class StoreUnavailable(GripfastError):
-    """The engine could not be asked; `nodes` names each node and its error."""
+    """The engine can't be reached, or refused the request; `nodes` has the error of each node."""
 
     def __init__(self, message: str, nodes: Mapping[str, str] | None = None) -> None:
         self.message = message
@@ -96,7 +93,7 @@ class StoreUnavailable(GripfastError):
 
 
 class OutcomeUnknown(StoreUnavailable):
-    """The engine may or may not have done it: the answer was lost."""
+    """The answer was lost: the engine may or may not have done what was requested."""
 
 
 class ConfigurationError(GripfastError, ValueError):
@@ -127,9 +124,9 @@ def _shown(text: str) -> str:
 def describe_holder(holder: LockInfo | None) -> str:
     """Who holds it and for how long, in words an operator can act on."""
     if holder is None:
-        return "the holder is not known"
+        return "held by an unknown holder"
     if holder.since is None:
-        return f"held by someone else's lock ({_shown(holder.owner)}), {_expiry(holder.expires_in)}"
+        return f"held by another program's lock ({_shown(holder.owner)}), {_expiry(holder.expires_in)}"
     label = f" ({_shown(holder.label)})" if holder.label else ""
     return (
         f"held by pid {holder.pid} on {_shown(holder.host)}{label} since {holder.since:%Y-%m-%d %H:%M:%S} UTC, "

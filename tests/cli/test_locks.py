@@ -137,7 +137,7 @@ def test_break_does_not_hit_someone_who_came_meanwhile(client: gripfast.Client) 
         assert terminal.status() == 1
         assert newcomer.held
         newcomer.release()
-    assert "someone else" in terminal.screen()
+    assert "another holder" in terminal.screen()
 
 
 def test_wait_returns_at_once_if_the_lock_is_free() -> None:

@@ -54,7 +54,7 @@ def test_term_for_a_command_of_another_user_is_refused_and_the_lock_kept_until_i
         pid = log.pid()
         token = _token(client)
         running.send(signal.SIGTERM)
-        _said(log, f"may not send SIGTERM to process {pid}")
+        _said(log, f"can't send SIGTERM to process {pid}")
         assert (is_alive(pid), is_alive(running.pid), _token(client)) == (True, True, token)
         end(pid)
         assert running.ended()[0] == 128 + signal.SIGKILL
@@ -67,7 +67,7 @@ def test_a_shell_that_term_ended_does_not_free_the_lock_while_its_sudo_runs(clie
     with started("run", "nightly", "--", *command, through=run_without_rights(log)) as running:
         pid = log.pid()
         running.send(signal.SIGTERM)
-        _said(log, f"may not send SIGTERM to process {pid}")
+        _said(log, f"can't send SIGTERM to process {pid}")
         assert client.inspect("nightly") is not None
         end(pid)
         assert running.ended()[0] == 128 + signal.SIGTERM
@@ -83,13 +83,13 @@ def test_on_a_lost_lock_all_that_can_be_killed_is_and_the_rest_waited_for(
     ) as running:
         strange, own = log.pid(), inner.pid()
         client.force_release("nightly")
-        assert "nightly is lost" in _said(log, f"may not send SIGKILL to process {strange}")
+        assert "nightly is lost" in _said(log, f"can't send SIGKILL to process {strange}")
         until(lambda: not is_alive(own))
         assert (is_alive(strange), is_alive(running.pid)) == (True, True)
         end(strange)
         assert running.ended()[0] == 76
     assert "lost the lock nightly" in _err(log)
-    assert "not all of it could be killed" in _err(log)
+    assert "could not kill all its processes" in _err(log)
 
 
 def test_on_a_lost_lock_a_command_of_another_user_is_waited_for(client: gripfast.Client, log: Log) -> None:
@@ -97,7 +97,7 @@ def test_on_a_lost_lock_a_command_of_another_user_is_waited_for(client: gripfast
     with started("run", "nightly", "--ttl", "0.9", "--", *command, through=run_without_rights(log)) as running:
         pid = log.pid()
         client.force_release("nightly")
-        _said(log, f"may not send SIGKILL to process {pid}")
+        _said(log, f"can't send SIGKILL to process {pid}")
         end(pid)
         assert running.ended()[0] == 76
     assert "internal error" not in _err(log)

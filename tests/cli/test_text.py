@@ -60,7 +60,7 @@ def test_what_does_not_fit_is_cut(width: int, text: str) -> None:
 
 def test_a_lock_of_other_software_is_shown_as_what_it_is() -> None:
     shown = portrait(FOREIGN)
-    assert "someone else's lock" in shown
+    assert "another program's lock" in shown
     assert "unknown\n" in shown
     assert "never\n" in shown
     assert "their id" in holder(FOREIGN)

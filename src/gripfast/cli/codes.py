@@ -14,15 +14,15 @@ NO_COMMAND = 127
 SIGNALLED = 128
 
 MEANINGS = {
-    DECLINED: "break was answered with no",
+    DECLINED: "you answered no (break)",
     USAGE: "wrong usage: an option, name, ttl or URL",
     NOT_FOUND: "nobody holds that lock (show, break)",
-    UNAVAILABLE: "the store could not be asked",
+    UNAVAILABLE: "the store can't be reached, or refused the request",
     INTERNAL: "a bug in gripfast",
-    BUSY: "someone else has the lock (run: see --busy-exit-code)",
-    LOST: "run lost the lock; the command was stopped",
-    NOT_EXECUTABLE: "run: the command can't be executed",
-    NO_COMMAND: "run: the command was not found",
+    BUSY: "someone else holds the lock (run: see --busy-exit-code)",
+    LOST: "the lock was lost, and the command was stopped (run)",
+    NOT_EXECUTABLE: "the command can't be executed (run)",
+    NO_COMMAND: "the command was not found (run)",
 }
 
 

@@ -76,7 +76,7 @@ add_completion_class(ColonSafeBash)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that completes commands, options and names of held locks.
+    """Print the script with which your shell completes commands, options and the names of held locks.
 
     \b
     bash:  eval "$(gripfast completion bash)"          in ~/.bashrc

@@ -23,14 +23,14 @@ from gripfast.errors import visible
 @click.option("--prefix", default="", metavar="TEXT", help="Only locks whose names begin like this.")
 @click.pass_context
 def ls(ctx: click.Context, in_json: bool, prefix: str) -> None:
-    """List the locks that are held, with who holds them, how long already, and how many wait.
+    """List the held locks: who holds them, for how long, and how many wait.
 
     \b
     gripfast ls --prefix report:
     gripfast ls --json
 
-    Into a pipe it prints the same eight columns without headings: name, label, host, pid, since, seconds until it
-    expires unless renewed, waiters, token. Blanks inside a name are written as \\x20.
+    Into a pipe it prints the same eight columns without headings: name, label, host, pid, since, seconds until the lock
+    expires unless it is renewed, waiters, token. It writes blanks inside a name as \\x20.
     """
     with open_client(ctx) as client:
         infos = sorted(client.list(prefix), key=lambda info: info.name)
@@ -42,13 +42,13 @@ def ls(ctx: click.Context, in_json: bool, prefix: str) -> None:
         say(f"no lock is held{' whose name begins with ' + prefix if prefix else ''}")
 
 
-@click.command(short_help="Tell who holds a lock.")
+@click.command(short_help="Show who holds a lock.")
 @name_argument
 @url_option
 @json_option
 @click.pass_context
 def show(ctx: click.Context, name: str, in_json: bool) -> None:
-    """Tell who holds the lock NAME. Exits with 66 if nobody does.
+    """Show who holds the lock NAME. The exit code is 66 if nobody does.
 
     \b
     gripfast show nightly
@@ -64,23 +64,23 @@ def show(ctx: click.Context, name: str, in_json: bool) -> None:
         raise _nobody(name)
 
 
-@click.command("break", short_help="Take a lock away from its holder.")
+@click.command("break", short_help="Release a lock by force.")
 @name_argument
 @url_option
 @json_option
-@click.option("--yes", is_flag=True, help="Do not ask first. Needed where there is no terminal.")
+@click.option("--yes", is_flag=True, help="Do not ask first. Required without a terminal.")
 @click.pass_context
 def break_(ctx: click.Context, name: str, in_json: bool, yes: bool) -> None:
-    """Take the lock NAME away from whoever holds it.
+    """Release the lock NAME by force: take it away from its holder.
 
     \b
     gripfast break nightly
 
-    The next one in the queue gets it at once, while the old holder may still be at work: it learns of its loss at its
-    next renewal. Only fencing tokens protect what both write to. So first make sure that the holder is really gone.
+    The next waiter gets the lock at once, but the old holder may still be at work. It learns of its loss only at its
+    next renewal. Until then only fencing tokens protect what both write to. So first make sure that the holder is gone.
     """
     if not (yes or sys.stdin.isatty()):
-        raise click.UsageError("There is no terminal to ask at; add --yes if you are sure.", ctx)
+        raise click.UsageError("Without a terminal gripfast can't ask you; add --yes if you are sure.", ctx)
     with open_client(ctx) as client:
         info = client.inspect(name)
         if info is None:
@@ -92,7 +92,7 @@ def break_(ctx: click.Context, name: str, in_json: bool, yes: bool) -> None:
     if in_json:
         click.echo(text.as_json({"name": name, "broken": True, "holder": text.info_as_dict(info)}))
     else:
-        click.echo(f"{visible(name)} is broken; it was {text.holder(info)}")
+        click.echo(f"{visible(name)} is released; it was {text.holder(info)}")
 
 
 def _confirm(client: gripfast.Client, info: gripfast.LockInfo) -> None:
@@ -101,7 +101,7 @@ def _confirm(client: gripfast.Client, info: gripfast.LockInfo) -> None:
         raise Failure(codes.DECLINED, "nothing was changed")
     now = client.inspect(info.name)
     if now is not None and now.owner != info.owner:
-        raise Failure(codes.DECLINED, "someone else has got the lock meanwhile; nothing was changed. Look again: "
+        raise Failure(codes.DECLINED, "the lock has another holder by now; nothing was changed. Look again: "
                       f"gripfast show {shlex.quote(info.name)}")  # fmt: skip
 
 
@@ -112,12 +112,12 @@ def _confirm(client: gripfast.Client, info: gripfast.LockInfo) -> None:
 @json_option
 @click.pass_context
 def wait(ctx: click.Context, name: str, wait: float | None, in_json: bool) -> int:
-    """Wait until the lock NAME is free, without keeping it. Exits with 75 if --wait is over first.
+    """Wait until the lock NAME is free, without keeping it. The exit code is 75 if --wait is over first.
 
     \b
-    gripfast wait nightly --wait 3600 && echo "the backup is through"
+    gripfast wait nightly --wait 3600 && echo "the backup is done"
 
-    It stands in the queue like anyone else and, when its turn comes, gives the lock back at once.
+    The command waits in the queue like every waiter. When its turn comes, it releases the lock at once.
     """
     began = time.monotonic()
     busy: gripfast.LockTimeout | None = None
@@ -142,4 +142,4 @@ def _verdict(name: str, waited: float, busy: gripfast.LockTimeout | None) -> dic
 
 
 def _nobody(name: str) -> Failure:
-    return Failure(codes.NOT_FOUND, f"nobody holds {name}. All that are held: gripfast ls")
+    return Failure(codes.NOT_FOUND, f"nobody holds {name}. List the held locks: gripfast ls")

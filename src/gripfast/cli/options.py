@@ -38,7 +38,7 @@ url_option = click.option(
     metavar="URL",
     callback=_remember_url,
     expose_value=False,
-    help="Where the locks are; otherwise $GRIPFAST_URL, otherwise a file of this user. "
+    help="Where the locks are. [default: $GRIPFAST_URL, or a file in your home directory] "
     "Put a URL with a password into the variable: everyone on the machine can read arguments.",
 )
 json_option = click.option("--json", "in_json", is_flag=True, help="Print JSON.")

@@ -22,11 +22,11 @@ from gripfast.errors import visible
 
 GRACE = 5.0
 
-TTL_HELP = """How long the lock outlives a holder that vanished. It is renewed while the command runs.
+TTL_HELP = """How long the lock stays held after gripfast has vanished. It is renewed while the command runs.
 [default: 30, or what the URL says]"""
 GRACE_HELP = f"""Time between TERM and KILL if the lock can't be renewed; at most half the ttl.
 [default: {GRACE:g}, or half the ttl if that is less]"""
-BUSY_HELP = f"Exit code if someone else has the lock. [default: {codes.BUSY}]"
+BUSY_HELP = f"Exit code if someone else holds the lock. [default: {codes.BUSY}]"
 
 
 class Settings(NamedTuple):
@@ -58,7 +58,7 @@ class RunCommand(click.Command):
 @seconds_option("--ttl", TTL_HELP)
 @wait_option
 @click.option("--no-wait", is_flag=True, help="Do not wait at all: the same as --wait 0.")
-@click.option("--label", metavar="TEXT", help="Tells others who holds the lock; shown by ls and show.")
+@click.option("--label", metavar="TEXT", help="Says who holds the lock; ls and show print it.")
 @click.option("--busy-exit-code", type=click.IntRange(0, 255), default=codes.BUSY, metavar="CODE", help=BUSY_HELP)
 @seconds_option("--grace", GRACE_HELP)
 @click.pass_context
@@ -79,24 +79,25 @@ def run(
     gripfast run nightly -- ./backup.sh --full
     gripfast run nightly --wait 60 --label "by hand" -- ./backup.sh
 
-    CMD finds the lock's name in $GRIPFAST_NAME and the fencing token, a number that grows with every holder, in
-    $GRIPFAST_TOKEN. Signals sent to gripfast are passed on to it. Its standard streams are those of
-    gripfast; one that is closed is closed for CMD, too.
+    CMD finds the lock's name in $GRIPFAST_NAME. It finds the fencing token, a number that grows with every holder, in
+    $GRIPFAST_TOKEN. gripfast passes signals on to CMD. CMD has the same standard streams as gripfast; a stream that is
+    closed for gripfast is closed for CMD, too.
 
-    If the lock can't be renewed, CMD gets TERM when the grace begins and KILL, with everything it started, before the
-    lock can become someone else's; gripfast then exits with 76.
+    If the lock can't be renewed, CMD gets TERM when the grace period begins. CMD and everything it started get KILL
+    before someone else can get the lock. Then gripfast exits with 76.
 
-    If gripfast itself is killed, Linux kills CMD with it, though not what CMD has started (nor CMD if it is setuid).
-    On other systems CMD goes on. On the embedded store the lock stays taken while CMD lives.
+    If gripfast itself is killed, Linux kills CMD as well, unless CMD is setuid. It does not kill what CMD has started.
+    On other systems CMD goes on. On the embedded store the lock stays held while CMD lives.
 
-    The lock is free when CMD ends, whatever it leaves running in the background. But if TERM, passed on by gripfast,
-    ends CMD, then what it started and did not move to another session gets TERM as well, and the lock is kept until all
-    of it has ended (Linux).
+    The lock is released when CMD ends, even if CMD leaves processes running in the background. There is one exception,
+    on Linux: if gripfast passes TERM on and CMD ends by it, the processes that CMD started get TERM as well, unless
+    they moved to another session. Then gripfast keeps the lock until all of them have ended.
 
-    Processes of another user, as in -- sudo ./backup.sh, can't be signalled. Gripfast says so and waits until they end:
-    with the lock, or, if the lock is lost, without it; everything else is killed then, and the exit code is 76.
+    gripfast can't send signals to processes of another user, as in -- sudo ./backup.sh. It says so, and waits until
+    they end. If the lock is lost in the meantime, gripfast kills everything else, and exits with 76.
 
-    While suspended by Ctrl-Z, the lock is not renewed: on waking, CMD is killed if the ttl has passed.
+    While gripfast is suspended by Ctrl-Z, the lock is not renewed. When it continues, it kills CMD if the ttl has
+    passed.
     """
     if no_wait and wait is not None:
         raise click.UsageError("--wait and --no-wait exclude each other.", ctx)
@@ -148,9 +149,9 @@ def _conclude(lease: gripfast.Lease, ending: Ending) -> int:
     """Said before the client is closed, which takes a while on a store that does not answer."""
     name = visible(lease.name)
     if not ending.complete:
-        say("some processes of the command did not end although they were killed; see: ps")
+        say("some processes of the command did not end although gripfast killed them; see: ps")
     if ending.status is None or ending.warned:
-        what = "has ended, though not all of it could be killed" if ending.refused else "was stopped"
+        what = "has ended, but gripfast could not kill all its processes" if ending.refused else "was stopped"
         say(f"lost the lock {name}: {_why(lease)}. The command {what}")
         return codes.LOST
     try:

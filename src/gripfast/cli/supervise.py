@@ -143,4 +143,4 @@ def end_family(command: Command, signals: sig.Signals, meanwhile: str) -> tuple[
 
 def _say_refused(signum: int, pid: int, meanwhile: str) -> None:
     name = signal.Signals(signum).name
-    say(f"may not send {name} to process {pid} (does it run as another user?): {meanwhile}")
+    say(f"can't send {name} to process {pid} (does it run as another user?): {meanwhile}")

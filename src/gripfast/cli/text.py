@@ -13,7 +13,7 @@ from gripfast.columns import cells
 from gripfast.errors import visible
 
 HEADINGS = ("NAME", "LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "WAITERS", "TOKEN")
-FOREIGN = "someone else's lock"
+FOREIGN = "another program's lock"
 """A key that other software has set: who that is, it does not tell."""
 
 
@@ -42,7 +42,7 @@ def expires_in(info: LockInfo) -> str:
 def holder(info: LockInfo | None) -> str:
     """Who has it and since when, for a sentence."""
     if info is None:
-        return "held by someone unknown"
+        return "held by an unknown holder"
     if info.since is None:
         return f"held by {FOREIGN} ({visible(info.owner)})"
     label = f"{visible(info.label)}, " if info.label else ""
