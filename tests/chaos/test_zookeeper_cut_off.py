@@ -4,7 +4,6 @@ Cut off alone, or together with the server that it is connected to. Such a serve
 session lives: whoever believes all of its answers believes too long.
 """
 
-import functools
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple
 
 import pytest
+from kazoo.protocol.serialization import Exists
 
 import gripfast
 from chaos.cutting import COLOURS, Blocking, Colour
@@ -220,12 +220,12 @@ def test_a_holder_does_not_believe_a_leader_that_was_stopped_and_is_none_any_mor
             stop_its_leader(ensemble, random.Random(seed))
 
 
-def believe_reads(store: ZooKeeperStore, node: Node) -> Callable[[], Any]:
-    return functools.partial(node.session.client.exists_async, node.path)
+def believe_reads(store: ZooKeeperStore, node: Node) -> Exists:
+    return Exists(node.path, None)
 
 
 def test_it_is_noticed_if_reads_are_believed(ensemble: Ensemble, seed: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ZooKeeperStore, "_prove", believe_reads)
+    monkeypatch.setattr(ZooKeeperStore, "_proof", believe_reads)
     chance = random.Random(seed)
     with pytest.raises(AssertionError, match="believed for"):
         for _ in range(5):

@@ -260,7 +260,7 @@ class Waiter:
 
 def test_waking_all_who_wait_is_not_disturbed_by_those_who_come() -> None:
     """A set that grew while it was gone through: an error on kazoo's thread, and nobody was woken."""
-    waking = session.Session("nowhere", KazooClient, is_ours=True)
+    waking = session.Session("nowhere", KazooClient(), is_ours=True)
     is_over = threading.Event()
     coming = threading.Thread(target=_come, args=(waking, is_over))
     often, usual = 1e-5, sys.getswitchinterval()
@@ -268,7 +268,7 @@ def test_waking_all_who_wait_is_not_disturbed_by_those_who_come() -> None:
     coming.start()
     try:
         for _ in range(3000):
-            waking.wake()
+            waking.watches.notify_all()
     finally:
         sys.setswitchinterval(usual)
         is_over.set()
@@ -279,4 +279,4 @@ def _come(waking: session.Session, is_over: threading.Event) -> None:
     kept: list[Waiter] = []
     while not is_over.is_set():
         kept = [*kept[-500:], Waiter()]
-        waking.waits(kept[-1])  # type: ignore[arg-type]
+        waking.watches.join("/job/1", kept[-1])  # type: ignore[arg-type]

@@ -97,7 +97,8 @@ def test_who_finds_the_node_gone_has_the_others_told() -> None:
 def test_a_watch_that_ends_with_its_connection_ends_none_of_the_next_connection() -> None:
     watches, waiter = Watches(), BlockingInbox()
     before = watches.join("/job/1", waiter)
-    watches.clear()
+    watches.notify_all()
+    assert is_told(waiter)
     after = watches.join("/job/1", waiter)
     before(DISCONNECTED)
     after(DELETED)

@@ -68,7 +68,7 @@ def test_whatever_stands_in_a_row_of_a_database(text: str, since_us: int) -> Non
 @given(texts | st.binary().map(lambda data: data.decode("latin-1")), st.integers(-(2**63), 2**63 - 1))
 def test_whatever_stands_in_a_node_of_zookeeper(text: str, ctime: int) -> None:
     stat = SimpleNamespace(czxid=5, ctime=ctime)
-    assert_shown(zookeeper_protocol.lock_info("job", "owner", as_bytes(text), stat, 0))
+    assert_shown(zookeeper_protocol.lock_info("job", "owner", (as_bytes(text), stat), 0))
 
 
 heads = (

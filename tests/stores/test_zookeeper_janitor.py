@@ -65,7 +65,7 @@ class Place:
     def janitor_of(self, kazoo: KazooClient) -> Janitor:
         """One that has used the name, and looks at no others unless the test says so."""
         new = Janitor(kazoo)
-        new.used(self.path, 0.0)
+        new.used.put((self.path, 0.0))
         new.tick(0.0)
         assert 0.0 <= new._samples_at <= FIRST_SAMPLE
         new._samples_at = math.inf
@@ -83,7 +83,7 @@ class Place:
 
     def is_answered(self) -> bool:
         listing = self.janitor._listing
-        return all(look[-1].ready() for look in self.janitor._looks) and (listing is None or listing.ready())
+        return all(look[-1].is_answered for look in self.janitor._looks) and (listing is None or listing.is_answered)
 
     def is_there(self, path: str = "") -> bool:
         self.kazoo.sync(self.root)
@@ -107,7 +107,7 @@ def test_a_name_goes_after_two_looks_at_which_it_was_idle(place: Place) -> None:
 
 def test_a_name_that_is_used_again_is_not_looked_at(place: Place) -> None:
     for number in range(10):
-        place.janitor.used(place.path, number * IDLE / 2)
+        place.janitor.used.put((place.path, number * IDLE / 2))
         place.janitor.tick(number * IDLE / 2)
         assert not place.janitor.is_busy
     assert len(place.janitor._idle) == 1

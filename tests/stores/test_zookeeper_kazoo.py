@@ -327,9 +327,9 @@ def test_the_janitor_leaves_names_that_kazoo_made_alone(kazoo: KazooClient) -> N
     janitor = Janitor(kazoo)
     with gripfast.connect(place.url) as client:
         client.lock("job").acquire().release()
-    janitor.used(place.path, 0.0)
+    janitor.used.put((place.path, 0.0))
     for moment in (IDLE, 2 * IDLE, 3 * IDLE):
         janitor.tick(moment)
-        until(lambda: all(look[-1].ready() for look in janitor._looks))
+        until(lambda: all(look[-1].is_answered for look in janitor._looks))
     assert theirs.acquire(blocking=False)
     assert theirs.release()

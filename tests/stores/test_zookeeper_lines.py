@@ -12,7 +12,7 @@ from kazoo.client import KazooClient
 
 import gripfast
 from gripfast.stores.zookeeper import driver, session
-from gripfast.stores.zookeeper.departed import REMEMBERED, Departed
+from gripfast.stores.zookeeper.deleted import REMEMBERED, DeletedNodes
 from gripfast.stores.zookeeper.protocol import in_order
 from support.both_colours import staged
 from support.proxy import Proxy
@@ -145,42 +145,42 @@ def bring_back(server: ZooKeeperServer, client_id: "tuple[int, bytes]", path: st
         again.close()
 
 
-LINE = in_order(["b__lock__0000000007", "a__lock__0000000003"])
+QUEUE = in_order(["b__lock__0000000007", "a__lock__0000000003"])
 
 
 def test_only_those_who_had_left_before_the_connection_was_made_can_have_come_back() -> None:
-    departed = Departed()
-    departed.add("a", "/locks/job")
-    assert departed.split(LINE) == (LINE, [])
-    assert departed.reconnected() == {"/locks/job"}
-    assert departed.split(LINE) == (LINE[1:], LINE[:1])
+    deleted = DeletedNodes()
+    deleted.add("a", "/locks/job")
+    assert deleted.split(QUEUE) == (QUEUE, [])
+    assert deleted.reconnected() == {"/locks/job"}
+    assert deleted.split(QUEUE) == (QUEUE[1:], QUEUE[:1])
 
 
 def test_who_has_come_back_is_deleted_once_for_each_connection_and_never_waited_for() -> None:
     """A server that differs from its leader goes on showing it."""
-    departed = Departed()
-    departed.add("a", "/locks/job")
+    deleted = DeletedNodes()
+    deleted.add("a", "/locks/job")
     for _ in range(2):
-        departed.reconnected()
-        assert departed.split(LINE) == (LINE[1:], LINE[:1])
-        assert departed.split(LINE) == (LINE[1:], [])
+        deleted.reconnected()
+        assert deleted.split(QUEUE) == (QUEUE[1:], QUEUE[:1])
+        assert deleted.split(QUEUE) == (QUEUE[1:], [])
 
 
 def test_who_stands_in_line_again_has_not_left_it() -> None:
-    departed = Departed()
-    departed.add("a", "/locks/job")
-    departed.reconnected()
-    departed.remove("a")
-    assert departed.split(LINE) == (LINE, [])
-    assert departed.reconnected() == set()
+    deleted = DeletedNodes()
+    deleted.add("a", "/locks/job")
+    deleted.reconnected()
+    deleted.remove("a")
+    assert deleted.split(QUEUE) == (QUEUE, [])
+    assert deleted.reconnected() == set()
 
 
 def test_those_who_left_are_not_remembered_for_ever() -> None:
-    departed = Departed()
-    departed.add("a", "/locks/job")
+    deleted = DeletedNodes()
+    deleted.add("a", "/locks/job")
     for number in range(REMEMBERED):
-        departed.add(f"later {number}", "/locks/other")
-    assert departed.reconnected() == {"/locks/other"}
+        deleted.add(f"later {number}", "/locks/other")
+    assert deleted.reconnected() == {"/locks/other"}
 
 
 # Clients of others ----------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The blocking colour: a thread waits for its own answers, which kazoo's thread hands in."""
+"""Sync: a thread waits for its own answers, which kazoo's thread hands in."""
 
 from __future__ import annotations
 
@@ -8,49 +8,40 @@ from typing import Any
 
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import BlockingInbox
-from gripfast.stores.zookeeper.looking import Call
+from gripfast.stores.zookeeper.driver import Listener, send
+from gripfast.stores.zookeeper.requests import Call, leave_silent
 from gripfast.stores.zookeeper.session import Session
 
 
 class BlockingLink:
-    def __init__(self, where: str, timeout: float) -> None:
-        self.where = where
-        self.timeout = timeout
-        self.now = boottime
+    inbox = BlockingInbox
 
-    def inbox(self) -> BlockingInbox:
-        return BlockingInbox()
+    def __init__(self, timeout: float) -> None:
+        self.timeout = timeout
 
     async def connected(self, session: Session, until: float, or_refused: bool = False) -> bool:
-        told: queue.SimpleQueue[None] = queue.SimpleQueue()
+        notified: queue.SimpleQueue[None] = queue.SimpleQueue()
 
-        def tell() -> None:
-            told.put(None)
+        def notify() -> None:
+            notified.put(None)
 
         try:
-            session.when_connected(tell, or_refused)
+            session.when_connected(notify, or_refused)
             session.start()
-            told.get(timeout=max(0.0, until - boottime()))
+            notified.get(timeout=max(0.0, until - boottime()))
         except queue.Empty:
             return False
         finally:
-            session.no_longer(tell)
+            session.no_longer(notify)
         return session.is_connected or not or_refused
 
-    async def ask(self, calls: Sequence[Call], until: float) -> list[Any]:
-        told: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        results = [call() for call in calls]
-        for result in results:
-            result.rawlink(told.put)
+    async def request(self, calls: Sequence[Call], until: float, *listeners: Listener) -> list[Any]:
+        sent = boottime()
+        answered: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        replies = send(calls, *listeners, answered.put)
         try:
-            for _ in results:
-                told.get(timeout=max(0.0, until - boottime()))
+            for _ in replies:
+                answered.get(timeout=max(0.0, until - boottime()))
         except queue.Empty:
-            pass
-        return [outcome(result) for result in results]
-
-
-def outcome(result: Any) -> Any:
-    if not result.ready():
-        return TimeoutError("no answer in time")
-    return result.value if result.exception is None else result.exception
+            leave_silent(calls, replies, sent, self.timeout)
+        return [reply.answer for reply in replies]

@@ -1,7 +1,18 @@
-"""kazoo's client as it is used here: results without a mutex, attempts to connect that are looked at.
+"""kazoo's client as it is used here. What is taken from inside it is taken here, and nowhere else.
 
-kazoo connects on a thread of its own and goes on for ever. It keeps to itself what a server has negotiated, and why no
-server could be reached; both are taken from the inside of its connection.
+kazoo connects, pings and matches answers to requests, on a thread of its own; none of its recipes and retries are used.
+Why its public interface is not enough:
+
+- Requests whose answers arrive without a mutex: `KazooClient._call`. An interrupted caller must leave nothing locked
+  that kazoo's thread needs, and kazoo's own results have a mutex.
+- The session's negotiated time-out and why a server could not be reached: `_connect` and `_connect_loop` of its
+  connection, which know both and keep them.
+- When something last arrived: `_read_socket`. kazoo takes whatever it sends for a ping, answered or not, so it does not
+  notice that a busy connection is dead.
+- Leaving such a connection: `_socket`. kazoo then connects to another server, and the session goes on.
+- Not waiting for a whole session for the first word of a server: `_invoke`.
+- How a caller's client was set up, and its session: `_session_timeout`, `_session_id`, `_stopped`, and `sasl_options`
+  of its connection.
 """
 
 from __future__ import annotations
@@ -10,15 +21,17 @@ import contextlib
 import functools
 import logging
 import math
-import queue
+import socket
 import time
 import weakref
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.retry import ForceRetryError, KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from gripfast.machine import boottime
 
@@ -27,69 +40,64 @@ _quiet.setLevel(logging.INFO)  # below that kazoo writes down every request, pas
 
 CONNECTING_LEAST, CONNECTING_MOST = 1.0, 5.0
 """Seconds for which one server may be silent while a connection is made, however short or long sessions are."""
+TLS = ("use_ssl", "ca", "certfile", "keyfile", "keyfile_password", "verify_certs", "check_hostname")
+"""What a client keeps of how it was made."""
+NO_ANSWER = TimeoutError("no answer in time")
 
 
-class Result:
-    """What kazoo calls an async result. Its listeners are called by whoever sets it, and none waits for another."""
+# Requests -------------------------------------------------------------------------------------------------------------
 
-    def __init__(self) -> None:
-        self.value: Any = None
-        self.exception: BaseException | None = None
-        self._is_set = False
-        self._listeners: list[Callable[[Any], None]] = []
+Listener = Callable[["Reply"], object]
+"""Called on kazoo's thread."""
 
-    def ready(self) -> bool:
-        return self._is_set
 
-    def successful(self) -> bool:
-        return self._is_set and self.exception is None
+@dataclass(slots=True, eq=False)
+class Reply:
+    """The answer to one request, or the error that is the answer; NO_ANSWER until there is one."""
+
+    request: Any
+    listeners: list[Listener]
+    """Each is called once, by whoever takes it out: kazoo may set an answer twice while it is stopped."""
+    answer: Any = NO_ANSWER
+
+    @property
+    def is_answered(self) -> bool:
+        return self.answer is not NO_ANSWER
 
     def set(self, value: Any = None) -> None:
-        self.value = value
-        self._tell()
-
-    def set_exception(self, exception: BaseException) -> None:
-        self.exception = exception
-        self._tell()
-
-    def get(self, block: bool = True, timeout: float | None = None) -> Any:
-        if not self.wait(timeout if block else 0.0):
-            raise KazooTimeoutError
-        if self.exception is not None:
-            raise self.exception
-        return self.value
-
-    def get_nowait(self) -> Any:
-        return self.get(block=False)
-
-    def wait(self, timeout: float | None = None) -> bool:
-        told: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.rawlink(told.put)
-        with contextlib.suppress(queue.Empty):
-            told.get(timeout=timeout)
-        return self._is_set
-
-    def rawlink(self, callback: Callable[[Any], None]) -> None:
-        self._listeners.append(callback)
-        if self._is_set:  # added first, then looked: whoever sets it does so the other way round
-            self._call_all()
-
-    def unlink(self, callback: Callable[[Any], None]) -> None:
-        with contextlib.suppress(ValueError):
-            self._listeners.remove(callback)
-
-    def _tell(self) -> None:
-        self._is_set = True
-        self._call_all()
-
-    def _call_all(self) -> None:
-        """Each once, whoever takes it out."""
-        while self._listeners:
+        """Called by kazoo, as the next one is."""
+        self.answer = value
+        while self.listeners:
             try:
-                listener = self._listeners.pop(0)
+                listener = self.listeners.pop(0)
             except IndexError:
                 return
             listener(self)
+
+    set_exception = set
+
+
+class HasClient(Protocol):
+    client: KazooClient
+
+
+def send(calls: Iterable[tuple[HasClient, Any]], *listeners: Listener) -> list[Reply]:
+    """Requests, as kazoo's `serialization` has them, with whole paths. Those of one session leave in this order."""
+    replies = []
+    for sender, request in calls:
+        reply = Reply(request, [*listeners])
+        sender.client._call(request, reply)
+        replies.append(reply)
+    return replies
+
+
+def acl_of(client: KazooClient) -> Any:
+    """What a new node gets. As the client is now: an identity may be added at any time."""
+    has_identity = client.auth_data or client._connection.sasl_options
+    return client.default_acl or (CREATOR_ALL_ACL if has_identity else OPEN_ACL_UNSAFE)
+
+
+# Connections ----------------------------------------------------------------------------------------------------------
 
 
 class Handler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -105,48 +113,52 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]
         if not self.hurries:
             time.sleep(seconds)
 
-    def async_result(self) -> Result:
-        return Result()
-
     def create_connection(self, *args: Any, timeout: float, **kwargs: Any) -> Any:
         return super().create_connection(*args, timeout=min(timeout, self._patience), **kwargs)
 
 
 class Attempts:
-    """How a client gets on with connecting. Listened to once for each client, however many sessions of ours it serves.
-    Everything is told on kazoo's thread."""
+    """A client's attempts to connect: one object for each client, however many sessions of ours it serves."""
 
-    def __init__(self, connection: Any) -> None:
-        self.errors: dict[str, str] = {}
+    def __init__(self, client: KazooClient) -> None:
+        connection: Any = client._connection
+        self.negotiated = 0
+        """The session's time-out in milliseconds, as the last server gave it."""
+        self.errors: Mapping[str, str] = {}
         """By server, of the last attempt that failed since there was a connection. Replaced, never changed."""
         self.begun = 0
         """How often kazoo has begun with its first server."""
-        self.heard = -math.inf
+        self.received = -math.inf
         """When the last message came, or the connection was made."""
         self._are_all_refused = True
         self._handler = connection.handler
-        self._negotiated: list[weakref.WeakMethod[Callable[[int], None]]] = []
-        self._refused: list[weakref.WeakMethod[Callable[[], None]]] = []
+        self._listeners: list[weakref.ref[Any]] = []
+        """Sessions, called on kazoo's thread."""
         self._connect, self._loop = connection._connect, connection._connect_loop
         self._read = connection._read_socket
         connection._connect, connection._connect_loop = self._attempt, self._all_servers
-        connection._read_socket = self._hear
+        connection._read_socket = self._receive
+        client.add_listener(self._changed)
 
     @classmethod
     def of(cls, client: KazooClient) -> Attempts:
-        connection: Any = client._connection
-        if not hasattr(connection, "_gripfast"):
-            connection._gripfast = cls(connection)
-        found: Attempts = connection._gripfast
+        if not hasattr(client, "_gripfast"):
+            client._gripfast = cls(client)
+        found: Attempts = client._gripfast
         return found
 
-    def when_negotiated(self, tell: Callable[[int], None]) -> None:
-        """With milliseconds: two thirds of the time-out are what a read may take. Held weakly."""
-        self._negotiated[:] = [each for each in self._negotiated if each() is not None] + [weakref.WeakMethod(tell)]
+    def add(self, session: Any) -> None:
+        self._listeners[:] = [each for each in self._listeners if each() is not None] + [weakref.ref(session)]
 
-    def when_refused(self, tell: Callable[[], None]) -> None:
-        """By all servers, one after the other. Held weakly."""
-        self._refused[:] = [each for each in self._refused if each() is not None] + [weakref.WeakMethod(tell)]
+    def remove(self, session: Any) -> None:
+        self._listeners[:] = [each for each in self._listeners if each() not in (None, session)]
+
+    def _sessions(self) -> list[Any]:
+        return [session for each in list(self._listeners) if (session := each()) is not None]
+
+    def _changed(self, state: str) -> None:
+        for session in self._sessions():
+            session.changed(state)
 
     def hurry(self) -> None:
         self._handler.hurries = True
@@ -160,8 +172,10 @@ class Attempts:
             self.errors = {**self.errors, f"{host}:{port}": text}
             self._are_all_refused &= isinstance(cause, ConnectionRefusedError)
             raise
-        self.errors, self._are_all_refused, self.heard = {}, False, boottime()
-        _call_all(self._negotiated, round(read_timeout * 3 / 2))
+        self.errors, self._are_all_refused, self.received = {}, False, boottime()
+        self.negotiated = round(read_timeout * 3 / 2)  # a read may take two thirds of the time-out
+        for session in self._sessions():
+            session.connected(self.negotiated)
         return read_timeout, connect_timeout
 
     def _all_servers(self, retry: Any) -> Any:
@@ -170,24 +184,27 @@ class Attempts:
         try:
             return self._loop(retry)
         except ForceRetryError:
-            if self._are_all_refused:
-                _call_all(self._refused)
+            for session in self._sessions() if self._are_all_refused else ():
+                session.refused()
             raise
 
-    def _hear(self, read_timeout: float) -> Any:
+    def _receive(self, read_timeout: float) -> Any:
         response = self._read(read_timeout)
-        self.heard = boottime()
+        self.received = boottime()
         return response
 
 
-def _call_all(methods: list[Any], *args: Any) -> None:
-    for method in [each() for each in list(methods)]:
-        if method is not None:
-            method(*args)
+def disconnect(client: KazooClient) -> None:
+    """kazoo connects again; the session goes on."""
+    with contextlib.suppress(AttributeError, OSError):  # kazoo has just left the connection, too
+        client._connection._socket.shutdown(socket.SHUT_RDWR)
+
+
+# Clients --------------------------------------------------------------------------------------------------------------
 
 
 def new_client(hosts: str, timeout: float, settings: Mapping[str, Any]) -> KazooClient:
-    """That tries to connect for ever, and repeats no request by itself: whoever asks has a patience of its own."""
+    """It tries to connect for ever, and repeats no request by itself: each caller has a deadline of its own."""
     patience = max(CONNECTING_LEAST, min(CONNECTING_MOST, timeout / 4))
     handler = Handler(patience)
     pauses = handler.sleep_func
@@ -206,7 +223,36 @@ def new_client(hosts: str, timeout: float, settings: Mapping[str, Any]) -> Kazoo
 
 
 def _greet(invoke: Callable[..., Any], patience: float, timeout: float, *args: Any, **kwargs: Any) -> Any:
-    """kazoo asks a server for a session, or to go on with one. A server that has just been started may have accepted a
-    connection on which it never says anything. Left to itself, kazoo would wait for as long as a session lives, though
-    the same server serves whoever comes next."""
+    """kazoo requests a session, or to go on with one. A server that has just been started may have accepted a
+    connection on which it never answers. kazoo would wait for as long as a session lives, though the same server
+    answers on the next connection."""
     return invoke(min(timeout, patience), *args, **kwargs)
+
+
+def is_stopped(client: KazooClient) -> bool:
+    """Or was never started. A client that runs need not be connected."""
+    return bool(client._stopped.is_set())
+
+
+def session_id(client: KazooClient) -> int:
+    """Also while it is not connected."""
+    return int(client._session_id)
+
+
+def probed_timeout(client: KazooClient) -> int | None:
+    """What the server gives a session of this client, in milliseconds; None if that can't be learned in time. A client
+    that was connected before we came does not tell. Another session that requests the same gets the same."""
+    timeout = client._session_timeout / 1000
+    hosts = ",".join(f"{host}:{port}" for host, port in client.hosts)
+    settings = {name: getattr(client, name) for name in TLS}
+    settings |= {"auth_data": list(client.auth_data), "sasl_options": client._connection.sasl_options}
+    probe = new_client(hosts, timeout, settings)
+    attempts = Attempts.of(probe)
+    try:
+        probe.start(timeout=timeout)
+    except KazooTimeoutError:
+        return None
+    finally:
+        probe.stop()
+        probe.close()
+    return attempts.negotiated

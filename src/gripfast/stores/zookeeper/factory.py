@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable
@@ -9,17 +10,15 @@ from typing import Any
 from urllib.parse import SplitResult, unquote
 
 from kazoo.client import KazooClient
-from kazoo.security import CREATOR_ALL_ACL
 
 from gripfast.core import rules
 from gripfast.core.ports import Store
 from gripfast.errors import ConfigurationError
-from gripfast.guard import Guard
 from gripfast.stores import AioStores
 from gripfast.stores.zookeeper.aio import AioLink
 from gripfast.stores.zookeeper.blocking import BlockingLink
-from gripfast.stores.zookeeper.driver import new_client
-from gripfast.stores.zookeeper.session import SHARE, Session
+from gripfast.stores.zookeeper.driver import is_stopped, new_client
+from gripfast.stores.zookeeper.session import SHARE, Session, Sessions
 from gripfast.stores.zookeeper.spec import CAPABILITIES, OF_THE_DRIVER
 from gripfast.stores.zookeeper.store import ZooKeeperStore
 
@@ -27,45 +26,10 @@ PORT = 2181
 ROOT = "/gripfast"
 REQUEST_TIMEOUT = 5.0
 ROUNDING = 0.002
-"""Seconds: time-outs are whole milliseconds, and what is got must not be less than was asked for."""
-TTL_LEAST = 0.75
-"""Seconds: sessions for less are lost by a hiccup of the machine. Leases for less end by themselves, in time."""
-SESSIONS_MOST = 8
-"""Sessions of a client: one for each ttl that its locks have."""
-
+"""Seconds: time-outs are whole milliseconds, and what is given must not be less than was requested."""
 PATH_MOST = 1000
 """Characters: far below what one request may have."""
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
-
-
-class Sessions:
-    """By ttl: the time-out of a session is what a lock with that ttl asks for."""
-
-    def __init__(self, make: Callable[[float], Session], is_one: bool) -> None:
-        self._make = make
-        self._is_one = is_one
-        self._making = Guard()
-        self._by_ttl: dict[float, Session] = {}
-
-    def __call__(self, ttl: float) -> Session:
-        if self._is_one or (not ttl and self._by_ttl):
-            ttl = next(iter(self._by_ttl), ttl)
-        ttl = max(ttl or rules.TTL_DEFAULT, TTL_LEAST)
-        found = self._by_ttl.get(ttl)
-        return self._making.run(self._add, ttl) if found is None else found
-
-    def _add(self, ttl: float) -> Session:
-        if ttl in self._by_ttl:
-            return self._by_ttl[ttl]
-        if len(self._by_ttl) >= SESSIONS_MOST:
-            fitting = [each for each in self._by_ttl if each <= ttl] or list(self._by_ttl)
-            return self._by_ttl[max(fitting)]
-        session = self._by_ttl[ttl] = self._make(ttl)
-        return session
-
-    def stop(self) -> None:
-        for session in list(self._by_ttl.values()):
-            session.stop()
 
 
 class ZooKeeperFactory:
@@ -75,38 +39,22 @@ class ZooKeeperFactory:
     prefix = ""
 
     def __init__(
-        self,
-        where: str,
-        make: Callable[[float], Session],
-        is_one: bool,
-        acl: Callable[[], Any],
-        options: dict[str, Any],
-    ):
+        self, where: str, make: Callable[[float], Session], is_one: bool, chroot: str, options: dict[str, Any]
+    ) -> None:
         """Takes the options it knows out of `options`."""
         self.where = where
-        self._make = make
-        self._is_one = is_one
-        self._acl = acl
-        self._root = _checked_path("root", options.pop("root", ROOT))
+        self._sessions = functools.partial(Sessions, make, is_one)
+        self._root = chroot + _checked_path("root", options.pop("root", ROOT))
 
     def blocking(self, request_timeout: float) -> Store:
-        sessions = Sessions(self._make, self._is_one)
-        link = BlockingLink(self.where, request_timeout)
-        return _Closing(link, sessions, self._root, self._acl)
+        return ZooKeeperStore(BlockingLink(request_timeout), self._sessions(), self._root)
 
     def aio(self, request_timeout: float) -> AioStores:
-        sessions = Sessions(self._make, self._is_one)
-        aside_link = BlockingLink(self.where, request_timeout)
-        store = ZooKeeperStore(AioLink(self.where, request_timeout), sessions, self._root, self._acl)
-        aside = _Closing(aside_link, sessions, self._root, self._acl, store.nodes)
-        return AioStores(store, aside)
-
-
-class _Closing(ZooKeeperStore):
-    """The one that ends the sessions: it has a thread of its own to wait for that."""
-
-    async def close(self) -> None:
-        self._sessions.stop()  # type: ignore[attr-defined]
+        """The cleanup store ends the sessions: it has a thread of its own to wait for that."""
+        sessions = self._sessions()
+        store = ZooKeeperStore(AioLink(request_timeout), sessions, self._root, ends_sessions=False)
+        cleanup = ZooKeeperStore(BlockingLink(request_timeout), sessions, self._root, store.nodes)
+        return AioStores(store, cleanup)
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> ZooKeeperFactory:
@@ -121,14 +69,15 @@ def factory(url: SplitResult, options: dict[str, Any]) -> ZooKeeperFactory:
         settings["auth_data"] = [("digest", unquote(login))]
 
     def make(ttl: float) -> Session:
-        return Session(where, lambda: new_client(hosts + chroot, ttl / SHARE + ROUNDING, settings), is_ours=True)
+        return Session(where, new_client(hosts, ttl / SHARE + ROUNDING, settings), is_ours=True)
 
-    return ZooKeeperFactory(where, make, False, lambda: CREATOR_ALL_ACL if login else None, options)
+    return ZooKeeperFactory(where, make, False, chroot, options)
 
 
 def factory_of(client: KazooClient, options: dict[str, Any]) -> ZooKeeperFactory:
     """With the caller's own session, identity and ACLs."""
-    where = "zookeeper://" + ",".join(f"{host}:{port}" for host, port in client.hosts) + (client.chroot or "")
+    chroot = client.chroot or ""
+    where = "zookeeper://" + ",".join(f"{host}:{port}" for host, port in client.hosts) + chroot
     pid = os.getpid()
 
     def make(_: float) -> Session:
@@ -136,14 +85,9 @@ def factory_of(client: KazooClient, options: dict[str, Any]) -> ZooKeeperFactory
             raise ConfigurationError(
                 "this KazooClient belongs to the process that was forked: connect() with a new one"
             )
-        return Session(where, lambda: client, is_ours=client._stopped.is_set())  # otherwise it runs, connected or not
+        return Session(where, client, is_ours=is_stopped(client))
 
-    def acl() -> Any:
-        """As the client is when a node is made: an identity may be added later."""
-        has_identity = client.auth_data or client._connection.sasl_options
-        return client.default_acl or (CREATOR_ALL_ACL if has_identity else None)
-
-    return ZooKeeperFactory(where, make, True, acl, options)
+    return ZooKeeperFactory(where, make, True, chroot, options)
 
 
 def _checked_hosts(hosts: str) -> str:

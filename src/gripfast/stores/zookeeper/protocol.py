@@ -1,7 +1,7 @@
-"""Names to paths and back, contenders in their order, cards, and kazoo's errors in words: all pure.
+"""Names to paths and back, contenders in their order, holder details, and kazoo's errors in words: all pure.
 
-A contender is `<owner>__lock__<number>`, as kazoo's own Lock writes it: so both stand in one line. The number has ten
-places; it becomes negative when it has been through all that an int of 32 bits has.
+A contender is `<owner>__lock__<number>`, as kazoo's own Lock writes it: so both are in one queue. The number has ten
+digits; after the largest int of 32 bits it becomes negative.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ HALF_ROUND = 2**31
 UNSURE = (TimeoutError, ConnectionLoss, OperationTimeoutError, SessionExpiredError, ConnectionClosedError)
 """Errors after which it may have been done. All others are answers."""
 LABEL_MOST = 50_000
-"""Characters, of up to six bytes in a node's data. A server takes a request of 1 MB unless told otherwise."""
+"""Characters, of up to six bytes in a node's data. By default a server takes a request of 1 MB."""
 _CONTENDER = re.compile(rf"^(?P<owner>.*)(?:{LOCK}|__rlock__)(?P<number>\d{{10}}|-\d{{9,10}})$", re.DOTALL)
-"""Readers of kazoo's ReadLock, too: whoever has the lock alone has to wait for them."""
+"""Readers of kazoo's ReadLock, too: a lock that excludes everybody has to wait for them."""
 
 
 class Contender(NamedTuple):
@@ -53,6 +53,11 @@ def decoded(component: str) -> str:
     return unquote(component)
 
 
+def parent(root: str, name: str) -> str:
+    """Of the nodes that hold this lock or wait for it."""
+    return f"{root}/{encoded(name)}"
+
+
 def steps(path: str) -> list[str]:
     """All paths from the first step of this one to itself."""
     names = path.split("/")
@@ -60,34 +65,44 @@ def steps(path: str) -> list[str]:
 
 
 def in_order(children: Iterable[str]) -> list[Contender]:
-    """Those that are in line, the first one first."""
+    """The queue, the first one first."""
     found = [match for child in children if (match := _CONTENDER.match(child))]
-    line = sorted(Contender(int(match["number"]), match[0], match["owner"]) for match in found)
-    if line and line[-1].number - line[0].number > HALF_ROUND:  # the numbers have just become negative
-        line.sort(key=lambda each: each.number % (2 * HALF_ROUND))
-    return line
+    queue = sorted([Contender(int(match["number"]), match[0], match["owner"]) for match in found])
+    if queue and queue[-1].number - queue[0].number > HALF_ROUND:  # the numbers have just become negative
+        queue.sort(key=lambda each: each.number % (2 * HALF_ROUND))
+    return queue
 
 
-def check_label(label: str | None) -> None:
-    """Before anything is asked for: a server answers too large a request by closing the connection, each time anew."""
-    if label is not None and len(label) > LABEL_MOST:
+def position(queue: Iterable[Contender], path: str) -> int | None:
+    """Of the node with this path; None if it is not in the queue."""
+    node = path.rpartition("/")[2]
+    for place, each in enumerate(queue):
+        if each.node == node:
+            return place
+    return None
+
+
+def check_label(label: str) -> None:
+    """Before anything is sent: a server answers too large a request by closing the connection, each time anew."""
+    if len(label) > LABEL_MOST:
         raise ConfigurationError(f"a label may have {LABEL_MOST:,} characters on ZooKeeper, not {len(label):,}")
 
 
-def write_card(label: str | None, host: str, pid: int, ttl: float) -> bytes:
+def write_details(label: str | None, host: str, pid: int, ttl: float) -> bytes:
     return json.dumps({"host": host, "pid": pid, "label": label, "ttl": ttl}, ensure_ascii=False).encode()
 
 
-def lock_info(name: str, owner: str, data: bytes, stat: Any, waiters: int) -> LockInfo:
-    """Who uses kazoo's own Lock writes what it likes."""
-    card = read_details(data) or Details(data.decode(errors="replace"))
+def lock_info(name: str, owner: str, got: tuple[bytes, Any], waiters: int) -> LockInfo:
+    """`got`: a node's data, and what the server says about it. Users of kazoo's own Lock write what they like."""
+    data, stat = got
+    details = read_details(data) or Details(data.decode(errors="replace"))
     return LockInfo(
         name=name,
         owner=owner,
         token=stat.czxid,
-        label=card.label,
-        host=card.host,
-        pid=card.pid,
+        label=details.label,
+        host=details.host,
+        pid=details.pid,
         since=read_moment(stat.ctime * 1000),
         expires_in=_read_ttl(data),
         waiters=waiters,
@@ -113,8 +128,8 @@ def fault(where: str, error: BaseException) -> StoreUnavailable:
 
 def not_connected(where: str, troubles: Mapping[str, str]) -> StoreUnavailable:
     """With the troubles of each server, as far as they are known."""
-    told = "; ".join(f"{server}: {trouble}" for server, trouble in troubles.items())
-    text = f"no connection ({told or 'no answer yet, or no such host'}): check that it runs, and its address"
+    known = "; ".join(f"{server}: {trouble}" for server, trouble in troubles.items())
+    text = f"no connection ({known or 'no answer yet, or no such host'}): check that it runs, and its address"
     return StoreUnavailable(f"{where}: {text}", dict(troubles) or {where: text})
 
 

@@ -1,11 +1,17 @@
 """One session of ZooKeeper: a KazooClient, and what may be believed of it.
 
-kazoo says "connected" until it has read that it is not, so its state decides nothing here but that a session is over.
-What counts is the last write that was answered, dated by its sending: a follower that is cut off from its leader, and a
-leader that does not know yet that it is none, answer reads and pings; the latter even a sync.
+- Only a write proves that a session lives, dated by the moment before it was sent. kazoo says "connected" until it has
+  read that it is not. A follower that is cut off from its leader answers reads and pings. A leader that was stopped and
+  replaced answers even a `sync`, and shows nodes, before it knows: measured, 6 of 6.
+- A proof counts for 3/4 of the negotiated time-out. The last quarter is for what the leader learns late from its
+  followers: at most half a tick.
+- A session that is over is another epoch: what was made in an earlier one is gone, and no answer revives it. A time-out
+  that became shorter at a reconnection is a new epoch, too: what was believed no longer holds.
+- Callers of one client are served in the order they came. Who comes when the connection does goes behind those who
+  waited for it.
 
-Answers are told on kazoo's own thread, at once and without a mutex: a caller that is interrupted while it waits leaves
-nothing locked behind that this thread would need.
+Answers arrive on kazoo's own thread, without a mutex: a caller that is interrupted while it waits leaves nothing locked
+that this thread would need.
 """
 
 from __future__ import annotations
@@ -15,150 +21,81 @@ import functools
 import logging
 import math
 import os
-import queue
-import socket
 import threading
-import weakref
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import ConnectionLoss, SessionExpiredError
-from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.exceptions import SessionExpiredError
+from kazoo.protocol.serialization import Delete, GetChildren, Sync
 from kazoo.protocol.states import KazooState, KeeperState
 
-from gripfast.core.ports import Inbox
+from gripfast.core import rules
+from gripfast.guard import Guard
 from gripfast.machine import boottime
-from gripfast.stores.zookeeper import protocol
-from gripfast.stores.zookeeper.departed import Departed
-from gripfast.stores.zookeeper.driver import Attempts, new_client
+from gripfast.stores.zookeeper import driver, protocol
+from gripfast.stores.zookeeper.deleted import DeletedNodes
+from gripfast.stores.zookeeper.driver import Attempts, Reply, send
+from gripfast.stores.zookeeper.guardian import Guardian
 from gripfast.stores.zookeeper.janitor import Janitor
 from gripfast.stores.zookeeper.protocol import Contender
 from gripfast.stores.zookeeper.watches import Watches
 
 _log = logging.getLogger("gripfast.connection")
 
-TLS = ("use_ssl", "ca", "certfile", "keyfile", "keyfile_password", "verify_certs", "check_hostname")
-"""What a client keeps of how it was made."""
-
-GUARD_PACE = 0.1
-"""Seconds between two looks for those who were not heard of in time."""
-
 SHARE = 0.75
 """Of the session's time-out, for which its holder believes in it after the last proof."""
-
-
-class Guardian:
-    """Deletes the nodes of those who have not been heard of in time: a loop that stands still, a thread that hangs.
-
-    kazoo's thread goes on pinging for them, so the ensemble would keep their nodes as long as the process lives.
-    """
-
-    def __init__(self, delete: Callable[[str], Any], janitor: Janitor) -> None:
-        self._delete = delete
-        self._janitor = janitor
-        """Has no thread of its own."""
-        self._looked = -math.inf
-        self._until: dict[str, float] = {}
-        self._told: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="gripfast-guardian", daemon=True)
-
-    def believe(self, path: str, until: float) -> None:
-        is_first = not self._until
-        self._until[path] = until
-        if is_first:
-            if self._thread.ident is None:
-                with contextlib.suppress(RuntimeError):  # another thread has just started it
-                    self._thread.start()
-            self._told.put(True)
-
-    def forget(self, path: str) -> None:
-        self._until.pop(path, None)
-
-    def doubt_all(self) -> None:
-        for path in list(self._until):
-            self._until[path] = -math.inf
-
-    def stop(self) -> None:
-        self._told.put(False)
-
-    def _run(self) -> None:
-        goes_on = True
-        while goes_on:
-            with contextlib.suppress(queue.Empty):
-                goes_on = self._told.get(timeout=GUARD_PACE if self._until or self._janitor.is_busy else 1.0)
-            now = boottime()
-            if goes_on and now >= self._looked + GUARD_PACE:  # it may be told of something much more often
-                self._looked = now
-                self._look(now)
-                self._tidy(now)
-
-    def _look(self, now: float) -> None:
-        for path, until in list(self._until.items()):
-            if now > until and self._until.pop(path, None) is not None:
-                _log.warning("nobody has kept %s: it is deleted", path)
-                self._delete(path).rawlink(functools.partial(self._deleted, path))
-
-    def _tidy(self, now: float) -> None:
-        try:
-            self._janitor.tick(now)
-        except Exception:
-            _log.exception("unexpected error while idle names were cleared away; it is tried again")
-
-    def _deleted(self, path: str, result: Any) -> None:
-        """On kazoo's thread. What a broken connection has left undone is done again."""
-        if isinstance(result.exception, ConnectionLoss):
-            self.believe(path, -math.inf)
+TTL_LEAST = 0.75
+"""Seconds: sessions for less are lost by a hiccup of the machine. Leases for less end by themselves, in time."""
+SESSIONS_MOST = 8
+"""Sessions of a client: one for each ttl that its locks have."""
 
 
 class Session:
-    def __init__(self, where: str, make: Callable[[], KazooClient], is_ours: bool) -> None:
+    def __init__(self, where: str, client: KazooClient, is_ours: bool) -> None:
         self.where = where
+        self.client = client
         self.epoch = 0
         """Counts what may be believed: a lease of an earlier one is lost."""
         self.life = 0
         """Counts sessions: what was made in an earlier one is gone."""
-        self.departed = Departed()
-        self.timeout = 0.0
-        """Seconds, as the server has negotiated it; 0 before there is a session."""
+        self.share = 0.0
+        """Seconds for which a proof counts, as the server has negotiated it; 0 before there is a session."""
         self.proved = -math.inf
-        """When the last write left that was answered: by then the session was there, and has its whole time-out."""
-        self.client = make()
+        """When the last write was sent that was answered: the session lived, and has had its whole time-out since."""
+        self.deleted = DeletedNodes()
+        self.watches = Watches()
+        self.janitor = Janitor(client)
+        self.guardian = Guardian(client, self.janitor)
         self._is_ours = is_ours
         self._is_stopped = False
         self._starts = [True]
         """Taken out by whoever starts it: one of all threads."""
         self._may_have_ended: list[bool] = []
-        """The client's thread, by itself, since it has last been heard of: taken out by whoever finds that it has."""
+        """The client's thread, by itself, since its state last changed: taken out by whoever finds that it has."""
         self._pid = os.getpid()
         self._connected: list[Callable[[], None]] = []
-        self._impatient: dict[Callable[[], None], int] = {}
-        """Those of them who do not wait for servers that refuse, and what had begun by then: only later ones count."""
-        self._arriving: dict[Callable[[], None], None] = {}
-        """Who waits for a connection, or was told of it and has not gone on yet: whoever comes is behind them."""
-        self._waiting: weakref.WeakValueDictionary[int, Inbox] = weakref.WeakValueDictionary()
-        self.watches = Watches()
-        self.janitor = Janitor(self.client)
-        self.guardian = Guardian(self.client.delete_async, self.janitor)
-        self._attempts = Attempts.of(self.client)
-        self._attempts.when_negotiated(self._negotiated)
-        self._attempts.when_refused(self._refused)
-        self._listener = _weakly(weakref.WeakMethod(self._changed))
-        self.client.add_listener(self._listener)
+        """Not notified yet."""
+        self._arriving: dict[Callable[[], None], float] = {}
+        """Callers that wait for a connection, or were notified of it and have not gone on yet. For those that do not
+        wait for servers that refuse, the attempts begun before they came, as only later ones count; else infinite."""
+        self._attempts = Attempts.of(client)
+        self._attempts.add(self)
+
+    # Connecting -------------------------------------------------------------------------------------------------------
 
     @property
     def is_connected(self) -> bool:
-        return bool(self.client.connected) and self.timeout > 0.0
+        return bool(self.client.connected) and self.share > 0.0
 
     @property
     def lets_pass(self) -> bool:
-        """Connected, and nobody is in line for it who came earlier."""
-        return self.is_connected and not self._arriving
+        """Connected, and nobody who came earlier still waits for that."""
+        return bool(self.client.connected) and self.share > 0.0 and not self._arriving
 
     @property
-    def share(self) -> float:
-        """Seconds for which a proof of the session lasts."""
-        return SHARE * self.timeout
+    def troubles(self) -> Mapping[str, str]:
+        """Why there is no connection, by server, as far as it is known."""
+        return self._attempts.errors
 
     def start(self) -> None:
         """Begins to connect, in the background, and goes on until it is stopped."""
@@ -172,142 +109,127 @@ class Session:
             return
         if self._is_ours:
             self.client.start_async()
-        elif self.client.connected and not self.timeout:
+        elif self.client.connected and not self.share:
             threading.Thread(target=self._probe, name="gripfast-probe", daemon=True).start()
-
-    @property
-    def troubles(self) -> Mapping[str, str]:
-        """Why there is no connection, by server, as far as it is known."""
-        return self._attempts.errors
-
-    def when_connected(self, tell: Callable[[], None], or_refused: bool) -> None:
-        """In the order they came; once, or now and then twice. It is to be ended by `no_longer`. With `or_refused` also
-        when all servers have refused, or none was found, after one more attempt at once."""
-        self._arriving[tell] = None
-        self._connected.append(tell)
-        if or_refused:
-            self._impatient[tell] = self._attempts.begun
-            self._attempts.hurry()
-        if self.is_connected:
-            self._tell_connected()
-
-    def no_longer(self, tell: Callable[[], None]) -> None:
-        with contextlib.suppress(ValueError):
-            self._connected.remove(tell)
-        self._impatient.pop(tell, None)
-        self._arriving.pop(tell, None)
-
-    def waits(self, inbox: Inbox) -> None:
-        """Have it ask when there is a new connection or a new session: its watch may be gone."""
-        self._waiting[id(inbox)] = inbox
-
-    def wake(self) -> None:
-        for ref in self._waiting.valuerefs():  # in one step of C: others come and go meanwhile
-            if (inbox := ref()) is not None:
-                inbox.deliver(None)
-
-    def leave_if_silent(self, since: float) -> None:
-        """For another connection, with which the session goes on. What was asked for at that moment was not answered,
-        nor has anything come since. kazoo does not notice: whatever is sent counts as a ping, answered or not."""
-        if self._attempts.heard < since and self.client.connected:
-            _log.warning(
-                "%s: the connection has been silent for %.1f s: another one is made", self.where, boottime() - since
-            )
-            with contextlib.suppress(AttributeError, OSError):  # kazoo has just left it, too
-                self.client._connection._socket.shutdown(socket.SHUT_RDWR)
 
     def stop(self) -> None:
         if self._pid != os.getpid():
             return
         self._is_stopped = True
         self.guardian.stop()
-        self.client.remove_listener(self._listener)
+        self._attempts.remove(self)
         if self._is_ours and not self._starts:
             self.client.stop()
             self.client.close()
 
-    def _probe(self) -> None:
-        """A client that was connected before we came does not tell what was negotiated. Another session is asked: for
-        the same time-out the server gives the same."""
-        mine = self.client
-        hosts = ",".join(f"{host}:{port}" for host, port in mine.hosts)
-        settings = {name: getattr(mine, name) for name in TLS}
-        settings |= {"auth_data": list(mine.auth_data), "sasl_options": mine._connection.sasl_options}
-        probe = new_client(hosts, mine._session_timeout / 1000, settings)
-        Attempts.of(probe).when_negotiated(self._negotiated)
-        try:
-            probe.start(timeout=mine._session_timeout / 1000)
-        except KazooTimeoutError:
-            _log.warning("%s: no second session could be had to learn the session's time-out", self.where)
-            self._starts.append(True)
-        finally:
-            probe.stop()
-            probe.close()
+    def when_connected(self, notify: Callable[[], None], or_refused: bool) -> None:
+        """Notifies in the order they came; once, or now and then twice, until `no_longer`. With `or_refused` also when
+        all servers have refused, or none was found, after one more attempt at once."""
+        self._arriving[notify] = self._attempts.begun if or_refused else math.inf
+        self._connected.append(notify)
+        if or_refused:
+            self._attempts.hurry()
+        if self.is_connected:
+            self._notify_connected()
 
-    def _negotiated(self, milliseconds: int) -> None:
-        """On kazoo's thread, after it has told that it is connected. A server may give less than the one before: then
-        what was believed is over, though the session is not."""
-        timeout = milliseconds / 1000
-        if timeout < self.timeout and self._is_ours:
-            raise SessionExpiredError("the session's time-out has shrunk: a new one begins")  # kazoo then makes it
-        if timeout < self.timeout:
-            self.epoch += 1  # before anything is dated by the new one
-            self.guardian.doubt_all()
-        self.timeout = timeout
-        self._look_for_departed()
-        self._tell_connected()
-        self.wake()
+    def no_longer(self, notify: Callable[[], None]) -> None:
+        with contextlib.suppress(ValueError):
+            self._connected.remove(notify)
+        self._arriving.pop(notify, None)
 
-    def _refused(self) -> None:
-        for tell, begun in self._impatient.copy().items():
-            if begun < self._attempts.begun:
-                tell()
+    def leave_if_silent(self, since: float) -> None:
+        """What was requested at that moment has not been answered. If nothing has come since, the connection is dead,
+        which kazoo does not notice: another one is made, with which the session goes on."""
+        if self._attempts.received < since and self.client.connected:
+            silent = boottime() - since
+            _log.warning("%s: nothing received for %.1f s; connecting anew", self.where, silent)
+            driver.disconnect(self.client)
 
-    def _changed(self, state: str) -> None:
-        """On kazoo's thread."""
-        if state == KazooState.LOST:
-            self.life += 1  # first: nobody may take what is made in the new session for something of the old one
-            self.epoch += 1
-            self.departed = Departed()
-            self.timeout = 0.0
-        if not self._is_stopped:
-            self._may_have_ended[:] = [True]
-        self.watches.clear()  # as kazoo does with its own; before the waiters are woken and register anew
-        self.wake()
-
-    def _look_for_departed(self) -> None:
-        """With every new connection: the servers may have another leader."""
-        for parent in self.departed.reconnected():
-            self.client.sync_async(parent)
-            self.client.get_children_async(parent).rawlink(functools.partial(self._looked, parent))
-
-    def _looked(self, parent: str, children: Any) -> None:
-        if children.successful():
-            self.send_off(parent, protocol.in_order(children.value))
-
-    def send_off(self, parent: str, line: list[Contender]) -> list[Contender]:
-        """The line without those who have left it; they are deleted. If that fails, a new connection comes."""
-        stand, back = self.departed.split(line)
-        for each in back:
-            _log.warning("%s/%s is there again after it was deleted: it is deleted once more", parent, each.node)
-            self.client.delete_async(f"{parent}/{each.node}")
-        return stand
-
-    def _tell_connected(self) -> None:
-        """Told first, then taken out: another thread that tells the next one finds nobody before it untold."""
+    def _notify_connected(self) -> None:
+        """Notified first, then taken out: another thread that notifies the next one finds nobody before it waiting."""
         while self._connected:
             with contextlib.suppress(IndexError, ValueError):
-                tell = self._connected[0]
-                tell()
-                self._connected.remove(tell)
+                notify = self._connected[0]
+                notify()
+                self._connected.remove(notify)
+
+    def refused(self) -> None:
+        for notify, begun in self._arriving.copy().items():
+            if begun < self._attempts.begun:
+                notify()
+
+    def _probe(self) -> None:
+        if milliseconds := driver.probed_timeout(self.client):
+            self.connected(milliseconds)
+        else:
+            _log.warning("%s: can't open a second session to learn the session's time-out; will retry", self.where)
+            self._starts.append(True)
+
+    def connected(self, milliseconds: int) -> None:
+        """On kazoo's thread, with the negotiated time-out. A server may give less than the one before: then what was
+        believed is over, though the session is not."""
+        share = SHARE * milliseconds / 1000
+        if share < self.share and self._is_ours:
+            raise SessionExpiredError("the session's time-out has shrunk: a new one begins")  # kazoo then makes it
+        if share < self.share:
+            self.epoch += 1  # before anything is dated by the new one
+            self.guardian.doubt_all()
+        self.share = share
+        for parent in self.deleted.reconnected():  # the ensemble may have another leader
+            send([(self, Sync(parent)), (self, GetChildren(parent, None))], functools.partial(self._listed, parent))
+        self._notify_connected()
+        self.watches.notify_all()
+
+    def changed(self, state: str) -> None:
+        """On kazoo's thread."""
+        if state == KazooState.LOST:
+            self.life += 1  # first: nothing that is made in the new session may be taken for something of the old one
+            self.epoch += 1
+            self.deleted = DeletedNodes()
+            self.share = 0.0
+        if not self._is_stopped:
+            self._may_have_ended[:] = [True]
+        self.watches.notify_all()
+
+    def without_deleted(self, parent: str, queue: list[Contender]) -> list[Contender]:
+        """The queue without deleted nodes that have reappeared; they are deleted again. If that fails, a new connection
+        comes."""
+        queued, back = self.deleted.split(queue)
+        for each in back:
+            _log.warning("%s/%s reappeared after it was deleted; deleting it again", parent, each.node)
+            send([(self, Delete(f"{parent}/{each.node}", -1))])
+        return queued
+
+    def _listed(self, parent: str, reply: Reply) -> None:
+        if isinstance(reply.request, GetChildren) and not isinstance(reply.answer, BaseException):
+            self.without_deleted(parent, protocol.in_order(reply.answer))
 
 
-def _weakly(method: weakref.WeakMethod[Callable[[str], None]]) -> Callable[[str], bool | None]:
-    def listener(state: str) -> bool | None:
-        call = method()
-        if call is None:
-            return True  # which removes it
-        call(state)
-        return None
+class Sessions:
+    """By ttl: the time-out of a session is what a lock with that ttl requests."""
 
-    return listener
+    def __init__(self, make: Callable[[float], Session], is_one: bool) -> None:
+        self._make = make
+        self._is_one = is_one
+        self._making = Guard()
+        self._by_ttl: dict[float, Session] = {}
+
+    def __call__(self, ttl: float) -> Session:
+        if self._is_one or (not ttl and self._by_ttl):
+            ttl = next(iter(self._by_ttl), ttl)
+        ttl = max(ttl or rules.TTL_DEFAULT, TTL_LEAST)
+        found = self._by_ttl.get(ttl)
+        return self._making.run(self._add, ttl) if found is None else found
+
+    def _add(self, ttl: float) -> Session:
+        if ttl in self._by_ttl:
+            return self._by_ttl[ttl]
+        if len(self._by_ttl) >= SESSIONS_MOST:
+            fitting = [each for each in self._by_ttl if each <= ttl] or list(self._by_ttl)
+            return self._by_ttl[max(fitting)]
+        session = self._by_ttl[ttl] = self._make(ttl)
+        return session
+
+    def stop(self) -> None:
+        for session in list(self._by_ttl.values()):
+            session.stop()

@@ -1,8 +1,8 @@
-"""Which waiters of a session want to know of the end of a node, with one watch for each node.
+"""Which waiters of a session are notified of the end of a node, with one watch for each node.
 
-kazoo keeps whatever it is given to call until the watch fires, in a set for each path. A callable for each attempt
-piled up there for as long as the node before them stayed: weeks, behind a leader. So all attempts of a session that
-watch the same node give kazoo the same callable, as far as a set can tell, and the waiters are kept here, weakly.
+kazoo keeps the callable of a watch until the watch fires, in a set for each path. A callable for each attempt would
+pile up there for as long as the watched node stays: weeks, behind a leader. So all attempts of a session that watch the
+same node give kazoo the same callable, as far as a set can tell, and the waiters are kept here, weakly.
 
 No mutex, as everywhere in a session: each step is one of the interpreter's own.
 """
@@ -24,10 +24,10 @@ class Watches:
         self._waiters: dict[str, Waiters] = {}
         """By path; no longer than kazoo keeps its watch."""
         self._known = weakref.ref(self)
-        hash(self._known)  # kept from now on: kazoo may ask for it when this is gone
+        hash(self._known)  # kept from now on: kazoo may need it when this is gone
 
     def join(self, path: str, inbox: Inbox) -> Watch:
-        """What to give kazoo, so that this waiter is told of the end of the node."""
+        """What to give kazoo, so that this waiter is notified of the end of the node."""
         waiters: Waiters | None = None
         while waiters is None or self._waiters.get(path) is not waiters:  # if the watch fired in between, once more
             waiters = self._waiters.setdefault(path, weakref.WeakValueDictionary())
@@ -38,17 +38,18 @@ class Watches:
         """This waiter knows that the node is gone. The others may have a watch that has not fired yet, or none."""
         if waiters := self._waiters.get(path):
             waiters.pop(id(inbox), None)
-        self.tell(path)
+        self.notify(path)
 
-    def tell(self, path: str) -> None:
+    def notify(self, path: str) -> None:
         waiters = self._waiters.pop(path, None)
         for ref in waiters.valuerefs() if waiters else ():  # in one step of C: others come and go meanwhile
             if (inbox := ref()) is not None:
                 inbox.deliver(None)
 
-    def clear(self) -> None:
-        """The connection is lost, and all its watches."""
-        self._waiters = {}
+    def notify_all(self) -> None:
+        """The connection is lost, and all its watches; or there is a new one."""
+        for path in list(self._waiters):
+            self.notify(path)
 
 
 class Watch(NamedTuple):
@@ -58,7 +59,7 @@ class Watch(NamedTuple):
     path: str
 
     def __call__(self, event: Any) -> None:
-        """On kazoo's thread for watches. A lost connection is told by the session itself, and this may come late."""
+        """On kazoo's thread for watches. Of a lost connection the session itself notifies; this may come late."""
         watches = self.watches()
         if watches is not None and event.type != EventType.NONE:
-            watches.tell(self.path)
+            watches.notify(self.path)

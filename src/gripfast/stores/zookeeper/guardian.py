@@ -1,0 +1,87 @@
+"""Deletes the nodes of leases and waiters that were not renewed in time: a loop that stands still, a thread that hangs.
+
+kazoo's thread goes on pinging for them, so the ensemble would keep their nodes for as long as the process lives.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import math
+import queue
+import threading
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import ConnectionLoss
+from kazoo.protocol.serialization import Delete
+
+from gripfast.machine import boottime
+from gripfast.stores.zookeeper.driver import Reply, send
+from gripfast.stores.zookeeper.janitor import Janitor
+
+_log = logging.getLogger("gripfast.connection")
+
+PACE = 0.1
+"""Seconds between two rounds."""
+
+
+class Guardian:
+    """Of one session. Its thread is the janitor's, too."""
+
+    def __init__(self, client: KazooClient, janitor: Janitor) -> None:
+        self.client = client
+        self._janitor = janitor
+        self._last_round = -math.inf
+        self._until: dict[str, float] = {}
+        """By path: when the node is to be deleted unless it is renewed."""
+        self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        """Whether to go on."""
+        self._thread = threading.Thread(target=self._run, name="gripfast-guardian", daemon=True)
+
+    def believe(self, path: str, until: float) -> None:
+        is_first = not self._until
+        self._until[path] = until
+        if is_first:
+            if self._thread.ident is None:
+                with contextlib.suppress(RuntimeError):  # another thread has just started it
+                    self._thread.start()
+            self._wakes.put(True)
+
+    def forget(self, path: str) -> None:
+        self._until.pop(path, None)
+
+    def doubt_all(self) -> None:
+        for path in list(self._until):
+            self._until[path] = -math.inf
+
+    def stop(self) -> None:
+        self._wakes.put(False)
+
+    def _run(self) -> None:
+        goes_on = True
+        while goes_on:
+            with contextlib.suppress(queue.Empty):
+                goes_on = self._wakes.get(timeout=PACE if self._until or self._janitor.is_busy else 1.0)
+            now = boottime()
+            if goes_on and now >= self._last_round + PACE:  # it may be woken much more often
+                self._last_round = now
+                self._delete_overdue(now)
+                self._clear_idle_names(now)
+
+    def _delete_overdue(self, now: float) -> None:
+        for path, until in list(self._until.items()):
+            if now > until and self._until.pop(path, None) is not None:
+                _log.warning("lease on %s was not renewed in time; deleting its node", path)
+                send([(self, Delete(path, -1))], functools.partial(self._deleted, path))
+
+    def _clear_idle_names(self, now: float) -> None:
+        try:
+            self._janitor.tick(now)
+        except Exception:
+            _log.exception("unexpected error while deleting idle names; will retry")
+
+    def _deleted(self, path: str, reply: Reply) -> None:
+        """On kazoo's thread. If the connection broke, the node may still be there."""
+        if isinstance(reply.answer, ConnectionLoss):
+            self.believe(path, -math.inf)
