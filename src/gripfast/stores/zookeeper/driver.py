@@ -57,7 +57,7 @@ class Reply:
 
     request: Any
     listeners: list[Listener]
-    """Each is called once, by whoever takes it out: kazoo may set an answer twice while it is stopped."""
+    """Each is taken out, then called: once, though kazoo may set an answer twice while it is stopped."""
     answer: Any = NO_ANSWER
 
     @property
@@ -158,7 +158,7 @@ class Attempts:
 
     def _changed(self, state: str) -> None:
         for session in self._sessions():
-            session.changed(state)
+            session.on_changed(state)
 
     def hurry(self) -> None:
         self._handler.hurries = True
@@ -175,7 +175,7 @@ class Attempts:
         self.errors, self._are_all_refused, self.received = {}, False, boottime()
         self.negotiated = round(read_timeout * 3 / 2)  # a read may take two thirds of the time-out
         for session in self._sessions():
-            session.connected(self.negotiated)
+            session.on_connected(self.negotiated)
         return read_timeout, connect_timeout
 
     def _all_servers(self, retry: Any) -> Any:
@@ -185,7 +185,7 @@ class Attempts:
             return self._loop(retry)
         except ForceRetryError:
             for session in self._sessions() if self._are_all_refused else ():
-                session.refused()
+                session.on_refused()
             raise
 
     def _receive(self, read_timeout: float) -> Any:
@@ -241,7 +241,7 @@ def session_id(client: KazooClient) -> int:
 
 def probed_timeout(client: KazooClient) -> int | None:
     """What the server gives a session of this client, in milliseconds; None if that can't be learned in time. A client
-    that was connected before we came does not tell. Another session that requests the same gets the same."""
+    that was connected before we came does not show it. Another session that requests the same gets the same."""
     timeout = client._session_timeout / 1000
     hosts = ",".join(f"{host}:{port}" for host, port in client.hosts)
     settings = {name: getattr(client, name) for name in TLS}

@@ -1,4 +1,4 @@
-"""From a URL, or somebody's KazooClient, to stores of either colour; no I/O."""
+"""From a URL, or a caller's KazooClient, to stores, sync and async; no I/O."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from kazoo.protocol.serialization import Delete, GetChildren, GetData
 from gripfast.stores.zookeeper.driver import Reply, send
 
 MARK = b"gripfast"
-"""What stands in names that we have made."""
+"""The data of names that we have made."""
 IDLE = 60.0
 """Seconds without any use before a name is looked at, and between its two looks."""
 BATCH = 50

@@ -76,9 +76,9 @@ def in_order(children: Iterable[str]) -> list[Contender]:
 def position(queue: Iterable[Contender], path: str) -> int | None:
     """Of the node with this path; None if it is not in the queue."""
     node = path.rpartition("/")[2]
-    for place, each in enumerate(queue):
+    for index, each in enumerate(queue):
         if each.node == node:
-            return place
+            return index
     return None
 
 

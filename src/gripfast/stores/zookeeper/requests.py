@@ -34,7 +34,7 @@ class Link(Protocol):
 
 
 def leave_silent(calls: Sequence[Call], replies: Sequence[Reply], sent: float, timeout: float) -> None:
-    """Connections on which nothing came, if they had enough time: a deadline that was near tells nothing."""
+    """Leave connections on which nothing came, if they had enough time: a deadline that was near proves nothing."""
     if boottime() - sent >= timeout / 2:
         for session in {call[0] for call, reply in zip(calls, replies, strict=True) if not reply.is_answered}:
             session.leave_if_silent(sent)

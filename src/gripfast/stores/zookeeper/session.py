@@ -7,8 +7,8 @@
   followers: at most half a tick.
 - A session that is over is another epoch: what was made in an earlier one is gone, and no answer revives it. A time-out
   that became shorter at a reconnection is a new epoch, too: what was believed no longer holds.
-- Callers of one client are served in the order they came. Who comes when the connection does goes behind those who
-  waited for it.
+- Callers of one client are served in the order they came. A caller that comes together with the connection goes behind
+  those that waited for it.
 
 Answers arrive on kazoo's own thread, without a mutex: a caller that is interrupted while it waits leaves nothing locked
 that this thread would need.
@@ -69,9 +69,9 @@ class Session:
         self._is_ours = is_ours
         self._is_stopped = False
         self._starts = [True]
-        """Taken out by whoever starts it: one of all threads."""
+        """Taken out by the one thread that starts it."""
         self._may_have_ended: list[bool] = []
-        """The client's thread, by itself, since its state last changed: taken out by whoever finds that it has."""
+        """The client's thread, since its state last changed. Taken out by the one thread that finds that it has."""
         self._pid = os.getpid()
         self._connected: list[Callable[[], None]] = []
         """Not notified yet."""
@@ -89,7 +89,7 @@ class Session:
 
     @property
     def lets_pass(self) -> bool:
-        """Connected, and nobody who came earlier still waits for that."""
+        """Connected, and no caller that came earlier still waits for that."""
         return bool(self.client.connected) and self.share > 0.0 and not self._arriving
 
     @property
@@ -146,26 +146,26 @@ class Session:
             driver.disconnect(self.client)
 
     def _notify_connected(self) -> None:
-        """Notified first, then taken out: another thread that notifies the next one finds nobody before it waiting."""
+        """Notified first, then taken out: if another thread notifies the next caller, this one has been notified."""
         while self._connected:
             with contextlib.suppress(IndexError, ValueError):
                 notify = self._connected[0]
                 notify()
                 self._connected.remove(notify)
 
-    def refused(self) -> None:
+    def on_refused(self) -> None:
         for notify, begun in self._arriving.copy().items():
             if begun < self._attempts.begun:
                 notify()
 
     def _probe(self) -> None:
         if milliseconds := driver.probed_timeout(self.client):
-            self.connected(milliseconds)
+            self.on_connected(milliseconds)
         else:
             _log.warning("%s: can't open a second session to learn the session's time-out; will retry", self.where)
             self._starts.append(True)
 
-    def connected(self, milliseconds: int) -> None:
+    def on_connected(self, milliseconds: int) -> None:
         """On kazoo's thread, with the negotiated time-out. A server may give less than the one before: then what was
         believed is over, though the session is not."""
         share = SHARE * milliseconds / 1000
@@ -180,7 +180,7 @@ class Session:
         self._notify_connected()
         self.watches.notify_all()
 
-    def changed(self, state: str) -> None:
+    def on_changed(self, state: str) -> None:
         """On kazoo's thread."""
         if state == KazooState.LOST:
             self.life += 1  # first: nothing that is made in the new session may be taken for something of the old one

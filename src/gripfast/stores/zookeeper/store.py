@@ -2,12 +2,12 @@
 
 - An uncontended acquire is one round trip: the create and a look at the children leave together. A session's requests
   are answered in order, so that look has the own node in it, and everybody before it.
-- Who is not the first watches the node before its own, and nothing else. The watch is one that data does not set off:
-  proofs are written into the nodes, and would wake the whole queue, one by one.
+- A waiter watches the node before its own, and nothing else. It watches that node's children: a watch on its data would
+  fire with every proof that is written into it, and wake the whole queue, one by one.
 - A node is made under the owner's id, so a create whose answer was lost is found again.
-- That a node is the first, a read may tell: who was before it does not come back. That its session lives, only a write
-  (`session.py`). So waiters write nothing; a grant is dated by the last write of its session, and by a new one if that
-  is old.
+- A read is enough to learn that a node is the first: those before it do not come back. Only a write proves that its
+  session lives (`session.py`). So waiters write nothing; a grant is dated by the last write of its session, or by a new
+  one if that is old.
 - The nodes above a contender are made in one batch with it: callers of one client are served in the order they came.
 """
 
