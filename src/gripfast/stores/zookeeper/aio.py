@@ -10,7 +10,7 @@ from typing import Any
 
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import AioInbox
-from gripfast.stores.zookeeper.driver import Listener, Reply, send
+from gripfast.stores.zookeeper.driver import ANSWER, Listener, Reply, send
 from gripfast.stores.zookeeper.requests import Call, leave_silent
 from gripfast.stores.zookeeper.session import Session
 
@@ -49,7 +49,7 @@ class AioLink:
         await asyncio.wait([all_answered], timeout=max(0.0, until - boottime()))
         if not all_answered.done():
             leave_silent(calls, replies, sent, self.timeout)
-        return [reply.answer for reply in replies]
+        return list(map(ANSWER, replies))
 
     def _wake(self, future: asyncio.Future[None]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed

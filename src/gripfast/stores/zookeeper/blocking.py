@@ -8,7 +8,7 @@ from typing import Any
 
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import BlockingInbox
-from gripfast.stores.zookeeper.driver import Listener, send
+from gripfast.stores.zookeeper.driver import ANSWER, Listener, send
 from gripfast.stores.zookeeper.requests import Call, leave_silent
 from gripfast.stores.zookeeper.session import Session
 
@@ -44,4 +44,4 @@ class BlockingLink:
                 answered.get(timeout=max(0.0, until - boottime()))
         except queue.Empty:
             leave_silent(calls, replies, sent, self.timeout)
-        return [reply.answer for reply in replies]
+        return list(map(ANSWER, replies))

@@ -21,6 +21,7 @@ import contextlib
 import functools
 import logging
 import math
+import operator
 import socket
 import time
 import weakref
@@ -31,7 +32,6 @@ from typing import Any, Protocol
 from kazoo.client import KazooClient
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.retry import ForceRetryError, KazooRetry
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from gripfast.machine import boottime
 
@@ -77,6 +77,9 @@ class Reply:
     set_exception = set
 
 
+ANSWER = operator.attrgetter("answer")
+
+
 class HasClient(Protocol):
     client: KazooClient
 
@@ -89,12 +92,6 @@ def send(calls: Iterable[tuple[HasClient, Any]], *listeners: Listener) -> list[R
         sender.client._call(request, reply)
         replies.append(reply)
     return replies
-
-
-def acl_of(client: KazooClient) -> Any:
-    """What a new node gets. As the client is now: an identity may be added at any time."""
-    has_identity = client.auth_data or client._connection.sasl_options
-    return client.default_acl or (CREATOR_ALL_ACL if has_identity else OPEN_ACL_UNSAFE)
 
 
 # Connections ----------------------------------------------------------------------------------------------------------
@@ -232,6 +229,10 @@ def _greet(invoke: Callable[..., Any], patience: float, timeout: float, *args: A
 def is_stopped(client: KazooClient) -> bool:
     """Or was never started. A client that runs need not be connected."""
     return bool(client._stopped.is_set())
+
+
+def has_sasl(client: KazooClient) -> bool:
+    return client._connection.sasl_options is not None
 
 
 def session_id(client: KazooClient) -> int:

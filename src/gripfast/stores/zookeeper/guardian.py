@@ -33,27 +33,25 @@ class Guardian:
         self.client = client
         self._janitor = janitor
         self._last_round = -math.inf
-        self._until: dict[str, float] = {}
-        """By path: when the node is to be deleted unless it is renewed."""
+        self.until: dict[str, float] = {}
+        """By path: when a node is deleted. Renewing moves that moment, and what is taken out is safe."""
         self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
         """Whether to go on."""
         self._thread = threading.Thread(target=self._run, name="gripfast-guardian", daemon=True)
 
     def believe(self, path: str, until: float) -> None:
-        is_first = not self._until
-        self._until[path] = until
+        """As setting `until`, for a node that may not be known here yet."""
+        is_first = not self.until
+        self.until[path] = until
         if is_first:
             if self._thread.ident is None:
                 with contextlib.suppress(RuntimeError):  # another thread has just started it
                     self._thread.start()
             self._wakes.put(True)
 
-    def forget(self, path: str) -> None:
-        self._until.pop(path, None)
-
     def doubt_all(self) -> None:
-        for path in list(self._until):
-            self._until[path] = -math.inf
+        for path in list(self.until):
+            self.until[path] = -math.inf
 
     def stop(self) -> None:
         self._wakes.put(False)
@@ -62,7 +60,7 @@ class Guardian:
         goes_on = True
         while goes_on:
             with contextlib.suppress(queue.Empty):
-                goes_on = self._wakes.get(timeout=PACE if self._until or self._janitor.is_busy else 1.0)
+                goes_on = self._wakes.get(timeout=PACE if self.until or self._janitor.is_busy else 1.0)
             now = boottime()
             if goes_on and now >= self._last_round + PACE:  # it may be woken much more often
                 self._last_round = now
@@ -70,8 +68,8 @@ class Guardian:
                 self._clear_idle_names(now)
 
     def _delete_overdue(self, now: float) -> None:
-        for path, until in list(self._until.items()):
-            if now > until and self._until.pop(path, None) is not None:
+        for path, until in list(self.until.items()):
+            if now > until and self.until.pop(path, None) is not None:
                 _log.warning("lease on %s was not renewed in time; deleting its node", path)
                 send([(self, Delete(path, -1))], functools.partial(self._deleted, path))
 

@@ -23,11 +23,13 @@ import math
 import os
 import threading
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import SessionExpiredError
 from kazoo.protocol.serialization import Delete, GetChildren, Sync
 from kazoo.protocol.states import KazooState, KeeperState
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from gripfast.core import rules
 from gripfast.guard import Guard
@@ -67,6 +69,7 @@ class Session:
         self.janitor = Janitor(client)
         self.guardian = Guardian(client, self.janitor)
         self._is_ours = is_ours
+        self._has_sasl = driver.has_sasl(client)
         self._is_stopped = False
         self._starts = [True]
         """Taken out by the one thread that starts it."""
@@ -91,6 +94,12 @@ class Session:
     def lets_pass(self) -> bool:
         """Connected, and no caller that came earlier still waits for that."""
         return bool(self.client.connected) and self.share > 0.0 and not self._arriving
+
+    @property
+    def acl(self) -> Any:
+        """For a new node. As the client is now: an identity may be added at any time."""
+        has_identity = self.client.auth_data or self._has_sasl
+        return self.client.default_acl or (CREATOR_ALL_ACL if has_identity else OPEN_ACL_UNSAFE)
 
     @property
     def troubles(self) -> Mapping[str, str]:

@@ -28,7 +28,7 @@ from gripfast.core.ports import Claim, Granted, Hold, Taken, Unreachable
 from gripfast.errors import Reason
 from gripfast.machine import boottime
 from gripfast.stores.zookeeper import protocol
-from gripfast.stores.zookeeper.driver import NO_ANSWER, Reply, acl_of, session_id
+from gripfast.stores.zookeeper.driver import NO_ANSWER, Reply, session_id
 from gripfast.stores.zookeeper.inspection import Inspection
 from gripfast.stores.zookeeper.janitor import MARK
 from gripfast.stores.zookeeper.protocol import Contender
@@ -49,6 +49,7 @@ class Node:
 
     parent: str
     session: Session
+    acl: Any
     epoch: int
     life: int
     path: str = ""
@@ -103,7 +104,7 @@ class ZooKeeperStore:
             return not_connected(session)
         node = self.nodes.get(claim.owner)
         if node is None or node.epoch != session.epoch:
-            node = self._new_node(claim, session, node)
+            node = self._new_node(claim, session, session.acl, node)
         while True:
             sent = boottime()
             queue = await self._join(node, claim, until)
@@ -113,7 +114,7 @@ class ZooKeeperStore:
                 queue = session.without_deleted(node.parent, queue)
             position = protocol.position(queue, node.path)
             if position is None:  # somebody has deleted it
-                session.guardian.forget(node.path)
+                session.guardian.until.pop(node.path, None)
                 node.path = ""
                 continue
             if position == 0:
@@ -124,10 +125,10 @@ class ZooKeeperStore:
             if answer is not None:
                 return answer
 
-    def _new_node(self, claim: Claim, session: Session, before: Node | None) -> Node:
+    def _new_node(self, claim: Claim, session: Session, acl: Any, before: Node | None) -> Node:
         if claim.owner in session.deleted.parents:
             session.deleted.remove(claim.owner)
-        node = self.nodes[claim.owner] = Node(self._parent(claim.name), session, session.epoch, session.life)
+        node = self.nodes[claim.owner] = Node(self._parent(claim.name), session, acl, session.epoch, session.life)
         if before is not None and before.life == node.life:
             node.details = before.details  # what it may have in the queue, in a session that goes on, is looked for
         return node
@@ -148,7 +149,7 @@ class ZooKeeperStore:
         return children if isinstance(children, BaseException) else protocol.in_order(children)
 
     async def _create(self, node: Node, claim: Claim, until: float) -> list[Contender] | BaseException:
-        session, acl = node.session, acl_of(node.session.client)
+        session, acl = node.session, node.acl
         node.details = self._details(claim.label, min(claim.ttl, session.share))
         path = f"{node.parent}/{claim.owner}{protocol.LOCK}"
         calls: list[Call] = [
@@ -185,6 +186,7 @@ class ZooKeeperStore:
         if stat is None or stat.ephemeralOwner != session_id(node.session.client):
             return False
         node.path, node.token = paths[0], stat.czxid
+        node.session.guardian.believe(node.path, boottime() + max(node.session.share, 2 * SLOW_PACE))
         return True
 
     async def _own(self, node: Node, owner: str, until: float) -> list[str] | BaseException:
@@ -216,7 +218,7 @@ class ZooKeeperStore:
         if node.epoch != session.epoch:
             return failed(session, SessionExpiredError("the session ended meanwhile"))
         node.is_first = True
-        session.guardian.believe(node.path, session.proved + ttl)
+        session.guardian.until[node.path] = session.proved + ttl
         return Granted(node.token, ttl, session.proved, most=session.share)
 
     def _proof(self, node: Node) -> Any:
@@ -321,7 +323,7 @@ class ZooKeeperStore:
         if isinstance(deleted, BaseException) and not isinstance(deleted, NoNodeError):
             return failed(session, deleted)
         self.forget(hold.owner)
-        session.guardian.forget(node.path)
+        session.guardian.until.pop(node.path, None)
         return "broken" if isinstance(deleted, NoNodeError) and not was_lost else None
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
@@ -349,7 +351,7 @@ class ZooKeeperStore:
         for path, deleted in zip(paths, await self._link.request(calls, until) if calls else [], strict=True):
             if isinstance(deleted, BaseException) and not isinstance(deleted, NoNodeError):
                 return deleted
-            node.session.guardian.forget(path)
+            node.session.guardian.until.pop(path, None)
         return None
 
     def forget(self, owner: str) -> None:
