@@ -47,9 +47,3 @@ def _drip(client: socket.socket, over: threading.Event) -> None:
     client.sendall(LONG)
     while not over.wait(PAUSE):
         client.sendall(b"x")
-
-
-def closed_port() -> int:
-    """Nobody listens there."""
-    with socket.create_server((HOST, 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -20,9 +20,10 @@ import pytest
 import gripfast
 from gripfast.bounded import LATE_MOST, Calls
 from gripfast.errors import StoreUnavailable
-from regressions.deadline_servers import HOST, closed_port, dripping
+from regressions.deadline_servers import HOST, dripping
 from support.both_colours import both_colours, each, outcome, staged
 from support.lanes import Lanes
+from support.ports import closed_port
 from support.redis_server import RedisServer, shared_server
 from support.waiting import auntil, until
 

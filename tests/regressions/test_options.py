@@ -8,7 +8,8 @@ import pytest
 
 import gripfast
 from gripfast.errors import ConfigurationError, LockTimeout, StoreUnavailable
-from regressions.deadline_servers import HOST, closed_port
+from regressions.deadline_servers import HOST
+from support.ports import closed_port
 from support.redis_server import shared_server
 
 TARGETS: dict[str, Any] = {

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from gripfast import StoreUnavailable
-from regressions.deadline_servers import closed_port
 from support.both_colours import both_colours, each, outcome, staged
+from support.ports import closed_port
 from support.proxy import HOST, Proxy
 from support.sql_servers import mariadb_server, postgres_server
 

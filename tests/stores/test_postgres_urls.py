@@ -18,6 +18,7 @@ from gripfast import ConfigurationError
 from gripfast.stores.postgres.factory import dialect, factory, factory_of
 from gripfast.stores.sql.ports import WireDown
 from stores.postgres_asking import dialect_of, setting, sql, told, wire_to
+from support.ports import closed_port
 from support.sql_process import DATABASE, HOST, PASSWORD, USER
 from support.sql_servers import PostgresServer, postgres_server
 from support.waiting import until
@@ -36,12 +37,6 @@ def silent_host() -> Iterator[int]:
     """The port of one that takes connections and says nothing."""
     with socket.create_server((HOST, 0), backlog=5) as listener:
         yield listener.getsockname()[1]
-
-
-def closed_port() -> int:
-    with socket.create_server((HOST, 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
 
 
 def tried(url: str, timeout: float = 10.0, is_shared: bool = True) -> str:
