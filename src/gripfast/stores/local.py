@@ -30,6 +30,7 @@ from gripfast.core.ports import (
 from gripfast.errors import ClientClosed, GripfastError, Reason, StoreUnavailable
 from gripfast.guard import Guard
 from gripfast.machine import boottime
+from gripfast.stores import AioStores
 from gripfast.stores.inboxes import AioInbox, BlockingInbox, Inboxes
 
 T = TypeVar("T")
@@ -267,3 +268,12 @@ def _tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object],
         loop.call_soon_threadsafe(callback, *args)
     except RuntimeError:  # the loop is closed: nobody waits any more
         pass
+
+
+def on_a_thread(engine: Engine, name: str, request_timeout: float) -> AioStores:
+    """The stores of an async client whose engine would block the event loop."""
+    worker = Worker(name, request_timeout)
+    return AioStores(
+        LocalStore(engine, AioInbox, worker.call, worker.stop),
+        LocalStore(engine, BlockingInbox, worker.call_blocking, worker.stop),
+    )

@@ -9,9 +9,7 @@ from urllib.parse import SplitResult, unquote
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 from gripfast.stores import AioStores
-from gripfast.stores.inboxes import AioInbox, BlockingInbox
-from gripfast.stores.local import BlockingLocalStore, Engine, LocalStore, Worker
-from gripfast.stores.prefixed import checked_prefix, prefixed
+from gripfast.stores.local import BlockingLocalStore, LocalStore, on_a_thread
 from gripfast_files.engine import FilesEngine
 from gripfast_files.spec import CAPABILITIES
 
@@ -22,26 +20,21 @@ class FilesFactory:
     capabilities = CAPABILITIES
     request_timeout = 5.0
     max_ttl = rules.TTL_MAX
+    prefix = ""
 
     def __init__(self, folder: Path, options: dict[str, Any]) -> None:
         self.where = f"files://{folder}"
         self._folder = folder
-        self._prefix = checked_prefix(options)
         self._pace = rules.checked_patience("pace", options.pop("pace", PACE))
 
     def blocking(self, request_timeout: float) -> LocalStore:
         return BlockingLocalStore(self._engine(request_timeout))
 
     def aio(self, request_timeout: float) -> AioStores:
-        """A thread makes the requests: the event loop never waits for the folder."""
-        engine, worker = self._engine(request_timeout), Worker("gripfast-files", request_timeout)
-        return AioStores(
-            LocalStore(engine, AioInbox, worker.call, worker.stop),
-            LocalStore(engine, BlockingInbox, worker.call_blocking, worker.stop),
-        )
+        return on_a_thread(self._engine(request_timeout), "gripfast-files", request_timeout)
 
-    def _engine(self, request_timeout: float) -> Engine:
-        return prefixed(FilesEngine(self._folder, self._pace, request_timeout), self._prefix)
+    def _engine(self, request_timeout: float) -> FilesEngine:
+        return FilesEngine(self._folder, self._pace, request_timeout)
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> FilesFactory:

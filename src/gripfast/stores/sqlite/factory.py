@@ -10,8 +10,7 @@ from urllib.parse import SplitResult, quote, unquote
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 from gripfast.stores import AioStores
-from gripfast.stores.inboxes import AioInbox, BlockingInbox
-from gripfast.stores.local import BlockingLocalStore, LocalStore, Worker
+from gripfast.stores.local import BlockingLocalStore, LocalStore, on_a_thread
 from gripfast.stores.sqlite.engine import SqliteEngine, capabilities
 from gripfast.stores.sqlite.files import default_path
 
@@ -31,12 +30,7 @@ class SqliteFactory:
         return BlockingLocalStore(self._engine(request_timeout))
 
     def aio(self, request_timeout: float) -> AioStores:
-        """A worker thread makes the requests: the loop never blocks on the file."""
-        engine, worker = self._engine(request_timeout), Worker("gripfast-sqlite", request_timeout)
-        return AioStores(
-            LocalStore(engine, AioInbox, worker.call, worker.stop),
-            LocalStore(engine, BlockingInbox, worker.call_blocking, worker.stop),
-        )
+        return on_a_thread(self._engine(request_timeout), "gripfast-sqlite", request_timeout)
 
     def _engine(self, request_timeout: float) -> SqliteEngine:
         return SqliteEngine(self._path, self._synchronous, request_timeout)
