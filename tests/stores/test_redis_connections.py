@@ -15,7 +15,7 @@ import pytest
 import redis
 
 import gripfast
-from gripfast import ConfigurationError, LockTimeout, OutcomeUnknown
+from gripfast import ClientClosed, LockTimeout, OutcomeUnknown
 from support.both_colours import another, both_colours, each, outcome, staged
 from support.colours import renewal_of
 from support.proxy import Proxy
@@ -176,7 +176,7 @@ async def test_whoever_is_claiming_when_the_client_is_closed_is_told_so(proxy: P
             proxy.let_go()
             told = await claiming
             await closing
-            assert isinstance(told.error, ConfigurationError), told
+            assert isinstance(told.error, ClientClosed), told
             await helper.leaves()
     with gripfast.connect(url) as client:
         assert client.inspect("job") is None

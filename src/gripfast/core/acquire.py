@@ -97,7 +97,7 @@ class _Patience:
         """For an engine that gives no answer, or no clear one."""
         return self._env.now() < self._silence_ends
 
-    def check(self, error: StoreUnavailable) -> None:
+    def check(self, error: StoreUnavailable | ClientClosed) -> None:
         if not self.is_left():
             raise to_raise(error)
 

@@ -14,11 +14,13 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from gripfast.core.lease import LeaseState
 from gripfast.core.ledger import Ledger
-from gripfast.errors import Reason, StoreUnavailable
+from gripfast.errors import ClientClosed, Reason, StoreUnavailable
+
+Raised = TypeVar("Raised", bound=Exception)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Taken(NamedTuple):
 
 
 class Unreachable(NamedTuple):
-    error: StoreUnavailable
+    error: StoreUnavailable | ClientClosed
     was_sent: bool = True
     """False only if nothing of the request left this machine: there is nothing to clean up."""
     was_refused: bool = False
@@ -116,7 +118,7 @@ class Unreachable(NamedTuple):
 
 
 def unreachable(
-    error: StoreUnavailable, was_sent: bool = True, was_refused: bool = False, is_permanent: bool = False
+    error: StoreUnavailable | ClientClosed, was_sent: bool = True, was_refused: bool = False, is_permanent: bool = False
 ) -> Unreachable:
     """An answer is kept for a while: it must not keep the frames that it came through, and with them a lease."""
     link: BaseException | None = error
@@ -136,7 +138,7 @@ def for_each(answer: Abandoned, count: int) -> Sequence[Unreachable | None]:
     return [answer] * count if answer is None or isinstance(answer, Unreachable) else answer
 
 
-def to_raise(error: StoreUnavailable) -> StoreUnavailable:
+def to_raise(error: Raised) -> Raised:
     """A copy: the frames that it is raised through have the answer it came in, and it would keep them, in a cycle."""
     copy = type(error)(*error.args)
     copy.__cause__ = error.__cause__

@@ -143,7 +143,7 @@ class BlockingLocalStore(LocalStore):
 
 def _answer_to(error: GripfastError, is_held: bool) -> Unreachable:
     """For what is held already, that the engine has become unusable since is a reason to try again."""
-    if isinstance(error, StoreUnavailable):
+    if isinstance(error, StoreUnavailable | ClientClosed):
         return unreachable(error)
     if is_held:
         return unreachable(StoreUnavailable(str(error)))
