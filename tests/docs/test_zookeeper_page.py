@@ -13,7 +13,7 @@ from kazoo.exceptions import NoAuthError
 import gripfast
 from gripfast.core import rules
 from gripfast.runtime.parts import Patience
-from gripfast.stores.zookeeper import factory, protocol, session, store
+from gripfast.stores.zookeeper import factory, protocol, session, spec, store
 from support.pages import blocks, page, run_program
 from support.waiting import until
 from support.zookeeper_servers import ZooKeeperServer
@@ -67,7 +67,7 @@ def test_the_options_and_their_defaults_are_those_of_the_code(server: ZooKeeperS
 
 def test_the_options_of_kazoo_are_those_that_are_passed_on() -> None:
     told = PAGE.partition("options for TLS go to kazoo: ")[2].partition("An unknown option")[0]
-    assert sorted(named(told)) == sorted(factory._DRIVER)
+    assert sorted(named(told)) == sorted(spec.OF_THE_DRIVER)
     with pytest.raises(gripfast.ConfigurationError):
         gripfast.connect("zookeeper://localhost?hosts=elsewhere")
 
