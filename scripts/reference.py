@@ -47,8 +47,8 @@ def api() -> str:
     parts = [
         "# The API",
         "Written by `scripts/reference.py` from the signatures and docstrings of the code. Times are seconds, whole or "
-        "not. The options of `connect()` are on the page of each store, see [Which lock when](choosing.md). What is "
-        "not on this page is nobody's to rely on.",
+        "not. The page of each store has the options of `connect()`, see [Which lock when](choosing.md). Names that "
+        "are not on this page are private and may change.",
         *(part for name in top for part in described(name, getattr(gripfast, name), "##")),
     ]
     for path in FURTHER:

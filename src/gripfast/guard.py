@@ -29,7 +29,9 @@ class Guard:
         if self._pid != os.getpid():
             self._mutex, self._pid = threading.RLock(), os.getpid()
         if self._is_mine():
-            raise StoreUnavailable("a signal handler or finaliser came in the middle of a request of its own thread")
+            raise StoreUnavailable(
+                "a signal handler or finaliser can't use the client while its own thread is in a request"
+            )
         try:
             try:
                 self._mutex.acquire()

@@ -202,7 +202,9 @@ def test_a_task_that_ended_without_leaving_does_not_keep_the_lock() -> None:
             await task
             await auntil(lambda: _is_free_async(client))
             assert [len(each) for each in by_hand(lock)._all] in ([], [0])
-            with pytest.raises(RuntimeError, match="given back when the thread or task that had entered it ended"):
+            with pytest.raises(
+                RuntimeError, match="the thread or task that called __enter__ has ended, which released the lock"
+            ):
                 await lock.__aexit__(None, None, None)
             assert task.done()  # and is still known here
 

@@ -106,10 +106,10 @@ def test_the_largest_tokens_may_be_kept_for_a_time_too(client: "redis.Redis", to
 
 @pytest.mark.parametrize("keep", [0, -1, math.nan, math.inf, 4e9, True, "60"])
 def test_a_keep_that_is_no_time_is_refused(client: "redis.Redis", keep: float) -> None:
-    with pytest.raises(ConfigurationError, match="keep is seconds"):
+    with pytest.raises(ConfigurationError, match="keep must be None or a number of seconds"):
         write(client, "stock", now_us(client), keep=keep)
 
 
 def test_tokens_that_are_no_times_must_be_kept_for_ever(client: "redis.Redis") -> None:
-    with pytest.raises(ConfigurationError, match="ZooKeeper and etcd count otherwise"):
+    with pytest.raises(ConfigurationError, match="tokens of ZooKeeper and etcd are not times"):
         write(client, "stock", 0x500000007, keep=60)

@@ -169,7 +169,7 @@ async def test_the_other_colour_is_refused_with_the_name_of_the_right_call(kind:
             with pytest.raises(ConfigurationError, match=r"await gripfast\.fencing\.async_guard"):
                 guard(application.given, "stock", 1)
         else:
-            with pytest.raises(ConfigurationError, match=r"call gripfast\.fencing\.guard"):
+            with pytest.raises(ConfigurationError, match=r"use gripfast\.fencing\.guard"):
                 await async_guard(application.given, "stock", 1)
 
 

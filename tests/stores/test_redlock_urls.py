@@ -268,7 +268,7 @@ def test_the_usual_ttl_is_never_too_large(connect: Callable[..., Any], url: str,
 def test_a_ttl_that_nodes_are_not_prepared_for_is_refused_before_anything_is_asked(
     connect: Callable[..., Any], most: float, too_much: float
 ) -> None:
-    says = f"not be larger than max_ttl, {most:g} seconds.*a larger max_ttl to every client"
+    says = f"not be larger than max_ttl, {most:g} seconds.*a larger max_ttl in every client"
     with pytest.raises(ConfigurationError, match=says):
         connect(f"redlock://a,b,c?max_ttl={most}&ttl={too_much}")
     client = connect(["redis://a", "redis://b", "redis://c"], max_ttl=most)

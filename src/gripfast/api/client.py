@@ -45,12 +45,12 @@ class AnyClient:
 
     @property
     def where(self) -> str:
-        """The engine, as it may be shown to people."""
+        """The engine's address, without a password."""
         return self._config.factory.where
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the store can do; known without asking it."""
+        """What the store can do. Does no I/O."""
         return self._config.factory.capabilities
 
     def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
@@ -73,7 +73,7 @@ class AnyClient:
 
 
 class Client(AnyClient):
-    """Locks for threads. Thread-safe; a context manager that closes itself."""
+    """Locks for threads. Thread-safe. A context manager: leaving the block closes the client."""
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
@@ -91,13 +91,13 @@ class Client(AnyClient):
         label: str | None = None,
         on_lost: Callable[[Lease, Reason], object] | None = None,
     ) -> Lock:
-        """A lock on this name; making it does no I/O.
+        """A lock with this name. Does no I/O.
 
-        - `ttl`: seconds that a lease lasts unless it is renewed; without it, what `connect()` was told, or 30.
-        - `renew`: the client renews the lease, every third of the ttl, for as long as its process lives.
-        - `max_hold`: after so many seconds the lease ends although it is renewed: released, and lost.
-        - `reentrant`: the thread that holds the lock may take it again; it gets another handle on the same lease.
-        - `label`: words for those who ask who holds the lock, at most 4096 UTF-8 bytes.
+        - `ttl`: seconds that a lease lasts unless it is renewed. The default is the ttl of `connect()`, or 30.
+        - `renew`: the client renews the lease every third of the ttl, as long as the process lives.
+        - `max_hold`: after so many seconds the client releases the lock, and the lease is lost.
+        - `reentrant`: the thread that holds the lock may acquire it again. It gets another handle on the same lease.
+        - `label`: says who holds the lock; `inspect()` and `LockTimeout` show it. At most 4096 UTF-8 bytes.
         - `on_lost`: called with the lease and the reason, on a thread of its own, when the lease is lost.
         """
         settings = self._settings(
@@ -108,12 +108,12 @@ class Client(AnyClient):
     def locked(
         self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator: hold the lock while the function runs. `{…}` in the name are arguments of the call.
+        """A decorator: hold the lock while the function runs. `{user_id}` in the name is that argument.
 
-        If the lock can't be had within `wait` seconds (None: for ever), the call raises LockTimeout or, with
-        `busy="skip"`, returns None without running the function. The rest are settings of `lock()`.
+        If someone else holds the lock for `wait` seconds (None: wait for ever), the call raises LockTimeout. With
+        `busy="skip"` it returns None without running the function. `settings` are those of `lock()`.
 
-        For a coroutine function an AsyncClient of the same store, one per event loop, does the work.
+        Coroutine functions work, too: they use an AsyncClient of the same store, one for each event loop.
         """
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -130,8 +130,8 @@ class Client(AnyClient):
         return info and self._shown(info)
 
     def list(self, prefix: str = "") -> Iterator[LockInfo]:
-        """The locks that are held, a page at a time, in the order of their names; on Redis and Redlock in no order, and
-        there one may come twice."""
+        """The locks that are held, read page by page, in the order of their names. On Redis and Redlock they come in no
+        order, and one may come twice."""
         prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
         while True:
             page = _reached(drive(self._store().page(prefix, after)))
@@ -140,15 +140,15 @@ class Client(AnyClient):
                 return
 
     def force_release(self, name: str) -> bool:
-        """For operators: free the lock whoever has it; True if someone had it. The next token is still larger."""
+        """For operators: release the lock, whoever holds it. True if someone held it. Tokens go on growing."""
         was_held = _reached(drive(self._store().force_release(self._key(name))))
         _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
         return was_held
 
     def close(self) -> None:
-        """Release what is still held and end the threads; bounded in time, and final.
+        """Release what is still held, and end the threads. Takes a limited time, and is final.
 
-        So it is for the coroutine functions of `locked`, in whichever loops they run.
+        It also ends the AsyncClients that `locked` uses for coroutine functions, in all loops.
         """
         self._is_closed = True
         ends = boottime() + EXIT_PATIENCE
@@ -214,9 +214,8 @@ class Client(AnyClient):
 class AsyncClient(AnyClient):
     """Locks for tasks of one event loop, the one in which it is first used. `async with` closes it.
 
-    In any other loop, and without one, whatever is awaited of it, of its locks and of its leases raises
-    ConfigurationError and changes nothing. What only reads the clock (`held`, `remaining()`, `ensure_held()`,
-    `lost.is_set()`) may be asked from anywhere.
+    In any other loop, or without a loop, everything that you await raises ConfigurationError and changes nothing. What
+    only reads the clock (`held`, `remaining()`, `ensure_held()`, `lost.is_set()`) works anywhere.
     """
 
     def __init__(self, config: Config) -> None:
@@ -234,10 +233,10 @@ class AsyncClient(AnyClient):
         label: str | None = None,
         on_lost: Callable[[AsyncLease, Reason], object] | None = None,
     ) -> AsyncLock:
-        """A lock on this name; making it does no I/O.
+        """A lock with this name. Does no I/O.
 
-        The settings are those of `Client.lock`. `reentrant` is for the task that holds the lock, and `on_lost`, which
-        may be a coroutine function, runs as a task.
+        The settings are those of `Client.lock`. `reentrant` lets the task that holds the lock acquire it again.
+        `on_lost` may be a coroutine function, and runs as a task.
         """
         settings = self._settings(
             name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost
@@ -247,7 +246,7 @@ class AsyncClient(AnyClient):
     def locked(
         self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator: hold the lock while the coroutine function runs. `{…}` in the name are arguments of the call.
+        """A decorator: hold the lock while the coroutine function runs. `{user_id}` in the name is that argument.
 
         `wait`, `busy` and the settings are those of `Client.locked`.
         """
@@ -260,8 +259,8 @@ class AsyncClient(AnyClient):
         return info and self._shown(info)
 
     async def list(self, prefix: str = "") -> AsyncIterator[LockInfo]:
-        """The locks that are held, a page at a time, in the order of their names; on Redis and Redlock in no order, and
-        there one may come twice."""
+        """The locks that are held, read page by page, in the order of their names. On Redis and Redlock they come in no
+        order, and one may come twice."""
         prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
         while True:
             page = _reached(await self._store().page(prefix, after))
@@ -271,13 +270,13 @@ class AsyncClient(AnyClient):
                 return
 
     async def force_release(self, name: str) -> bool:
-        """For operators: free the lock whoever has it; True if someone had it. The next token is still larger."""
+        """For operators: release the lock, whoever holds it. True if someone held it. Tokens go on growing."""
         was_held = _reached(await self._store().force_release(self._key(name)))
         _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
         return was_held
 
     async def aclose(self) -> None:
-        """Release what is still held and end the threads; bounded in time, and final."""
+        """Release what is still held, and end the threads. Takes a limited time, and is final."""
         self._check_loop()
         self._is_closed = True
         if self._runtime is not None and self._runtime.pid == this.pid:

@@ -70,7 +70,7 @@ def _patience(own: Mapping[str, object]) -> dict[str, float]:
 def _address(target: str) -> tuple[StoreSpec, Address]:
     found = _SCHEME.match(target)
     if found is None:
-        raise ConfigurationError("a URL starts with a scheme, such as sqlite:///locks.db or memory://")
+        raise ConfigurationError("a URL must start with a scheme, such as sqlite:///locks.db or memory://")
     spec = spec_for(found[1])
     url = _split(target, spec)
     return spec, Address(url, from_url(_query(url), {**COMMON, **spec.options}))
@@ -88,7 +88,7 @@ def _split(target: str, spec: StoreSpec) -> SplitResult:
     except ValueError:
         raise ConfigurationError("the URL can't be read: check its brackets and its port") from None
     if url.fragment or target.endswith("#"):
-        raise ConfigurationError("a URL of Gripfast has no '#': write it as %23")
+        raise ConfigurationError("write '#' in a URL as %23")
     return url
 
 
@@ -96,5 +96,5 @@ def _query(url: SplitResult) -> dict[str, str]:
     pairs = parse_qsl(url.query, keep_blank_values=True)
     query = dict(pairs)
     if len(query) < len(pairs):
-        raise ConfigurationError("an option occurs twice in the URL")
+        raise ConfigurationError("the URL has an option twice")
     return query

@@ -49,7 +49,7 @@ def locked_async(
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         if not inspect.iscoroutinefunction(function):
             raise ConfigurationError(
-                f"an AsyncClient can't lock the plain function {function.__qualname__}: use connect() for it"
+                f"{function.__qualname__} is not async: decorate it with a client of connect(), not of connect_async()"
             )
         name_of = _Namer(name, function)
 
@@ -96,7 +96,7 @@ class _Namer:
         unknown = [root for root in roots if root not in self._signature.parameters]
         if unknown:
             raise ConfigurationError(
-                f"the name {self._template!r} uses {unknown[0]!r}, which is no argument of {function.__qualname__}"
+                f"the name {self._template!r} uses {unknown[0]!r}, but {function.__qualname__} has no such argument"
             )
         return bool(roots)
 

@@ -12,13 +12,14 @@ from gripfast.guard import Guard
 
 
 def connect(target: object = None, **options: Any) -> Client:
-    """A client for threads. `target` is a URL, or a client of the engine that you have already, such as a redis.Redis;
-    a list of them is Redlock on those servers; without any $GRIPFAST_URL, else the embedded store. Does no I/O."""
+    """A client for threads. `target` is a URL, or an engine's client that you already have, such as a redis.Redis. A
+    list of targets is Redlock on those servers. Without a target it is $GRIPFAST_URL, or else the embedded store.
+    Does no I/O."""
     return Client(configure(target, options))
 
 
 def connect_async(target: object = None, **options: Any) -> AsyncClient:
-    """A client for the tasks of one event loop; the same targets and options as connect(). Not awaited, does no I/O."""
+    """A client for the tasks of one event loop. Takes what connect() takes. Do not await it; does no I/O."""
     return AsyncClient(configure(target, options))
 
 

@@ -18,13 +18,13 @@ _warned: list[None] = []
 
 def default_url() -> str:
     if os.environ.get("GRIPFAST_REQUIRE_URL", "") not in ("", "0"):
-        raise ConfigurationError("GRIPFAST_REQUIRE_URL is set, and neither a URL was given nor GRIPFAST_URL: set one")
+        raise ConfigurationError("GRIPFAST_REQUIRE_URL is set, so a URL is required: set GRIPFAST_URL")
     url = factory.default_url()
     if not _warned and _is_managed():
         _warned.append(None)
         _log.warning(
-            "no GRIPFAST_URL under a service manager or in a container: locks are kept in the embedded store (%s) and "
-            "exclude only processes that share this file",
+            "GRIPFAST_URL is not set, and this process runs under a service manager or in a container: its locks are "
+            "in the file %s, and work only between processes that share this file",
             url,
         )
     return url

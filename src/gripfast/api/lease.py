@@ -51,22 +51,22 @@ class _Handle(Generic[R]):
 
     @property
     def token(self) -> int:
-        """The fencing token: larger than that of every earlier grant of the name."""
+        """The fencing token: larger than the tokens of all earlier leases of the name."""
         return self._state.token
 
     @property
     def owner(self) -> str:
-        """By what the engine knows this acquisition: random, and new each time."""
+        """The id of this acquisition at the engine: random, and new each time."""
         return self._state.owner
 
     @property
     def ttl(self) -> float:
-        """What a renewal brings; less than was asked for where the engine's session allows no more."""
+        """Seconds that a renewal brings; less than requested if the engine's session does not allow more."""
         return self._state.ttl
 
     @property
     def held(self) -> bool:
-        """Whether it is neither lost nor released at this moment, by the clock."""
+        """Whether the lease is neither lost nor released at this moment, by the clock."""
         return self.remaining() > 0.0
 
     def remaining(self) -> float:
@@ -126,7 +126,7 @@ class Lease(_Handle[BlockingRuntime]):
         return Lost(self)
 
     def extend(self, ttl: float | None = None) -> None:
-        """Renew now; with `ttl`, for that long from now on."""
+        """Renew now. With `ttl`, change the ttl of this lease, too."""
         ttl = self.ttl if ttl is None else self._client._checked_ttl(ttl)
         self.ensure_held()
         answer = self._runtime.extend(self._state, ttl)
@@ -135,7 +135,7 @@ class Lease(_Handle[BlockingRuntime]):
         self.ensure_held()
 
     def release(self) -> None:
-        """Give it back; again does nothing. Raises LeaseLost if it was lost before."""
+        """Release the lock. A second call does nothing. Raises LeaseLost if the lease was already lost."""
         if self._runtime.pid != this.pid:
             return  # inherited
         if self._is_last():
@@ -158,7 +158,7 @@ class Lease(_Handle[BlockingRuntime]):
 
 
 class AsyncLease(_Handle[AioRuntime]):
-    """One successful acquisition. `async with lease` releases it at the end, and cancels the body if it is lost."""
+    """One successful acquisition. `async with lease` releases it at the end, and cancels the body on a loss."""
 
     __slots__ = ("_body",)
 
@@ -174,7 +174,7 @@ class AsyncLease(_Handle[AioRuntime]):
         return AsyncLost(self)
 
     async def extend(self, ttl: float | None = None) -> None:
-        """Renew now; with `ttl`, for that long from now on."""
+        """Renew now. With `ttl`, change the ttl of this lease, too."""
         self._check_loop()
         ttl = self.ttl if ttl is None else self._client._checked_ttl(ttl)
         self.ensure_held()
@@ -184,7 +184,7 @@ class AsyncLease(_Handle[AioRuntime]):
         self.ensure_held()
 
     async def release(self) -> None:
-        """Give it back; again does nothing. Raises LeaseLost if it was lost before."""
+        """Release the lock. A second call does nothing. Raises LeaseLost if the lease was already lost."""
         self._check_loop()
         await self._release()
 

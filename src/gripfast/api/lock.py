@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 class Lock:
     """`with lock as lease`, `lock.acquire(wait=…)` or `lock.try_acquire()`.
 
-    In a `contextlib.ExitStack` the lease is kept until the stack is closed, on whichever thread, or until the thread
-    that entered it ends.
+    In a `contextlib.ExitStack` the lease lasts until the stack is closed, on any thread, or until the thread that
+    entered it ends.
     """
 
     _new_book = ByThreads
@@ -41,11 +41,11 @@ class Lock:
 
     @property
     def ttl(self) -> float:
-        """Seconds, as asked for; `Lease.ttl` tells what was got."""
+        """Seconds, as requested; `Lease.ttl` is what you got."""
         return self._settings.want.ttl
 
     def acquire(self, wait: float | None = None) -> Lease:
-        """The lease. After `wait` seconds (None: for ever) LockTimeout, which tells who has it."""
+        """Wait for the lock. After `wait` seconds (None: never) raise LockTimeout, which has the holder."""
         if wait is None:
             return self._acquire(None)  # type: ignore[return-value] # who waits for ever is never told that it is taken
         started = boottime()
@@ -55,15 +55,16 @@ class Lock:
         return answer
 
     def try_acquire(self) -> Lease | None:
-        """The lease, or None if someone else has it; never waits."""
+        """The lease, or None if someone else holds the lock; never waits."""
         answer = self._acquire(0.0)
         return None if isinstance(answer, Taken) else answer
 
     def within(self, connection: object, wait: float | None = None, *, durable: bool = False) -> InTransaction:
-        """Take the lock in the open transaction of your own database connection; commit or rollback frees it.
+        """Take the lock in the open transaction of your own database connection; commit or rollback releases it.
 
-        Before anything is read in that transaction. For `?mode=row`, and `?mode=advisory` on PostgreSQL. A rollback to
-        a savepoint may free it, too, while the transaction goes on: with `durable` that is refused.
+        Call it before you read anything in that transaction. It needs `?mode=row`, or `?mode=advisory` on PostgreSQL.
+        A rollback to a savepoint may release the lock, too, while the transaction goes on. With `durable` the call
+        raises ConfigurationError if that could happen.
         """
         env = self._client._start().env
         return drive(within(env, self._settings.want, connection, rules.checked_wait(wait), durable, is_async=False))
@@ -106,8 +107,8 @@ class Lock:
 class AsyncLock:
     """`async with lock as lease`, `await lock.acquire(wait=…)` or `await lock.try_acquire()`.
 
-    In a `contextlib.AsyncExitStack` the lease is kept until the stack is closed, by whichever task, or until the task
-    that entered it ends.
+    In a `contextlib.AsyncExitStack` the lease lasts until the stack is closed, by any task, or until the task that
+    entered it ends.
     """
 
     _new_book = ByTasks
@@ -122,24 +123,25 @@ class AsyncLock:
 
     @property
     def ttl(self) -> float:
-        """Seconds, as asked for; `Lease.ttl` tells what was got."""
+        """Seconds, as requested; `Lease.ttl` is what you got."""
         return self._settings.want.ttl
 
     def acquire(self, wait: float | None = None) -> Acquiring:
-        """`await` it for the lease, or enter it with `async with`. After `wait` seconds LockTimeout."""
+        """`await` it for the lease, or enter it with `async with`. After `wait` seconds it raises LockTimeout."""
         patience = rules.checked_wait(wait)
         return Acquiring(lambda: self._acquire_or_raise(patience))
 
     async def try_acquire(self) -> AsyncLease | None:
-        """The lease, or None if someone else has it; never waits."""
+        """The lease, or None if someone else holds the lock; never waits."""
         answer = await self._acquire(0.0)
         return None if isinstance(answer, Taken) else answer
 
     async def within(self, connection: object, wait: float | None = None, *, durable: bool = False) -> InTransaction:
-        """Take the lock in the open transaction of your own database connection; commit or rollback frees it.
+        """Take the lock in the open transaction of your own database connection; commit or rollback releases it.
 
-        Before anything is read in that transaction. For `?mode=row`, and `?mode=advisory` on PostgreSQL. A rollback to
-        a savepoint may free it, too, while the transaction goes on: with `durable` that is refused.
+        Call it before you read anything in that transaction. It needs `?mode=row`, or `?mode=advisory` on PostgreSQL.
+        A rollback to a savepoint may release the lock, too, while the transaction goes on. With `durable` the call
+        raises ConfigurationError if that could happen.
         """
         env = self._client._start().env
         return await within(env, self._settings.want, connection, rules.checked_wait(wait), durable, is_async=True)

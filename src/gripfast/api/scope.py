@@ -94,8 +94,8 @@ class ByHand:
             if entries.pop(scope, scope) is None:
                 return scope
         raise RuntimeError(
-            "this lock is not entered: what was entered by hand was left before, or was given back when the thread or "
-            "task that had entered it ended"
+            "this lock is not entered: __exit__ was already called, or the thread or task that called __enter__ has "
+            "ended, which released the lock"
         )
 
     def _mine(self) -> _Entries | None:

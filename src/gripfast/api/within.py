@@ -86,11 +86,11 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class InTransaction:
-    """A lock that is held until the caller's transaction ends."""
+    """A lock that is held until your transaction ends."""
 
     name: str
     token: int
-    """The fencing token, larger than that of every holder before."""
+    """The fencing token: larger than the tokens of all earlier holders."""
 
 
 class Stamp(Protocol):

@@ -1,15 +1,16 @@
 """`asyncio.Lock` over a Gripfast lock, also for `asyncio.Condition`.
 
-What asyncio's lock does, this does. Five things asyncio does not know:
+It behaves like asyncio's lock. Five things are new:
 
-- The engine can't be reached: acquire() raises StoreUnavailable, as the API does.
-- release() is not awaited: the lease is over at once on this side, and given back in the background. `async with`
-  waits until it is.
-- The lease was lost: release() raises LeaseLost; leaving `async with` raises it too, unless the body raised something
-  itself. The body is not cancelled (a Condition changes leases within one body): use `on_lost`, or the API's own lock.
-- It belongs to the event loop of its client: in another one acquire(), release() and `async with` raise
+- If the engine can't be reached, acquire() raises StoreUnavailable.
+- You do not await release(). It ends the lease in this process at once, and releases the lock in the background.
+  `async with` waits until the lock is released.
+- If the lease was lost, release() raises LeaseLost. Leaving `async with` raises it too, unless the body raised
+  something itself. The body is not cancelled, because a Condition changes leases within one body. Use `on_lost`, or
+  `client.lock()`.
+- The lock belongs to the event loop of its client. In another loop acquire(), release() and `async with` raise
   ConfigurationError and change nothing.
-- locked() can't ask the engine without await: it tells whether this object holds the lock, by the clock.
+- locked() can't send a request without await. It says whether this object holds the lock, by the clock.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["Lock"]
 
 
 class Lock:
-    """In the shape of asyncio.Lock: not re-entrant, and any task may release it (see `holdings` for which lease).
+    """Like asyncio.Lock: not re-entrant, and any task may release it (`holdings` says which lease that is).
 
     `settings` are those of `client.lock` except `reentrant`: ttl, renew, max_hold, label, on_lost.
     """
@@ -37,17 +38,17 @@ class Lock:
         self._holdings: Holdings[AsyncLease] = Holdings()
 
     async def acquire(self) -> Literal[True]:
-        """True, once this object has the lock."""
+        """Wait until this object has the lock; returns True."""
         lease = await self._lock.acquire()
         self._holdings[Hold(asyncio.current_task(), lease)] = None
         return True
 
     def release(self) -> None:
-        """Give it back, not awaited. RuntimeError if there is nothing to release, LeaseLost if it was lost before."""
+        """Release the lock; do not await it. RuntimeError if nothing is held, LeaseLost if the lease was lost."""
         self._take()._release_soon()
 
     def locked(self) -> bool:
-        """Whether this object holds the lock at this moment; others may hold the name without its knowing."""
+        """Whether this object holds the lock at this moment. It does not see other holders."""
         return any(lease.held for _, lease in self._holdings.living())
 
     def _take(self) -> AsyncLease:

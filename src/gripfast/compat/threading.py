@@ -1,16 +1,17 @@
 """`threading.Lock` and `threading.RLock` over a Gripfast lock: for `threading.Condition`, cachetools, any `lock=`.
 
-What threading's locks do, these do, with the same arguments, answers and errors. Four things threading does not know:
+They behave like threading's locks, with the same arguments, return values and errors. Four things are new:
 
-- The engine can't be reached: acquire() raises StoreUnavailable, as the API does. It never answers False for that.
-- The lease was lost: release() raises LeaseLost, and so do Condition's wait() and notify(). Leaving a `with` block
+- If the engine can't be reached, acquire() raises StoreUnavailable. It never returns False for that.
+- If the lease was lost, release() raises LeaseLost, and so do Condition's wait() and notify(). Leaving a `with` block
   raises it too, unless the body raised something itself.
-- locked() asks the engine whether anyone holds the name, in this process or in another.
-- A Condition wakes threads of this process only: wait() gives the lock up for everyone, notify() stays at home.
+- locked() requests from the engine whether anyone holds the name, in this process or in another.
+- A Condition notifies threads of this process only. wait() releases the lock for everyone, but notify() does not reach
+  other processes.
 
-acquire(), and `__enter__` called by hand or by an ExitStack, keep the lease on the lock object until release(), or
-until the object is gone; then it is given back. `with` keeps it in the block, so that an interrupt at any point gives
-it back.
+acquire(), and `__enter__` called by hand or by an ExitStack, keep the lease on the lock object until release(). If the
+object is dropped before, the lock is released. `with` keeps the lease in the block, so an interrupt at any point
+releases it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = ["Lock", "RLock"]
 
 
 class Lock:
-    """In the shape of threading.Lock: not re-entrant, and any thread may release it (see `holdings` for which lease).
+    """Like threading.Lock: not re-entrant, and any thread may release it (`holdings` says which lease that is).
 
     `settings` are those of `client.lock` except `reentrant`: ttl, renew, max_hold, label, on_lost.
     """
@@ -48,7 +49,7 @@ class Lock:
         return self._shared
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """True once this thread has the lock; False if it was not to be had without waiting, or in time."""
+        """True when this thread has the lock; False if someone else holds it, and the wait, if any, is over."""
         patience = _patience(blocking, timeout)
         try:
             lease = self._lock.acquire(patience)
@@ -59,14 +60,14 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """Give it back. RuntimeError if there is nothing to release, LeaseLost if it was lost before."""
+        """Release the lock. RuntimeError if nothing is held, LeaseLost if the lease was lost."""
         lease = self._holdings.take(threading.get_ident())
         if lease is None:
             raise RuntimeError(self._not_held)
         lease.release()
 
     def locked(self) -> bool:
-        """Whether anyone holds the name, here or elsewhere: one question to the engine."""
+        """Whether anyone holds the name, here or elsewhere. Costs one request to the engine."""
         return self._client.inspect(self._lock.name) is not None
 
     def _is_owned(self) -> bool:
@@ -110,9 +111,9 @@ class Lock:
 
 
 class RLock(Lock):
-    """In the shape of threading.RLock: the thread that has it may acquire it again, and it alone may release it.
+    """Like threading.RLock: the thread that holds the lock may acquire it again, and only that thread may release it.
 
-    A thread that ends without releasing gives the lock back.
+    If a thread ends without releasing the lock, the lock is released.
     """
 
     _is_reentrant = True

@@ -120,7 +120,7 @@ async def _persist(
             await patience.unreachable(answer)
         else:
             patience.answered()
-            _log.debug("%r is taken; asked as %s", want.name, claim.owner)
+            _log.debug("%r is held; requested as %s", want.name, claim.owner)
             if claim.inbox is None and answer.is_split and patience.is_left():
                 await env.pause(answer.again_in or 0.0)
                 pushed = None

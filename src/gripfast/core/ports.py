@@ -30,9 +30,9 @@ class Capabilities:
     fair: bool
     """Waiters get the lock in the order in which they came."""
     push: bool
-    """Waiters are woken; they do not poll."""
+    """Waiters are notified; they do not poll."""
     session: bool
-    """Leases live with a session of the engine; `ttl` asks for its time-out."""
+    """Leases end with a session of the engine; `ttl` requests its time-out."""
     durable_fence: bool
     """Tokens survive a power cut of the engine's machine."""
     lists: bool
@@ -42,12 +42,12 @@ class Capabilities:
     processes: bool
     """Other processes see the locks and are excluded by them."""
     sees_death: bool
-    """A holder whose process died is noticed at once, not at the end of its ttl (on the same machine)."""
+    """If a holder's process dies on the same machine, the lock is free at once, not after its ttl."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockInfo:
-    """Who holds a lock, as the engine tells it."""
+    """Who holds a lock, according to the engine."""
 
     name: str
     owner: str
@@ -56,7 +56,7 @@ class LockInfo:
     host: str
     pid: int
     since: datetime | None
-    """None if somebody else's lock set the key: then only `owner` and `expires_in` are known."""
+    """None if another program's lock has set the key. Then only `owner` and `expires_in` are known."""
     expires_in: float
     """Infinite if it never expires."""
     waiters: int

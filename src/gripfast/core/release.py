@@ -25,7 +25,7 @@ async def release(env: Env, state: LeaseState) -> None:
         answer = await env.store.release(Hold(state.key, state.owner, state.ttl))
     except ClientClosed as error:
         # The client is being closed meanwhile, which gives everything back.
-        _log.warning("release of %r is left to its client: %s", state.name, error)
+        _log.warning("%r is released when its client is closed: %s", state.name, error)
         env.ledger.abandon(state)
         return
     except BaseException:
@@ -34,12 +34,12 @@ async def release(env: Env, state: LeaseState) -> None:
     if isinstance(answer, str) and env.ledger.is_given_back(state.owner):
         answer = None  # by the client, which is being closed
     if isinstance(answer, Unreachable):
-        _log.warning("release of %r is retried in the background: %s", state.name, answer.error)
+        _log.warning("can't release %r yet (%s); will retry in the background", state.name, answer.error)
         env.ledger.abandon(state)
     else:
         env.ledger.confirm_gone(state.owner)
     if _log.isEnabledFor(logging.DEBUG):
         _log.debug("released %r", state.name)
     if isinstance(answer, str):
-        _log.warning("lease on %r was lost (%s): noticed by its release", state.name, answer)
+        _log.warning("lease on %r was already lost (%s) when it was released", state.name, answer)
         raise LeaseLost(state.name, answer)

@@ -59,7 +59,7 @@ async def renew(env: Env, states: Sequence[LeaseState], shortens: bool = False) 
         _settle(env, state, each, sent, now)
     failed = [each for each in answers if isinstance(each, Unreachable)]
     if failed:
-        _log.warning("%d leases not renewed, trying again until their deadlines: %s", len(failed), failed[0].error)
+        _log.warning("can't renew %d leases yet, will retry until their deadlines: %s", len(failed), failed[0].error)
         return failed[0]
     _log.debug("renewed %d leases", len(states))
     return None

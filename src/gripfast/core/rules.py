@@ -140,8 +140,8 @@ def checked_ttl(ttl: object, max_ttl: float = TTL_MAX) -> float:
     seconds = _checked_seconds("ttl", ttl, TTL_MIN, TTL_MAX)
     if seconds > max_ttl:
         raise ConfigurationError(
-            f"ttl must not be larger than max_ttl, {max_ttl:g} seconds, and {seconds:g} is: give a shorter one "
-            "(leases are renewed while they are held), or a larger max_ttl to every client of these nodes"
+            f"ttl must not be larger than max_ttl, {max_ttl:g} seconds, but it is {seconds:g}. Use a shorter ttl "
+            "(leases are renewed while they are held), or a larger max_ttl in every client of these nodes"
         )
     return seconds
 

@@ -77,7 +77,7 @@ class Upkeep:
         try:
             return await self._reaper.reap(errand for errand in errands if isinstance(errand, Mark))
         except Exception:
-            _log.exception("unexpected error while giving back; it is tried again")
+            _log.exception("unexpected error while releasing; will retry")
             return self._env.now() + _RETRY
 
     async def give_all_back(self) -> None:
@@ -109,7 +109,7 @@ class Reaper:
         try:
             await self._try(list(self._left.values()), is_news=True)
         except Exception:
-            _log.exception("unexpected error while releasing what a closed client still had")
+            _log.exception("unexpected error while closing a client: not all its leases are released")
 
     async def reap(self, marks: Iterable[Mark]) -> float:
         """Seconds on the clock at which to come again; infinity when all is given back."""
@@ -144,7 +144,7 @@ class Reaper:
         if failed := [trouble for trouble in answers if trouble is not None]:
             self._forget()
             level = logging.WARNING if is_news else logging.DEBUG
-            _log.log(level, "%d leases or places in line not released yet: %s", len(failed), failed[0].error)
+            _log.log(level, "can't clean up %d leases or positions yet (%s); will retry", len(failed), failed[0].error)
         return answers
 
     def _pace(self, answers: Sequence[Unreachable | None]) -> None:

@@ -1,8 +1,8 @@
-"""The checking side of fencing tokens: at the resource, refuse whoever has been overtaken.
+"""Check fencing tokens where you write, to reject a late writer.
 
-A lease can end while its holder is paused between its last check and its write. No lock can prevent that write; the
-resource can, because the next holder's token is larger. So the writer sends its token along, and the resource refuses
-a token smaller than the largest it has seen:
+A lease can end while its holder is paused between its last check and its write. No lock can prevent that write. The
+resource can, because the next holder's token is larger. So the writer sends its token with the write, and the resource
+rejects a token that is smaller than the largest it has seen:
 
     with connection.transaction():                       # the caller's own, of psycopg here
         guard(connection, "invoices", lease.token)       # StaleToken: roll back, write nothing
@@ -10,12 +10,12 @@ a token smaller than the largest it has seen:
 
     write(redis_client, "invoices", lease.token, ("SET", "invoice:7", "paid"))      # or StaleToken
 
-`guard` keeps the largest token in the database that is written to (PostgreSQL, MariaDB/MySQL, SQLite), in the same
-transaction as the write; `async_guard` is the same for connections that are awaited, and `schema` gives the table that
-they need. `write` is for Redis, which has no transaction to join: check and commands are one script.
-`Gate` keeps the token in memory, for a service that is itself the resource.
+`guard` keeps the largest token in the database that you write to (PostgreSQL, MariaDB/MySQL, SQLite), in the same
+transaction as the write. `async_guard` is the same for async connections. `schema` returns the table that they need.
+`write` is for Redis, which has no transaction to join: the check and the commands are one script. `Gate` keeps the
+token in memory, for a service that is itself the resource.
 
-Each is atomic with the write only if the write happens inside: before the commit, as a command of `write`, or within
+The check and the write are one step only if you write before the commit, as a command of `write`, or within
 `Gate.writing`.
 """
 

@@ -14,20 +14,22 @@ MAX_RESOURCE_BYTES = 512
 def checked_token(token: object) -> int:
     """The token as a plain int. True is refused although it is an int: it is never what was meant."""
     if isinstance(token, bool) or not isinstance(token, int):
-        raise ConfigurationError(f"a fencing token is an int, as in lease.token, not {type(token).__name__}")
+        raise ConfigurationError(f"a fencing token must be an int, such as lease.token, not {type(token).__name__}")
     if not 0 <= token <= MAX_TOKEN:
-        raise ConfigurationError(f"a fencing token is between 0 and 2**63 - 1, not {token}")
+        raise ConfigurationError(f"a fencing token must be between 0 and 2**63 - 1, not {token}")
     return int(token)
 
 
 def checked_resource(resource: object) -> str:
     """The resource, if every engine can store it and compare it byte by byte."""
     if not isinstance(resource, str) or not resource:
-        raise ConfigurationError(f"a fenced resource is named by non-empty text, not {resource!r}")
+        raise ConfigurationError(f"the name of a resource must be non-empty text, not {resource!r}")
     try:
         size = len(resource.encode())
     except UnicodeEncodeError:
-        raise ConfigurationError(f"the resource name {resource!r} is not valid Unicode text") from None
+        raise ConfigurationError(f"the name of a resource must be valid Unicode text, not {resource!r}") from None
     if size > MAX_RESOURCE_BYTES or "\0" in resource:
-        raise ConfigurationError(f"a resource name has at most {MAX_RESOURCE_BYTES} UTF-8 bytes and no NUL")
+        raise ConfigurationError(
+            f"the name of a resource must have at most {MAX_RESOURCE_BYTES} UTF-8 bytes and no NUL"
+        )
     return resource

@@ -22,7 +22,7 @@ class Dialect:
 
     def needs_a_transaction(self) -> ConfigurationError:
         return ConfigurationError(
-            "fencing needs the guard and the write in one transaction, and this connection commits every statement by "
+            "the guard and the write must be in one transaction, but this connection commits every statement by "
             f"itself: {self.begin} before the guard"
         )
 

@@ -13,33 +13,33 @@ DIALECTS: tuple[Dialect, ...] = (postgres.DIALECT, mysql.DIALECT, sqlite.DIALECT
 
 
 def guard(connection: object, resource: str, token: int) -> None:
-    """Raise StaleToken if a larger token was seen for the resource; otherwise remember this one.
+    """Raise StaleToken if the database has a larger token for the resource; otherwise store this one.
 
-    One statement inside the caller's own transaction: guard and write commit, or roll back, together. An equal token is
+    It is one statement inside your own transaction: guard and write commit, or roll back, together. An equal token is
     the same holder writing again. After StaleToken the transaction is still open: roll it back, as after any error.
 
-    Guard first, then read what the write depends on: a writer that was overtaken may still write until then.
+    Guard first, then read what the write depends on: an earlier holder may still write until you have called guard.
     """
     if _is_async(connection):
-        raise ConfigurationError(f"a {_kind(connection)} is awaited: await gripfast.fencing.async_guard(…)")
+        raise ConfigurationError(f"a {_kind(connection)} is async: use await gripfast.fencing.async_guard(…)")
     guarding = _guard(connection, checked_resource(resource), checked_token(token))
     try:
         guarding.send(None)  # a connection that blocks never suspends: it runs to its end
     except StopIteration:
         return
     guarding.close()
-    raise RuntimeError(f"{_kind(connection)} suspended in a call that blocks")
+    raise RuntimeError(f"{_kind(connection)} suspended in a sync call")
 
 
 async def async_guard(connection: object, resource: str, token: int) -> None:
-    """The same for connections that are awaited."""
+    """The same for async connections."""
     if not _is_async(connection):
-        raise ConfigurationError(f"a {_kind(connection)} is not awaited: call gripfast.fencing.guard(…)")
+        raise ConfigurationError(f"a {_kind(connection)} is not async: use gripfast.fencing.guard(…)")
     await _guard(connection, checked_resource(resource), checked_token(token))
 
 
 def schema(engine: str) -> str:
-    """The DDL of the table `guard` keeps its tokens in; safe to run again."""
+    """The DDL of the table in which `guard` keeps its tokens. You can run it again."""
     dialect = _dialect(engine)
     if dialect is None:
         raise ConfigurationError(f"no fencing schema for {engine!r}; there is one for: {_known_names()}")
@@ -62,8 +62,8 @@ def _is_async(connection: object) -> bool:
         return colour
     if redis.is_client(connection):
         raise ConfigurationError(
-            "Redis has no transaction that a guard could join: "
-            "gripfast.fencing.write(client, resource, token, *commands) checks the token and writes in one step"
+            "Redis has no transaction that a guard could join: use "
+            "gripfast.fencing.write(client, resource, token, *commands), which checks the token and writes in one step"
         )
     raise ConfigurationError(
         f"no fencing guard for a {_kind(connection)}; there is one for connections of {callers.known()}"

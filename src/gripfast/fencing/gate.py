@@ -32,16 +32,16 @@ class _Entry:
 
 
 class Gate:
-    """Thread-safe; one per service. It starts empty: after a restart the first token of each resource is believed."""
+    """Thread-safe; make one per service. After a restart it is empty, and accepts the first token of each resource."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
 
     def guard(self, resource: str, token: int) -> None:
-        """Raise StaleToken if a larger token was seen for the resource; an equal one is the same holder again.
+        """Raise StaleToken if the gate has seen a larger token for the resource; an equal one is the same holder again.
 
-        The answer is true at that moment. If the write follows in the same step (one asyncio task without an await
-        in between, one thread that does all writing) that is enough; otherwise write inside `writing`.
+        This holds only at that moment. It is enough if nothing can come before the write: one asyncio task without an
+        await in between, or one thread that does all writing. Otherwise write inside `writing`.
         """
         token, entry = checked_token(token), self._entry(resource)
         with entry.mutex:
@@ -49,7 +49,7 @@ class Gate:
 
     @contextmanager
     def writing(self, resource: str, token: int) -> Iterator[None]:
-        """Guard, and keep every other writer of the resource out until the block is left: for services with threads."""
+        """Guard, and keep other writers of the resource out until you leave the block; for services with threads."""
         token, entry = checked_token(token), self._entry(resource)
         with entry.mutex:
             entry.admit(token)

@@ -153,20 +153,22 @@ def write(
 def write(
     client: Any, resource: str, token: int, *commands: Command, keep: float | None = None
 ) -> list[Any] | Awaitable[list[Any]]:
-    """Run the commands on Redis unless a larger token was seen for the resource, which raises StaleToken.
+    """Run the commands on Redis, or raise StaleToken if the server has seen a larger token for the resource.
 
         write(client, "invoice:7", lease.token, ("SET", "invoice:7", "paid"), ("INCR", "paid"))
 
-    Check and commands are one atomic step of the server. `client` is a redis.Redis, or a redis.asyncio.Redis, with
-    which the call is awaited. Returns the replies, one for each command, as EVAL gives them (numbers above 2**53 come
-    rounded). An equal token is the same holder writing again. Without a command the token is checked and remembered.
+    The check and the commands are one atomic step of the server. `client` is a redis.Redis or a redis.asyncio.Redis;
+    with the latter, await the call. Returns the replies, one for each command, as EVAL returns them (numbers above
+    2**53 are rounded). An equal token is the same holder writing again. Without commands the token is checked and
+    stored.
 
-    `keep`: seconds after which the fence of an idle resource may be forgotten; the same for all its writers, longer
-    than anyone holds the lock, and only with tokens that are times (not ZooKeeper's or etcd's). None: never.
+    `keep`: seconds after which Redis may forget the token of an idle resource; None: never. Use the same value for all
+    writers of a resource, longer than anyone holds the lock, and only with tokens that are times (not ZooKeeper's or
+    etcd's).
 
-    Errors of the server come as the client's own (redis.ResponseError and its kinds). After an error in one of several
-    commands, those before it stay written: Redis undoes nothing. The message names the command. The client may repeat
-    a request whose reply was lost, so a command that must not run twice (INCR) needs a client without retries.
+    Errors of the server are raised as the client's own (redis.ResponseError and its kinds). If one of several commands
+    fails, the commands before it stay written, because Redis undoes nothing. The message names the command. The client
+    may repeat a request if the reply was lost. So if a command must not run twice (INCR), use a client without retries.
     """
     if not is_client(client):
         raise ConfigurationError(
@@ -214,12 +216,16 @@ def _request(resource: str, token: int, commands: Sequence[object], keep: float 
 
 def _checked_command(command: object) -> Sequence[Word]:
     if not isinstance(command, tuple | list) or not command:
-        raise ConfigurationError(f'a command is a tuple of its words, as in ("SET", "key", "value"), not {command!r}')
+        raise ConfigurationError(
+            f'a command must be a tuple of words, such as ("SET", "key", "value"), not {command!r}'
+        )
     if len(command) > MAX_WORDS:
-        raise ConfigurationError(f"a fenced command has at most {MAX_WORDS} words, not {len(command)}: write in parts")
+        raise ConfigurationError(f"a command must have at most {MAX_WORDS} words, not {len(command)}: write in parts")
     for word in command:
         if isinstance(word, bool) or not isinstance(word, str | bytes | memoryview | int | float):
-            raise ConfigurationError(f"the words of a command are text, bytes or numbers, not {type(word).__name__}")
+            raise ConfigurationError(
+                f"the words of a command must be text, bytes or numbers, not {type(word).__name__}"
+            )
     return command
 
 
@@ -227,18 +233,18 @@ def _name(command: Sequence[Word]) -> str:
     name = command[0]
     text = name.decode("ascii", "replace") if isinstance(name, bytes) else name
     if not isinstance(text, str) or not text.isascii() or not text.isprintable() or " " in text or not text:
-        raise ConfigurationError(f"a command starts with its name, one word, not with {name!r}")
+        raise ConfigurationError(f"a command must start with its name, in one word, not with {name!r}")
     return text.upper()
 
 
 def _keep_ms(keep: object, token: int) -> int:
     if isinstance(keep, bool) or not isinstance(keep, int | float) or not 0 < keep <= MAX_KEEP:
         raise ConfigurationError(
-            f"keep is seconds, more than 0 and at most {MAX_KEEP} (100 years), or None, not {keep!r}"
+            f"keep must be None or a number of seconds above 0 and at most {MAX_KEEP} (100 years), not {keep!r}"
         )
     if token < OLDEST_TIME_US:
         raise ConfigurationError(
-            f"keep needs tokens that are microseconds of time, and {token} is none: "
-            "ZooKeeper and etcd count otherwise. Leave keep out"
+            f"keep needs tokens that are times in microseconds, but {token} is not one: tokens of ZooKeeper and etcd "
+            "are not times. Leave keep out"
         )
     return math.ceil(keep * 1000)

@@ -87,7 +87,7 @@ class AioRuntime:
             which = "an event loop that is closed" if self._loop.is_closed() else "another event loop"
             raise ConfigurationError(
                 f"this AsyncClient belongs to {which}: make one client per loop with connect_async(), and use its "
-                "locks and leases there"
+                "locks and leases in that loop"
             )
 
     def tell(self, state: LeaseState) -> None:
@@ -178,7 +178,7 @@ class AioRuntime:
             self._renew_at = boottime() + RETRY_ROUND
             if not isinstance(error, Exception):
                 raise
-            _log.exception("unexpected error in the watchdog; it goes on")
+            _log.exception("unexpected error in the watchdog, which goes on")
 
     def _round_ended(self, task: asyncio.Task[None]) -> None:
         """Not in a `finally` of the round itself: a task that is cancelled before its first step has none."""
@@ -214,7 +214,7 @@ def loop_here() -> asyncio.AbstractEventLoop:
     try:
         return asyncio.get_running_loop()
     except RuntimeError:
-        raise ConfigurationError("an AsyncClient works in an event loop of asyncio, and none runs here") from None
+        raise ConfigurationError("an AsyncClient needs a running event loop of asyncio, and none runs here") from None
 
 
 def _tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

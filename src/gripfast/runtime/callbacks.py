@@ -38,7 +38,7 @@ class Callbacks:
             try:
                 threading.Thread(target=self.run_waiting, name=self._name, daemon=True).start()
             except (RuntimeError, MemoryError) as error:
-                _log.log(level, "%d calls of on_lost wait for a thread: %s", len(self._waiting), error)
+                _log.log(level, "%d calls of on_lost are waiting for a thread: %s", len(self._waiting), error)
                 return boottime() + RETRY
         return math.inf
 

@@ -1,20 +1,20 @@
 """redis-py's lock classes over Gripfast: `redis.Redis().lock("job", lock_class=gripfast.compat.redis.Lock)`.
 
-Arguments, answers, errors and the key in Redis are those of redis-py, and both kinds of lock exclude each other. What
-differs, because it goes wrong there:
+Arguments, return values, errors and the key in Redis are those of redis-py, and both kinds of lock exclude each other.
+These things differ, because redis-py's way goes wrong:
 
-- `timeout=None` is a lease of 30 s that is renewed while its holder lives, not a key that stays for ever. With a
-  timeout the lock is a lease of that many seconds which nobody renews, as in redis-py (10 ms at least, a day at most).
-- Waiting is first come, first served, and woken: `sleep` is accepted and not used.
-- A lost reply, a cancelled task, an interrupt or a fork leaves no key behind; threads and tasks that share a lock
+- `timeout=None` is a lease of 30 s that is renewed while its holder lives. In redis-py the key stays for ever. With a
+  timeout the lock is a lease of that many seconds which is not renewed, as in redis-py (10 ms at least, a day at most).
+- Waiters are served first come, first served, and notified. `sleep` is accepted and ignored.
+- A lost reply, a cancelled task, an interrupt or a fork leaves no key behind. Threads and tasks that share a lock
   object do not release each other's lock.
-- A lock object that is dropped while it holds the lock gives it back, with a ResourceWarning, and so does a thread that
-  ends (with `thread_local`). Whoever means to leave it locked until its timeout must keep the object so long.
-- What the body of a `with` block raised is not replaced by the news that the lock was lost meanwhile.
-- An engine that can't be reached is asked again, for 30 s if the wait has no limit, before its error comes out.
-  release() does not fail for that: it is repeated in the background.
+- If a lock object is dropped while it holds the lock, the lock is released, with a ResourceWarning. The same happens
+  when a thread ends (with `thread_local`). To leave the lock held until its timeout, keep the object for so long.
+- If the body of a `with` block raises an exception, you get that exception, even if the lock was lost as well.
+- If the engine can't be reached, acquire() retries before it raises the error, for 30 s if the wait has no limit.
+  release() does not fail for that: it is retried in the background.
 
-`lock.fencing_token` and `lock.lease` lead on to Gripfast's own API.
+`lock.fencing_token` and `lock.lease` give access to Gripfast's own API.
 """
 
 from __future__ import annotations

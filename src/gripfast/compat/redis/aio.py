@@ -19,9 +19,9 @@ from gripfast.errors import LockTimeout
 
 
 class AsyncLock(Shape[AsyncLease]):
-    """In the shape of redis.asyncio.lock.Lock: not re-entrant, for the tasks that share it.
+    """Like redis.asyncio.lock.Lock: not re-entrant, for the tasks that share it.
 
-    A lock that is lost does not cancel the body of `async with`: `await lock.lease.lost.wait()` tells of it.
+    A loss does not cancel the body of `async with`; `await lock.lease.lost.wait()` waits for it.
     """
 
     _who = staticmethod(this_task)
@@ -34,9 +34,9 @@ class AsyncLock(Shape[AsyncLease]):
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """True once the caller has the lock; False if it was not to be had without waiting, or in time.
+        """True when the caller has the lock; False if someone else holds it, and the wait, if any, is over.
 
-        `token` becomes the value of the lock's key; take a new one each time, or leave it to Gripfast.
+        `token` becomes the value of the lock's key. Use a new one each time, or none: then Gripfast makes one.
         """
         lease = await self._acquired(self._patience(blocking, blocking_timeout), self._token(token))
         if lease is None:
@@ -46,7 +46,7 @@ class AsyncLock(Shape[AsyncLease]):
         return True
 
     async def release(self) -> None:
-        """Give it back. LockError if there is nothing to release, LockNotOwnedError if it was lost before."""
+        """Release the lock. LockError if nothing is held, LockNotOwnedError if the lock was lost."""
         await self._release(self.local._take())
 
     async def locked(self) -> bool:
@@ -55,18 +55,18 @@ class AsyncLock(Shape[AsyncLease]):
             return await self._client.inspect(self._terms().name) is not None
 
     async def owned(self) -> bool:
-        """Whether the caller holds the lock: the server says so, and by the clock here it is not over."""
+        """Whether the caller holds the lock, according to the server and to the clock of this process."""
         held = self.local._held()
         return held is not None and await self._left(held) is not None and (isinstance(held, Borrowed) or held.held)
 
     async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
-        """Have it `additional_time` seconds longer; with `replace_ttl`, that long from now."""
+        """Add `additional_time` seconds to the lease; with `replace_ttl`, let it last that long from now."""
         held = self._due("extend")
         ttl = self._longer(0.0 if replace_ttl else await self._left(held), additional_time)
         return await self._renew("extend", held, ttl)
 
     async def reacquire(self) -> Literal[True]:
-        """Have it for a whole timeout from now."""
+        """Let the lease last for a whole timeout from now."""
         held = self._due("reacquire")
         return await self._renew("reacquire", held, cast(float, self.timeout))
 

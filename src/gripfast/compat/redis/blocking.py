@@ -17,7 +17,7 @@ from gripfast.errors import LockTimeout
 
 
 class Lock(Shape[Lease]):
-    """In the shape of redis.lock.Lock: not re-entrant, for the threads that share it."""
+    """Like redis.lock.Lock: not re-entrant, for the threads that share it."""
 
     _who = staticmethod(this_thread)
     _lease_type = Lease
@@ -30,10 +30,10 @@ class Lock(Shape[Lease]):
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """True once the caller has the lock; False if it was not to be had without waiting, or in time.
+        """True when the caller has the lock; False if someone else holds it, and the wait, if any, is over.
 
-        `token` becomes the value of the lock's key; take a new one each time, or leave it to Gripfast. `sleep` is not
-        used.
+        `token` becomes the value of the lock's key. Use a new one each time, or none: then Gripfast makes one.
+        `sleep` is ignored.
         """
         lease = self._acquired(self._patience(blocking, blocking_timeout), self._token(token))
         if lease is None:
@@ -43,7 +43,7 @@ class Lock(Shape[Lease]):
         return True
 
     def release(self) -> None:
-        """Give it back. LockError if there is nothing to release, LockNotOwnedError if it was lost before."""
+        """Release the lock. LockError if nothing is held, LockNotOwnedError if the lock was lost."""
         self._release(self.local._take())
 
     def locked(self) -> bool:
@@ -52,18 +52,18 @@ class Lock(Shape[Lease]):
             return self._client.inspect(self._terms().name) is not None
 
     def owned(self) -> bool:
-        """Whether the caller holds the lock: the server says so, and by the clock here it is not over."""
+        """Whether the caller holds the lock, according to the server and to the clock of this process."""
         held = self.local._held()
         return held is not None and self._left(held) is not None and (isinstance(held, Borrowed) or held.held)
 
     def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
-        """Have it `additional_time` seconds longer; with `replace_ttl`, that long from now."""
+        """Add `additional_time` seconds to the lease; with `replace_ttl`, let it last that long from now."""
         held = self._due("extend")
         ttl = self._longer(0.0 if replace_ttl else self._left(held), additional_time)
         return self._renew("extend", held, ttl)
 
     def reacquire(self) -> Literal[True]:
-        """Have it for a whole timeout from now."""
+        """Let the lease last for a whole timeout from now."""
         held = self._due("reacquire")
         return self._renew("reacquire", held, cast(float, self.timeout))
 

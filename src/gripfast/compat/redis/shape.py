@@ -72,13 +72,13 @@ class Shape(Generic[L]):
 
     @property
     def lease(self) -> L | None:
-        """Gripfast's lease while the caller has one: `remaining()`, `lost`, `ensure_held()` and the rest."""
+        """Gripfast's lease, if the caller has one: `remaining()`, `lost`, `ensure_held()` and the rest."""
         held = self.local._held()
         return cast(L, held) if isinstance(held, self._lease_type) else None
 
     @property
     def fencing_token(self) -> int:
-        """Larger than that of every earlier holder: for the resource to refuse who comes late."""
+        """Larger than the tokens of all earlier holders, so the database you write to can reject a late writer."""
         lease: Any = self.lease
         if lease is None:
             raise LockError("Cannot fence with an unlocked lock", lock_name=self.name)
