@@ -85,7 +85,7 @@ docs: $(DOCS)  ## the pages that are generated, and the site, in build/docs
 	@echo "build/docs/index.html"
 
 clean:  ## remove what these targets made
-	rm -rf $(VENV) $(dir $(INTEROP)) build dist bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(dir $(INTEROP)) build dist bench/results .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 $(LOCAL): NEEDS := python
