@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 WIDTH_AT_MOST = 120
 _FILE = click.Path(dir_okay=False, allow_dash=True)
-svg_option = click.option("--svg", type=_FILE, help="Draw it into this file; - is the standard output.")
-html_option = click.option("--html", type=_FILE, help="The same as a page that needs no other file.")
+svg_option = click.option("--svg", type=_FILE, help="Draw a picture into this file; - is the standard output.")
+html_option = click.option("--html", type=_FILE, help="Write an HTML page into this file; it needs no other file.")
 
 
 @click.group(invoke_without_command=True, short_help="See how locks break.")
@@ -36,8 +36,8 @@ def lab(ctx: click.Context, html: str | None) -> int | None:
     gripfast lab show set-nx-ex-del       one of them, and how it breaks
     gripfast lab seed 42                  a seed of the simulation, drawn in the same way
 
-    The histories are found by searching through all that can happen in a small world. Gripfast's own locks are
-    searched for one as well: the same code that you use, in the simulation.
+    A program finds these histories by searching everything that can happen in a small world. It searches Gripfast's own
+    locks as well: the production code, in the simulation.
     """
     if ctx.invoked_subcommand is not None:
         if html is not None:
@@ -46,13 +46,13 @@ def lab(ctx: click.Context, html: str | None) -> int | None:
     return _list(html)
 
 
-@lab.command(short_help="How one of them breaks.")
+@lab.command(short_help="Show how one of them breaks.")
 @click.argument("name", shell_complete=lambda ctx, param, typed: _names(typed))
 @click.option("--program", is_flag=True, help="Show the protocol as a program, too.")
 @svg_option
 @html_option
 def show(name: str, program: bool, svg: str | None, html: str | None) -> int:
-    """Tell how NAME breaks, with a timeline. `gripfast lab` lists the names."""
+    """Show how NAME breaks, with a timeline. `gripfast lab` lists the names."""
     from gripfast_lab.entries import BY_NAME
     from gripfast_lab.own import OWN
     from gripfast_lab.verdicts import judged
@@ -61,7 +61,7 @@ def show(name: str, program: bool, svg: str | None, html: str | None) -> int:
     if name in own:
         return _show_own(own[name], svg or html)
     if name not in BY_NAME:
-        raise click.UsageError(f"{name} is not in the lab. All that are: gripfast lab")
+        raise click.UsageError(f"{name} is not in the lab. List all names: gripfast lab")
     verdict = judged(BY_NAME[name])
     if verdict.story is None:
         click.echo(f"{verdict.entry.title}: {verdict}")
@@ -71,19 +71,19 @@ def show(name: str, program: bool, svg: str | None, html: str | None) -> int:
     return 0
 
 
-@lab.command(short_help="A seed of the simulation as a picture.")
+@lab.command(short_help="Draw a seed of the simulation.")
 @click.argument("seed", type=click.IntRange(min=0))
 @click.option("--scenario", default="redis", show_default=True, help="redis, redlock3 or redlock5.")
 @svg_option
 @html_option
 def seed(seed: int, scenario: str, svg: str | None, html: str | None) -> int:
-    """Run SEED of the simulation and draw what happened; if it breaks a rule, the smallest plan that still does."""
+    """Run SEED of the simulation and draw what happened. If it breaks a rule, draw the smallest plan that does."""
     from gripfast_lab.seeds import story_of_seed
     from gripfast_lab.sim.runner import scenarios
 
     known = scenarios()  # imported by being asked for
     if scenario not in known:
-        raise click.UsageError(f"No scenario is called {scenario}; there are: {', '.join(known)}.")
+        raise click.UsageError(f"No scenario is called {scenario}. Scenarios: {', '.join(known)}.")
     story, violations = story_of_seed(seed, scenario)
     if not _draw(story, svg, html):
         click.echo(_timeline(story))

@@ -56,18 +56,18 @@ def _explored(*names: str) -> tuple[Search, ...]:
 
 
 NOT_HERE = (
-    "Gripfast's stores for SQL, ZooKeeper and one machine are not simulated. They are tested on real servers"
-    " and processes that are paused, killed and cut off (`make chaos`), and the same rules judge what they did."
+    "Gripfast's stores for SQL, ZooKeeper and one machine are not simulated. Their tests pause, kill and cut off"
+    " real servers and processes (`make chaos`), and check the histories by the same rules."
 )
 
 OWN = (
     Own(
         "gripfast-redis",
         "Gripfast on one Redis server",
-        "The production code. Two clients (in `line` three), every order of their messages within bounds, and one"
-        " fault: of any kind in `faults`, of the named kind in the others. And large worlds by chance, with many"
-        " faults. What Gripfast says it can't survive (a clock that jumps, a server that forgets) excuses the"
-        " overlap that it causes, and nothing else.",
+        "The production code. There are two clients (in `line` three), every order of their messages within"
+        " bounds, and one fault: of any kind in `faults`, of the named kind in the others. Seeds are large random"
+        " worlds with many faults. Gripfast says that it can't survive a clock that jumps or a server that forgets."
+        " Such a fault excuses the overlap that it causes, and nothing else.",
         (
             *_explored("claims", "faults", "hand-off", "cancelled", "expiry", "paused", "line"),
             partial(_seeds, "redis", 400),
@@ -76,17 +76,17 @@ OWN = (
     Own(
         "gripfast-redlock",
         "Gripfast's Redlock",
-        "The production code, on three and five nodes, of which some are down, silent, restarted empty or cut off,"
-        " with clients that pause and die. A clock that jumps excuses an overlap; a node that comes back empty does"
-        " not.",
+        "The production code, on three and five nodes. Some nodes are down, silent, restarted empty or cut off,"
+        " and clients pause and die. A clock that jumps excuses an overlap; a node that comes back empty does not.",
         (partial(_seeds, "redlock3", 100), partial(_seeds, "redlock5", 100)),
     ),
     Own(
         "gripfast-rules",
         "The rules of Gripfast's Redlock",
         "Not the code, but its two rules as small models, in every state. Tokens (`fence`, `fence-order`): three"
-        " nodes, two attempts at once; no clock is trusted, any lock may expire at any moment, messages come late,"
-        " twice or never. Exclusion (`fence-time`): clocks keep their promise, and a node forgets everything.",
+        " nodes and two attempts at once. No clock is trusted, so any lock may expire at any moment. Messages come"
+        " late, twice or never. Exclusion (`fence-time`): clocks are as accurate as assumed, and a node forgets"
+        " everything.",
         _explored("fence", "fence-order", "fence-time"),
     ),
 )
