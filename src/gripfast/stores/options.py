@@ -29,8 +29,8 @@ COMMON: Mapping[str, Option] = {
 
 _BOOLS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _TIMEOUT = (
-    "; request_timeout is how long one request may take, connect_patience how long a silent server is waited for, "
-    "acquire(wait=…) how long somebody else's lock is"
+    "; request_timeout limits one request, connect_patience the attempts to reach the server, and acquire(wait=…) "
+    "the wait for the lock"
 )
 
 
