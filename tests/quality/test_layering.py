@@ -143,7 +143,7 @@ PURE = [
     path
     for path in SOURCES
     if path.is_relative_to(PACKAGE / "core")
-    or path.name == "protocol.py"
+    or path.name in ("protocol.py", "conversation.py", "shared.py")
     or path == PACKAGE / "stores" / "settle.py"
     or (path.is_relative_to(LAB / "sim") and path not in RUNS_SIMULATIONS)
 ]

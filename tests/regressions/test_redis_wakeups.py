@@ -13,7 +13,7 @@ import redis
 import gripfast
 from gripfast.core.ports import Granted
 from gripfast.stores.inboxes import BlockingInbox, Inboxes
-from gripfast.stores.redis import hearing
+from gripfast.stores.redis import listening
 from regressions.redis_stage import connect_at_once, played
 from support.colours import COLOURS, World
 from support.lanes import Lane, Lanes
@@ -47,7 +47,7 @@ def waiters(client: gripfast.Client, name: str) -> int:
 @pytest.fixture
 def only_pushes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody looks around after a while: who is not named never reads."""
-    monkeypatch.setattr(hearing, "LOOK_AROUND", 60.0)
+    monkeypatch.setattr(listening, "LOOK_AROUND", 60.0)
 
 
 def hold_all_requests(lanes: Lanes) -> None:

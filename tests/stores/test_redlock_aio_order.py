@@ -49,7 +49,7 @@ async def test_a_clean_up_follows_the_vote_on_the_connection_that_was_given_up(s
         await everyone_answers(nodes)
         await auntil(lambda: has_voted(servers[0]))
         assert owner_at(servers[0]) is None
-        assert nodes._nodes[0].link.owes_nothing
+        assert not nodes._nodes[0].link.server.has_unanswered
 
 
 @staged
@@ -88,11 +88,11 @@ async def test_the_clean_up_of_an_attempt_follows_it_too(
             if is_down:
                 await auntil(lambda: nodes._nodes[0].trouble is not None)
             nodes.send(Unlock(NAME, "me", 1), range(NODES))
-            assert link.owes_nothing == (not waits)
+            assert link.server.has_unanswered == waits
             if waits:
                 freeing = FreeBallot(NODES, NODES)
                 await nodes.poll([Free(NAME, "me")] * NODES, freeing)
-                assert link.owes_nothing
+                assert not link.server.has_unanswered
         await everyone_answers(nodes)
         await auntil(lambda: has_voted(servers[0]))
         assert [owner_at(server) for server in servers] == [None] * NODES
@@ -122,7 +122,7 @@ async def test_a_vote_that_can_not_be_followed_has_its_clean_up_asked_for_again(
             assert (await votes(nodes, "me")).is_won
             proxy.cut()
             proxy.let_go()
-            await auntil(lambda: nodes._nodes[0].requests.wire is None)
+            await auntil(lambda: nodes._nodes[0].requests.connection is None)
             answers = await ask_all(nodes, Free(NAME, "me"))
             assert failed(answers) == [0]
             assert "may still get a claim" in str(answers[0].error)  # type: ignore[union-attr]

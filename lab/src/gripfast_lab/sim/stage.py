@@ -162,7 +162,7 @@ class Stage:
             lending.chased = self._chased
             return RedisStore(lending), None
         link = SharedLink(self.network, process, node, timeout)
-        lends = LendingLink(self.network, process, node, timeout, idle_most=0, chase=link.chase)
+        lends = LendingLink(self.network, process, node, timeout, idle_most=0, clean_up=link.clean_up)
         link.chased = self._chased
         return RedisStore(link), RedisStore(lends)
 

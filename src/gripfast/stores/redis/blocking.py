@@ -1,30 +1,25 @@
-"""The blocking colour: a few connections that threads borrow, and one more for pushes when somebody waits."""
+"""The blocking driver: a few connections that threads borrow, and one more for notifications when somebody waits."""
 
 from __future__ import annotations
 
+import functools
 import math
 import secrets
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hiredis import HiredisError, ReplyError
+from hiredis import HiredisError
 
 from gripfast.guard import Guard
 from gripfast.machine import boottime
-from gripfast.stores.inboxes import BlockingInbox, Inboxes
+from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
+from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import Fault, LinkDown, cut, is_readonly, no_reply
-from gripfast.stores.redis.hearing import Hearing, HearingInbox
-from gripfast.stores.redis.trail import Trail
+from gripfast.stores.redis.faults import Fault, LinkDown, cut, no_reply
+from gripfast.stores.redis.listening import Listening, ListeningInbox
 from gripfast.stores.redis.wire import Wire, close_the_dead
-
-IDLE_MOST = 8
-"""Connections kept for the next request; more are open only while more threads ask at once."""
-PARKED_MOST = 16
-"""Connections kept open although their reply is not awaited: a clean-up is still on its way through them."""
 
 
 class BlockingLink:
@@ -34,24 +29,22 @@ class BlockingLink:
         self,
         dialer: Dialer,
         idle_most: int = IDLE_MOST,
-        chase: Callable[[str, bytes], bool | None] | None = None,
+        clean_up: Callable[[str, bytes], bool | None] | None = None,
         at_end: Callable[[], None] = lambda: None,
     ) -> None:
+        """`clean_up`: where claims were sent whose clean-ups are sent here."""
         self.where = dialer.where
         self.inboxes = Inboxes()
         self.channel: bytes | None = None
         self._dialer = dialer
-        self._idle: list[Wire] = []
-        self._idle_most = idle_most
-        self._trail: Trail[Wire] = Trail()
-        self.late = self._trail.late
-        self._parked: deque[Wire] = deque(maxlen=PARKED_MOST)
-        self._pushes = Pushes(dialer, self.inboxes, self)
-        self._chase_elsewhere = chase
+        self._server = server = Server(dialer.where, dialer.timeout)
+        self._lending: Lending[Wire] = Lending(server, idle_most)
+        self._idle = self._lending.idle
+        self.late = server.late
+        self.clean_up = clean_up or functools.partial(server.clean_up, parks=True)
+        self._notifications = Notifications(dialer, self.inboxes, self)
+        self.inbox = functools.partial(ListeningInbox, self._notifications)
         self._at_end = at_end
-
-    def inbox(self) -> BlockingInbox:
-        return HearingInbox(self._pushes)
 
     def ask(self, packed: bytes, owner: str | None = None) -> Any:
         within = math.inf
@@ -65,22 +58,15 @@ class BlockingLink:
         except IndexError:  # another thread was quicker
             return self.ask(packed, owner)
         if owner is not None:
-            unanswered = self._trail.unanswered
-            if owner in unanswered:
-                self._trail.repeats(owner)
-            unanswered[owner] = wire
+            self._server.sends(owner, wire)
         try:
             reply = wire.ask(packed, within)
         except (OSError, HiredisError) as error:
-            return self._down(wire, error)
-        if owner is not None and unanswered.pop(owner, None) is None:
-            return reply  # a clean-up has followed meanwhile, and its reply is still to come
-        if type(reply) is ReplyError and is_readonly(reply):
-            self._retire(wire)
-        elif len(self._idle) < self._idle_most:
-            self._idle.append(wire)
+            return self._failed(wire, error)
+        if owner is None and type(reply) is int and len(self._idle) < self._lending.idle_most:
+            self._idle.append(wire)  # as `take_back` does in nearly all cases
         else:
-            wire.close()
+            self._lending.take_back(wire, owner, (reply,))
         return reply
 
     def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
@@ -91,47 +77,26 @@ class BlockingLink:
         try:
             replies = wire.ask_many(b"".join(commands), len(commands), left)
         except (OSError, HiredisError) as error:
-            return self._down(wire, error, within)
-        if any(type(reply) is ReplyError and is_readonly(reply) for reply in replies):
-            self._retire(wire)
-        else:
-            self._put_back(wire)
+            return self._failed(wire, error, within)
+        self._lending.take_back(wire, None, replies)
         return replies
 
     async def listen(self) -> None:
-        self._pushes.open()
+        self._notifications.open()
 
     def stop_listening(self, channel: bytes) -> None:
         """The idle connections may lead to the server that this one did not lead to: they go with it."""
-        self._pushes.end(channel)
-        self._drop(self._idle)
-
-    def chase(self, owner: str, packed: bytes) -> bool | None:
-        if self._chase_elsewhere is not None:
-            return self._chase_elsewhere(owner, packed)
-        wires = self._trail.end(owner)
-        left = [wire.send_after(packed) for wire in wires]
-        self._parked.extend(wires)
-        return all(left) if wires else None
+        self._notifications.end(channel)
+        self._lending.drop_idle()
 
     def shut(self) -> None:
-        self._pushes.close()
+        self._notifications.close()
 
     async def close(self) -> None:
-        self._idle_most = 0  # what is still under way closes its own
-        self._pushes.close()
-        self._drop(self._idle)
-        self._drop(self._parked)
-        self._trail.clear()
+        self._notifications.close()
+        self._lending.close()
         close_the_dead()
         self._at_end()
-
-    def _drop(self, wires: list[Wire] | deque[Wire]) -> None:
-        while True:
-            try:
-                wires.pop().close()
-            except IndexError:
-                return
 
     def _take(self, within: float) -> tuple[Wire, float]:
         """And the seconds that are left for the request."""
@@ -148,26 +113,14 @@ class BlockingLink:
         wire = self._dialer.dial(seconds)
         return wire, max(seconds / 10, until - boottime())
 
-    def _put_back(self, wire: Wire) -> None:
-        if len(self._idle) < self._idle_most:
-            self._idle.append(wire)
-        else:
-            wire.close()
-
-    def _retire(self, wire: Wire) -> None:
-        """Its server was demoted, and stays connected. A new connection may lead to the one that was promoted."""
-        wire.close()
-        self._drop(self._idle)
-
-    def _down(self, wire: Wire, error: OSError | HiredisError, within: float = math.inf) -> Fault:
-        """The idle connections are as old, so they go with it."""
-        self._drop(self._idle)
+    def _failed(self, wire: Wire, error: OSError | HiredisError, within: float = math.inf) -> Fault:
+        self._lending.drop_idle()
         if not isinstance(error, TimeoutError | BlockingIOError):
             wire.is_sent = False  # nothing can follow on it
         return no_reply(self.where, min(within, self._dialer.timeout), error, wire.has_answered)
 
 
-class Pushes(Hearing):
+class Notifications(Listening):
     """The connection on which grants are pushed, and who reads it."""
 
     def __init__(self, dialer: Dialer, inboxes: Inboxes, link: BlockingLink) -> None:
@@ -186,12 +139,12 @@ class Pushes(Hearing):
         self._opening.run(self._open, self._failures)
 
     def close(self) -> None:
-        """Whoever listens hears the end, asks, and is told why."""
+        """Whoever listens is told of the end, asks, and is told why."""
         self._is_shut = True
         self._end()
 
     def end(self, channel: bytes) -> None:
-        """Nothing can be heard on it, though nobody has said so."""
+        """Nothing can be received on it, though nobody has said so."""
         if channel == self._link.channel:
             self._end()
 

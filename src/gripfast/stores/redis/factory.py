@@ -58,7 +58,7 @@ class RedisFactory:
         """Clean-ups have a connection of their own, opened when needed and closed again."""
         dialer = self.dialer(request_timeout)
         link = AioLink(dialer)
-        aside = BlockingLink(dialer, idle_most=0, chase=link.chase, at_end=link.close_soon)
+        aside = BlockingLink(dialer, idle_most=0, clean_up=link.clean_up, at_end=link.close_soon)
         return AioStores(RedisStore(link), RedisStore(aside))
 
     def dialer(self, request_timeout: float) -> Dialer:

@@ -1,4 +1,4 @@
-"""The store, without colour: requests go out over a Link, which blocks or suspends.
+"""The store, the same for all drivers: requests go out over a Link, which blocks or suspends.
 
 **Which pushes count.** A push is dated by the last answer "still waiting". That is right only if the server that pushes
 is the one that answered. Connections may well lead to different servers: an address was moved to a promoted replica,
@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from hiredis import ReplyError
@@ -68,7 +68,8 @@ class Link(Protocol):
         """Where pushes are heard; None if nobody listens."""
         ...
 
-    def inbox(self) -> Inbox: ...
+    @property
+    def inbox(self) -> Callable[[], Inbox]: ...
 
     def ask(self, packed: bytes, owner: str | None = None) -> Any:
         """The reply, or a Fault. With `owner`, it is remembered which connection carried this until it is answered."""
@@ -89,11 +90,9 @@ class Link(Protocol):
         """Owners of whom a claim was given up for lost and may still arrive."""
         ...
 
-    def chase(self, owner: str, packed: bytes) -> bool | None:
-        """Let a clean-up follow the claims of this owner on their connections, wherever one was not answered.
-
-        None if there is nothing to follow. False if it can't, so that a claim may come later.
-        """
+    @property
+    def clean_up(self) -> Callable[[str, bytes], bool | None]:
+        """Send a clean-up behind the unanswered claims of this owner, on their connections: `Server.clean_up`."""
         ...
 
     def shut(self) -> None: ...
@@ -107,6 +106,7 @@ class RedisStore(Store):
     def __init__(self, link: Link) -> None:
         self._link = link
         self.inboxes = link.inboxes
+        self.inbox = link.inbox  # type: ignore[method-assign]  # a call less, on the hot path
         self._card = functools.lru_cache(maxsize=256)(card_of_this_process)
         self._vain = 0
         """Subscriptions that were ended since the last one that an answer knew of."""
@@ -143,7 +143,7 @@ class RedisStore(Store):
             return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
         answer = protocol.read_claim(reply, claim, channel)
         if isinstance(answer, Taken) and claim.inbox is None and claim.owner in self._link.late:
-            self._chase(claim.name, claim.owner)  # nobody asks for it any more
+            self._clean_up_after(claim.name, claim.owner)  # nobody asks for it any more
         return answer
 
     async def _hears(self, channel: bytes | None, taken: Any) -> bool:
@@ -168,7 +168,7 @@ class RedisStore(Store):
             reply = await reply
         answer = None if reply == 1 else await self._release_slowly(hold, packed, reply)
         if link.late and hold.owner in link.late:
-            self._chase(hold.name, hold.owner)  # not earlier: it would do the work of the release
+            self._clean_up_after(hold.name, hold.owner)  # not earlier: it would do the work of the release
         return answer
 
     async def _release_slowly(self, hold: Hold, packed: bytes, reply: Any) -> Reason | Unreachable | None:
@@ -202,7 +202,7 @@ class RedisStore(Store):
         troubles: list[Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
-            late = [self._chase(hold.name, hold.owner) is False for hold in chunk]
+            late = [self._clean_up_after(hold.name, hold.owner) is False for hold in chunk]
             commands = [protocol.abandon(hold.name, hold.owner) for hold in chunk]
             replies = await self._ask_each(scripts.ABANDON, commands, rules.GIVE_BACK_WITHIN)
             for hold, is_late, reply in zip(chunk, late, replies, strict=True):
@@ -210,13 +210,14 @@ class RedisStore(Store):
                 if isinstance(reply, Fault) and not _is_no_lock(reply):
                     trouble = unreachable(reply.error)
                 elif is_late:
-                    trouble = unreachable(StoreUnavailable(f"a claim of {hold.name!r} may still be on its way"))
+                    message = f"an unanswered request for {hold.name!r} may still take effect"
+                    trouble = unreachable(StoreUnavailable(message))
                 troubles.append(trouble)
         return troubles
 
-    def _chase(self, name: str, owner: str) -> bool | None:
+    def _clean_up_after(self, name: str, owner: str) -> bool | None:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
-        return self._link.chase(owner, protocol.abandon_in_full(name, owner))
+        return self._link.clean_up(owner, protocol.abandon_in_full(name, owner))
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         reply = await self._ask(scripts.INSPECT, protocol.inspect(name))

@@ -1,4 +1,4 @@
-"""A connection in the blocking colour: packed commands out, replies in, one after the other.
+"""A connection of the blocking driver: packed commands out, replies in, one after the other.
 
 A request ends at its deadline, whatever happens: signals restart a receive time-out of the kernel, under gevent it is
 none, and a server that sends a byte now and then never lets one end. So the socket itself never blocks, and whoever
@@ -30,6 +30,7 @@ class Wire:
     """Whoever has it has it alone, and after an interrupt nobody takes it again."""
 
     def __init__(self, sock: socket.socket, timeout: float) -> None:
+        self.is_open = True
         self.is_busy = False
         """An interrupt has left `hear` in the middle: what comes next can't be told from what was lost."""
         self.is_sent = False
@@ -100,8 +101,8 @@ class Wire:
         if self._poll is not None:
             self.sock.settimeout(0.0)
 
-    def send_after(self, packed: bytes) -> bool:
-        """Let this follow what an interrupted or impatient request has sent. True if it left."""
+    def follow(self, packed: bytes) -> bool:
+        """Send this behind what an interrupted or impatient request has sent. True if it left."""
         if not self.is_sent:
             return False
         self.is_sent = False  # if a part of it leaves, nothing can follow
@@ -126,13 +127,14 @@ class Wire:
         return None if message is False else message
 
     def hang_up(self) -> None:
-        """From another thread: whoever is listening hears the end."""
+        """From another thread: whoever is listening is told of the end."""
         try:
             self.sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
 
     def close(self) -> None:
+        self.is_open = False
         self.sock.close()
         self._grave.fill()
 

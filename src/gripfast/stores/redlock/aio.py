@@ -23,7 +23,8 @@ from gripfast.core.redlock.nodes import Answer, Ballot, Each, Failed, ForceRelea
 from gripfast.errors import ClientClosed, GripfastError, OutcomeUnknown
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import AioInbox, Inboxes
-from gripfast.stores.redis.aio import LOOKS, AioLink, RequestWire
+from gripfast.stores.redis.aio import AioConversation, AioLink
+from gripfast.stores.redis.conversation import LOOKS
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import Fault, cut, not_connected
 from gripfast.stores.redlock.health import PAUSE_FIRST, PAUSE_MOST, still_down
@@ -93,8 +94,8 @@ class AioNodes:
 
     def _expect_within(self, seconds: float) -> None:
         for node in self._nodes:
-            if node.requests.wire is not None and seconds < node.timeout:
-                node.requests.wire.expect_within(seconds, told=seconds)
+            if node.requests.connection is not None and seconds < node.timeout:
+                node.requests.connection.expect_within(seconds, told=seconds)
 
     def _too_few_are_up(self, requests: Sequence[Request | None], asked: int) -> bool:
         """So few that nothing can be decided: what is known of the others may be out of date."""
@@ -124,7 +125,7 @@ class AioNodes:
     async def listen(self) -> None:
         self._listens = True
         self._start_listening()
-        opening = [dialing for node in self._nodes if (dialing := node.link.pushes.dialing) is not None]
+        opening = [dialing for node in self._nodes if (dialing := node.link.notifications.dialing) is not None]
         if opening:
             await asyncio.wait(opening, timeout=self._listening_takes)
 
@@ -133,7 +134,7 @@ class AioNodes:
         deaf = [node for node in self._nodes if node.link.channel is None]
         for node in deaf:
             if node.trouble is None and not self._is_closed:
-                node.link.pushes.start()
+                node.link.notifications.start()
         return len(deaf)
 
     # -- the rest ------------------------------------------------------------------------------------------------
@@ -200,7 +201,7 @@ class _Question:
         except Exception as error:  # of a ballot, say: it is for whoever has made it, not for who reads
             self.poll.fail(error)
 
-    def put(self, wire: RequestWire, packed: bytes) -> None:
+    def put(self, wire: AioConversation, packed: bytes) -> None:
         self.was_sent = True
         request = self.request
         if type(request) is Vote:
@@ -212,7 +213,7 @@ class _Question:
             wire.ask_for(self, packed, _setter(request))
         for part in self.parts:
             if self.node.is_last(part):
-                wire.cleans_up(part.owner)
+                wire.server.follows(part.owner, wire)
 
     @property
     def parts(self) -> Sequence[Request]:
@@ -298,16 +299,16 @@ class _Node:
     def ask(self, question: _Question, packed: bytes, insists: bool) -> None:
         if self.takes_care and question.cleans and question.followed is None:
             question.followed = self._follow(question)
-        wire = self.requests.wire
+        wire = self.requests.connection
         if self._is_closed:
             question.fail(cut(self.where, None))
         elif wire is not None and not self._waiting:
-            self.takes_care = self.takes_care and not self.link.owes_nothing
+            self.takes_care = self.takes_care and self.link.server.has_unanswered
             question.put(wire, packed)
         elif self.trouble is None or insists or (question.cleans and self._waiting):
             self._wait(question)  # a clean-up behind whatever it may have to clean up
         else:
-            self._give_up(question, self._still_down(self.trouble))
+            self._give_up(question, still_down(self.where, self.trouble, boottime() - self._down_since))
 
     def answered(self, question: _Question, reply: Any) -> None:
         if isinstance(reply, Fault):
@@ -340,7 +341,7 @@ class _Node:
         """From any thread. A claim that waits is known here, one that has left to the link; it is never in between."""
         if self._waiting:
             self._frees[owner] = packed
-        return self.link.chase(owner, packed)
+        return self.link.clean_up(owner, packed)
 
     def close(self) -> None:
         self._is_closed = True
@@ -379,8 +380,9 @@ class _Node:
 
     def _follow(self, question: _Question) -> list[bool | None]:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
+        server, pack = self.link.server, self._wording.in_full
         return [
-            self.link.follow(each.owner, functools.partial(self._wording.in_full, each, b""), self.is_last(each))
+            server.clean_up_elsewhere(each.owner, functools.partial(pack, each, b""), self.is_last(each))
             for each in question.parts
             if isinstance(each, Free | Unlock)
         ]
@@ -433,7 +435,7 @@ class _Node:
             self._taught.clear()
             self._put_waiting(result)
 
-    def _put_waiting(self, wire: RequestWire) -> None:
+    def _put_waiting(self, wire: AioConversation) -> None:
         """In full: who has just connected may be a new server, and a vote must not be decided before it hears of that.
 
         Each stays in line until it has left, for `chase`.
@@ -446,7 +448,7 @@ class _Node:
             if question.cleans or not question.poll.is_dropped:
                 question.put(wire, self._pack(question))
                 for owner in [each for part in question.parts if (each := _setter(part)) in self._frees]:
-                    wire.ask(self._frees[owner])
+                    wire.ask_for(self._loop.create_future(), self._frees[owner])
             self._waiting.popleft()
         self._frees.clear()
 
@@ -483,9 +485,6 @@ class _Node:
         if self._probing is not None:
             self._probing.cancel()
             self._probing = None
-
-    def _still_down(self, trouble: Fault) -> Fault:
-        return still_down(self.where, trouble, boottime() - self._down_since)
 
 
 def _probe(node: weakref.ref[_Node]) -> None:

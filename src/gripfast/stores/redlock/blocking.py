@@ -33,7 +33,7 @@ from gripfast.machine import boottime
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import Fault, cut, not_answered
-from gripfast.stores.redis.hearing import HearingInbox
+from gripfast.stores.redis.listening import ListeningInbox
 from gripfast.stores.redis.wire import Wire, close_the_dead
 from gripfast.stores.redlock.bundle import WOULD_BLOCK, Bundle, Due, Strand
 from gripfast.stores.redlock.health import Known, Node, make_all
@@ -371,7 +371,7 @@ class BlockingNodes:
     # -- the rest ------------------------------------------------------------------------------------------------
 
     def inbox(self) -> Inbox:
-        return HearingInbox(self._pushes)
+        return ListeningInbox(self._pushes)
 
     def hears(self, owner: str, inbox: Inbox) -> bool:
         self._inboxes.add(owner, inbox)

@@ -13,13 +13,13 @@ from gripfast.errors import StoreUnavailable
 from gripfast.guard import Guard
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.hearing import LOOK_AROUND, Hearing
+from gripfast.stores.redis.listening import LOOK_AROUND, Listening
 from gripfast.stores.redis.wire import Wire
 from gripfast.stores.redlock.bundle import READABLE, new_poller
 from gripfast.stores.redlock.health import Node, make_all
 
 
-class Pushes(Hearing):
+class Pushes(Listening):
     def __init__(self, nodes: Sequence[Node], inboxes: Inboxes, timeout: float) -> None:
         super().__init__()
         self.channels = [b""] * len(nodes)

@@ -43,8 +43,8 @@ CLEAN_UP = (
         "A clean-up goes another way than the claim that it cleans up, and may overtake it.",
         (
             Edit(
-                RedisStore._chase,
-                "return self._link.chase(owner, protocol.abandon_in_full(name, owner))",
+                RedisStore._clean_up_after,
+                "return self._link.clean_up(owner, protocol.abandon_in_full(name, owner))",
                 "return None",
             ),
         ),

@@ -263,7 +263,7 @@ class SimLink:
         self.channel, self._pushes = None, None
         self.inboxes.ask_again()
 
-    def chase(self, owner: str, packed: bytes) -> bool | None:
+    def clean_up(self, owner: str, packed: bytes) -> bool | None:
         wires = self._trail.end(owner)
         if wires:
             self.chased[owner] = None
@@ -320,12 +320,12 @@ class LendingLink(SimLink):
         peer: Peer,
         timeout: float,
         idle_most: int = IDLE_MOST,
-        chase: Callable[[str, bytes], bool | None] | None = None,
+        clean_up: Callable[[str, bytes], bool | None] | None = None,
     ) -> None:
         super().__init__(network, process, peer, timeout)
         self._idle: list[Wire] = []
         self._idle_most = idle_most
-        self._chase_elsewhere = chase
+        self._clean_up_elsewhere = clean_up
 
     async def ask(self, packed: bytes, owner: str | None = None) -> Any:
         replies = await self._lend(packed, owner)
@@ -363,8 +363,8 @@ class LendingLink(SimLink):
         if owner is None or self._is_closed:
             wire.close()
 
-    def chase(self, owner: str, packed: bytes) -> bool | None:
-        return (self._chase_elsewhere or super().chase)(owner, packed)
+    def clean_up(self, owner: str, packed: bytes) -> bool | None:
+        return (self._clean_up_elsewhere or super().clean_up)(owner, packed)
 
     async def close(self) -> None:
         self._idle_most = 0  # what is still under way closes its own

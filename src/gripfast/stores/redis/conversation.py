@@ -1,0 +1,385 @@
+"""The conversation with a server: what was sent, whose replies are owed, and what must follow. No socket, no clock.
+
+A `Conversation` is what is known about one connection, a `Server` what is known about one server over all connections
+to it. A driver moves bytes and time: blocking sockets (`blocking.py`), asyncio (`aio.py`), the simulated network. Each
+rule about late, lost and repeated requests stands in one place:
+
+1. *Order.* Replies come in the order of the requests (`Conversation.ask_for`, `take`). A request whose caller has
+   stopped waiting keeps its position: its reply is read and dropped, and never taken for another's.
+2. *Interrupts.* If an interrupt comes between what is written or read and the note of it, the order is not known any
+   more: the driver ends the conversation (`interrupted`).
+3. *Unanswered claims.* A claim is noted before it leaves, and the note goes when its reply is read (`Server.sends`,
+   `take`). A claim may still take effect after its owner got the lock by a retry, and has released it.
+4. *Clean-up.* A clean-up must not overtake the claim that it cleans up: it is sent behind it, on the same connection
+   (`Server.clean_up`), in full, because nobody reads its reply. Where that can't be, the caller is told.
+5. *Silence.* A server is silent if nothing came for a time-out, looked at in steps: a process that was paused itself
+   blames nobody (`_look`). All callers are told, and the connection is parked: a clean-up may have to follow on it
+   (`_give_up`, `Server.park`).
+6. *Repeating.* A connection that had answered before may have been closed while it was idle: what was lost with it may
+   be repeated on another one (`end`). So may what was given up because somebody else could wait no longer.
+7. *A server that takes no writes* was demoted, and stays connected: the connection is left, and the next request
+   connects anew (`take`, `Lending.take_back`).
+8. *Lending.* Where a connection is lent to one request at a time, the next one gets it only if nothing else is owed on
+   it (`Lending.take_back`); after a fault the idle ones go too (`Lending.drop_idle`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from hiredis import ReplyError
+
+from gripfast.stores.redis.faults import Fault, cut, is_readonly, not_answered
+
+PARKED_MOST = 16
+"""Connections to one server that are kept open although it is silent on them: a clean-up may have to follow."""
+IDLE_MOST = 8
+"""Connections that are lent, and kept for the next request; more are open only while more are lent at once."""
+LOOKS = 4
+"""How often a time-out's length is looked at: a server counts as silent if nothing came between so many looks."""
+
+
+class Taker(Protocol):
+    """Who is told a reply, or a Fault: a future, or whatever has these two."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, reply: Any, /) -> None: ...
+
+
+class Timer(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Loop(Protocol):
+    """Who keeps the time: asyncio's, or another one that has these two."""
+
+    def call_later(self, seconds: float, call: Callable[..., object], /, *args: Any) -> Timer: ...
+
+    def call_soon(self, call: Callable[..., object], /, *args: Any) -> object: ...
+
+
+class Followed(Protocol):
+    """A connection, as far as clean-ups need it."""
+
+    @property
+    def is_open(self) -> bool:
+        """Requests may be sent on it."""
+        ...
+
+    def follow(self, packed: bytes) -> bool:
+        """From any thread: send this behind everything that was sent, if that left completely. True if it left."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Server:
+    def __init__(self, where: str, timeout: float) -> None:
+        self.where = where
+        self.timeout = timeout
+        self.unanswered: dict[str, Followed] = {}
+        """By owner: the connection that carried its last claim, from before that left until its reply is read."""
+        self.late: dict[str, list[Followed]] = {}
+        """By owner: the connections of earlier claims, which it has repeated because they were given up."""
+        self._parked: deque[Followed] = deque()
+        self._is_closed = False
+
+    def sends(self, owner: str, conversation: Followed) -> None:
+        """Before a claim leaves."""
+        before = self.unanswered.get(owner)
+        if before is not None:
+            self.late.setdefault(owner, []).append(before)
+        self.unanswered[owner] = conversation
+
+    def clean_up(self, owner: str, packed: bytes, parks: bool = False) -> bool | None:
+        """Send a clean-up behind every unanswered claim of an owner who is done. From any thread.
+
+        None if there is none. False if one can't be followed, so that it may still take effect. `parks`: nobody else
+        uses these connections.
+        """
+        conversations = self._done_with(owner)
+        left = [conversation.follow(packed) for conversation in conversations]
+        if parks:
+            for conversation in conversations:
+                self.park(conversation)
+        return all(left) if left else None
+
+    def clean_up_elsewhere(self, owner: str, pack: Callable[[], bytes], is_done: bool) -> bool | None:
+        """The same on connections that were given up: on the one in use, whatever is sent next follows.
+
+        `is_done`: nothing of this owner has to be followed after this.
+        """
+        conversations = self.unanswered_of(owner)
+        given_up = [conversation for conversation in conversations if not conversation.is_open]
+        if not given_up:
+            return None
+        if is_done:
+            self._done_with(owner)
+            for conversation in conversations:
+                if conversation.is_open:
+                    self.unanswered[owner] = conversation
+        packed = pack()
+        left = [conversation.follow(packed) for conversation in given_up]
+        return all(left)
+
+    def unanswered_of(self, owner: str) -> list[Followed]:
+        last = self.unanswered.get(owner)
+        return [*self.late.get(owner, ()), *([] if last is None else [last])]
+
+    def _done_with(self, owner: str) -> list[Followed]:
+        earlier = self.late.pop(owner, []) if self.late else []
+        last = self.unanswered.pop(owner, None)
+        return earlier if last is None else [*earlier, last]
+
+    def follows(self, owner: str, conversation: Followed) -> None:
+        """A clean-up leaves on this connection: the claims that it carried need no other."""
+        if self.unanswered.get(owner) is conversation:
+            del self.unanswered[owner]
+        if owner in self.late:
+            others = [each for each in self.late.pop(owner) if each is not conversation]
+            if others:
+                self.late[owner] = others
+
+    @property
+    def has_unanswered(self) -> bool:
+        return bool(self.unanswered or self.late)
+
+    def park(self, conversation: Followed) -> None:
+        """The oldest goes when there are too many."""
+        if conversation not in self._parked:
+            self._parked.append(conversation)
+        while len(self._parked) > (0 if self._is_closed else PARKED_MOST):
+            self._close_oldest()
+
+    def close(self) -> None:
+        self._is_closed = True
+        while self._parked:
+            self._close_oldest()
+        self.unanswered.clear()
+        self.late.clear()
+
+    def _close_oldest(self) -> None:
+        try:
+            self._parked.popleft().close()
+        except IndexError:  # another thread was quicker
+            pass
+
+
+class Conversation:
+    """One connection. A driver has the methods of the first part."""
+
+    def __init__(self, server: Server, loop: Loop) -> None:
+        self.server = server
+        self.loop = loop
+        self.is_open = True
+        """Requests may be sent on it."""
+        self.is_silent = False
+        """It was given up, but what was sent may still arrive, and a clean-up behind it."""
+        self.answers = 0
+        self.owed: deque[tuple[Taker | Batch, str | None]] = deque()
+        """In order: who is told each reply, and whose claim it answers."""
+        self._may_be_repeated = False
+        """It was given up earlier than most callers would have done."""
+        self._answers_before = -1
+        self._silent_looks = 0
+        self._timer: Timer | None = None
+
+    # -- the driver's part ---------------------------------------------------------------------------------------
+
+    def write(self, packed: bytes) -> None:
+        """Now, or soon, together with more. `end` is called if it fails."""
+        raise NotImplementedError
+
+    def let_go(self, keep: bool) -> None:
+        """Nothing is read or written any more. `keep` leaves it open, so that what was sent still arrives."""
+        raise NotImplementedError
+
+    def interrupted(self) -> None:
+        """The order of the replies is not known any more."""
+        self.end(cut(self.server.where, None))
+
+    # -- requests and replies ------------------------------------------------------------------------------------
+
+    def ask_for(self, taker: Taker, packed: bytes, owner: str | None = None) -> None:
+        """`owner`: whose claim it is, if it is one."""
+        try:
+            if owner is not None:
+                self.server.sends(owner, self)
+            self.owed.append((taker, owner))
+            self.write(packed)
+            if self._timer is None:
+                self._watch()
+        except BaseException:
+            self.interrupted()
+            raise
+
+    def ask_many_for(self, taker: Taker, packed: bytes, owners: Sequence[str | None]) -> None:
+        """For each of the commands whose claim it is. The taker is told the list of replies, or one Fault."""
+        try:
+            for owner in filter(None, owners):
+                self.server.sends(owner, self)
+            batch = Batch(taker, len(owners))
+            self.owed.extend([(batch, owner) for owner in owners])
+            self.write(packed)
+            self._watch()
+        except BaseException:
+            self.interrupted()
+            raise
+
+    def take(self, reply: Any) -> None:
+        """The next reply was read."""
+        taker, owner = self.owed.popleft()
+        self.answers += 1
+        if owner is not None:
+            self.server.unanswered.pop(owner, None)
+        if type(reply) is ReplyError and is_readonly(reply):
+            self.loop.call_soon(self.end, None)  # behind what else has arrived
+        if type(taker) is Batch:
+            taker.take(reply)
+        elif not taker.done():  # type: ignore[union-attr]
+            taker.set_result(reply)  # type: ignore[union-attr]
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    def end(self, fault: Fault | None, keep: bool = False) -> None:
+        """Whoever waits for a reply is told that there will be none."""
+        if self.is_open:
+            self.is_open = False
+            self.let_go(keep)
+            self._tell(fault or cut(self.server.where, None))
+
+    def _tell(self, fault: Fault) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        had_answered = self.answers > 0 and not self.is_silent
+        fault = fault._replace(was_idle=self._may_be_repeated or had_answered)
+        while self.owed:
+            taker, _ = self.owed.popleft()
+            if isinstance(taker, Batch):
+                taker.fail(fault.copy())
+            elif not taker.done():
+                taker.set_result(fault.copy())
+
+    # -- silence -------------------------------------------------------------------------------------------------
+
+    def expect_within(self, seconds: float, told: float, spares: bool = False) -> None:
+        """What was just asked can't wait for as long as others: if nothing comes until then, it is given up.
+
+        `told`: for how long it was waited, with what came before. `spares`: the others, who would have waited for
+        longer, may repeat theirs on the next connection.
+        """
+        self.loop.call_later(seconds, self._check, self.answers, told, spares)
+
+    def _check(self, answers: int, told: float, spares: bool) -> None:
+        if self.is_open and self.owed and self.answers == answers:
+            self._may_be_repeated = spares
+            self._give_up(told)
+
+    def _watch(self) -> None:
+        """One timer serves all requests."""
+        if not self.is_open:
+            self._tell(cut(self.server.where, None))
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self.server.timeout / LOOKS, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if not self.owed:
+            return
+        self._silent_looks = self._silent_looks + 1 if self.answers == self._answers_before else 0
+        self._answers_before = self.answers
+        if self._silent_looks >= LOOKS:
+            self._give_up(self.server.timeout)
+        else:
+            self._watch()
+
+    def _give_up(self, seconds: float) -> None:
+        self.is_silent = True
+        self.server.park(self)
+        self.end(not_answered(self.server.where, seconds), keep=True)
+
+    def follow(self, packed: bytes) -> bool:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+
+class Batch:
+    """The replies to commands that left together."""
+
+    __slots__ = ("_count", "_has_failed", "_replies", "_taker")
+
+    def __init__(self, taker: Taker, count: int) -> None:
+        self._taker = taker
+        self._count = count
+        self._replies: list[Any] = []
+        self._has_failed = False
+
+    def take(self, reply: Any) -> None:
+        self._replies.append(reply)
+        if len(self._replies) == self._count and not self._taker.done():
+            self._taker.set_result(self._replies)
+
+    def fail(self, fault: Fault) -> None:
+        """Told once, for all of them."""
+        if not self._has_failed and not self._taker.done():
+            self._has_failed = True
+            self._taker.set_result(fault)
+
+
+class Nobody:
+    """Instead of a taker, where nobody waits for the reply."""
+
+    def done(self) -> bool:
+        return True
+
+    def set_result(self, reply: Any, /) -> None:
+        pass
+
+
+NOBODY = Nobody()
+
+
+L = TypeVar("L", bound=Followed)
+
+
+class Lending(Generic[L]):
+    """The connections to one server, where each is lent to one request at a time."""
+
+    def __init__(self, server: Server, idle_most: int = IDLE_MOST) -> None:
+        self.idle: list[L] = []
+        self.idle_most = idle_most
+        self._server = server
+
+    def take_back(self, conversation: L, owner: str | None, replies: Sequence[Any]) -> None:
+        """Its replies were read. If the note of the claim is gone, a clean-up has followed, whose reply is still to
+        come: whoever takes the note out, this or `Server.clean_up`, has the connection."""
+        if owner is not None and self._server.unanswered.pop(owner, None) is None:
+            return
+        for reply in replies:
+            if type(reply) is ReplyError and is_readonly(reply):
+                conversation.close()
+                self.drop_idle()
+                return
+        if len(self.idle) < self.idle_most:
+            self.idle.append(conversation)
+        else:
+            conversation.close()
+
+    def drop_idle(self) -> None:
+        """Also after a fault: they are as old as the one that failed."""
+        while True:
+            try:
+                self.idle.pop().close()
+            except IndexError:
+                return
+
+    def close(self) -> None:
+        self.idle_most = 0  # what is still under way closes its own
+        self.drop_idle()
+        self._server.close()

@@ -1,0 +1,189 @@
+"""Connections that all requests of a client share: one for requests, one more for notifications when somebody waits.
+
+Without I/O of its own: asyncio (`aio.py`) and the simulation bring the connections. A connection is made when it is
+needed, by one try for all who need it (`Opening`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from gripfast.errors import ClientClosed, GripfastError
+from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redis.conversation import Conversation, Server
+from gripfast.stores.redis.faults import Fault, LinkDown, cut
+
+
+class Opening:
+    """Made when it is needed, for everyone who needs it. A driver has `begin`, and `shield` if it needs one."""
+
+    def __init__(self, where: str, new_future: Callable[[], Any]) -> None:
+        self.dialing: Any = None
+        """A future, while it is being made."""
+        self.latest: Any = None
+        """Open, or closed since."""
+        self._where = where
+        self._new_future = new_future
+        self._is_closed = False
+
+    def begin(self, dialing: Any) -> None:
+        """Make it, then call `made` or `end`. Raises TimeoutError if that can't even be begun."""
+        raise NotImplementedError
+
+    def shield(self, dialing: Any) -> Awaitable[Any]:
+        """Whoever is cancelled while waiting for it takes nothing from the others."""
+        return dialing  # type: ignore[no-any-return]
+
+    def too_late(self, error: TimeoutError) -> Fault:
+        raise NotImplementedError
+
+    @property
+    def connection(self) -> Any:
+        latest = self.latest
+        return latest if latest is not None and latest.is_open else None
+
+    def start(self) -> Any:
+        """What comes of it is a connection, a Fault or a GripfastError; it is everyone's, not to be cancelled."""
+        if self._is_closed:
+            raise ClientClosed
+        if self.dialing is not None:
+            return self.dialing
+        dialing = self._new_future()
+        try:
+            self.dialing = dialing
+            self.begin(dialing)
+        except TimeoutError as error:
+            self.end(dialing, self.too_late(error))
+        except BaseException as error:  # an interrupt: nobody may wait for what was not begun
+            self.end(dialing, cut(self._where, OSError(str(error))))
+            raise
+        return dialing
+
+    async def open(self) -> Any:
+        result = await self.shield(self.start())
+        if isinstance(result, Fault):
+            raise LinkDown(result.copy())
+        if isinstance(result, GripfastError):
+            raise result
+        return result
+
+    def made(self, dialing: Any, base: Any, use: Callable[[Any], Any]) -> None:
+        try:
+            self.end(dialing, self._used(base, use))
+        except BaseException as error:  # an interrupt: nobody may wait for it
+            if not dialing.done():
+                self.end(dialing, cut(self._where, OSError(str(error))))
+            raise
+
+    def _used(self, base: Any, use: Callable[[Any], Any]) -> Any:
+        try:
+            if self._is_closed:
+                raise ClientClosed
+            self.latest = use(base)
+        except GripfastError as error:
+            base.close()
+            return error
+        return self.latest
+
+    def end(self, dialing: Any, outcome: object) -> None:
+        self.dialing = None
+        dialing.set_result(outcome)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self.connection is not None:
+            self.connection.end(None)
+
+    def drop(self) -> None:
+        """The loop is closed."""
+        self._is_closed = True
+        if self.latest is not None:
+            self.latest.close()
+
+
+class SharedLink:
+    suspends = True
+
+    def __init__(
+        self,
+        server: Server,
+        requests: Opening,
+        notifications: Opening,
+        inboxes: Inboxes,
+        now: Callable[[], float],
+        new_future: Callable[[], Any],
+    ) -> None:
+        self.where = server.where
+        self.server = server
+        self.late = server.late
+        self.requests = requests
+        self.notifications = notifications
+        self.inboxes = inboxes
+        self.new_future = new_future
+        self._now = now
+        self._is_shut = False
+
+    @property
+    def channel(self) -> bytes | None:
+        listener = self.notifications.latest
+        return listener.channel if listener is not None and listener.is_open else None
+
+    def ask(self, packed: bytes, owner: str | None = None) -> Awaitable[Any]:
+        conversation: Conversation | None = self.requests.latest
+        if conversation is None or not conversation.is_open:
+            return self._open_and_ask(packed, owner)
+        future = self.new_future()
+        conversation.ask_for(future, packed, owner)
+        return future  # type: ignore[no-any-return]
+
+    async def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
+        try:
+            conversation: Conversation = self.requests.connection or await self.requests.open()
+        except LinkDown as down:
+            return down.fault
+        replies = self.new_future()
+        conversation.ask_many_for(replies, b"".join(commands), [None] * len(commands))
+        if within < self.server.timeout:
+            conversation.expect_within(within, told=within, spares=True)
+        return await replies
+
+    async def _open_and_ask(self, packed: bytes, owner: str | None) -> Any:
+        """A request and the connection made for it have one deadline; at least a tenth of it is the request's."""
+        timeout = self.server.timeout
+        until = self._now() + timeout
+        try:
+            conversation: Conversation = await self.requests.open()
+        except LinkDown as down:
+            return down.fault
+        if self._is_shut and owner is not None:  # whoever cleans up after a closed client was here before
+            return cut(self.where, None)._replace(was_sent=False)
+        reply = self.new_future()
+        conversation.ask_for(reply, packed, owner)
+        conversation.expect_within(max(timeout / 10, until - self._now()), told=timeout)
+        return await reply
+
+    async def listen(self) -> None:
+        if self.notifications.connection is None:
+            await self.notifications.open()
+
+    def stop_listening(self, channel: bytes) -> None:
+        if channel == self.channel:
+            self.notifications.latest.end(None)
+
+    def clean_up(self, owner: str, packed: bytes) -> bool | None:
+        """From any thread, and also when the loop is gone."""
+        return self.server.clean_up(owner, packed)
+
+    def shut(self) -> None:
+        self._is_shut = True
+        self.inboxes.ask_again()
+
+    async def close(self) -> None:
+        self.close_now()
+
+    def close_now(self) -> None:
+        self.requests.close()
+        self.notifications.close()
+        self.server.close()

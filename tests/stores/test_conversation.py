@@ -1,0 +1,359 @@
+"""What is known about a connection: replies in order, unanswered claims, silence, what may be repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hiredis import ReplyError
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gripfast.stores.redis.conversation import LOOKS, NOBODY, PARKED_MOST, Conversation, Lending, Server
+from gripfast.stores.redis.faults import Fault
+
+
+class Clock:
+    """A loop on which time passes when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._timers: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
+
+    def call_later(self, seconds: float, call: Callable[..., object], /, *args: Any) -> Clock:
+        self._timers.append((self.now + seconds, len(self._timers), call, args))
+        return self
+
+    def call_soon(self, call: Callable[..., object], /, *args: Any) -> Clock:
+        return self.call_later(0.0, call, *args)
+
+    def cancel(self) -> None:
+        """A timer that was cancelled finds nothing to do."""
+
+    def pass_by(self, seconds: float) -> None:
+        until = self.now + seconds
+        while due := sorted(timer for timer in self._timers if timer[0] <= until + 1e-9):
+            self._timers.remove(due[0])
+            self.now = max(self.now, due[0][0])
+            due[0][2](*due[0][3])
+        self.now = until
+
+
+class Told:
+    """A caller, and what it was told."""
+
+    def __init__(self) -> None:
+        self.replies: list[Any] = []
+        self.has_left = False
+
+    def done(self) -> bool:
+        return self.has_left
+
+    def set_result(self, reply: Any, /) -> None:
+        self.replies.append(reply)
+
+
+class Talk(Conversation):
+    """A driver that only writes down."""
+
+    def __init__(self, server: Server, clock: Clock) -> None:
+        super().__init__(server, clock)
+        self.sent: list[bytes] = []
+        self.is_kept: bool | None = None
+        self.is_closed = False
+
+    def write(self, packed: bytes) -> None:
+        self.sent.append(packed)
+
+    def let_go(self, keep: bool) -> None:
+        self.is_kept = keep
+
+    def follow(self, packed: bytes) -> bool:
+        if self.is_open:
+            self.ask_for(NOBODY, packed)
+        elif self.is_silent:
+            self.sent.append(packed)
+        return self.is_open or self.is_silent
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def ask(self, packed: bytes = b"", owner: str | None = None) -> Told:
+        told = Told()
+        self.ask_for(told, packed, owner)
+        return told
+
+
+TIMEOUT = 1.0
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server("redis://there", TIMEOUT)
+
+
+@pytest.fixture
+def talk(server: Server, clock: Clock) -> Talk:
+    return Talk(server, clock)
+
+
+def fault_of(told: Told) -> Fault:
+    [fault] = told.replies
+    assert isinstance(fault, Fault)
+    return fault
+
+
+def test_replies_find_their_requests_in_order_and_one_that_was_given_up_keeps_its_position(talk: Talk) -> None:
+    first, second, third = talk.ask(), talk.ask(), talk.ask()
+    second.has_left = True
+    for reply in (1, 2, 3):
+        talk.take(reply)
+    assert (first.replies, second.replies, third.replies) == ([1], [], [3])
+
+
+def test_replies_to_requests_that_left_together_are_told_together(talk: Talk) -> None:
+    together, alone = Told(), Told()
+    talk.ask_many_for(together, b"", [None, None])
+    talk.ask_for(alone, b"")
+    for reply in (1, 2, 3):
+        talk.take(reply)
+    assert (together.replies, alone.replies) == ([[1, 2]], [3])
+
+
+def test_a_claim_is_noted_until_it_is_answered(talk: Talk, server: Server) -> None:
+    talk.ask(b"claim", "ann")
+    assert server.unanswered == {"ann": talk}
+    talk.take(1)
+    assert not server.has_unanswered
+
+
+def test_a_clean_up_is_sent_behind_the_claim(talk: Talk, server: Server) -> None:
+    talk.ask(b"claim", "ann")
+    assert server.clean_up("ann", b"clean up") is True
+    assert talk.sent == [b"claim", b"clean up"]
+    assert server.clean_up("ann", b"clean up") is None
+
+
+def test_a_clean_up_is_sent_behind_every_claim_that_was_repeated(server: Server, clock: Clock) -> None:
+    talks = [Talk(server, clock) for _ in range(3)]
+    for talk in talks:
+        talk.ask(b"claim", "ann")
+        clock.pass_by(2 * TIMEOUT)
+    assert server.clean_up("ann", b"clean up") is True
+    assert [talk.sent for talk in talks] == [[b"claim", b"clean up"]] * 3
+
+
+def test_a_claim_that_was_lost_with_its_connection_can_not_be_followed(talk: Talk, server: Server) -> None:
+    talk.ask(b"claim", "ann")
+    talk.end(None)
+    assert server.clean_up("ann", b"clean up") is False
+
+
+def test_who_goes_on_using_a_connection_cleans_up_only_elsewhere(server: Server, clock: Clock) -> None:
+    silent, used = Talk(server, clock), Talk(server, clock)
+    silent.ask(b"claim", "ann")
+    clock.pass_by(2 * TIMEOUT)
+    used.ask(b"claim", "ann")
+    assert server.clean_up_elsewhere("ann", lambda: b"clean up", is_done=True) is True
+    assert (silent.sent, used.sent) == ([b"claim", b"clean up"], [b"claim"])
+    assert server.unanswered == {"ann": used}
+    server.follows("ann", used)
+    assert not server.has_unanswered
+
+
+def test_a_server_that_says_nothing_for_a_time_out_is_silent_and_the_connection_is_kept(
+    talk: Talk, clock: Clock
+) -> None:
+    told = talk.ask()
+    clock.pass_by(TIMEOUT * (LOOKS - 1) / LOOKS)
+    assert talk.is_open
+    clock.pass_by(TIMEOUT)
+    assert (talk.is_open, talk.is_silent, talk.is_kept) == (False, True, True)
+    assert not fault_of(told).was_idle  # it would be as silent on another one
+
+
+def test_a_server_that_answers_somebody_is_not_silent(talk: Talk, clock: Clock) -> None:
+    for _ in range(20):
+        talk.ask()
+        talk.ask()
+        clock.pass_by(TIMEOUT / 2)
+        talk.take(1)
+    assert talk.is_open
+
+
+def test_a_process_that_was_paused_itself_blames_nobody(talk: Talk, clock: Clock) -> None:
+    told = talk.ask()
+    clock.now += 100 * TIMEOUT
+    clock.pass_by(0.0)
+    talk.take(1)
+    assert told.replies == [1]
+
+
+def test_who_can_wait_for_less_has_it_given_up_earlier_and_the_others_may_repeat(talk: Talk, clock: Clock) -> None:
+    patient = talk.ask()
+    hasty = talk.ask()
+    talk.expect_within(TIMEOUT / 10, told=TIMEOUT / 10, spares=True)
+    clock.pass_by(TIMEOUT / 5)
+    assert fault_of(patient).was_idle
+    assert fault_of(hasty).was_idle
+
+
+@pytest.mark.parametrize("had_answered", [False, True])
+def test_only_what_was_lost_on_a_connection_that_had_answered_may_be_repeated(talk: Talk, had_answered: bool) -> None:
+    if had_answered:
+        talk.ask()
+        talk.take(1)
+    told = talk.ask()
+    talk.end(None)
+    assert fault_of(told).was_idle == had_answered
+
+
+def test_a_server_that_takes_no_writes_is_left_behind_what_else_has_arrived(talk: Talk, clock: Clock) -> None:
+    first, second, third = talk.ask(), talk.ask(), talk.ask()
+    talk.take(ReplyError("READONLY You can't write against a read only replica."))
+    talk.take(2)
+    clock.pass_by(0.0)
+    assert not talk.is_open
+    assert (len(first.replies), second.replies) == (1, [2])
+    assert fault_of(third).was_idle
+
+
+def test_an_interrupt_ends_the_conversation(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = talk.ask()
+
+    def interrupt(packed: bytes) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(talk, "write", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        talk.ask()
+    assert not talk.is_open
+    assert isinstance(before.replies[0], Fault)
+
+
+def test_few_silent_connections_are_kept_and_none_after_the_end(server: Server, clock: Clock) -> None:
+    talks = [Talk(server, clock) for _ in range(PARKED_MOST + 2)]
+    for talk in talks:
+        server.park(talk)
+    assert [talk.is_closed for talk in talks] == [True, True] + [False] * PARKED_MOST
+    server.close()
+    assert all(talk.is_closed for talk in talks)
+    late = Talk(server, clock)
+    server.park(late)
+    assert late.is_closed
+
+
+# Lending --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_connection_goes_to_the_next_only_if_nothing_else_is_owed_on_it(server: Server, clock: Clock) -> None:
+    lending: Lending[Talk] = Lending(server)
+    talk, followed = Talk(server, clock), Talk(server, clock)
+    server.sends("ann", talk)
+    lending.take_back(talk, "ann", [1])
+    assert lending.idle == [talk]
+    server.sends("bob", followed)
+    server.clean_up("bob", b"clean up", parks=True)
+    lending.take_back(followed, "bob", [1])
+    assert lending.idle == [talk]
+
+
+def test_no_more_connections_are_kept_than_wanted(server: Server, clock: Clock) -> None:
+    lending: Lending[Talk] = Lending(server, idle_most=1)
+    first, second = Talk(server, clock), Talk(server, clock)
+    lending.take_back(first, None, [1])
+    lending.take_back(second, None, [1])
+    assert (first.is_closed, second.is_closed) == (False, True)
+    lending.close()
+    assert first.is_closed
+
+
+def test_connections_to_a_server_that_takes_no_writes_go_together(server: Server, clock: Clock) -> None:
+    lending: Lending[Talk] = Lending(server)
+    first, second = Talk(server, clock), Talk(server, clock)
+    lending.take_back(first, None, [1])
+    lending.take_back(second, None, [1, ReplyError("READONLY")])
+    assert (first.is_closed, second.is_closed, lending.idle) == (True, True, [])
+
+
+# Any history ----------------------------------------------------------------------------------------------------------
+
+OWNERS = st.sampled_from(["ann", "bob", "cid"])
+STEPS = st.one_of(
+    st.tuples(st.just("claim"), OWNERS),
+    st.tuples(st.just("ask"), st.none()),
+    st.tuples(st.just("leave"), st.none()),
+    st.tuples(st.just("answer"), st.none()),
+    st.tuples(st.just("cut"), st.none()),
+    st.tuples(st.just("wait"), st.floats(0.01, 3 * TIMEOUT)),
+    st.tuples(st.just("clean up"), OWNERS),
+)
+
+
+class History:
+    """A client with one connection at a time, and a server that answers what it got, in order, with its number."""
+
+    def __init__(self) -> None:
+        self.clock, self.server = Clock(), Server("there", TIMEOUT)
+        self.talks = [Talk(self.server, self.clock)]
+        self.asked: list[tuple[Told, int, int]] = []
+        """Each caller, the connection, and the position there."""
+        self.cut: set[int] = set()
+
+    @property
+    def talk(self) -> Talk:
+        if not self.talks[-1].is_open:
+            self.talks.append(Talk(self.server, self.clock))
+        return self.talks[-1]
+
+    def step(self, what: str, value: Any) -> None:
+        if what in ("claim", "ask"):
+            talk = self.talk
+            position = len(talk.sent)
+            told = talk.ask(f"{what} {value}".encode(), value)
+            self.asked.append((told, self.talks.index(talk), position))
+        elif what == "leave" and self.asked:
+            self.asked[-1][0].has_left = True
+        elif what == "answer" and self.talks[-1].is_open and self.talks[-1].owed:
+            self.talks[-1].take(self.talks[-1].answers)
+        elif what == "cut" and self.talks[-1].is_open:
+            self.cut.add(len(self.talks) - 1)
+            self.talks[-1].end(None)
+        elif what == "wait":
+            self.clock.pass_by(value)
+        elif what == "clean up":
+            self.check_clean_up(value)
+
+    def check_clean_up(self, owner: str) -> None:
+        """Behind every claim of this owner that was not answered, wherever that can be, and otherwise it is told."""
+        claim, clean_up = f"claim {owner}".encode(), f"clean up {owner}".encode()
+        behind = [self.talks.index(talk) for talk in self.server.unanswered_of(owner)]  # type: ignore[arg-type]
+        left = self.server.clean_up(owner, clean_up)
+        assert left == (not set(behind) & self.cut if behind else None)
+        for place, talk in enumerate(self.talks):
+            unanswered = [at for at in range(talk.answers, len(talk.sent)) if talk.sent[at] == claim]
+            followed = any(clean_up in talk.sent[at:] for at in unanswered[-1:])
+            assert not unanswered or followed or place in self.cut
+
+    def check(self) -> None:
+        for told, _, position in self.asked:
+            assert len(told.replies) <= 1
+            assert all(isinstance(reply, Fault) or reply == position for reply in told.replies)
+        for talk in self.talks:
+            assert talk.is_open or not talk.owed  # everybody was told
+
+
+@given(st.lists(STEPS, max_size=40))
+def test_whatever_is_lost_late_or_cut_nobody_gets_anothers_reply_and_no_claim_is_overtaken(
+    steps: list[tuple[str, Any]],
+) -> None:
+    history = History()
+    for what, value in steps:
+        history.step(what, value)
+        history.check()
