@@ -160,7 +160,7 @@ def test_who_goes_on_using_a_connection_cleans_up_only_elsewhere(server: Server,
     silent.ask(b"claim", "ann")
     clock.pass_by(2 * TIMEOUT)
     used.ask(b"claim", "ann")
-    assert server.clean_up_elsewhere("ann", lambda: b"clean up", is_done=True) is True
+    assert server.clean_up_elsewhere("ann", lambda: b"clean up", is_done=True, here=used) is True
     assert (silent.sent, used.sent) == ([b"claim", b"clean up"], [b"claim"])
     assert server.unanswered == {"ann": used}
     server.follows("ann", used)

@@ -19,7 +19,7 @@ from gripfast import ClientClosed
 from gripfast.core.ports import Granted, LockInfo
 from gripfast.core.redlock.ballot import FreeBallot, Roll
 from gripfast.core.redlock.nodes import LOCKED, Answer, Each, Free, Freed, Inspect, Unlock, Wake
-from gripfast.stores.redlock import aio
+from gripfast.stores.redlock import talk
 from gripfast.stores.redlock.aio import AioNodes
 from stores.redlock_asking import (
     HOST,
@@ -125,7 +125,7 @@ async def test_a_stopped_node_costs_its_time_out_once(servers: list[RedisServer]
                 assert not answers[2].was_asked  # type: ignore[union-attr]
                 told = answers[2].error  # type: ignore[union-attr]
                 assert "did not answer" in str(told) or "not made in time" in str(told)
-                assert "looked after in the background" in told.nodes[nodes.names[2]]
+                assert "probed in the background" in told.nodes[nodes.names[2]]
         await everyone_answers(nodes)
 
 
@@ -135,7 +135,7 @@ async def test_a_node_that_was_not_waited_for_is_not_asked_again_either(servers:
     async with asking(ports_of(servers), SHORT) as nodes:
         with paused(servers[2]):
             assert (await votes(nodes, "me")).is_won
-            await auntil(lambda: nodes._nodes[2].trouble is not None, within=2 * SHORT)
+            await auntil(lambda: nodes.nodes[2].trouble is not None, within=2 * SHORT)
             watch = Stopwatch()
             assert failed(await ask_all(nodes, Inspect(NAME))) == [2]
             assert watch.seconds < SHORT
@@ -187,7 +187,7 @@ async def test_without_a_majority_those_that_are_down_are_asked_again(
     servers: list[RedisServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is known of them may be out of date: here nobody looks after them meanwhile."""
-    monkeypatch.setattr(aio, "PAUSE_FIRST", 1000.0)
+    monkeypatch.setattr(talk, "PAUSE_FIRST", 1000.0)
     async with asking(ports_of(servers), SHORT) as nodes:
         with paused(*servers[:3]):
             watch = Stopwatch()
@@ -201,7 +201,7 @@ async def test_without_a_majority_those_that_are_down_are_asked_again(
 async def test_with_a_majority_those_that_are_down_are_left_alone(
     servers: list[RedisServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(aio, "PAUSE_FIRST", 1000.0)
+    monkeypatch.setattr(talk, "PAUSE_FIRST", 1000.0)
     async with asking(ports_of(servers), SHORT) as nodes:
         with paused(*servers[:2]):
             assert failed(await ask_all(nodes, Inspect(NAME))) == [0, 1]
@@ -233,10 +233,11 @@ async def test_who_goes_and_comes_back_is_told_in_the_log(
                 await ask_all(nodes, Inspect(NAME))
             await everyone_answers(nodes)
     where = f"redis://{HOST}:{servers[4].port}/0"
-    told = [message for message in caplog.messages if "asked" in message]
+    told = [message for message in caplog.messages if "marked down" in message or "is up" in message]
     assert told == [
-        f"{where} is not asked for now: did not answer within 0.25 s: it is paused, overloaded or cut off",
-        f"{where} is asked again: it answers",
+        f"{where} marked down, probing in the background: "
+        "did not answer within 0.25 s: it is paused, overloaded or cut off",
+        f"{where} is up: it answers again",
     ]
     assert "secret" not in caplog.text
 
@@ -445,7 +446,7 @@ async def drop_with_a_node_down(servers: Sequence[RedisServer]) -> weakref.ref[A
     await everyone_answers(nodes)
     servers[0].kill()
     await auntil(functools.partial(first_has_failed, nodes))
-    return weakref.ref(nodes._nodes[0])
+    return weakref.ref(nodes.nodes[0])
 
 
 async def first_has_failed(nodes: AioNodes) -> bool:
@@ -454,7 +455,7 @@ async def first_has_failed(nodes: AioNodes) -> bool:
 
 def test_when_the_loop_is_gone_a_clean_up_still_follows_its_vote(servers: list[RedisServer]) -> None:
     nodes = asyncio.run(vote_and_leave(servers))
-    nodes.chase(Free(NAME, "me"))
+    nodes.clean_up(Free(NAME, "me"))
     for server in servers[:2]:
         server.resume()
     until(lambda: all(has_voted(server) for server in servers))

@@ -42,14 +42,14 @@ async def test_a_clean_up_follows_the_vote_on_the_connection_that_was_given_up(s
     async with asking(ports_of(servers), SHORT) as nodes:
         with paused(servers[0]):
             assert (await votes(nodes, "me")).is_won
-            await auntil(lambda: nodes._nodes[0].trouble is not None)
+            await auntil(lambda: nodes.nodes[0].trouble is not None)
             answers = await ask_all(nodes, Free(NAME, "me"))
             assert answers == [Freed(True, False)] * NODES
             assert await ask_all(nodes, Free(NAME, "me")) != answers  # there is nothing left to follow
         await everyone_answers(nodes)
         await auntil(lambda: has_voted(servers[0]))
         assert owner_at(servers[0]) is None
-        assert not nodes._nodes[0].link.server.has_unanswered
+        assert not nodes.nodes[0].server.has_unanswered
 
 
 @staged
@@ -60,7 +60,7 @@ async def test_several_clean_ups_that_leave_together_follow_their_own_votes(serv
                 ballot = VoteBallot(NODES, NODES)
                 await nodes.poll([vote(owner, owner)] * NODES, ballot)
                 assert ballot.is_won
-            await auntil(lambda: nodes._nodes[0].trouble is not None)
+            await auntil(lambda: nodes.nodes[0].trouble is not None)
             frees = Each([Free("one", "one"), Free("three", "three"), Free("two", "two")])
             at_first, *_ = await ask_all(nodes, frees)
             assert isinstance(at_first, list)
@@ -82,17 +82,17 @@ async def test_the_clean_up_of_an_attempt_follows_it_too(
         inbox = nodes.inbox()
         if waits:
             nodes.hears("me", inbox)
-        link = nodes._nodes[0].link
+        node = nodes.nodes[0]
         with paused(servers[0]):
             assert (await votes(nodes, "me")).is_won
             if is_down:
-                await auntil(lambda: nodes._nodes[0].trouble is not None)
+                await auntil(lambda: nodes.nodes[0].trouble is not None)
             nodes.send(Unlock(NAME, "me", 1), range(NODES))
-            assert link.server.has_unanswered == waits
+            assert node.server.has_unanswered == waits
             if waits:
                 freeing = FreeBallot(NODES, NODES)
                 await nodes.poll([Free(NAME, "me")] * NODES, freeing)
-                assert not link.server.has_unanswered
+                assert not node.server.has_unanswered
         await everyone_answers(nodes)
         await auntil(lambda: has_voted(servers[0]))
         assert [owner_at(server) for server in servers] == [None] * NODES
@@ -104,7 +104,7 @@ async def test_after_a_node_has_come_back_a_clean_up_takes_both_ways(servers: li
         async with asking([proxy.port, *ports_of(servers)[1:]], SHORT) as nodes:
             proxy.hold("requests")
             assert (await votes(nodes, "me")).is_won
-            await auntil(lambda: nodes._nodes[0].trouble is not None)
+            await auntil(lambda: nodes.nodes[0].trouble is not None)
             assert not has_voted(servers[0])
             proxy.let_go()
             await everyone_answers(nodes)
@@ -122,7 +122,7 @@ async def test_a_vote_that_can_not_be_followed_has_its_clean_up_asked_for_again(
             assert (await votes(nodes, "me")).is_won
             proxy.cut()
             proxy.let_go()
-            await auntil(lambda: nodes._nodes[0].requests.connection is None)
+            await auntil(lambda: nodes.talk.talks[0].requests.connection is None)
             answers = await ask_all(nodes, Free(NAME, "me"))
             assert failed(answers) == [0]
             assert "may still get a claim" in str(answers[0].error)  # type: ignore[union-attr]

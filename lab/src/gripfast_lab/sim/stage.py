@@ -14,6 +14,7 @@ from gripfast.core.ports import Store
 from gripfast.core.redlock.ballot import majority
 from gripfast.core.redlock.records import Records
 from gripfast.core.redlock.store import RedlockStore
+from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.keys import MARK
 from gripfast.stores.redis.store import RedisStore
@@ -26,9 +27,9 @@ from gripfast_lab.sim.network import Network
 from gripfast_lab.sim.plan import Host, Plan
 from gripfast_lab.sim.processes import Process
 from gripfast_lab.sim.reach import Reach
-from gripfast_lab.sim.redis.link import LendingLink, SharedLink
+from gripfast_lab.sim.redis.link import LendingLink, Place, SimLink, SimServer
 from gripfast_lab.sim.redis.node import Node
-from gripfast_lab.sim.redis.nodes import SimNodes
+from gripfast_lab.sim.redis.nodes import Around, LendingNodes, SimNodes
 from gripfast_lab.sim.redis.observer import Observer
 from gripfast_lab.sim.redis.voter import BIRTH, VoteObserver, Voter
 from gripfast_lab.sim.register import Register
@@ -156,15 +157,16 @@ class Stage:
         return Runtime(process, store, aside, timeout, self.plan.connect_patience, ledger)
 
     def _store_of_one(self, host: Host) -> tuple[Store, Store | None]:
-        process, timeout, node = self.processes[host.name], self.plan.request_timeout, self.nodes[0]
         if not host.shares:
-            lending = LendingLink(self.network, process, node, timeout)
-            lending.chased = self._chased
-            return RedisStore(lending), None
-        link = SharedLink(self.network, process, node, timeout)
-        lends = LendingLink(self.network, process, node, timeout, idle_most=0, clean_up=link.clean_up)
-        link.chased = self._chased
+            return RedisStore(LendingLink(self._place(host))), None
+        link = SimLink(self._place(host))
+        lends = LendingLink(self._place(host), idle_most=0, clean_up=link.clean_up)
         return RedisStore(link), RedisStore(lends)
+
+    def _place(self, host: Host) -> Place:
+        node = self.nodes[0]
+        server = SimServer(node.name, self.plan.request_timeout, self._chased)
+        return Place(self.network, self.processes[host.name], node, server, Inboxes())
 
     def _store_of_several(self, host: Host) -> tuple[Store, Store | None]:
         quorum, process, wall = self.plan.quorum, self.processes[host.name], self.walls[host.name]
@@ -177,24 +179,14 @@ class Stage:
         def wall_us() -> int:
             return int(wall.read(self.world.now) * 1_000_000)
 
-        def nodes(shares: bool, beside: SimNodes | None = None) -> SimNodes:
+        def around() -> Around:
             timeout = self.plan.request_timeout
-            return SimNodes(
-                self.network,
-                process,
-                self.nodes,
-                timeout,
-                wording,
-                wall_us,
-                chance.random,
-                shares,
-                self._chased,
-                beside,
-            )
+            return Around(self.network, process, self.nodes, timeout, wording, wall_us, chance.random, self._chased)
 
-        main = nodes(host.shares)
-        aside = RedlockStore(nodes(False, main), records) if host.shares else None
-        return RedlockStore(main, records), aside
+        if not host.shares:
+            return RedlockStore(LendingNodes(around()), records), None
+        main = SimNodes(around())
+        return RedlockStore(main, records), RedlockStore(LendingNodes(around(), main), records)
 
     def _actor(self, name: str, registers: dict[str, Register]) -> Actor:
         errands = [errand for errand in self.plan.errands if errand.actor == name]

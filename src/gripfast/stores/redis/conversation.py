@@ -64,11 +64,6 @@ class Loop(Protocol):
 class Followed(Protocol):
     """A connection, as far as clean-ups need it."""
 
-    @property
-    def is_open(self) -> bool:
-        """Requests may be sent on it."""
-        ...
-
     def follow(self, packed: bytes) -> bool:
         """From any thread: send this behind everything that was sent, if that left completely. True if it left."""
         ...
@@ -107,22 +102,23 @@ class Server:
                 self.park(conversation)
         return all(left) if left else None
 
-    def clean_up_elsewhere(self, owner: str, pack: Callable[[], bytes], is_done: bool) -> bool | None:
-        """The same on connections that were given up: on the one in use, whatever is sent next follows.
+    def clean_up_elsewhere(
+        self, owner: str, pack: Callable[[], bytes], is_done: bool, here: Followed | None
+    ) -> bool | None:
+        """The same on other connections than this one: here, whatever is sent next follows.
 
         `is_done`: nothing of this owner has to be followed after this.
         """
         conversations = self.unanswered_of(owner)
-        given_up = [conversation for conversation in conversations if not conversation.is_open]
-        if not given_up:
+        others = [conversation for conversation in conversations if conversation is not here]
+        if not others:
             return None
         if is_done:
             self._done_with(owner)
-            for conversation in conversations:
-                if conversation.is_open:
-                    self.unanswered[owner] = conversation
+            if here is not None and here in conversations:
+                self.unanswered[owner] = here
         packed = pack()
-        left = [conversation.follow(packed) for conversation in given_up]
+        left = [conversation.follow(packed) for conversation in others]
         return all(left)
 
     def unanswered_of(self, owner: str) -> list[Followed]:
@@ -154,6 +150,9 @@ class Server:
         while len(self._parked) > (0 if self._is_closed else PARKED_MOST):
             self._close_oldest()
 
+    def has_parked(self, conversation: Followed) -> bool:
+        return conversation in self._parked
+
     def close(self) -> None:
         self._is_closed = True
         while self._parked:
@@ -179,6 +178,8 @@ class Conversation:
         self.is_silent = False
         """It was given up, but what was sent may still arrive, and a clean-up behind it."""
         self.answers = 0
+        self.taught: set[object] = set()
+        """Kinds of requests whose scripts were sent on it, where that is noted."""
         self.owed: deque[tuple[Taker | Batch, str | None]] = deque()
         """In order: who is told each reply, and whose claim it answers."""
         self._may_be_repeated = False
@@ -234,7 +235,11 @@ class Conversation:
         taker, owner = self.owed.popleft()
         self.answers += 1
         if owner is not None:
-            self.server.unanswered.pop(owner, None)
+            server = self.server
+            if server.unanswered.get(owner) is self:
+                del server.unanswered[owner]
+            elif server.late:
+                server.follows(owner, self)
         if type(reply) is ReplyError and is_readonly(reply):
             self.loop.call_soon(self.end, None)  # behind what else has arrived
         if type(taker) is Batch:

@@ -24,6 +24,8 @@ class Opening:
         """A future, while it is being made."""
         self.latest: Any = None
         """Open, or closed since."""
+        self.when_ended: Callable[[Any], None] = lambda outcome: None
+        """Told what came of each try."""
         self._where = where
         self._new_future = new_future
         self._is_closed = False
@@ -90,6 +92,7 @@ class Opening:
     def end(self, dialing: Any, outcome: object) -> None:
         self.dialing = None
         dialing.set_result(outcome)
+        self.when_ended(outcome)
 
     def close(self) -> None:
         self._is_closed = True

@@ -30,7 +30,6 @@ class Wire:
     """Whoever has it has it alone, and after an interrupt nobody takes it again."""
 
     def __init__(self, sock: socket.socket, timeout: float) -> None:
-        self.is_open = True
         self.is_busy = False
         """An interrupt has left `hear` in the middle: what comes next can't be told from what was lost."""
         self.is_sent = False
@@ -134,7 +133,6 @@ class Wire:
             pass
 
     def close(self) -> None:
-        self.is_open = False
         self.sock.close()
         self._grave.fill()
 

@@ -14,32 +14,14 @@ from queue import Empty, SimpleQueue
 
 from gripfast.bounded import Call
 from gripfast.core.redlock.nodes import Failed
-from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import Fault, LinkDown, cut
 from gripfast.stores.redis.wire import Wire, close_the_dead
-
-PAUSE_FIRST = 0.02
-PAUSE_MOST = 1.0
-"""Seconds between two looks at a node that is down."""
+from gripfast.stores.redlock.polls import still_down
+from gripfast.stores.redlock.talk import PAUSE_FIRST, PAUSE_MOST
 
 _log = logging.getLogger("gripfast.connection")
-
-
-def still_down(where: str, fault: Fault, age: float) -> Fault:
-    """What both colours tell of a node that failed so many seconds ago, and is not asked."""
-    what = fault.error.nodes.get(where, str(fault.error))
-    message = f"{what}; {f'{age:.0f} s ago, ' if age >= 1 else ''}now looked after in the background"
-    made = StoreUnavailable(f"{where} {message}", {where: message})
-    return Fault(made, fault.is_permanent, was_refused=fault.was_refused)
-
-
-def withdrawn(where: str, trouble: Fault | None) -> Failed:
-    """Instead of an answer to what has not left, and never will: its poll is lost without it."""
-    message = "was not waited for: too many others had failed"
-    fault = trouble or Fault(StoreUnavailable(f"{where} {message}", {where: message}))
-    return Failed(fault.error, was_asked=False, was_refused=fault.was_refused)
 
 
 class Known:
@@ -89,7 +71,8 @@ class Node:
     def give_up(self, fault: Fault, era: object) -> None:
         """It failed, on a connection of that era."""
         if era is self.era:
-            _log.info("%s is not asked for now: %s", self.where, fault.error.nodes.get(self.where, fault.error))
+            what = fault.error.nodes.get(self.where, fault.error)
+            _log.info("%s marked down, probing in the background: %s", self.where, what)
             self._fault, self._since = fault, boottime()
             self.is_up = False
             self.era = object()
@@ -148,7 +131,7 @@ class Node:
         self._spares.append(wire)
         self.is_up = True
         self._known.version = object()
-        _log.info("%s is asked again: it answers", self.where)
+        _log.info("%s is up: it answers again", self.where)
         if self._known.is_closed:
             self.drop_spares()
 

@@ -1,52 +1,52 @@
-"""Who hears, in the asyncio colour, what nodes answer."""
+"""A poll, and what each node is asked in it: who is told what the nodes answer. No socket, no clock."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Iterable
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
-from gripfast.core.redlock.nodes import Answer, Ballot
+from gripfast.core.redlock.nodes import Answer, Ballot, Each, Failed, Free, Freed, Request, Unlock, Vote
+from gripfast.errors import OutcomeUnknown, StoreUnavailable
+from gripfast.stores.redis.conversation import Conversation, Taker
 from gripfast.stores.redis.faults import Fault
-from gripfast.stores.redlock.health import withdrawn
+from gripfast.stores.redlock.protocol import owner_of, sets
 
+if TYPE_CHECKING:
+    from gripfast.stores.redlock.talk import NodeTalk
 
-class Asked(Protocol):
-    """A node."""
-
-    place: int
-    where: str
-    trouble: Fault | None
+_FOLLOWED = Freed(was_held=True, has_waiters=False)
+"""It has left on the connection that carried the claim: as good as done."""
 
 
 class Poll:
     """A ballot, and whoever waits for its end."""
 
-    __slots__ = ("_ballot", "_heard", "_pending", "decided", "is_dropped", "is_over")
+    __slots__ = ("_answered", "_ballot", "_pending", "decided", "is_dropped", "is_over")
 
-    def __init__(self, ballot: Ballot, asked: int, decided: asyncio.Future[None]) -> None:
+    def __init__(self, ballot: Ballot, asked: int, decided: Taker) -> None:
         self.decided = decided
+        """Is told None, or what went wrong."""
         self.is_over = False
         """Nobody waits for answers any more."""
         self.is_dropped = False
         """And nobody wants what it was for: it was cancelled."""
         self._ballot = ballot
         self._pending = asked
-        self._heard = 0
+        self._answered = 0
         """A bit for each node."""
 
-    def withdraw(self, unasked: Iterable[Asked]) -> None:
+    def withdraw(self, unasked: Iterable[NodeTalk]) -> None:
         """It is lost: what has not left yet never will, and the ballot has to know."""
         self.is_dropped = True
-        for node in unasked:
-            if not self._heard >> node.place & 1:
-                self._ballot.add(node.place, withdrawn(node.where, node.trouble))
+        for talk in unasked:
+            if not self._answered >> talk.node.place & 1:
+                self._ballot.add(talk.node.place, withdrawn(talk.node.where, talk.node.trouble))
 
     def tell(self, place: int, answer: Answer) -> None:
         if self.is_over:
             return
         self._pending -= 1
-        self._heard |= 1 << place
+        self._answered |= 1 << place
         if self._ballot.add(place, answer) or self._pending == 0:
             self.is_over = True
             if not self.decided.done():
@@ -55,7 +55,7 @@ class Poll:
     def fail(self, error: Exception) -> None:
         if not self.is_over and not self.decided.done():
             self.is_over = True
-            self.decided.set_exception(error)
+            self.decided.set_result(error)
 
 
 class Nobody:
@@ -71,3 +71,115 @@ class Nobody:
 
 
 NOBODY = Nobody()
+
+
+class Question:
+    """What a node is asked in one poll. It is told the reply, as a future would be."""
+
+    __slots__ = ("conversation", "followed", "is_full", "is_repeated", "poll", "request", "talk", "was_sent")
+
+    def __init__(self, talk: NodeTalk, request: Request, poll: Poll | Nobody) -> None:
+        self.talk = talk
+        self.request = request
+        self.poll = poll
+        self.conversation: Conversation | None = None
+        self.is_full = False
+        self.is_repeated = False
+        self.was_sent = False
+        self.followed: list[bool | None] | None = None
+        """For each clean-up in it, what `Server.clean_up_elsewhere` said."""
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, reply: Any, /) -> None:
+        try:
+            self.talk.answered(self, reply)
+        except Exception as error:  # of a ballot, say: it is for whoever has made it, not for who reads
+            self.poll.fail(error)
+
+    def put(self, conversation: Conversation, packed: bytes) -> None:
+        self.was_sent = True
+        self.conversation = conversation
+        request = self.request
+        if type(request) is Vote:
+            conversation.ask_for(self, packed, request.owner)
+            return
+        if type(request) is Each:
+            conversation.ask_many_for(self, packed, [setter(each) for each in request.requests])
+        else:
+            conversation.ask_for(self, packed, setter(request))
+        for part in self.parts:
+            if self.talk.is_last(part):
+                conversation.server.follows(part.owner, conversation)
+
+    @property
+    def kind(self) -> type:
+        return type(self.parts[0])
+
+    @property
+    def parts(self) -> Sequence[Request]:
+        return self.request.requests if type(self.request) is Each else (self.request,)
+
+    @property
+    def cleans(self) -> bool:
+        """It must get there, wanted or not."""
+        return isinstance(self.parts[0], Free | Unlock)
+
+    @property
+    def is_on_its_own(self) -> bool:
+        """Nobody is told whether it has failed, so nobody else retries."""
+        return self.cleans and (self.poll is NOBODY or self.poll.is_over)
+
+    @property
+    def may_be_late(self) -> bool:
+        """That it arrives after later ones of its owner does no harm."""
+        return not self.poll.is_over or self.cleans
+
+    def tell(self, answer: Answer) -> None:
+        if self.followed is not None:
+            answers = answer if isinstance(answer, list) else [answer]
+            checked = [self._checked(each, left) for each, left in zip(answers, self.followed, strict=True)]
+            answer = checked if isinstance(answer, list) else checked[0]
+        self.poll.tell(self.talk.node.place, answer)
+
+    def fail(self, fault: Fault) -> None:
+        place = self.talk.node.place
+        failed = Failed(fault.error, self.was_sent, fault.is_permanent, fault.was_refused)
+        if self.followed is None or True not in self.followed:
+            self.poll.tell(place, failed)
+            return
+        answers: list[Answer] = [_FOLLOWED if left else failed for left in self.followed]
+        self.poll.tell(place, answers if isinstance(self.request, Each) else answers[0])
+
+    def _checked(self, answer: Answer, left: bool | None) -> Answer:
+        """What was not there may have been freed by the one that followed. If none could, a claim may still come, and
+        has to be cleaned up again."""
+        if left is None or not isinstance(answer, Freed):
+            return answer
+        if left:
+            return answer._replace(was_held=True)
+        if answer.was_held and not self.is_repeated:
+            return answer
+        where, message = self.talk.node.where, "may still get a claim that was sent on a connection which broke"
+        return Failed(OutcomeUnknown(f"{where} {message}", {where: message}), was_asked=True)
+
+
+def setter(request: Request) -> str | None:
+    """Whose claim it is, if it is one."""
+    return owner_of(request) if sets(request) else None
+
+
+def still_down(where: str, fault: Fault, age: float) -> Fault:
+    """What is told of a node that failed so many seconds ago, and is not asked."""
+    what = fault.error.nodes.get(where, str(fault.error))
+    message = f"{what}; {f'{age:.0f} s ago, ' if age >= 1 else ''}now probed in the background"
+    made = StoreUnavailable(f"{where} {message}", {where: message})
+    return Fault(made, fault.is_permanent, was_refused=fault.was_refused)
+
+
+def withdrawn(where: str, trouble: Fault | None) -> Failed:
+    """Instead of an answer to what has not left, and never will: its poll is lost without it."""
+    message = "was not waited for: too many others had failed"
+    fault = trouble or Fault(StoreUnavailable(f"{where} {message}", {where: message}))
+    return Failed(fault.error, was_asked=False, was_refused=fault.was_refused)

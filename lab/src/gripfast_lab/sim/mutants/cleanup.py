@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gripfast.core import acquire, ledger, release, rules, upkeep
+from gripfast.stores.redis.conversation import Server
 from gripfast.stores.redis.store import RedisStore
-from gripfast.stores.redis.trail import Trail
 from gripfast_lab.sim.mutants.planting import Edit, Mutant, Rewrite
 
 CLEAN_UP = (
@@ -53,7 +53,7 @@ CLEAN_UP = (
         "only the last claim followed",
         "clean-up",
         "Where a claim was repeated, a clean-up follows the last one only.",
-        (Edit(Trail.repeats, "self.late.setdefault(owner, []).append(self.unanswered[owner])", "pass"),),
+        (Edit(Server.sends, "self.late.setdefault(owner, []).append(before)", "pass"),),
     ),
     Mutant(
         "release does not follow late claims",

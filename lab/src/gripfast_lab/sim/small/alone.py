@@ -23,7 +23,7 @@ from gripfast_lab.sim.history import Event, Kind
 from gripfast_lab.sim.network import Connection, Network, Peer, Pipe
 from gripfast_lab.sim.plan import Plan
 from gripfast_lab.sim.processes import Process, Timer
-from gripfast_lab.sim.redis.link import Wire
+from gripfast_lab.sim.redis.link import SimConversation
 from gripfast_lab.sim.redis.node import Node
 from gripfast_lab.sim.redis.observer import Observer
 from gripfast_lab.sim.small.messages import HANG_UP, Message, Messages
@@ -293,7 +293,7 @@ def _is_set(timer: Timer) -> bool:
 def _matters(timer: Timer) -> bool:
     """Not if it only looks after a connection on which nothing is awaited."""
     of = getattr(timer.call, "__self__", None)
-    return _is_set(timer) and not (isinstance(of, Wire) and not (of.awaited and of.connection.is_open))
+    return _is_set(timer) and not (isinstance(of, SimConversation) and not (of.owed and of.is_open))
 
 
 class _Lines(Network):

@@ -1,0 +1,102 @@
+"""The nodes of a client whose requests share one connection to each: what asyncio and the simulation have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from gripfast.core.ports import Inbox
+from gripfast.core.redlock.ballot import majority
+from gripfast.core.redlock.nodes import Ballot, Free, Request
+from gripfast.errors import ClientClosed
+from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redlock.polls import Poll
+from gripfast.stores.redlock.protocol import Wording
+from gripfast.stores.redlock.talk import Node, NodeTalk, Talk
+
+
+class SharedNodes:
+    def __init__(
+        self,
+        talks: Sequence[NodeTalk],
+        wording: Wording,
+        inboxes: Inboxes,
+        down: set[Node],
+        new_future: Callable[[], Any],
+    ) -> None:
+        self.nodes = [talk.node for talk in talks]
+        self.names: Sequence[str] = [node.where for node in self.nodes]
+        self.talk = Talk(talks, wording, down)
+        self._wording = wording
+        self._inboxes = inboxes
+        self._new_future = new_future
+        self._listens = False
+        self._is_closed = False
+
+    async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
+        if self._is_closed:
+            raise ClientClosed
+        await self.poll_on(self.talk, requests, ballot, within)
+
+    async def poll_on(self, talk: Talk, requests: Sequence[Request | None], ballot: Ballot, within: float) -> None:
+        asked = len(requests) - requests.count(None)
+        if not asked:
+            return
+        poll = Poll(ballot, asked, self._new_future())
+        try:
+            waiting = talk.poll(requests, poll, within, asked)
+            error: Exception | None = await poll.decided  # type: ignore[misc]
+            if error is not None:
+                raise error
+            if waiting and ballot.is_lost:
+                poll.withdraw([question.talk for question in waiting if not question.was_sent])
+        except BaseException:
+            poll.is_dropped = True
+            raise
+        finally:
+            poll.is_over = True
+
+    def send(self, request: Request, nodes: Iterable[int]) -> None:
+        if not self._is_closed:
+            self.talk.send(request, nodes)
+
+    def hears(self, owner: str, inbox: Inbox) -> bool:
+        self._inboxes.add(owner, inbox)
+        if not self._listens:
+            return False
+        deaf = self._start_listening()
+        return len(self.nodes) - deaf >= majority(len(self.nodes))
+
+    def _start_listening(self) -> int:
+        """Wherever nobody listens; to how many nodes that is."""
+        deaf = [node for node in self.nodes if node.channel is None]
+        for node in deaf:
+            if node.trouble is None and not self._is_closed:
+                node.notifications.start()
+        return len(deaf)
+
+    def _begin_to_listen(self) -> list[Any]:
+        """What is being made."""
+        self._listens = True
+        self._start_listening()
+        return [dialing for node in self.nodes if (dialing := node.notifications.dialing) is not None]
+
+    def clean_up(self, free: Free) -> Sequence[bool | None]:
+        """From any thread, and also when the loop is gone: follow this owner's claims that were not answered.
+
+        For each node whether it could; None if there is nothing to follow."""
+        packed = self._wording.in_full(free, b"")
+        return [talk.clean_up(free.owner, packed) for talk in self.talk.talks]
+
+    def shut(self) -> None:
+        self._inboxes.ask_again()
+
+    async def close(self) -> None:
+        self.close_now()
+
+    def close_now(self) -> None:
+        self._is_closed = True
+        self.talk.close()
+        for node in self.nodes:
+            node.close()

@@ -1,0 +1,381 @@
+"""The talk with N nodes: one conversation with each, which nodes are worth asking, what waits for a connection.
+
+No socket, clock or thread: asyncio (`aio.py`) and the simulation drive it. Replies are told to the ballot as they are
+read. Requests of one owner are in order because they share a connection. Each rule stands in one place, beside those of
+`stores/redis/conversation.py`:
+
+1. *Down.* A node that could not be reached, or was silent, is not asked (`Node.goes_down`), but looked after in the
+   background until it answers; unless too few others are left to decide anything (`Talk.too_few_are_up`).
+2. *Waiting.* What waits for a connection leaves in order, in full: who has just connected may be a new server. It is
+   not sent if nobody wants it any more (`NodeTalk._put_waiting`); a clean-up waits behind what it may have to clean up.
+3. *Clean-ups elsewhere.* A clean-up also follows on other connections that carried claims of its owner
+   (`NodeTalk._follow`), and its answer is read accordingly (`Question._checked`).
+4. *Repeating.* What was lost with a connection that had worked is repeated once, unless it is a force release, or
+   would come after its owner's clean-up (`NodeTalk._failed`).
+5. *Scripts.* They are sent in full the first time on a connection, and again if the node has forgotten them
+   (`NodeTalk.words`, `answered`): a clean-up may be refused, for want of its script, when nobody listens any more.
+6. *Lost clean-ups* for which nobody waits leave on the next connection (`Node.lost`).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import math
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeGuard
+
+from gripfast.core.redlock.ballot import majority
+from gripfast.core.redlock.nodes import Each, ForceRelease, Free, Request, Unlock, Vote
+from gripfast.errors import GripfastError
+from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redis.conversation import LOOKS, Conversation, Loop, Server, Timer
+from gripfast.stores.redis.conversation import NOBODY as NO_TAKER
+from gripfast.stores.redis.faults import Fault, cut, not_connected
+from gripfast.stores.redis.shared import Opening
+from gripfast.stores.redlock.polls import NOBODY, Poll, Question, setter, still_down
+from gripfast.stores.redlock.protocol import Wording
+
+_log = logging.getLogger("gripfast.connection")
+
+PAUSE_FIRST = 0.02
+PAUSE_MOST = 1.0
+"""Seconds between two looks at a node that is down."""
+LOST_MOST = 1000
+"""Clean-ups kept for a node that is down; what is left out ends with its ttl."""
+
+
+class Node:
+    """What is known about one node, over all connections to it."""
+
+    def __init__(self, place: int, server: Server, loop: Loop, now: Callable[[], float], down: set[Node]) -> None:
+        self.place = place
+        self.where = server.where
+        self.server = server
+        self.now = now
+        self.trouble: Fault | None = None
+        """Why it is down."""
+        self.lost: deque[Question] = deque(maxlen=LOST_MOST)
+        """Clean-ups that did not arrive, for the next connection."""
+        self.notifications: Opening
+        self.probe: Callable[[], None] = lambda: None
+        """Looks whether it answers again: `comes_up` or `goes_down` follows."""
+        self._loop = loop
+        self._down = down
+        self._since = 0.0
+        self._pause = PAUSE_FIRST
+        self._probing: Timer | None = None
+        self._is_closed = False
+
+    @property
+    def channel(self) -> bytes | None:
+        """Where somebody listens at it."""
+        listener = self.notifications.latest
+        return listener.channel if listener is not None and listener.is_open else None
+
+    def goes_down(self, fault: Fault) -> None:
+        if self._is_closed:
+            return
+        if self.trouble is None:
+            what = fault.error.nodes.get(self.where, fault.error)
+            _log.info("%s marked down, probing in the background: %s", self.where, what)
+            self._down.add(self)
+            self._since = self.now()
+            self._pause = PAUSE_FIRST
+        self.trouble = fault.copy()
+        if self._probing is None:
+            self._probing = self._loop.call_later(self._pause, _probe, weakref.ref(self))
+            self._pause = min(PAUSE_MOST, self._pause * 2)
+
+    def comes_up(self) -> None:
+        if self.trouble is not None:
+            self.trouble = None
+            self._down.discard(self)
+            _log.info("%s is up: it answers again", self.where)
+        self._stop_probing()
+
+    def still_down(self, trouble: Fault) -> Fault:
+        return still_down(self.where, trouble, self.now() - self._since)
+
+    def look(self) -> None:
+        self._probing = None
+        if self.trouble is not None and not self._is_closed:
+            self.probe()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self._stop_probing()
+        self.notifications.close()
+        self.server.close()
+
+    def _stop_probing(self) -> None:
+        if self._probing is not None:
+            self._probing.cancel()
+            self._probing = None
+
+
+def _probe(node: weakref.ref[Node]) -> None:
+    """A timer must not keep the nodes of a client that was dropped."""
+    alive = node()
+    if alive is not None:
+        alive.look()
+
+
+class NodeTalk:
+    """A conversation with one node, and the questions that wait for it."""
+
+    def __init__(
+        self,
+        node: Node,
+        requests: Opening,
+        wording: Wording,
+        inboxes: Inboxes,
+        loop: Loop,
+        is_lent: bool = False,
+    ) -> None:
+        """`is_lent`: there are others with the same node."""
+        self.node = node
+        self.requests = requests
+        self.is_lent = is_lent
+        self.takes_care = is_lent
+        """Questions wait, or the claims of some owners may have to be followed: `ask` must look."""
+        self._wording = wording
+        self._inboxes = inboxes
+        self._loop = loop
+        self._waiting: deque[Question] = deque()
+        """In order, for a connection that is being made."""
+        self._frees: dict[str, bytes] = {}
+        """Clean-ups of owners who are done, though a claim of theirs may be waiting."""
+        self._looks = 0
+        self._timer: Timer | None = None
+        self._is_dialing = False
+        self._has_joined = False
+        """Somebody waits for a connection that was begun before: if it fails, that may tell of an earlier time."""
+        self._is_closed = False
+        requests.when_ended = self._dialled
+
+    def ask(self, question: Question, packed: bytes, insists: bool) -> None:
+        conversation = self.requests.connection
+        if question.cleans and question.followed is None and (self.is_lent or self.node.server.has_unanswered):
+            question.followed = self._follow(question, conversation)
+        if self._is_closed:
+            self._give_up(question, cut(self.node.where, None))
+        elif conversation is not None and not self._waiting:
+            self.takes_care = self.is_lent or (self.takes_care and self.node.server.has_unanswered)
+            question.put(conversation, self.words(question, conversation) or packed)
+        elif self.node.trouble is None or insists or (question.cleans and self._waiting):
+            self._wait(question)
+        else:
+            self._give_up(question, self.node.still_down(self.node.trouble))
+
+    def answered(self, question: Question, reply: Any) -> None:
+        if isinstance(reply, Fault):
+            self._failed(question, reply)
+            return
+        replies = reply if type(question.request) is Each else (reply,)
+        if type(reply) is not int and not question.is_full and self._wording.forgot(replies):
+            if question.conversation is not None:
+                question.conversation.taught.clear()
+            if question.may_be_late:
+                self._ask_again(question, is_full=True)
+        elif not question.poll.is_over:
+            answer = self._wording.read(question.request, replies, self.node.where, question.is_repeated)
+            question.tell(answer)
+
+    def words(self, question: Question, conversation: Conversation) -> bytes | None:
+        """In full what is asked for the first time on a connection; None if the script is known."""
+        if not question.is_full and question.kind in conversation.taught:
+            return None
+        conversation.taught.add(question.kind)
+        question.is_full = True
+        return self._pack(question)
+
+    def is_last(self, request: Request) -> TypeGuard[Free | Unlock]:
+        """Whether its owner has nothing there afterwards. A waiter keeps its position when an attempt is cleaned up."""
+        return type(request) is Free or (type(request) is Unlock and self._inboxes.find(request.owner) is None)
+
+    def clean_up(self, owner: str, packed: bytes) -> bool | None:
+        """From any thread. A claim that waits is known here, one that has left to the server; never in between."""
+        if self._waiting:
+            self._frees[owner] = packed
+        return self.node.server.clean_up(owner, packed)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.requests.close()
+        self._refuse(cut(self.node.where, None))
+
+    def let_go(self) -> None:
+        """Use this connection no more. It is kept until it was answered: a clean-up may have to follow on it."""
+        conversation = self.requests.connection
+        self.requests.latest = None
+        if conversation is not None:
+            if conversation.owed:
+                self.node.server.park(conversation)
+            else:
+                conversation.close()
+
+    def dial(self) -> None:
+        if not self._is_dialing:
+            self._is_dialing = True
+            self.requests.start()
+
+    def _failed(self, question: Question, fault: Fault) -> None:
+        self.takes_care = True
+        can_repeat = fault.was_idle and not question.is_repeated and not self._is_closed
+        if can_repeat and question.may_be_late and not isinstance(question.request, ForceRelease):
+            question.is_repeated = True
+            self._ask_again(question, question.is_full)
+            return
+        if not self._is_closed and (not fault.was_idle or question.is_repeated):
+            self.node.goes_down(fault)
+        self._give_up(question, fault)
+
+    def _give_up(self, question: Question, fault: Fault) -> None:
+        if question.is_on_its_own:
+            self.node.lost.append(question)
+        question.fail(fault)
+
+    def _ask_again(self, question: Question, is_full: bool) -> None:
+        question.is_full = is_full
+        self.ask(question, self._pack(question), insists=False)
+
+    def _pack(self, question: Question) -> bytes:
+        request = question.request
+        channel = self.node.channel if isinstance(request, Vote) and request.waits else None
+        pack = self._wording.in_full if question.is_full else self._wording.pack
+        return pack(request, channel or b"")
+
+    def _follow(self, question: Question, here: Conversation | None) -> list[bool | None]:
+        server, pack = self.node.server, self._wording.in_full
+        return [
+            server.clean_up_elsewhere(each.owner, functools.partial(pack, each, b""), self.is_last(each), here)
+            for each in question.parts
+            if isinstance(each, Free | Unlock)
+        ]
+
+    # -- making a connection -------------------------------------------------------------------------------------
+
+    def _wait(self, question: Question) -> None:
+        self._waiting.append(question)
+        self.takes_care = True
+        if self._timer is None:
+            self._looks = LOOKS
+            self._timer = self._loop.call_later(self.node.server.timeout / LOOKS, self._look)
+        self._has_joined = self._is_dialing
+        self.dial()
+
+    def _look(self) -> None:
+        """In steps, so that a process that was paused itself does not take that for the node's silence."""
+        self._timer = None
+        if not self._waiting:
+            return
+        self._looks -= 1
+        if self._looks > 0:
+            self._timer = self._loop.call_later(self.node.server.timeout / LOOKS, self._look)
+            return
+        fault = not_connected(self.node.where, TimeoutError())
+        self.node.goes_down(fault)
+        self._refuse(fault)
+
+    def _dialled(self, result: Any) -> None:
+        self._is_dialing = False
+        if isinstance(result, Fault):
+            if not self._is_closed:
+                self.node.goes_down(result)
+            if self._has_joined and self._waiting:
+                self._has_joined = False
+                self.dial()
+            else:
+                self._refuse(result)
+        elif isinstance(result, GripfastError):
+            for question in self._waiting:
+                question.poll.fail(result)
+            self._waiting.clear()
+        else:
+            self.node.comes_up()
+            self._put_waiting(result)
+
+    def _put_waiting(self, conversation: Conversation) -> None:
+        """Each stays in the queue until it has left, for `clean_up`."""
+        while self.node.lost:
+            self._waiting.appendleft(self.node.lost.pop())
+        while self._waiting:
+            question = self._waiting[0]
+            question.is_full = True
+            if question.cleans or not question.poll.is_dropped:
+                question.put(conversation, self.words(question, conversation) or b"")
+                for owner in [each for part in question.parts if (each := setter(part)) in self._frees]:
+                    conversation.ask_for(NO_TAKER, self._frees[owner])
+            self._waiting.popleft()
+        self._frees.clear()
+
+    def _refuse(self, fault: Fault) -> None:
+        while self._waiting:
+            self._give_up(self._waiting.popleft(), fault.copy())
+        self._frees.clear()
+
+
+class Talk:
+    """With all nodes."""
+
+    def __init__(self, talks: Sequence[NodeTalk], wording: Wording, down: set[Node]) -> None:
+        self.talks = talks
+        self._wording = wording
+        self._down = down
+        """Those of the nodes that are down."""
+
+    def poll(self, requests: Sequence[Request | None], poll: Poll, within: float, asked: int) -> list[Question]:
+        """Ask. Those that have to wait for a connection."""
+        insists = bool(self._down) and self._too_few_are_up(requests, asked)
+        waiting = self._ask(requests, poll, insists)
+        if within < math.inf:
+            self._expect_within(within)
+        return waiting
+
+    def _ask(self, requests: Sequence[Request | None], poll: Poll, insists: bool) -> list[Question]:
+        waiting: list[Question] = []
+        last: Request | None = None
+        packed = b""
+        for talk, request in zip(self.talks, requests, strict=True):
+            if request is None:
+                continue
+            if type(request) is Vote and request.waits:
+                packed = self._wording.pack(request, talk.node.channel or b"")
+            elif request is not last:
+                packed = self._wording.pack(request, b"")
+                last = request
+            question = Question(talk, request, poll)
+            conversation: Conversation | None = talk.requests.latest
+            if conversation is not None and conversation.is_open and not talk.takes_care:
+                is_known = type(request) in conversation.taught
+                question.put(conversation, packed if is_known else talk.words(question, conversation) or packed)
+            else:
+                talk.ask(question, packed, insists)
+                waiting.append(question)
+        return waiting
+
+    def _expect_within(self, seconds: float) -> None:
+        for talk in self.talks:
+            conversation = talk.requests.connection
+            if conversation is not None and seconds < talk.node.server.timeout:
+                conversation.expect_within(seconds, told=seconds)
+
+    def _too_few_are_up(self, requests: Sequence[Request | None], asked: int) -> bool:
+        """So few that nothing can be decided: what is known of the others may be out of date."""
+        down = sum(1 for node in self._down if requests[node.place] is not None)
+        return asked - down < majority(asked)
+
+    def send(self, request: Request, nodes: Iterable[int]) -> None:
+        packed = self._wording.pack(request, b"")
+        for place in nodes:
+            talk = self.talks[place]
+            talk.ask(Question(talk, request, NOBODY), packed, insists=False)
+
+    def close(self) -> None:
+        for talk in self.talks:
+            talk.close()
