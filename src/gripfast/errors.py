@@ -101,7 +101,7 @@ class ConfigurationError(GripfastError, ValueError):
 
 
 class ClientClosed(GripfastError):
-    """The client was closed before, or while it was asked: nothing was acquired."""
+    """The client was closed, before the call or during it. Nothing was acquired."""
 
     def __init__(self, message: str = "this client is closed: connect again") -> None:
         super().__init__(message)

@@ -108,7 +108,7 @@ class Client(AnyClient):
     def locked(
         self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator: hold the lock while the function runs. `{user_id}` in the name is that argument.
+        """A decorator: hold the lock while the function runs. `{user_id}` in the name is replaced by that argument.
 
         If someone else holds the lock for `wait` seconds (None: wait for ever), the call raises LockTimeout. With
         `busy="skip"` it returns None without running the function. `settings` are those of `lock()`.
@@ -246,7 +246,7 @@ class AsyncClient(AnyClient):
     def locked(
         self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator: hold the lock while the coroutine function runs. `{user_id}` in the name is that argument.
+        """A decorator: hold the lock while the coroutine runs. `{user_id}` in the name is replaced by that argument.
 
         `wait`, `busy` and the settings are those of `Client.locked`.
         """

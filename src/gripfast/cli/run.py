@@ -90,7 +90,7 @@ def run(
     On other systems CMD goes on. On the embedded store the lock stays held while CMD lives.
 
     The lock is released when CMD ends, even if CMD leaves processes running in the background. There is one exception,
-    on Linux: if gripfast passes TERM on and CMD ends by it, the processes that CMD started get TERM as well, unless
+    on Linux: if gripfast passes TERM on, and TERM ends CMD, the processes that CMD started get TERM as well, unless
     they moved to another session. Then gripfast keeps the lock until all of them have ended.
 
     gripfast can't send signals to processes of another user, as in -- sudo ./backup.sh. It says so, and waits until

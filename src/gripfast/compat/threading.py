@@ -5,7 +5,7 @@ They behave like threading's locks, with the same arguments, return values and e
 - If the engine can't be reached, acquire() raises StoreUnavailable. It never returns False for that.
 - If the lease was lost, release() raises LeaseLost, and so do Condition's wait() and notify(). Leaving a `with` block
   raises it too, unless the body raised something itself.
-- locked() requests from the engine whether anyone holds the name, in this process or in another.
+- locked() sends a request to the engine. It is true if anyone holds the name, in this process or in another.
 - A Condition notifies threads of this process only. wait() releases the lock for everyone, but notify() does not reach
   other processes.
 
@@ -49,7 +49,7 @@ class Lock:
         return self._shared
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """True when this thread has the lock; False if someone else holds it, and the wait, if any, is over."""
+        """True when this thread has the lock; False if someone else still holds it after the wait, if any."""
         patience = _patience(blocking, timeout)
         try:
             lease = self._lock.acquire(patience)

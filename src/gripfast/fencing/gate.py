@@ -40,8 +40,8 @@ class Gate:
     def guard(self, resource: str, token: int) -> None:
         """Raise StaleToken if the gate has seen a larger token for the resource; an equal one is the same holder again.
 
-        This holds only at that moment. It is enough if nothing can come before the write: one asyncio task without an
-        await in between, or one thread that does all writing. Otherwise write inside `writing`.
+        This holds only at that moment. It is enough if no other writer can come between guard and write: in one asyncio
+        task without an await in between, or in one thread that does all writing. Otherwise write inside `writing`.
         """
         token, entry = checked_token(token), self._entry(resource)
         with entry.mutex:

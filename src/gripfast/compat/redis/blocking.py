@@ -30,7 +30,7 @@ class Lock(Shape[Lease]):
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """True when the caller has the lock; False if someone else holds it, and the wait, if any, is over.
+        """True when the caller has the lock; False if someone else still holds it after the wait, if any.
 
         `token` becomes the value of the lock's key. Use a new one each time, or none: then Gripfast makes one.
         `sleep` is ignored.
