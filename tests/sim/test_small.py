@@ -95,7 +95,7 @@ def test_a_release_that_takes_away_anyone_s_lock_is_found(rewrite: Rewrite) -> N
     found = only_one("faults")
     assert found.what.startswith("stolen: 'job', p1/a#1 took it away from p2/b#1")
     assert len(found.path) == 10
-    assert found.path[-1] == "the node gets, from p1 1, twice: release job p1/a#1"
+    assert found.path[-1] == "the node gets, from p1 1, twice: release lock:job p1/a#1"
 
 
 def test_a_claim_that_passes_the_line_is_found(rewrite: Rewrite) -> None:
@@ -110,7 +110,7 @@ def test_a_hand_off_that_nobody_hears_is_found(rewrite: Rewrite) -> None:
     three = (errand("p1/a"), errand("p2/b", after=0.01), errand("p3/c", after=0.02))
     found = only_one("faults", errands=three, kinds=("reset",))
     assert found.what.startswith("passed: 'job', handed to p2/b#1")
-    assert found.path[-2:] == ("p2 2 is reset", "the node gets, from p1 1: release job p1/a#1")
+    assert found.path[-2:] == ("p2 2 is reset", "the node gets, from p1 1: release lock:job p1/a#1")
 
 
 def test_a_clean_up_that_forgets_the_place_in_line_is_found(rewrite: Rewrite) -> None:
