@@ -8,7 +8,7 @@ import pytest
 import sqlalchemy
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from gripfast.callers import Caller
+from gripfast.drivers import CallerConnection
 from gripfast.errors import ConfigurationError, StaleToken
 from gripfast.fencing import async_guard, dialects, guard, schema
 from gripfast.fencing.dialect import Dialect
@@ -44,7 +44,7 @@ def test_an_engine_with_two_names_has_one_schema(other: str, name: str) -> None:
 def test_another_engine_joins_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    async def paper_guard(caller: Caller, resource: str, token: int) -> None:
+    async def paper_guard(caller: CallerConnection, resource: str, token: int) -> None:
         calls.append((caller.engine, resource, token))
 
     entry = Dialect(name="sqlite", ddl="draw a table", guard=paper_guard, begin="take a pencil")

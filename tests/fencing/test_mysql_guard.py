@@ -11,7 +11,7 @@ import pytest
 from pymysql.constants import CLIENT
 
 from fencing.sql_databases import connect, fenced_database, new_resource, waiting
-from gripfast.callers import code_of
+from gripfast.drivers import code_of
 from gripfast.errors import StaleToken
 from gripfast.fencing import guard, schema
 from support.callers import mysql_words

@@ -11,7 +11,7 @@ import pytest
 from psycopg import IsolationLevel
 
 from fencing.sql_databases import fenced_database, new_resource, waiting
-from gripfast.callers import Caller, Result, Value, caller_of
+from gripfast.drivers import CallerConnection, Result, Value, recognised
 from gripfast.errors import StaleToken
 from gripfast.fencing import guard, schema
 from gripfast.fencing.postgres import guard as postgres_guard
@@ -176,14 +176,14 @@ def test_it_is_one_statement(url: str, resource: str) -> None:
 
     async def asked(connection: psycopg.AsyncConnection, token: int) -> int:
         statements = []
-        caller = await caller_of(connection)
+        caller = await recognised(connection)
 
         async def run(sql: str, values: dict[str, Value]) -> Result:
             statements.append(sql)
             return await caller.run(sql, values)
 
         try:
-            await postgres_guard(Caller(caller.engine, True, run), resource, token)
+            await postgres_guard(CallerConnection(caller.engine, True, run), resource, token)
         except StaleToken:
             assert token == 1
         return len(statements)

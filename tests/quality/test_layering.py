@@ -12,11 +12,11 @@ import pytest
 from gripfast.stores import StoreSpec
 from quality.tree import LAB, PACKAGE, broken, parsed, python_files
 
-LEAVES = {"bounded", "callers", "columns", "errors", "extras", "guard", "living", "machine"}
+LEAVES = {"bounded", "columns", "drivers", "errors", "extras", "guard", "living", "machine"}
 MAY_IMPORT: dict[str, set[str]] = {
     "bounded": {"machine"},
-    "callers": {"errors"},
     "columns": set(),
+    "drivers": {"errors"},
     "errors": set(),
     "extras": set(),
     "guard": {"errors"},
@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "core": {"errors"},
     "runtime": {"core"} | LEAVES,
     "stores": {"core"} | LEAVES,
-    "fencing": {"callers", "errors"},
+    "fencing": {"drivers", "errors"},
     "api": {"runtime", "core", "stores", "fencing"} | LEAVES,
     "cli": {"gripfast", "api"} | LEAVES,
     "compat": {"gripfast", "api"} | LEAVES,

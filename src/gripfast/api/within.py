@@ -39,11 +39,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, cast
 
-from gripfast import callers
+from gripfast import drivers
 from gripfast.api import within_texts as texts
-from gripfast.callers import Caller, Value, caller_of, code_of, full_name
 from gripfast.core.lease import Want
 from gripfast.core.ports import Env, LockInfo, Store, Unreachable, to_raise
+from gripfast.drivers import CallerConnection, Value, code_of, full_name, recognised
 from gripfast.errors import ConfigurationError, LockTimeout
 
 TRY_EVERY = 0.02
@@ -152,7 +152,7 @@ async def within(
 class _Locking:
     """One lock in one transaction of the caller's."""
 
-    def __init__(self, env: Env, store: SessionStore, want: Want, caller: Caller) -> None:
+    def __init__(self, env: Env, store: SessionStore, want: Want, caller: CallerConnection) -> None:
         self._env = env
         self._store = store
         self._name = want.name
@@ -408,18 +408,18 @@ def _store_with_sessions(store: Store) -> SessionStore:
     return sessions
 
 
-async def _checked_caller(connection: object, store: SessionStore, is_async: bool) -> Caller:
+async def _checked_caller(connection: object, store: SessionStore, is_async: bool) -> CallerConnection:
     kind = full_name(type(connection))
-    colour = callers.is_async(connection)
+    colour = drivers.is_async(connection)
     if colour is None:
-        raise ConfigurationError(f"within() takes connections of {callers.known(TRANSACTIONAL)}, not a {kind}")
+        raise ConfigurationError(f"within() takes connections of {drivers.known(TRANSACTIONAL)}, not a {kind}")
     if colour is not is_async:
         raise ConfigurationError(
             f"a {kind} is awaited: use the lock of connect_async()"
             if colour
             else f"a {kind} would block the event loop: use the lock of connect(), or a connection that is awaited"
         )
-    caller = await caller_of(connection)
+    caller = await recognised(connection)
     if caller.engine != store.engine:
         raise ConfigurationError(f"the lock is in {store.engine}, and this connection is of {caller.engine}")
     if not caller.keeps_transaction:

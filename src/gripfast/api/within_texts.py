@@ -1,4 +1,4 @@
-"""What `within` says to the server, in the caller's transaction; see `callers` for how it is written."""
+"""What `within` says to the server, in the caller's transaction; see `drivers` for how it is written."""
 
 from __future__ import annotations
 

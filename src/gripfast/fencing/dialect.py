@@ -6,7 +6,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from gripfast.callers import Caller
+from gripfast.drivers import CallerConnection
 from gripfast.errors import ConfigurationError
 
 
@@ -14,7 +14,7 @@ from gripfast.errors import ConfigurationError
 class Dialect:
     name: str
     ddl: str
-    guard: Callable[[Caller, str, int], Coroutine[Any, Any, None]]
+    guard: Callable[[CallerConnection, str, int], Coroutine[Any, Any, None]]
     """Both colours: it suspends only where the caller's connection does."""
     begin: str
     """How a transaction is opened."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gripfast import callers
-from gripfast.callers import full_name
+from gripfast import drivers
+from gripfast.drivers import full_name
 from gripfast.errors import ConfigurationError
 from gripfast.fencing import mysql, postgres, redis, sqlite
 from gripfast.fencing.checks import checked_resource, checked_token
@@ -47,7 +47,7 @@ def schema(engine: str) -> str:
 
 
 async def _guard(connection: object, resource: str, token: int) -> None:
-    caller = await callers.caller_of(connection)
+    caller = await drivers.recognised(connection)
     dialect = _dialect(caller.engine)
     if dialect is None:
         raise ConfigurationError(f"no fencing guard for {caller.engine}; there is one for: {_known_names()}")
@@ -57,7 +57,7 @@ async def _guard(connection: object, resource: str, token: int) -> None:
 
 
 def _is_async(connection: object) -> bool:
-    colour = callers.is_async(connection)
+    colour = drivers.is_async(connection)
     if colour is not None:
         return colour
     if redis.is_client(connection):
@@ -66,7 +66,7 @@ def _is_async(connection: object) -> bool:
             "gripfast.fencing.write(client, resource, token, *commands), which checks the token and writes in one step"
         )
     raise ConfigurationError(
-        f"no fencing guard for a {_kind(connection)}; there is one for connections of {callers.known()}"
+        f"no fencing guard for a {_kind(connection)}; there is one for connections of {drivers.known()}"
     )
 
 

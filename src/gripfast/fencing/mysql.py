@@ -27,7 +27,7 @@ Resources are compared byte by byte, whatever the connection's character set: th
 
 from __future__ import annotations
 
-from gripfast.callers import Caller, code_of
+from gripfast.drivers import CallerConnection, code_of
 from gripfast.errors import StaleToken
 from gripfast.fencing.dialect import Dialect, missing_table
 
@@ -49,7 +49,7 @@ CHANGED = 2
 NO_TABLE = "1146"
 
 
-async def guard(caller: Caller, resource: str, token: int) -> None:
+async def guard(caller: CallerConnection, resource: str, token: int) -> None:
     """Raise StaleToken if a larger token was committed for the resource, or seen earlier in this transaction."""
     in_hex = resource.encode().hex()
     try:

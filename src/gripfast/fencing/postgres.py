@@ -18,7 +18,7 @@ writes it stood for. After an error of PostgreSQL's the transaction is over; aft
 
 from __future__ import annotations
 
-from gripfast.callers import Caller, code_of
+from gripfast.drivers import CallerConnection, code_of
 from gripfast.errors import StaleToken
 from gripfast.fencing.dialect import Dialect, missing_table
 
@@ -38,7 +38,7 @@ RETURNING fence.token
 NO_TABLE = "42P01"
 
 
-async def guard(caller: Caller, resource: str, token: int) -> None:
+async def guard(caller: CallerConnection, resource: str, token: int) -> None:
     """Raise StaleToken if a larger token was committed for the resource, or seen earlier in this transaction."""
     try:
         ((seen,),), _ = await caller.run(_RAISE_TO, {"resource": resource, "token": token})

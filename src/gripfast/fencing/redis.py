@@ -29,7 +29,7 @@ import math
 from collections.abc import Awaitable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, overload
 
-from gripfast.callers import full_name, is_a
+from gripfast.drivers import full_name, is_a
 from gripfast.errors import ConfigurationError, StaleToken
 from gripfast.fencing.checks import checked_resource, checked_token
 

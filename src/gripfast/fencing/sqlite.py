@@ -16,7 +16,7 @@ A rollback forgets the token together with the writes it stood for.
 
 from __future__ import annotations
 
-from gripfast.callers import Caller
+from gripfast.drivers import CallerConnection
 from gripfast.errors import StaleToken
 from gripfast.fencing.dialect import Dialect, missing_table
 
@@ -36,7 +36,7 @@ ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE excluded.token
 _SEEN = "SELECT token FROM gripfast_fence WHERE resource = :resource"
 
 
-async def guard(caller: Caller, resource: str, token: int) -> None:
+async def guard(caller: CallerConnection, resource: str, token: int) -> None:
     """Raise StaleToken if a larger token was committed for the resource, or seen earlier in this transaction."""
     try:
         _, affected = await caller.run(_RAISE_TO, {"resource": resource, "token": token})

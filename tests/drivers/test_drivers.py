@@ -15,8 +15,8 @@ import pytest
 import sqlalchemy
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from gripfast import callers
-from gripfast.callers import caller_of, code_of
+from gripfast import drivers
+from gripfast.drivers import code_of, recognised
 from gripfast.errors import ConfigurationError
 from support.both_colours import staged
 from support.callers import KINDS, Application, mysql_words, opened
@@ -39,8 +39,8 @@ def url(kind: Kind) -> str:
 @staged
 async def test_engine_and_colour_are_known(kind: Kind, url: str) -> None:
     async with opened(kind, url) as application:
-        assert callers.is_async(application.given) is kind.is_async
-        assert (await caller_of(application.given)).engine == kind.engine
+        assert drivers.is_async(application.given) is kind.is_async
+        assert (await recognised(application.given)).engine == kind.engine
 
 
 @staged
@@ -50,7 +50,7 @@ async def test_values_arrive_as_they_are(kind: Kind, url: str) -> None:
     asked += f", CAST(:words AS {text})"
     async with opened(kind, url) as application:
         await application.begin()
-        caller = await caller_of(application.given)
+        caller = await recognised(application.given)
         for number, words in [(2**63 - 1, "a:b %s %(x)s ''\\"), (-1, "ö\U0001f512"), (0, "")]:
             rows, _ = await caller.run(asked, {"number": number, "words": words})
             assert rows == [(number, words, words)]
@@ -60,7 +60,7 @@ async def test_values_arrive_as_they_are(kind: Kind, url: str) -> None:
 async def test_a_statement_without_rows_or_values_has_none(kind: Kind, url: str) -> None:
     async with opened(kind, url) as application:
         await application.begin()
-        caller = await caller_of(application.given)
+        caller = await recognised(application.given)
         assert (await caller.run("SAVEPOINT here", {})).rows == []
 
 
@@ -68,24 +68,24 @@ async def test_a_statement_without_rows_or_values_has_none(kind: Kind, url: str)
 async def test_whether_a_transaction_is_kept_open(kind: Kind, url: str) -> None:
     async with opened(kind, url) as application:
         await application.begin()
-        assert (await caller_of(application.given)).keeps_transaction
+        assert (await recognised(application.given)).keeps_transaction
         await application.execute("SELECT 1")
-        assert (await caller_of(application.given)).keeps_transaction
+        assert (await recognised(application.given)).keeps_transaction
     async with opened(kind, url, autocommit=True) as application:
-        assert not (await caller_of(application.given)).keeps_transaction
+        assert not (await recognised(application.given)).keeps_transaction
         await application.execute("SELECT 1")
-        assert not (await caller_of(application.given)).keeps_transaction
+        assert not (await recognised(application.given)).keeps_transaction
         await application.execute("BEGIN")
-        assert (await caller_of(application.given)).keeps_transaction
+        assert (await recognised(application.given)).keeps_transaction
         await application.execute("COMMIT")
-        assert not (await caller_of(application.given)).keeps_transaction
+        assert not (await recognised(application.given)).keeps_transaction
 
 
 @staged
 async def test_the_engines_code_is_read_from_every_drivers_error(kind: Kind, url: str) -> None:
     async with opened(kind, url) as application:
         await application.begin()
-        caller = await caller_of(application.given)
+        caller = await recognised(application.given)
         with pytest.raises(Exception, match="no_such_table") as refusal:
             await caller.run("SELECT 1 FROM no_such_table", {})
         assert code_of(refusal.value) == ("42P01" if kind.engine == "postgresql" else "1146")
@@ -100,10 +100,10 @@ def test_an_error_of_nobodys_engine_has_no_code() -> None:
 @staged
 async def test_a_connection_from_a_pool_of_asyncpg_is_one_too() -> None:
     async with asyncpg.create_pool(postgres_server().url, min_size=1, max_size=1) as pool, pool.acquire() as lent:
-        assert callers.is_async(lent) is True
-        assert not (await caller_of(lent)).keeps_transaction
+        assert drivers.is_async(lent) is True
+        assert not (await recognised(lent)).keeps_transaction
         async with lent.transaction():
-            caller = await caller_of(lent)
+            caller = await recognised(lent)
             assert caller.keeps_transaction
             assert (await caller.run("SELECT 1", {})).rows == [(1,)]
 
@@ -122,7 +122,7 @@ def dict_rows() -> Iterator[Any]:
 
 def test_rows_are_tuples_whatever_the_callers_cursors_give() -> None:
     async def rows_of(connection: Any) -> list[Any]:
-        return (await (await caller_of(connection)).run("SELECT 1, 2", {})).rows
+        return (await (await recognised(connection)).run("SELECT 1, 2", {})).rows
 
     assert [asyncio.run(rows_of(connection)) for connection in dict_rows()] == [[(1, 2)]] * 3
 
@@ -130,23 +130,23 @@ def test_rows_are_tuples_whatever_the_callers_cursors_give() -> None:
 def test_a_registry_of_sessions_is_asked_for_its_session() -> None:
     engine = sqlalchemy.create_engine(postgres_server().url.replace("postgresql", "postgresql+psycopg", 1))
     sessions = scoped_session(sessionmaker(engine))
-    assert callers.is_async(sessions) is False
-    assert asyncio.run(caller_of(sessions)).keeps_transaction
+    assert drivers.is_async(sessions) is False
+    assert asyncio.run(recognised(sessions)).keeps_transaction
     assert sessions().in_transaction()
     sessions.remove()
     with Session(engine) as session:
-        assert asyncio.run(caller_of(session)).engine == "postgresql"
+        assert asyncio.run(recognised(session)).engine == "postgresql"
     engine.dispose()
 
 
 def test_whatever_else_is_not_known() -> None:
-    assert callers.is_async(object()) is None
+    assert drivers.is_async(object()) is None
     with pytest.raises(ConfigurationError, match=r"builtins\.object"):
-        asyncio.run(caller_of(object()))
+        asyncio.run(recognised(object()))
 
 
 def test_asking_imports_no_driver() -> None:
-    code = "import sys; from gripfast import callers; callers.is_async(object())\n"
+    code = "import sys; from gripfast import drivers; drivers.is_async(object())\n"
     code += "assert not {'psycopg', 'asyncpg', 'pymysql', 'aiomysql', 'sqlalchemy'} & set(sys.modules), sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
@@ -154,7 +154,7 @@ def test_asking_imports_no_driver() -> None:
 def test_every_name_in_the_table_is_that_of_a_class() -> None:
     """Where the driver is installed."""
     missing = []
-    for full_name in [*callers._DRIVERS, *callers._SQLALCHEMY]:
+    for full_name in [*drivers._DRIVERS, *drivers._SQLALCHEMY]:
         module, _, name = full_name.rpartition(".")
         try:
             __import__(module)
@@ -193,8 +193,8 @@ def test_a_connection_of_djangos_is_the_one_inside(is_proxied: bool) -> None:
     proxy = type("ConnectionProxy", (Proxy,), {"__module__": "django.utils.connection"})
     wrapper = type("DatabaseWrapper", (base,), {})(postgres_server().url)
     given = proxy(wrapper) if is_proxied else wrapper
-    assert callers.is_async(given) is False
+    assert drivers.is_async(given) is False
     with wrapper.connection as inside, inside.transaction():
-        caller = asyncio.run(caller_of(given))
+        caller = asyncio.run(recognised(given))
         assert (caller.engine, caller.keeps_transaction) == ("postgresql", True)
         assert asyncio.run(caller.run("SELECT 1", {})).rows == [(1,)]  # type: ignore[arg-type]

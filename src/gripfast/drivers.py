@@ -1,15 +1,15 @@
-"""Database connections that belong to the caller: which engine each is of, and one statement in its open transaction.
+"""The drivers of databases: which one a connection of the caller's is of, and how a statement is run on it.
 
-They are recognised by the names of their classes: nobody's driver is imported to be asked. Whatever has come in brings
-its own driver, which is imported only then.
+A connection is recognised by the name of its class, so no driver is imported to find out. The driver of a connection
+that was passed in is imported already.
 
 SQL is written once, with `:name` where a value goes, no other colon (CAST, not `::`) and no percent sign. Every request
-is a coroutine, in both colours: with a blocking connection it blocks and never suspends, so that one `send(None)` runs
-it to its end.
+is a coroutine: with a blocking connection it blocks and never suspends, so that one `send(None)` runs it to its end.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import re
@@ -39,7 +39,7 @@ class Result(NamedTuple):
     """Rows written, as the driver counts them."""
 
 
-class Caller(NamedTuple):
+class CallerConnection(NamedTuple):
     """A connection of somebody else's, as far as it is used here."""
 
     engine: str
@@ -68,7 +68,7 @@ def is_async(connection: object) -> bool | None:
     return driver and driver.is_async
 
 
-async def caller_of(connection: Any) -> Caller:
+async def recognised(connection: Any) -> CallerConnection:
     """What to do with the connection. A session of SQLAlchemy's is asked for the connection that it works on."""
     connection = _unwrapped(connection)
     if is_a(connection, _SQLALCHEMY):
@@ -76,10 +76,10 @@ async def caller_of(connection: Any) -> Caller:
     driver = _driver_of(connection)
     if driver is None:
         raise ConfigurationError(f"a {full_name(type(connection))} is no database connection that is known here")
-    if is_a(connection, _PSYCOPG) and _is_pipelined(connection):
+    if _is_pipelined(connection):
         await driver.run(driver, connection, "SELECT 1", {})  # whether it has begun is known when it is answered
     keeps = driver.has_begun(connection) or not _commits_each(connection)
-    return Caller(driver.engine, keeps, functools.partial(driver.run, driver, connection))
+    return CallerConnection(driver.engine, keeps, functools.partial(driver.run, driver, connection))
 
 
 def known(engines: Container[str] = ENGINES) -> str:
@@ -120,7 +120,8 @@ def _unwrapped(connection: Any) -> Any:
 async def _run(driver: _Driver, connection: Any, sql: str, values: Mapping[str, Value]) -> Result:
     cursor = driver.cursor(connection)
     try:
-        cursor.execute(_percent(sql), values)
+        with _answered(connection):
+            cursor.execute(_percent(sql), values)
         return Result(list(cursor.fetchall()) if cursor.description else [], cursor.rowcount)
     finally:
         cursor.close()
@@ -128,27 +129,7 @@ async def _run(driver: _Driver, connection: Any, sql: str, values: Mapping[str, 
 
 async def _run_async(driver: _Driver, connection: Any, sql: str, values: Mapping[str, Value]) -> Result:
     async with driver.cursor(connection) as cursor:
-        await cursor.execute(_percent(sql), values)
-        return Result(list(await cursor.fetchall()) if cursor.description else [], cursor.rowcount)
-
-
-async def _run_psycopg(driver: _Driver, connection: Any, sql: str, values: Mapping[str, Value]) -> Result:
-    if not _is_pipelined(connection):
-        return await _run(driver, connection, sql, values)
-    cursor = driver.cursor(connection)
-    try:
-        with connection.pipeline():  # a nested one: everything is answered when it is left
-            cursor.execute(_percent(sql), values)
-        return Result(list(cursor.fetchall()) if cursor.description else [], cursor.rowcount)
-    finally:
-        cursor.close()
-
-
-async def _run_psycopg_async(driver: _Driver, connection: Any, sql: str, values: Mapping[str, Value]) -> Result:
-    if not _is_pipelined(connection):
-        return await _run_async(driver, connection, sql, values)
-    async with driver.cursor(connection) as cursor:
-        async with connection.pipeline():
+        async with _answered(connection):
             await cursor.execute(_percent(sql), values)
         return Result(list(await cursor.fetchall()) if cursor.description else [], cursor.rowcount)
 
@@ -178,8 +159,13 @@ def _numbered(sql: str) -> tuple[str, list[str]]:
 
 
 def _is_pipelined(connection: Any) -> bool:
-    """Then statements are not answered one by one."""
-    return bool(connection.pgconn.pipeline_status)
+    """In a pipeline of psycopg statements are not answered one by one."""
+    return is_a(connection, _PSYCOPG) and bool(connection.pgconn.pipeline_status)
+
+
+def _answered(connection: Any) -> Any:
+    """What is executed in it is answered when it is left: by a nested pipeline, if there is one already."""
+    return connection.pipeline() if _is_pipelined(connection) else contextlib.nullcontext()
 
 
 def _psycopg_cursor(kind: str) -> Callable[[Any], Any]:
@@ -190,8 +176,8 @@ def _psycopg_cursor(kind: str) -> Callable[[Any], Any]:
     return cursor
 
 
-def _plain_cursor(module: str, kind: str = "Cursor") -> Callable[[Any], Any]:
-    return lambda connection: connection.cursor(getattr(importlib.import_module(module), kind))
+def _plain_cursor(package: str) -> Callable[[Any], Any]:
+    return lambda connection: connection.cursor(importlib.import_module(f"{package}.cursors").Cursor)
 
 
 def _psycopg2_cursor(connection: Any) -> Any:
@@ -223,23 +209,22 @@ def _mysql_has_begun(connection: Any) -> bool:
     return bool(connection.server_status & 1)  # SERVER_STATUS_IN_TRANS
 
 
+def _asyncpg_has_begun(connection: Any) -> bool:
+    return bool(connection.is_in_transaction())
+
+
+_ASYNCPG = _Driver("postgresql", True, _run_asyncpg, _asyncpg_has_begun)
 _DRIVERS: dict[str, _Driver] = {
     "sqlite3.Connection": _Driver("sqlite", False, _run_sqlite, lambda connection: connection.in_transaction),
-    "psycopg.Connection": _Driver("postgresql", False, _run_psycopg, _postgres_has_begun, _psycopg_cursor("Cursor")),
+    "psycopg.Connection": _Driver("postgresql", False, _run, _postgres_has_begun, _psycopg_cursor("Cursor")),
     "psycopg.AsyncConnection": _Driver(
-        "postgresql", True, _run_psycopg_async, _postgres_has_begun, _psycopg_cursor("AsyncCursor")
+        "postgresql", True, _run_async, _postgres_has_begun, _psycopg_cursor("AsyncCursor")
     ),
     "psycopg2.extensions.connection": _Driver("postgresql", False, _run, _postgres_has_begun, _psycopg2_cursor),
-    "asyncpg.connection.Connection": _Driver(
-        "postgresql", True, _run_asyncpg, lambda connection: connection.is_in_transaction()
-    ),
-    "asyncpg.pool.PoolConnectionProxy": _Driver(
-        "postgresql", True, _run_asyncpg, lambda connection: connection.is_in_transaction()
-    ),
-    "pymysql.connections.Connection": _Driver("mysql", False, _run, _mysql_has_begun, _plain_cursor("pymysql.cursors")),
-    "MySQLdb.connections.Connection": _Driver(
-        "mysql", False, _run, lambda connection: False, _plain_cursor("MySQLdb.cursors")
-    ),
+    "asyncpg.connection.Connection": _ASYNCPG,
+    "asyncpg.pool.PoolConnectionProxy": _ASYNCPG,
+    "pymysql.connections.Connection": _Driver("mysql", False, _run, _mysql_has_begun, _plain_cursor("pymysql")),
+    "MySQLdb.connections.Connection": _Driver("mysql", False, _run, lambda _: False, _plain_cursor("MySQLdb")),
     "mysql.connector.abstracts.MySQLConnectionAbstract": _Driver(
         "mysql",
         False,
@@ -247,12 +232,8 @@ _DRIVERS: dict[str, _Driver] = {
         lambda connection: connection.in_transaction,
         lambda connection: connection.cursor(raw=False),
     ),
-    "aiomysql.connection.Connection": _Driver(
-        "mysql", True, _run_async, _mysql_has_begun, _plain_cursor("aiomysql.cursors")
-    ),
-    "asyncmy.connection.Connection": _Driver(
-        "mysql", True, _run_async, _mysql_has_begun, _plain_cursor("asyncmy.cursors")
-    ),
+    "aiomysql.connection.Connection": _Driver("mysql", True, _run_async, _mysql_has_begun, _plain_cursor("aiomysql")),
+    "asyncmy.connection.Connection": _Driver("mysql", True, _run_async, _mysql_has_begun, _plain_cursor("asyncmy")),
 }
 
 
@@ -277,7 +258,7 @@ _SQLALCHEMY = {
 }
 
 
-async def _caller_of_sqlalchemy(given: Any) -> Caller:
+async def _caller_of_sqlalchemy(given: Any) -> CallerConnection:
     connection = given
     if not is_a(given, _SQLALCHEMY_CONNECTIONS):
         connection = await given.connection() if is_a(given, _SQLALCHEMY_ASYNC) else given.connection()
@@ -288,7 +269,7 @@ async def _caller_of_sqlalchemy(given: Any) -> Caller:
     driver = _driver_of(lent.driver_connection)
     commits_each = _sqlite_commits_each if engine == "sqlite" else _commits_each
     keeps = not commits_each(lent.dbapi_connection) or (driver is not None and driver.has_begun(lent.driver_connection))
-    return Caller(engine, keeps, functools.partial(_run_sqlalchemy, connection))
+    return CallerConnection(engine, keeps, functools.partial(_run_sqlalchemy, connection))
 
 
 async def _run_sqlalchemy(connection: Any, sql: str, values: Mapping[str, Value]) -> Result:
