@@ -223,7 +223,7 @@ def test_importing_gripfast_starts_no_thread() -> None:
         ("gripfast.stores.sqlite.engine", "from gripfast.runtime.clock import now"),
         ("gripfast.runtime.aio", "from gripfast.api.lease import Lease"),
         ("gripfast.fencing", "from gripfast.core import rules"),
-        ("gripfast.callers", "from gripfast.machine import boottime"),
+        ("gripfast.drivers", "from gripfast.machine import boottime"),
         ("gripfast.cli.app", "from gripfast_lab.command import lab"),
         ("gripfast.cli.app", "from gripfast_lab import command"),
         ("gripfast.core.lease", "import gripfast_lab"),

@@ -387,7 +387,7 @@ _sweep_used_sessions = _statement(_SWEEP_USED.replace("{is_idle}", _IS_IDLE_SESS
 _sweep_used_rows = _statement(_SWEEP_USED.replace("{is_idle}", _IS_IDLE_ROW))
 
 
-def advisory_key(database: str, name: str) -> Value:
+def advisory_key(database: str, name: str) -> str:
     """User-level locks are the whole server's, have 64 characters at most, and do not tell `A` from `a`."""
     text = f"{database}\0{name}".encode()
     return "gripfast:" + hashlib.blake2b(text, digest_size=20).hexdigest()

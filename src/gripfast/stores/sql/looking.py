@@ -110,7 +110,7 @@ class Looking(Asking):
         token, shown = answer[-1].rows[0]
         return Stamp(protocol.number(token), protocol.number(shown))
 
-    def advisory_key(self, name: str) -> Value:
+    def advisory_key(self, name: str) -> int | str:
         return self._scripts.advisory_key(self._link.dialect.database, name)
 
     def _grant(self, name: str, claim: Claim, session: int, mark: Value) -> list[Ask]:

@@ -191,7 +191,7 @@ class Scripts(Protocol):
 
     # -- sessions; on the lock's own connection unless told ------------------------------------------------------
 
-    def advisory_key(self, database: str, name: str) -> Value: ...
+    def advisory_key(self, database: str, name: str) -> int | str: ...
 
     def row_make(self, name: str) -> list[Ask]:
         """On a shared connection: the row to be locked, committed."""
