@@ -21,7 +21,7 @@ from bench.sql.wire import MariaWire, PostgresWire, Row, is_postgres
 
 if TYPE_CHECKING:
     from gripfast.stores.sql.ports import Scripts
-    from gripfast.stores.sql.statement import Ask
+    from gripfast.stores.sql.statement import Query
 
 NAME = "bare"
 CHANNEL = "bare"
@@ -33,7 +33,7 @@ SESSION = 12345
 Pair = Callable[[], None]
 """Takes a lock and gives it back."""
 
-Asking = Callable[[Sequence["Ask"]], Sequence[Row]]
+Asking = Callable[[Sequence["Query"]], Sequence[Row]]
 """Sends the statements of a request, and gives the rows of the last one."""
 
 NOT_FREE = "the bare lock was not free"
@@ -74,7 +74,7 @@ def connection(url: str) -> Iterator[Asking]:
 def on_postgres(wire: PostgresWire) -> Asking:
     connection, rows, names = wire.connection, wire.rows, dict[object, bytes]()
 
-    def send(ask: Ask) -> None:
+    def send(ask: Query) -> None:
         statement, values = ask
         if not statement.names:  # BEGIN and its like: there is nothing to plan
             connection.send_query_params(statement.numbered, None)
@@ -83,26 +83,26 @@ def on_postgres(wire: PostgresWire) -> Asking:
         packed = [None if value is None else str(value).encode() for value in given]
         connection.send_query_prepared(names[statement], packed)
 
-    def prepare(asks: Sequence[Ask]) -> None:
-        for statement, _ in asks:
+    def prepare(queries: Sequence[Query]) -> None:
+        for statement, _ in queries:
             if statement not in names:
                 names[statement] = b"bare_%d" % len(names)
                 wire.prepare(names[statement], statement.numbered.decode())
 
-    def ask(asks: Sequence[Ask]) -> Sequence[Row]:
-        prepare(asks)
-        is_pipeline = len(asks) > 1
+    def ask(queries: Sequence[Query]) -> Sequence[Row]:
+        prepare(queries)
+        is_pipeline = len(queries) > 1
         if is_pipeline:
             connection.enter_pipeline_mode()
-        for each in asks:
+        for each in queries:
             send(each)
         if is_pipeline:
             connection.pipeline_sync()
         # Each result is followed by an empty one; after the last of a pipeline comes the sync.
-        results = [connection.get_result() for _ in range(2 * len(asks) + is_pipeline)]
+        results = [connection.get_result() for _ in range(2 * len(queries) + is_pipeline)]
         if is_pipeline:
             connection.exit_pipeline_mode()
-        return [rows(result) for result in results[: 2 * len(asks) : 2]][-1]
+        return [rows(result) for result in results[: 2 * len(queries) : 2]][-1]
 
     return ask
 
@@ -113,9 +113,9 @@ def on_maria(wire: MariaWire) -> Asking:
 
     had_before: set[bytes] = set()
 
-    def ask(asks: Sequence[Ask]) -> Sequence[Row]:
+    def ask(queries: Sequence[Query]) -> Sequence[Row]:
         texts = []
-        for statement, values in asks:
+        for statement, values in queries:
             text = statement.filled(values, literal)
             if isinstance(statement, Setting):
                 if text in had_before:
@@ -177,15 +177,15 @@ def advisory(url: str) -> Iterator[Pair]:
 @contextmanager
 def commit(url: str) -> Iterator[Pair]:
     """Not a lock: a row written and on disk, what every durable change costs at least."""
-    from gripfast.stores.sql.statement import Ask, Statement
+    from gripfast.stores.sql.statement import Query, Statement
 
     counted = Statement("UPDATE bare_commit SET number = number + 1 WHERE name = :name")
     with connection(url) as ask:
-        ask([Ask(Statement("CREATE TABLE IF NOT EXISTS bare_commit (name VARCHAR(64) PRIMARY KEY, number BIGINT)"))])
-        ask([Ask(Statement("INSERT INTO bare_commit SELECT 'one', 1 WHERE NOT EXISTS (SELECT 1 FROM bare_commit)"))])
-        asks = [Ask(counted, {"name": "one"})]
+        ask([Query(Statement("CREATE TABLE IF NOT EXISTS bare_commit (name VARCHAR(64) PRIMARY KEY, number BIGINT)"))])
+        ask([Query(Statement("INSERT INTO bare_commit SELECT 'one', 1 WHERE NOT EXISTS (SELECT 1 FROM bare_commit)"))])
+        queries = [Query(counted, {"name": "one"})]
 
         def update() -> None:
-            ask(asks)
+            ask(queries)
 
         yield update

@@ -22,8 +22,9 @@ from gripfast.stores.mysql import protocol as mysql_protocol
 from gripfast.stores.mysql import scripts as mysql_scripts
 from gripfast.stores.postgres import protocol as postgres_protocol
 from gripfast.stores.postgres import scripts as postgres_scripts
-from gripfast.stores.sql import asking, blocking, sessions, store
+from gripfast.stores.sql import blocking, pool, requests, sessions, store
 from gripfast.stores.sql.factory import MODES, SESSIONS_MOST, SqlFactory
+from gripfast.stores.sql.faults import all_in_use
 from gripfast.stores.sql.ports import Refusal
 from support.pages import blocks, page, run_program
 from support.sql_process import SqlServer
@@ -176,12 +177,12 @@ def test_the_figures_are_those_of_the_code() -> None:
     assert (store.POLL_MOST, "down to once a second" in WORDS) == (1.0, True)
     assert f"for {sessions.WAIT_SLICE:g} s at a time" in WORDS
     assert f"never more than {blocking.SHARED_MOST}" in WORDS
-    assert f"Up to {blocking.IDLE_MOST} connections stay open" in WORDS
-    assert f"retried, {asking.TRIES} times at most" in WORDS
-    assert (asking.SWEEP_MOST, "up to a hundred names" in WORDS) == (100, True)
-    assert f"every {asking.SWEEP_AFTER}th release" in WORDS
+    assert f"Up to {pool.IDLE_MOST} connections stay open" in WORDS
+    assert f"retried, {requests.TRIES} times at most" in WORDS
+    assert (requests.SWEEP_MOST, "up to a hundred names" in WORDS) == (100, True)
+    assert f"every {requests.SWEEP_AFTER}th release" in WORDS
     assert (rules.TOKEN_MEMORY_US, "free for a day" in WORDS) == (86_400_000_000, True)
-    assert f"all {SESSIONS_MOST} connections are in use" in str(blocking.all_in_use("", SESSIONS_MOST).error)
+    assert f"all {SESSIONS_MOST} connections are in use" in str(all_in_use("", SESSIONS_MOST).error)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -259,7 +260,7 @@ def test_the_user_of_the_page_may_forget_old_names(users: dict[str, SqlServer], 
         administer(users, engine, f"UPDATE {kept_in} SET token = 1, since_us = 1, checked_us = 1 WHERE name = '{name}'")
         if (engine, mode) == ("postgresql", "row"):
             administer(users, engine, f"UPDATE gripfast_row SET checked_us = 1 WHERE name = '{name}'")
-        client._runtime.env.store._sweeps_at = 0.0
+        client._runtime.env.store._sweeps.due_at = 0.0
         client.lock("young").acquire().release()
         until(lambda: not is_known())
 

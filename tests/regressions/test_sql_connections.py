@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gripfast import ConfigurationError
+from gripfast import ClientClosed
 from regressions.redis_stage import played
 from regressions.sql_stage import ENGINES, MODES, lanes_to, numbers, url_through
 from support.colours import COLOURS, World
@@ -101,7 +101,7 @@ async def test_a_connection_that_is_made_while_the_client_is_closed_is_closed_to
     await auntil(lambda: any(lane.held for lane in lanes.all()))
     await world.colour.disconnect(client)
     lanes.let_go()
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ClientClosed):
         await asking
     await auntil(lambda: not numbers(server))
 
@@ -117,7 +117,7 @@ async def test_nothing_is_left_of_those_who_waited_when_their_client_was_closed(
     await world.queued("job", 3)
     await world.colour.disconnect(client)
     for each in waiting:
-        with pytest.raises(ConfigurationError):
+        with pytest.raises(ClientClosed):
             await each
     await auntil(lambda: numbers(server) <= before)
 

@@ -7,7 +7,7 @@ import pytest
 
 import gripfast
 from gripfast.core import rules
-from gripfast.stores.sql import asking
+from gripfast.stores.sql import requests
 from regressions.sql_stage import ENGINES, MODES
 from support.sql_servers import mariadb_server, postgres_server
 from support.waiting import until
@@ -30,9 +30,9 @@ def test_idle_names_are_forgotten_faster_than_new_ones_are_made(
 ) -> None:
     """100 a minute were, however many were made."""
     monkeypatch.setattr(rules, "TOKEN_MEMORY_US", MEMORY_US)
-    monkeypatch.setattr(asking, "SWEEP_MOST", 10)
-    monkeypatch.setattr(asking, "SWEEP_AFTER", 3)
-    monkeypatch.setattr(asking, "SWEEP_PACE", 0.2)
+    monkeypatch.setattr(requests, "SWEEP_MOST", 10)
+    monkeypatch.setattr(requests, "SWEEP_AFTER", 3)
+    monkeypatch.setattr(requests, "SWEEP_PACE", 0.2)
     with server.fresh_database(mode=mode) as url, gripfast.connect(url) as client:
         database = url.partition("?")[0].rpartition("/")[2]
 

@@ -41,5 +41,5 @@ async def test_a_waiter_without_a_connection_to_listen_on_leaves_nothing_behind(
     await auntil(lambda: not owed(bob.client))
     link: Any = bob.client._runtime.env.store._link
     assert not link.claims
-    assert not link.lines._lines
+    assert not link.queues
     await alice.release(lease)

@@ -78,21 +78,17 @@ def assert_free(url: str) -> None:
         assert lease.held
 
 
-def how_sql_asks(store: Any) -> str:
-    return "_ask_own_surely" if hasattr(store, "sessions") else "_ask"
-
-
 def stop_at_answers(store: Any, stop: Callable[[], None]) -> None:
     """Have the blocking store stop when the engine has answered and the caller does not know yet."""
     if hasattr(store, "engine"):
-        asks, stops = getattr(store, how_sql_asks(store)), iter([stop])
+        claim, stops = store._claim, iter([stop])
 
         async def answer_slowly(*args: Any, **others: Any) -> Any:
-            answer = await asks(*args, **others)
+            answer = await claim(*args, **others)
             next(stops, lambda: None)()
             return answer
 
-        setattr(store, how_sql_asks(store), answer_slowly)
+        store._claim = answer_slowly
     elif hasattr(store, "_link"):
         ask = store._link.ask
 
@@ -143,7 +139,7 @@ def test_a_claim_under_way_while_its_client_is_closed_gives_no_lease(url: str) -
 def whom_it_asks(store: Any) -> tuple[Any, str]:
     """Of an asyncio store: who asks the engine, and by which method."""
     if hasattr(store, "engine"):
-        return store, how_sql_asks(store)
+        return store, "_claim"
     for part, method in (("_link", "ask"), ("_nodes", "poll")):
         if hasattr(store, part):
             return getattr(store, part), method
@@ -155,10 +151,10 @@ def test_a_claim_under_way_while_its_async_client_is_closed_gives_no_lease(url: 
         client = gripfast.connect_async(url)
         store: Any = client._store()
         asked, name = whom_it_asks(store)
-        claimed, closed, asks = asyncio.Event(), asyncio.Event(), getattr(asked, name)
+        claimed, closed, queries = asyncio.Event(), asyncio.Event(), getattr(asked, name)
 
         async def ask_slowly(*args: Any) -> Any:
-            answer = await asks(*args)
+            answer = await queries(*args)
             if not claimed.is_set():
                 claimed.set()
                 await closed.wait()

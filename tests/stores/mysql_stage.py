@@ -8,9 +8,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from gripfast.stores.mysql import factory, scripts
 from gripfast.stores.mysql.wire import MysqlWire
-from gripfast.stores.sql.blocking import await_descriptor
+from gripfast.stores.sql.descriptors import is_ready
 from gripfast.stores.sql.ports import Answer, Refusal, Rows
-from gripfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.sql.statement import Query, Statement
 from support.sql_servers import MariaServer
 
 PATIENCE = 10.0
@@ -34,14 +34,14 @@ def dialect(url: str) -> factory.MysqlDialect:
 def answer(wire: MysqlWire, within: float = PATIENCE) -> Answer:
     """To what was sent before."""
     while True:
-        assert await_descriptor(wire.fileno(), within, not wire.flush()), "no answer"
+        assert is_ready(wire.fileno(), within, not wire.flush()), "no answer"
         told = wire.receive()
         if told is not None:
             return told
 
 
-def ask(wire: MysqlWire, asks: Sequence[Ask], within: float = PATIENCE) -> Answer:
-    wire.send(asks)
+def ask(wire: MysqlWire, queries: Sequence[Query], within: float = PATIENCE) -> Answer:
+    wire.send(queries)
     return answer(wire, within)
 
 
@@ -63,27 +63,27 @@ class Stage:
         self.dialect = dialect(url)
         self._open = contextlib.ExitStack()
         self.shared = self.dial(is_shared=True)
-        ask(self.shared, [Ask(each) for each in scripts.SCHEMA])
+        ask(self.shared, [Query(each) for each in scripts.SCHEMA])
 
     def dial(self, is_shared: bool = False, timeout: float = PATIENCE) -> MysqlWire:
         wire = self.dialect.dial(timeout, is_shared)
         self._open.callback(wire.close)
         return wire
 
-    def rows(self, asks: Sequence[Ask], wire: MysqlWire | None = None) -> list[Row]:
-        return last(ask(wire or self.shared, asks)).rows
+    def rows(self, queries: Sequence[Query], wire: MysqlWire | None = None) -> list[Row]:
+        return last(ask(wire or self.shared, queries)).rows
 
-    def row(self, asks: Sequence[Ask], wire: MysqlWire | None = None) -> Row:
-        (row,) = self.rows(asks, wire)
+    def row(self, queries: Sequence[Query], wire: MysqlWire | None = None) -> Row:
+        (row,) = self.rows(queries, wire)
         return row
 
-    def refusal(self, asks: Sequence[Ask], wire: MysqlWire | None = None) -> Refusal:
-        told = ask(wire or self.shared, asks)
+    def refusal(self, queries: Sequence[Query], wire: MysqlWire | None = None) -> Refusal:
+        told = ask(wire or self.shared, queries)
         assert isinstance(told, Refusal)
         return told
 
     def sql(self, text: str, wire: MysqlWire | None = None, **values: Any) -> list[Row]:
-        return self.rows([Ask(Statement(text), values)], wire)
+        return self.rows([Query(Statement(text), values)], wire)
 
     def age(self, microseconds: int, table: str = "gripfast_lock") -> None:
         """As if all of it had happened that much earlier."""
@@ -92,7 +92,7 @@ class Stage:
         self.sql(f"UPDATE {table} SET {used}{ends}", us=microseconds)
 
     def empty(self) -> None:
-        ask(self.shared, [Ask(Statement(f"DELETE FROM gripfast_{each}")) for each in ("lock", "row", "grant")])
+        ask(self.shared, [Query(Statement(f"DELETE FROM gripfast_{each}")) for each in ("lock", "row", "grant")])
 
     def __enter__(self) -> Self:
         return self

@@ -11,15 +11,15 @@ from typing import Any
 
 from gripfast import StoreUnavailable
 from gripfast.stores.sql.ports import Answer, Fault, Refusal, Rows, WireDown
-from gripfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.sql.statement import Query, Statement
 from support.waiting import until
 
 HURRIED = 10.0
 """Seconds that a test waits for something that comes at once."""
 
 
-def ask(text: str) -> list[Ask]:
-    return [Ask(Statement(text))]
+def ask(text: str) -> list[Query]:
+    return [Query(Statement(text))]
 
 
 class ScriptedWire:
@@ -39,11 +39,12 @@ class ScriptedWire:
     def fileno(self) -> int:
         return self._fd
 
-    def send(self, asks: Sequence[Ask]) -> None:
+    def send(self, queries: Sequence[Query]) -> bool:
         if self._is_asked:
             raise OSError("a request is under way")
         self._is_asked = True
-        os.write(self._fd, b";".join(each.statement.numbered for each in asks) + b"\n")
+        os.write(self._fd, b";".join(each.statement.numbered for each in queries) + b"\n")
+        return True
 
     def flush(self) -> bool:
         return True
@@ -90,11 +91,11 @@ class Peer:
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(HURRIED)
         self._sock = sock
-        self._lines = sock.makefile("rb")
+        self._queues = sock.makefile("rb")
 
     def hears(self) -> str:
         """The next request; nothing if the client has hung up."""
-        return self._lines.readline().decode().strip()
+        return self._queues.readline().decode().strip()
 
     def says(self, line: str) -> None:
         self._sock.sendall(line.encode() + b"\n")
@@ -110,7 +111,7 @@ class Peer:
             self._sock.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        self._lines.close()
+        self._queues.close()
         self._sock.close()
 
 
@@ -141,10 +142,10 @@ class ScriptedDialect:
     def refused(self, refusal: Refusal) -> Fault:
         return Fault(StoreUnavailable(refusal.message), refusal.kind)
 
-    def listen(self, channel: str) -> list[Ask]:
+    def listen(self, channel: str) -> list[Query]:
         return ask(f"listen {channel}")
 
-    def unlisten(self, channel: str) -> list[Ask]:
+    def unlisten(self, channel: str) -> list[Query]:
         return ask(f"unlisten {channel}")
 
     def peer(self, number: int) -> Peer:

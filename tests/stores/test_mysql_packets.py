@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from gripfast.stores.mysql.packets import ALLOW_SEVERAL_STATEMENTS, AnswerReader, ProtocolBroken, literal, query
 from gripfast.stores.sql.ports import Answer, Refusal, Rows
-from gripfast.stores.sql.statement import Ask, Statement, Value
+from gripfast.stores.sql.statement import Query, Statement, Value
 
 MORE_FOLLOWS = 8
 Result = Rows | Refusal
@@ -187,11 +187,11 @@ def test_text_becomes_nothing_but_hex_digits(value: str | bytes) -> None:
 
 
 def test_a_request_is_one_packet_with_all_its_statements() -> None:
-    asks = [Ask(Statement("SELECT :one, :two"), {"one": 1, "two": "b"}), Ask(Statement("SELECT 2"))]
+    queries = [Query(Statement("SELECT :one, :two"), {"one": 1, "two": "b"}), Query(Statement("SELECT 2"))]
     text = b"SELECT 1, x'62';SELECT 2"
-    assert query(asks) == bytes([len(text) + 1, 0, 0, 0, 3]) + text
+    assert query(queries) == bytes([len(text) + 1, 0, 0, 0, 3]) + text
 
 
 def test_a_request_of_16_mb_is_refused() -> None:
     with pytest.raises(ValueError, match="too large"):
-        query([Ask(Statement("SELECT :much"), {"much": b"x" * 2**23})])
+        query([Query(Statement("SELECT :much"), {"much": b"x" * 2**23})])

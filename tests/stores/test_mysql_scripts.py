@@ -11,7 +11,7 @@ import pytest
 
 from gripfast.stores.mysql import scripts, texts
 from gripfast.stores.mysql.wire import MysqlWire
-from gripfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.sql.statement import Query, Statement
 from stores.mysql_stage import CARD, MINUTE, SECOND, SHORT, Row, Stage, ask, last, number, staged
 from support.sql_servers import mariadb_server
 from support.waiting import until
@@ -286,7 +286,7 @@ def test_pages_are_read_from_the_primary_key(stage: Stage) -> None:
     for each in range(20):
         claimed(stage, name=f"name {each:02}")
     (page,) = scripts.page("name 03", "name", 5)
-    (plan,) = stage.rows([Ask(Statement(f"EXPLAIN {page.statement.sql}"), page.values)])
+    (plan,) = stage.rows([Query(Statement(f"EXPLAIN {page.statement.sql}"), page.values)])
     assert b"PRIMARY" in plan
     assert b"range" in plan
     assert b"Using where" in plan[-1:] or plan[-1] == b"Using where"
@@ -340,7 +340,7 @@ def test_a_name_that_somebody_has_locked_is_passed_over_by_the_sweep(stage: Stag
     own = stage.dial()
     locking = Statement("SELECT name FROM gripfast_lock WHERE name = 'a' FOR UPDATE")
     try:
-        assert last(ask(own, [Ask(Statement("START TRANSACTION")), Ask(locking)])).rows == [(b"a",)]
+        assert last(ask(own, [Query(Statement("START TRANSACTION")), Query(locking)])).rows == [(b"a",)]
         assert stage.rows(scripts.sweep(9, SECOND)) == [(b"1",)]
         assert stage.sql("SELECT name FROM gripfast_lock") == [(b"a",)]
     finally:
@@ -352,7 +352,7 @@ def test_a_sweep_finds_what_is_due_by_an_index(stage: Stage) -> None:
         claimed(stage, name=f"name {each:03}")
     statement, values = scripts.sweep(5, MINUTE)[0]
     (derived,) = re.findall(r"FROM \((SELECT name FROM .*)\) AS due", statement.sql)
-    (plan,) = stage.rows([Ask(Statement(f"EXPLAIN {derived}"), values)])
+    (plan,) = stage.rows([Query(Statement(f"EXPLAIN {derived}"), values)])
     assert b"gripfast_lock_checked" in plan
     assert b"range" in plan
 
@@ -427,6 +427,6 @@ def claim_for_a_while(wire: MysqlWire) -> list[Row]:
 def test_the_tables_can_be_made_again(stage: Stage) -> None:
     claimed(stage)
     for statement in scripts.SCHEMA:
-        ask(stage.shared, [Ask(statement)])
+        ask(stage.shared, [Query(statement)])
         assert not statement.names, "what an operator is to run has places for values in it"
     assert stage.row(scripts.look("job"))[0] == b"a"

@@ -14,7 +14,7 @@ import pytest
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.stores.mysql import protocol, scripts
 from gripfast.stores.sql.ports import Fault, Refusal, WireDown
-from gripfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.sql.statement import Query, Statement
 from stores.mysql_stage import CARD, MINUTE, SECOND, Stage, answer, ask, dialect, last, staged
 from support.server_process import HOST, PORTS
 from support.sql_process import PASSWORD, USER
@@ -173,8 +173,8 @@ def set_clock(stage: Stage, moment: datetime) -> None:
     stage.sql("SET SESSION timestamp = :seconds", seconds=int(moment.timestamp()))
 
 
-def fault_of(stage: Stage, asks: Sequence[Ask]) -> Fault:
-    return stage.dialect.refused(stage.refusal(asks))
+def fault_of(stage: Stage, queries: Sequence[Query]) -> Fault:
+    return stage.dialect.refused(stage.refusal(queries))
 
 
 def test_a_server_that_is_read_only_is_told() -> None:
@@ -217,19 +217,19 @@ def test_four_rights_are_enough_where_the_tables_are_made() -> None:
         shared, own = made.dial(5.0, True), made.dial(5.0, False)
         with contextlib.closing(shared), contextlib.closing(own):
             mark = made.database
-            for asks in (
+            for queries in (
                 scripts.claim("job", "a", MINUTE, CARD), scripts.register("job", 1), scripts.renew("job", "a", 1, True),
                 scripts.why("job", "a"), scripts.look("job"), scripts.page("", "", 5), scripts.release("job", "a", ""),
                 scripts.force_release("job", ""), scripts.sweep(5, 1), scripts.row_make("job"),
                 scripts.grant("row", "job", "a", own.session, "", MINUTE, CARD), scripts.seen("row", "job"),
                 scripts.seen_page("row", "", "", 5), scripts.sweep_sessions("row", 5, MINUTE),
             ):  # fmt: skip
-                assert isinstance(ask(shared, asks), list)
-            for asks in (
+                assert isinstance(ask(shared, queries), list)
+            for queries in (
                 scripts.row_try("job", MINUTE), scripts.ping("row", MINUTE), scripts.row_free(),
                 scripts.advisory_try(mark, MINUTE), scripts.advisory_free(mark),
             ):  # fmt: skip
-                assert isinstance(ask(own, asks), list)
+                assert isinstance(ask(own, queries), list)
             assert isinstance(ask(shared, scripts.end_session(own.session, own.birth)), list)
 
 
@@ -338,11 +338,11 @@ def test_a_deadlock_is_told_as_one_that_may_be_asked_again(database: Stage) -> N
     for name in ("a", "b"):
         database.rows(scripts.claim(name, "a", MINUTE, CARD))
     lock = Statement("UPDATE gripfast_lock SET ttl_us = ttl_us + 1 WHERE name = :name")
-    begin = Ask(Statement("START TRANSACTION"))
-    ask(database.shared, [begin, Ask(lock, {"name": "a"})])
-    ask(other, [begin, Ask(lock, {"name": "b"})])
-    other.send([Ask(lock, {"name": "a"})])
-    told = ask(database.shared, [Ask(lock, {"name": "b"})])
+    begin = Query(Statement("START TRANSACTION"))
+    ask(database.shared, [begin, Query(lock, {"name": "a"})])
+    ask(other, [begin, Query(lock, {"name": "b"})])
+    other.send([Query(lock, {"name": "a"})])
+    told = ask(database.shared, [Query(lock, {"name": "b"})])
     if isinstance(told, list):  # the other one was chosen
         told = answer(other)
     assert isinstance(told, Refusal)

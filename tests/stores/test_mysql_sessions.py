@@ -8,7 +8,7 @@ import pytest
 
 from gripfast.stores.mysql import scripts
 from gripfast.stores.mysql.wire import MysqlWire
-from gripfast.stores.sql.statement import Ask, Statement, Value
+from gripfast.stores.sql.statement import Query, Statement, Value
 from stores.mysql_stage import CARD, MINUTE, SECOND, SHORT, Row, Stage, answer, ask, dialect, last, number, staged
 from support.sql_servers import mariadb_server
 from support.waiting import until
@@ -108,7 +108,7 @@ def test_each_lease_sets_how_long_its_session_lasts(stage: Stage, wires: tuple[M
     stage.refusal(scripts.row_try("job", 3 * MINUTE), mine)
     assert lasting(stage, mine) == b"180"
     stage.sql("SET SESSION wait_timeout = 77", mine)
-    stage.refusal([Ask(Statement("SELECT 1 FROM nowhere"))], mine)
+    stage.refusal([Query(Statement("SELECT 1 FROM nowhere"))], mine)
     stage.refusal(scripts.row_try("job", 3 * MINUTE), mine)
     assert lasting(stage, mine) == b"180"
 
@@ -267,7 +267,7 @@ def test_looking_at_locks_is_in_nobodys_way(mode: str, stage: Stage, wires: tupl
     """Not even for a moment: whoever looks takes no lock that a claim could meet."""
     granted(stage, wires[0], mode)
     freed(stage, wires[0], mode)
-    begun = [Ask(Statement("START TRANSACTION")), *scripts.seen_page(mode, "", "", 10)]
+    begun = [Query(Statement("START TRANSACTION")), *scripts.seen_page(mode, "", "", 10)]
     assert len(stage.rows(begun)) == 1
     assert granted(stage, wires[1], mode)
     stage.sql("ROLLBACK")
@@ -290,8 +290,8 @@ def locked_within(stage: Stage, wire: MysqlWire, owner: str = "a") -> Row:
     """As a caller's own transaction does it; the token, and what it has to see."""
     stage.rows(scripts.row_make("job"))
     begun = [
-        Ask(Statement("START TRANSACTION")),
-        Ask(Statement("SELECT 1 FROM gripfast_row WHERE name = 'job' FOR UPDATE")),
+        Query(Statement("START TRANSACTION")),
+        Query(Statement("SELECT 1 FROM gripfast_row WHERE name = 'job' FOR UPDATE")),
     ]
     assert stage.rows(begun, wire) == [(b"1",)]
     told = stage.row(scripts.grant_within("row", "job", owner, wire.session, "", CARD))
@@ -450,7 +450,7 @@ def test_a_name_whose_row_was_swept_while_it_was_waited_for_has_no_row(
 ) -> None:
     mine, other = wires
     stage.rows(scripts.row_make("job"))
-    ask(mine, [Ask(Statement("START TRANSACTION")), Ask(Statement("DELETE FROM gripfast_row"))])
+    ask(mine, [Query(Statement("START TRANSACTION")), Query(Statement("DELETE FROM gripfast_row"))])
     other.send(scripts.row_wait("job", MINUTE, MINUTE))
     until(lambda: is_waiting(stage, other))
     stage.sql("COMMIT", mine)

@@ -16,7 +16,7 @@ import gripfast
 from gripfast import ConfigurationError
 from gripfast.stores.mysql.factory import dialect, dialect_of
 from gripfast.stores.sql.ports import WireDown
-from gripfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.sql.statement import Query, Statement
 from stores.mysql_stage import ask, last
 from stores.mysql_stage import dialect as dialect_to
 from support.sql_process import DATABASE, HOST, PASSWORD, USER
@@ -24,7 +24,7 @@ from support.sql_servers import MariaServer, mariadb_server
 from support.waiting import until
 
 SECRET = "geheim"
-AT_HOME = [Ask(Statement("SELECT DATABASE(), CURRENT_USER(), @@session.autocommit"))]
+AT_HOME = [Query(Statement("SELECT DATABASE(), CURRENT_USER(), @@session.autocommit"))]
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +125,7 @@ def test_a_unix_socket_will_do(tmp_path: Any) -> None:
         assert last(ask(wire, AT_HOME)).rows[0][0] == DATABASE.encode()
 
 
-CIPHER = [Ask(Statement("SHOW SESSION STATUS LIKE 'Ssl_cipher'"))]
+CIPHER = [Query(Statement("SHOW SESSION STATUS LIKE 'Ssl_cipher'"))]
 
 
 def test_tls_is_used_where_the_server_offers_it_and_verified_if_told_to(tls_server: MariaServer) -> None:

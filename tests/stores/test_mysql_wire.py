@@ -13,16 +13,16 @@ import pytest
 
 from gripfast.stores.mysql import scripts
 from gripfast.stores.mysql.wire import MysqlWire
-from gripfast.stores.sql.blocking import await_descriptor
+from gripfast.stores.sql.descriptors import is_ready
 from gripfast.stores.sql.ports import Refusal, Wire, WireDown
-from gripfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.sql.statement import Query, Statement
 from stores.mysql_stage import CARD, MINUTE, SECOND, Row, Stage, answer, ask, dialect, last, staged
 from support.proxy import Proxy
 from support.sql_process import HOST
 from support.sql_servers import MariaServer, mariadb_server
 from support.waiting import until
 
-HERE = [Ask(Statement("SELECT CONNECTION_ID()"))]
+HERE = [Query(Statement("SELECT CONNECTION_ID()"))]
 
 
 @pytest.fixture(scope="module")
@@ -60,15 +60,20 @@ def test_it_is_what_stores_ask_for(stage: Stage) -> None:
 
 
 def test_several_statements_are_one_request(stage: Stage) -> None:
-    told = ask(stage.shared, [*HERE, Ask(Statement("DO 1")), Ask(Statement("SELECT :a, NULL"), {"a": "ö\0'"})])
+    told = ask(stage.shared, [*HERE, Query(Statement("DO 1")), Query(Statement("SELECT :a, NULL"), {"a": "ö\0'"})])
     assert isinstance(told, list)
     assert [len(each.rows) for each in told] == [1, 0, 1]
     assert told[2].rows == [("ö\0'".encode(), None)]
 
 
 def test_the_first_statement_that_is_refused_ends_the_request_and_not_the_connection(stage: Stage) -> None:
-    asks = [*HERE, Ask(Statement("SELECT * FROM nowhere")), Ask(scripts.SCHEMA[0]), *scripts.claim("job", "a", 1, CARD)]
-    told = ask(stage.shared, asks)
+    queries = [
+        *HERE,
+        Query(Statement("SELECT * FROM nowhere")),
+        Query(scripts.SCHEMA[0]),
+        *scripts.claim("job", "a", 1, CARD),
+    ]
+    told = ask(stage.shared, queries)
     assert isinstance(told, Refusal)
     assert (told.kind, told.code) == ("no_table", "1146")
     assert stage.sql("SELECT 1 FROM gripfast_lock") == []
@@ -77,12 +82,12 @@ def test_the_first_statement_that_is_refused_ends_the_request_and_not_the_connec
 
 @pytest.mark.parametrize("size", [0, 1, 250, 251, 70_000, 5_000_000])
 def test_answers_of_any_size_arrive_whole(stage: Stage, size: int) -> None:
-    large = [Ask(Statement("SELECT REPEAT('x', :size), 1"), {"size": size})]
+    large = [Query(Statement("SELECT REPEAT('x', :size), 1"), {"size": size})]
     assert last(ask(stage.shared, large)).rows == [(b"x" * size, b"1")]
 
 
 def test_many_rows_arrive_in_order(stage: Stage) -> None:
-    numbers = ask(stage.shared, [Ask(Statement("SELECT seq, seq FROM seq_1_to_50000"))])
+    numbers = ask(stage.shared, [Query(Statement("SELECT seq, seq FROM seq_1_to_50000"))])
     assert last(numbers).rows == [(b"%d" % each,) * 2 for each in range(1, 50001)]
 
 
@@ -90,7 +95,7 @@ def test_a_request_too_large_for_the_buffers_of_the_system_arrives_whole(stage: 
     """Usually in pieces: a server that reads as fast as it is sent may take it all at once."""
     much = b"x" * 6_000_000
     wire = stage.shared
-    wire.send([Ask(Statement("SELECT LENGTH(:much)"), {"much": much})])
+    wire.send([Query(Statement("SELECT LENGTH(:much)"), {"much": much})])
     wire.flush()
     assert last(answer(wire)).rows == [(b"6000000",)]
 
@@ -98,7 +103,7 @@ def test_a_request_too_large_for_the_buffers_of_the_system_arrives_whole(stage: 
 def test_an_answer_of_more_than_16_mb_breaks_the_connection(stage: Stage) -> None:
     pairs = "SELECT REPEAT('x', 15000000), REPEAT('x', 15000000)"
     with pytest.raises(ConnectionError, match="16 MB"):
-        ask(stage.shared, [Ask(Statement(pairs))], within=30)
+        ask(stage.shared, [Query(Statement(pairs))], within=30)
 
 
 def test_nothing_is_sent_while_a_request_is_under_way(stage: Stage) -> None:
@@ -111,7 +116,7 @@ def test_nothing_is_sent_while_a_request_is_under_way(stage: Stage) -> None:
 
 def test_one_that_ended_in_the_middle_of_a_request_takes_no_other(stage: Stage) -> None:
     wire = stage.dial()
-    wire.send([Ask(Statement("SELECT SLEEP(0.1)"))])
+    wire.send([Query(Statement("SELECT SLEEP(0.1)"))])
     wire.cut()
     with pytest.raises(ConnectionError):
         answer(wire)
@@ -122,7 +127,7 @@ def test_one_that_ended_in_the_middle_of_a_request_takes_no_other(stage: Stage) 
 def test_one_that_ends_while_nothing_is_under_way_says_so(stage: Stage) -> None:
     wire = stage.dial()
     stage.rows(scripts.end_session(wire.session, wire.birth))
-    assert await_descriptor(wire.fileno(), 5.0)
+    assert is_ready(wire.fileno(), 5.0)
     with pytest.raises(ConnectionError):
         wire.receive()
 
@@ -137,7 +142,7 @@ def test_a_killed_session_is_a_broken_connection(stage: Stage) -> None:
 
 def test_a_session_that_is_killed_while_it_works_says_so_or_is_closed(stage: Stage) -> None:
     wire = stage.dial()
-    wire.send([Ask(Statement("SELECT SLEEP(100)"))])
+    wire.send([Query(Statement("SELECT SLEEP(100)"))])
     until(lambda: stage.sql("SELECT 1 FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP%'"))
     stage.rows(scripts.end_session(wire.session, wire.birth))
     try:
@@ -151,7 +156,7 @@ def test_a_session_that_is_killed_while_it_works_says_so_or_is_closed(stage: Sta
 def test_a_cut_from_another_thread_ends_the_wait_for_an_answer_and_the_session(stage: Stage) -> None:
     wire = stage.dial()
     stage.rows(scripts.advisory_try(stage.dialect.database, MINUTE), wire)
-    wire.send([Ask(Statement("SELECT SLEEP(0.2)"))])
+    wire.send([Query(Statement("SELECT SLEEP(0.2)"))])
     threading.Thread(target=wire.cut).start()
     with pytest.raises(ConnectionError):
         answer(wire)
@@ -187,7 +192,7 @@ def test_what_has_not_left_when_it_is_closed_never_will() -> None:
         wire = MysqlWire(socket.create_connection(listener.getsockname()))
         peer, _ = listener.accept()
     with peer:
-        wire.send([Ask(Statement("SELECT :much"), {"much": b"x" * 7_000_000})])
+        wire.send([Query(Statement("SELECT :much"), {"much": b"x" * 7_000_000})])
         assert not wire.flush(), "it was to be too large for the buffers of the system"
         wire.close()
         with pytest.raises(ConnectionResetError):
@@ -254,7 +259,7 @@ def test_a_forked_child_leaves_the_connections_of_its_parent_alone(stage: Stage,
 def test_a_shared_wire_gives_up_at_the_server_what_takes_too_long(stage: Stage) -> None:
     """A claim that was given up for lost does not arrive later."""
     stage.rows(scripts.claim("job", "a", MINUTE, CARD))
-    locked = [Ask(Statement("START TRANSACTION")), Ask(Statement("SELECT 1 FROM gripfast_lock FOR UPDATE"))]
+    locked = [Query(Statement("START TRANSACTION")), Query(Statement("SELECT 1 FROM gripfast_lock FOR UPDATE"))]
     stage.rows(locked)
     impatient = stage.dial(is_shared=True, timeout=0.3)
     started = time.monotonic()
@@ -262,11 +267,11 @@ def test_a_shared_wire_gives_up_at_the_server_what_takes_too_long(stage: Stage) 
     assert time.monotonic() - started < 3.0
     stage.sql("ROLLBACK")
     assert stage.row(scripts.look("job"))[0] == b"a"
-    assert stage.refusal([Ask(Statement("SELECT SLEEP(50)"))], impatient).kind == "busy"
+    assert stage.refusal([Query(Statement("SELECT SLEEP(50)"))], impatient).kind == "busy"
 
 
 def test_others_may_wait_as_long_as_they_like(stage: Stage) -> None:
-    assert last(ask(stage.dial(timeout=0.5), [Ask(Statement("SELECT SLEEP(1.1)"))])).rows == [(b"0",)]
+    assert last(ask(stage.dial(timeout=0.5), [Query(Statement("SELECT SLEEP(1.1)"))])).rows == [(b"0",)]
 
 
 def test_a_server_that_says_nothing_is_told_in_time() -> None:
@@ -291,6 +296,6 @@ def test_a_connection_that_ends_while_it_is_made_is_told(stage: Stage) -> None:
 def test_a_descriptor_that_can_be_read_while_nothing_is_under_way_has_ended(stage: Stage) -> None:
     """What stores go by before they use one again: TLS leaves nothing unread behind."""
     wire = stage.dial()
-    assert not await_descriptor(wire.fileno(), 0.05)
+    assert not is_ready(wire.fileno(), 0.05)
     stage.rows(scripts.ping("advisory", SECOND), wire)
-    assert await_descriptor(wire.fileno(), 5.0), "the server was to end it"
+    assert is_ready(wire.fileno(), 5.0), "the server was to end it"

@@ -7,8 +7,8 @@ import pytest
 
 from gripfast.stores.postgres import scripts
 from gripfast.stores.sql.ports import WireDown
-from gripfast.stores.sql.statement import Ask, Statement
-from stores.postgres_asking import (
+from gripfast.stores.sql.statement import Query, Statement
+from stores.postgres_requests import (
     answer_of,
     claimed,
     dialect_of,
@@ -70,7 +70,7 @@ def test_what_the_role_has_for_defaults_does_not_matter(is_shared: bool) -> None
 def test_text_is_utf_8_whatever_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
     with wire_to() as wire:
-        assert told(wire, [Ask(LENGTH, {"text": "ö🔒"})]) == [(b"2",)]
+        assert told(wire, [Query(LENGTH, {"text": "ö🔒"})]) == [(b"2",)]
 
 
 # Behind a proxy that pools --------------------------------------------------------------------------------------------

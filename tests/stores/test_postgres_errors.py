@@ -5,7 +5,7 @@ import pytest
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.stores.postgres import protocol, scripts
 from gripfast.stores.sql.ports import Fault, Kind, Refusal
-from stores.postgres_asking import CARD, TTL, dialect_of, make_tables, refused, sql, wire_to
+from stores.postgres_requests import CARD, TTL, dialect_of, make_tables, refused, sql, wire_to
 from support.sql_servers import PostgresServer, postgres_server
 
 WHERE = "postgresql://host:5432/db"
@@ -103,9 +103,9 @@ def test_a_replica_is_refused_as_read_only() -> None:
         with wire_to(server.url) as wire:
             make_tables(wire)
         server.make_read_only()
-        for asks in (scripts.claim("job", "a", TTL, CARD), scripts.row_make("job"), scripts.row_try("job", TTL)):
+        for queries in (scripts.claim("job", "a", TTL, CARD), scripts.row_make("job"), scripts.row_try("job", TTL)):
             with wire_to(server.url, is_shared=False) as wire:
-                fault = dialect_of(server.url).refused(refused(wire, asks))
+                fault = dialect_of(server.url).refused(refused(wire, queries))
             assert fault.kind == "read_only"
             assert "use the address of the primary" in str(fault.error)
 

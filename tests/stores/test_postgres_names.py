@@ -8,8 +8,8 @@ import pytest
 from gripfast.stores.postgres import scripts
 from gripfast.stores.postgres.wire import PostgresWire
 from gripfast.stores.sql.protocol import beginning_with, read_held
-from gripfast.stores.sql.statement import Ask, Statement
-from stores.postgres_asking import (
+from gripfast.stores.sql.statement import Query, Statement
+from stores.postgres_requests import (
     CARD,
     TTL,
     alter,
@@ -125,7 +125,7 @@ def test_a_page_is_read_from_the_index_and_no_further_than_the_prefix(prefix: st
         answered(wire, sql("ANALYZE gripfast_lock"))
         answered(wire, sql("SET plan_cache_mode = force_generic_plan"))
         ((statement, values),) = scripts.page("", prefix, 100)
-        plan = told(wire, [Ask(Statement(f"EXPLAIN {statement.sql}"), values)])
+        plan = told(wire, [Query(Statement(f"EXPLAIN {statement.sql}"), values)])
         text = b"\n".join(line or b"" for (line,) in plan)
         assert b"Index Scan" in text
         assert b"Filter" not in text
@@ -173,7 +173,7 @@ def test_a_sweep_finds_what_is_due_by_an_index(mode: str) -> None:
             filled(wire, table)
         answered(wire, sql("SET plan_cache_mode = force_generic_plan"))
         ((statement, values),) = scripts.sweep(100, DAY) if mode == "lease" else scripts.sweep_sessions(mode, 100, DAY)
-        plan = told(wire, [Ask(Statement(f"EXPLAIN {statement.sql}"), values)])
+        plan = told(wire, [Query(Statement(f"EXPLAIN {statement.sql}"), values)])
         text = b"\n".join(line or b"" for (line,) in plan)
         assert b"_checked on" in text
         assert b"Index Cond: (" in text.partition(b"_checked on")[2].splitlines()[1]
@@ -236,7 +236,7 @@ def test_these_rights_are_enough(wire: PostgresWire) -> None:
             server.execute(f"ALTER TABLE {table} OWNER TO postgres", database=database)
         server.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {tables} TO gripfast", database=database)
         name, key = "job", scripts.advisory_key("", "job")
-        for asks in (
+        for queries in (
             scripts.claim(name, "a", TTL, CARD), scripts.register(name, 1), scripts.renew(name, "a", TTL, False),
             scripts.why(name, "a"), scripts.release(name, "a", "c"), scripts.force_release(name, "c"),
             scripts.look(name), scripts.page("", "", 1), scripts.sweep(1, 1), scripts.listen("c"),
@@ -248,4 +248,4 @@ def test_these_rights_are_enough(wire: PostgresWire) -> None:
             scripts.seen_page("advisory", "", "", 1), scripts.sweep_sessions("row", 1, 1),
             scripts.sweep_sessions("advisory", 1, 1),
         ):  # fmt: skip
-            answered(wire, asks)
+            answered(wire, queries)

@@ -9,8 +9,8 @@ from gripfast.stores.postgres import scripts
 from gripfast.stores.postgres.wire import PostgresWire
 from gripfast.stores.sql.ports import Refusal
 from gripfast.stores.sql.protocol import read_held
-from gripfast.stores.sql.statement import Ask, Statement
-from stores.postgres_asking import (
+from gripfast.stores.sql.statement import Query, Statement
+from stores.postgres_requests import (
     CARD,
     TTL,
     alter,
@@ -48,7 +48,9 @@ def other() -> Iterator[PostgresWire]:
 
 
 def waited_until(wire: PostgresWire, name: str) -> int:
-    ((value,),) = told(wire, [Ask(Statement("SELECT waited_until_us FROM gripfast_lock WHERE name = :n"), {"n": name})])
+    ((value,),) = told(
+        wire, [Query(Statement("SELECT waited_until_us FROM gripfast_lock WHERE name = :n"), {"n": name})]
+    )
     return int(value or 0)
 
 
@@ -77,7 +79,7 @@ def test_a_released_name_is_granted_again_with_a_larger_token(wire: PostgresWire
 def test_a_claim_for_a_held_name_tells_who_has_it_and_writes_nothing(wire: PostgresWire) -> None:
     name = new_name()
     mine = claimed(wire, name, "a")
-    version = [Ask(Statement("SELECT ctid, xmin, xmax FROM gripfast_lock WHERE name = :name"), {"name": name})]
+    version = [Query(Statement("SELECT ctid, xmin, xmax FROM gripfast_lock WHERE name = :name"), {"name": name})]
     before = told(wire, version)
     held = claimed(wire, name, "b", 99, "{}")
     assert held._replace(expires_in=0.0) == mine._replace(expires_in=0.0)

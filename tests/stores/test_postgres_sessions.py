@@ -8,8 +8,8 @@ from gripfast.stores.postgres import scripts
 from gripfast.stores.postgres.wire import PostgresWire
 from gripfast.stores.sql.ports import Refusal
 from gripfast.stores.sql.protocol import read_seen
-from gripfast.stores.sql.statement import Ask, Statement
-from stores.postgres_asking import (
+from gripfast.stores.sql.statement import Query, Statement
+from stores.postgres_requests import (
     CARD,
     TTL,
     answer_of,
@@ -267,7 +267,7 @@ def test_tokens_of_sessions_grow_by_the_clock_and_past_it(wire: PostgresWire, mo
     assert granted(wire, mode, name, "b", 1, "1") > first
     ahead = clock_us(wire) + DAY
     statement = Statement("UPDATE gripfast_grant SET token = :token::bigint WHERE name = :name")
-    answered(wire, [Ask(statement, {"token": ahead, "name": name})])
+    answered(wire, [Query(statement, {"token": ahead, "name": name})])
     assert granted(wire, mode, name, "c", 1, "1") == ahead + 1
 
 
@@ -395,7 +395,7 @@ def test_idle_advisory_grants_are_swept_and_those_that_are_held_or_young_are_not
 
 def test_a_row_that_was_swept_under_a_try_is_not_locked(wire: PostgresWire, mine: PostgresWire, name: str) -> None:
     ask(wire, sql("BEGIN"))
-    answered(wire, [Ask(Statement("DELETE FROM gripfast_row WHERE name = :name"), {"name": name})])
+    answered(wire, [Query(Statement("DELETE FROM gripfast_row WHERE name = :name"), {"name": name})])
     mine.send(scripts.row_wait(name, TTL, TTL))
     until(lambda: waits_for_lock(mine.session))
     ask(wire, sql("COMMIT"))

@@ -17,7 +17,7 @@ import gripfast
 from gripfast import ConfigurationError
 from gripfast.stores.postgres.factory import dialect, factory, factory_of
 from gripfast.stores.sql.ports import WireDown
-from stores.postgres_asking import dialect_of, setting, sql, told, wire_to
+from stores.postgres_requests import dialect_of, setting, sql, told, wire_to
 from support.ports import closed_port
 from support.sql_process import DATABASE, HOST, PASSWORD, USER
 from support.sql_servers import PostgresServer, postgres_server

@@ -18,8 +18,8 @@ import pytest
 from gripfast.stores.postgres import scripts
 from gripfast.stores.postgres.wire import PostgresWire
 from gripfast.stores.sql.ports import Refusal, Rows
-from gripfast.stores.sql.statement import Ask, Statement
-from stores.postgres_asking import (
+from gripfast.stores.sql.statement import Query, Statement
+from stores.postgres_requests import (
     CARD,
     TTL,
     answer_of,
@@ -70,13 +70,13 @@ def open_files() -> int:
 
 def test_a_request_of_several_statements_is_one_packet_and_one_transaction(proxy: Proxy) -> None:
     with wire_through(proxy) as wire:
-        asks = [
+        queries = [
             *sql("CREATE TEMPORARY TABLE t (n int)"),
             *sql("INSERT INTO t VALUES (1), (2)"),
             *sql("SELECT n FROM t"),
         ]
         proxy.hold("requests")
-        wire.send(asks)
+        wire.send(queries)
         assert wire.flush()
         until(lambda: proxy.held("requests"))
         proxy.let_go()
@@ -94,17 +94,19 @@ def test_a_transaction_that_was_begun_lasts_beyond_its_request(wire: PostgresWir
 
 def test_an_error_in_the_middle_ends_the_request_and_the_next_one_is_answered(wire: PostgresWire) -> None:
     for _ in range(3):
-        answer = refused(wire, [Ask(LENGTH, {"text": "abc"}), *sql("SELECT 1/0"), Ask(scripts._LOOK, {"name": "x"})])
+        answer = refused(
+            wire, [Query(LENGTH, {"text": "abc"}), *sql("SELECT 1/0"), Query(scripts._LOOK, {"name": "x"})]
+        )
         assert (answer.kind, answer.code, answer.message) == ("other", "22012", "division by zero")
-        assert told(wire, [Ask(LENGTH, {"text": "abc"})]) == [(b"3",)]
+        assert told(wire, [Query(LENGTH, {"text": "abc"})]) == [(b"3",)]
 
 
 def test_an_error_when_the_transaction_is_committed_is_told(wire: PostgresWire) -> None:
     key = "CREATE TEMPORARY TABLE t (n int UNIQUE DEFERRABLE INITIALLY DEFERRED)"
     answered(wire, sql(key))
-    insert = Ask(Statement("INSERT INTO t VALUES (:n::int), (:n::int)"), {"n": 1})
-    for asks in ([insert], [insert, *sql("SELECT 1")], sql("INSERT INTO t VALUES (1), (1)")):
-        assert refused(wire, asks).code == "23505"
+    insert = Query(Statement("INSERT INTO t VALUES (:n::int), (:n::int)"), {"n": 1})
+    for queries in ([insert], [insert, *sql("SELECT 1")], sql("INSERT INTO t VALUES (1), (1)")):
+        assert refused(wire, queries).code == "23505"
         assert told(wire, sql("SELECT count(*) FROM t")) == [(b"0",)]
 
 
@@ -113,13 +115,13 @@ def test_values_come_back_as_they_were_sent(wire: PostgresWire) -> None:
     values = {"text": "ä'\"\\:x $1 🔒", "number": -(2**63), "real": 0.1, "none": None, "bytes": b"raw"}
     expected = [("ä'\"\\:x $1 🔒".encode(), b"-9223372036854775808", b"0.1", None, b"raw")]
     for _ in range(2):
-        assert told(wire, [Ask(statement, values)]) == expected
+        assert told(wire, [Query(statement, values)]) == expected
 
 
 def test_a_statement_is_prepared_once_if_it_has_places(wire: PostgresWire) -> None:
     for _ in range(3):
-        told(wire, [Ask(LENGTH, {"text": "abc"})])
-        told(wire, [Ask(LENGTH, {"text": "ab"}), Ask(LENGTH, {"text": "a"}), *sql("SELECT 1")])
+        told(wire, [Query(LENGTH, {"text": "abc"})])
+        told(wire, [Query(LENGTH, {"text": "ab"}), Query(LENGTH, {"text": "a"}), *sql("SELECT 1")])
         assert prepared(wire) == 1
 
 
@@ -136,10 +138,10 @@ def test_a_statement_that_could_not_be_prepared_is_prepared_later() -> None:
 
 
 def test_where_prepared_statements_vanish_none_is_prepared_any_more(wire: PostgresWire) -> None:
-    told(wire, [Ask(LENGTH, {"text": "abc"})])
+    told(wire, [Query(LENGTH, {"text": "abc"})])
     answered(wire, sql("DEALLOCATE ALL"))
-    assert refused(wire, [Ask(LENGTH, {"text": "abc"})]).kind == "retry"
-    assert told(wire, [Ask(LENGTH, {"text": "abc"})]) == [(b"3",)]
+    assert refused(wire, [Query(LENGTH, {"text": "abc"})]).kind == "retry"
+    assert told(wire, [Query(LENGTH, {"text": "abc"})]) == [(b"3",)]
     assert prepared(wire) == 0
 
 
@@ -155,7 +157,7 @@ def test_tables_that_were_made_anew_do_not_disturb_prepared_statements() -> None
 def test_a_request_that_does_not_fit_is_written_bit_by_bit(proxy: Proxy) -> None:
     with wire_through(proxy) as wire:
         proxy.hold("requests")
-        wire.send([Ask(LENGTH, {"text": "x" * BIG}), Ask(LENGTH, {"text": "y"})])
+        wire.send([Query(LENGTH, {"text": "x" * BIG}), Query(LENGTH, {"text": "y"})])
         assert not wire.flush()
         assert wire.receive() is None
         proxy.let_go()
@@ -168,7 +170,7 @@ def test_a_request_that_does_not_fit_is_written_bit_by_bit(proxy: Proxy) -> None
 def test_a_request_that_was_broken_off_is_the_end_of_its_connection(wire: PostgresWire) -> None:
     """A part of it may have left, and its answer would be taken for that of the next."""
     with pytest.raises(UnicodeEncodeError):
-        wire.send([*sql("SELECT 1"), Ask(LENGTH, {"text": "\ud800"})])
+        wire.send([*sql("SELECT 1"), Query(LENGTH, {"text": "\ud800"})])
     assert_ended(wire, "broken off")
 
 
@@ -249,7 +251,7 @@ def test_a_session_that_is_terminated_while_it_is_asked_says_so_once(wire: Postg
 
 
 def test_a_pipeline_of_a_session_that_is_terminated_is_answered_the_same(wire: PostgresWire) -> None:
-    wire.send([Ask(LENGTH, {"text": "x"}), *sql("SELECT pg_sleep(60)"), *sql("SELECT 1")])
+    wire.send([Query(LENGTH, {"text": "x"}), *sql("SELECT pg_sleep(60)"), *sql("SELECT 1")])
     until(lambda: has_session(wire.session))
     postgres_server().kill_session(wire.session)
     answer = answer_of(wire)
@@ -280,12 +282,12 @@ def test_a_request_on_a_session_that_has_been_terminated_is_not_answered(wire: P
 
 
 @pytest.mark.parametrize(
-    "asks", [sql("SELECT 1"), [Ask(LENGTH, {"text": "x"}), *sql("SELECT 1")]], ids=["one", "several"]
+    "queries", [sql("SELECT 1"), [Query(LENGTH, {"text": "x"}), *sql("SELECT 1")]], ids=["one", "several"]
 )
-def test_a_connection_that_is_cut_before_the_answer_is_an_error(proxy: Proxy, asks: list[Ask]) -> None:
+def test_a_connection_that_is_cut_before_the_answer_is_an_error(proxy: Proxy, queries: list[Query]) -> None:
     with wire_through(proxy) as wire:
         proxy.hold("replies")
-        wire.send(asks)
+        wire.send(queries)
         until(lambda: proxy.held("replies"))
         proxy.cut()
         with pytest.raises(ConnectionResetError):

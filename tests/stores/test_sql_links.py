@@ -13,10 +13,10 @@ from gripfast.runtime.blocking import drive
 from gripfast.stores.inboxes import BlockingInbox
 from gripfast.stores.sql.aio import AioLink
 from gripfast.stores.sql.blocking import BlockingLink
-from gripfast.stores.sql.ear import Ear, Listener
 from gripfast.stores.sql.faults import no_answer_in, none_free
-from gripfast.stores.sql.line import Lines
+from gripfast.stores.sql.listener import BlockingListener, ListenerThread
 from gripfast.stores.sql.ports import Fault
+from gripfast.stores.sql.queues import Queues
 from stores.scripted_wire import HURRIED, ScriptedDialect, ask, rows, scripted
 from support.waiting import auntil, until
 
@@ -46,7 +46,7 @@ class Blocking:
         self._threads = threads
 
     def ask(self, text: str, owner: str | None = None) -> "Future[Any]":
-        return self._threads.submit(drive, self.link.ask(ask(text), owner))
+        return self._threads.submit(drive, self.link.request(ask(text), owner))
 
 
 @pytest.fixture
@@ -137,23 +137,29 @@ def test_what_is_known_of_a_claim_may_be_cleared_while_it_is_under_way(dialect: 
     assert rows(asking.result(HURRIED)) == "granted"
 
 
+def unanswered(link: Any) -> list[tuple[int, str]]:
+    """The sessions in which claims of alice's were not answered."""
+    claims = [claim for claim in link.claims["alice"] if not claim.is_over]
+    return [(claim.conversation.session, claim.conversation.birth) for claim in claims]
+
+
 def test_a_claim_that_was_not_answered_is_known_by_its_session(dialect: ScriptedDialect, connect: Any) -> None:
     client = connect(SHORT)
     client.ask("claim", "alice").result(HURRIED)
-    assert client.link.claims == {"alice": [(1, "1")]}
+    assert unanswered(client.link) == [(1, "1")]
     asking = client.ask("claim", "alice")
     dialect.peer(1).answers()
     asking.result(HURRIED)
-    assert client.link.claims == {"alice": [(1, "1")]}
+    assert unanswered(client.link) == [(1, "1")]
 
 
 def test_a_connection_of_ones_own_that_has_ended_is_not_lent_again(dialect: ScriptedDialect, connect: Any) -> None:
     link = connect().link
     first = drive(link.open())
-    link.give_back(first)
+    link.put_back(first)
     first.used_at = -1.0  # long ago
     dialect.peer(0).hangs_up()
-    assert drive(link.open()).session == 2
+    assert drive(link.open()).conversation.session == 2
 
 
 # Hearing --------------------------------------------------------------------------------------------------------------
@@ -162,12 +168,12 @@ def test_a_connection_of_ones_own_that_has_ended_is_not_lent_again(dialect: Scri
 def test_a_push_wakes_the_first_in_line(dialect: ScriptedDialect, connect: Any, threads: ThreadPoolExecutor) -> None:
     link = connect().link
     inbox = BlockingInbox()
-    link.lines.join("job", "alice", inbox)
-    link.lines.names["channel"] = "job"
-    listening = threads.submit(drive, link.listen("channel"))
+    link.queues.join("job", "alice", inbox)
+    link.queues.names["channel"] = "job"
+    listening = threads.submit(drive, link.listener.listen("channel"))
     assert dialect.peer(0).answers() == "listen channel"
     assert listening.result(HURRIED) is None
-    assert link.hears("channel")
+    assert link.listener.listens_to("channel")
     dialect.peer(0).says("push channel")
     assert inbox.take(HURRIED) is None
 
@@ -177,23 +183,23 @@ def test_the_first_in_line_asks_when_nothing_can_be_heard_any_more(
 ) -> None:
     link = connect().link
     inbox = BlockingInbox()
-    link.lines.join("job", "alice", inbox)
-    listening = threads.submit(drive, link.listen("channel"))
+    link.queues.join("job", "alice", inbox)
+    listening = threads.submit(drive, link.listener.listen("channel"))
     dialect.peer(0).answers()
     listening.result(HURRIED)
     dialect.peer(0).hangs_up()
     assert inbox.take(HURRIED) is None
-    until(lambda: not link.hears("channel"))
+    until(lambda: not link.listener.listens_to("channel"))
 
 
 def test_a_wish_to_hear_something_is_refused_at_once_when_the_listener_has_ended(dialect: ScriptedDialect) -> None:
     """Who waited for a lock while its client was closed waited for a whole request time-out."""
-    listener = Listener(dialect.dial(TIMEOUT, is_shared=True), dialect, Lines(), TIMEOUT)  # type: ignore[arg-type]
+    listener = ListenerThread(dialect.dial(TIMEOUT, is_shared=True), dialect, Queues(), TIMEOUT)  # type: ignore[arg-type]
     listener.start()
     listener.stop()
-    until(lambda: not any(thread.name == "gripfast-ear" for thread in threading.enumerate()))
+    until(lambda: not any(thread.name == "gripfast-listener" for thread in threading.enumerate()))
     started = time.monotonic()
-    assert not listener.want("channel", True, TIMEOUT)
+    assert not listener.order("channel", True, TIMEOUT)
     assert time.monotonic() - started < SOON
 
 
@@ -201,35 +207,35 @@ def test_an_interrupt_right_after_its_start_leaves_no_listener_behind(
     dialect: ScriptedDialect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody knew of it: its thread and its connection stayed until the end of the process."""
-    start = Listener.start
+    start = ListenerThread.start
 
-    def start_and_be_interrupted(listener: Listener) -> None:
+    def start_and_be_interrupted(listener: ListenerThread) -> None:
         start(listener)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Listener, "start", start_and_be_interrupted)
-    ear = Ear(dialect, TIMEOUT, Lines())  # type: ignore[arg-type]
+    monkeypatch.setattr(ListenerThread, "start", start_and_be_interrupted)
+    listener = BlockingListener(dialect, TIMEOUT, Queues())  # type: ignore[arg-type]
     with pytest.raises(KeyboardInterrupt):
-        ear.listen("channel")
-    ear.stop()
-    until(lambda: not any(thread.name == "gripfast-ear" for thread in threading.enumerate()))
+        drive(listener.listen("channel"))
+    listener.stop()
+    until(lambda: not any(thread.name == "gripfast-listener" for thread in threading.enumerate()))
 
 
 def test_a_listener_that_was_never_started_is_replaced(
     dialect: ScriptedDialect, threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def be_interrupted(_: Listener) -> None:
+    def be_interrupted(_: ListenerThread) -> None:
         raise KeyboardInterrupt
 
-    ear = Ear(dialect, TIMEOUT, Lines())  # type: ignore[arg-type]
+    listener = BlockingListener(dialect, TIMEOUT, Queues())  # type: ignore[arg-type]
     with monkeypatch.context() as patched:
-        patched.setattr(Listener, "start", be_interrupted)
+        patched.setattr(ListenerThread, "start", be_interrupted)
         with pytest.raises(KeyboardInterrupt):
-            ear.listen("channel")
-    listening = threads.submit(ear.listen, "channel")
+            drive(listener.listen("channel"))
+    listening = threads.submit(drive, listener.listen("channel"))
     dialect.peer(1).answers()
     assert listening.result(HURRIED) is None
-    ear.stop()
+    listener.stop()
 
 
 # Tasks ----------------------------------------------------------------------------------------------------------------
@@ -254,11 +260,11 @@ def on_a_loop(dialect: ScriptedDialect, play: Callable[[AioLink], Awaitable[None
 
 def test_the_answer_to_a_cancelled_request_is_not_read_by_the_next(dialect: ScriptedDialect) -> None:
     async def play(link: AioLink) -> None:
-        cancelled = asyncio.create_task(link.ask(ask("one")))
+        cancelled = asyncio.create_task(link.request(ask("one")))
         await auntil(lambda: dialect.peers)
         assert await asyncio.to_thread(dialect.peer(0).hears) == "one"
         cancelled.cancel()
-        asking = asyncio.create_task(link.ask(ask("two")))
+        asking = asyncio.create_task(link.request(ask("two")))
         dialect.peer(0).says("row one")
         await asyncio.to_thread(dialect.peer(0).answers)
         assert rows(await asking) == "two"
@@ -269,11 +275,11 @@ def test_the_answer_to_a_cancelled_request_is_not_read_by_the_next(dialect: Scri
 
 def test_a_cancelled_request_that_has_not_left_does_not_leave(dialect: ScriptedDialect) -> None:
     async def play(link: AioLink) -> None:
-        first = asyncio.create_task(link.ask(ask("first")))
+        first = asyncio.create_task(link.request(ask("first")))
         await auntil(lambda: dialect.peers)
         assert await asyncio.to_thread(dialect.peer(0).hears) == "first"
-        cancelled = asyncio.create_task(link.ask(ask("cancelled"), "alice"))
-        last = asyncio.create_task(link.ask(ask("last")))
+        cancelled = asyncio.create_task(link.request(ask("cancelled"), "alice"))
+        last = asyncio.create_task(link.request(ask("last")))
         await auntil(lambda: len(link._requests) == 2)
         cancelled.cancel()
         dialect.peer(0).says("row first")
@@ -289,7 +295,7 @@ def test_a_new_connection_is_read_though_it_has_the_number_of_an_old_one(dialect
 
     async def play(link: AioLink) -> None:
         for number in range(5):
-            asking = asyncio.create_task(link.ask(ask("one")))
+            asking = asyncio.create_task(link.request(ask("one")))
             await auntil(lambda number=number: len(dialect.peers) > number)  # type: ignore[misc]
             await asyncio.to_thread(dialect.peer(number).hears)
             dialect.peer(number).says("gone it was killed")
@@ -309,7 +315,7 @@ def test_a_connection_that_was_cut_is_not_watched_any_more(dialect: ScriptedDial
             assert await asyncio.to_thread(dialect.peer(number).answers) == "one"
             async with asyncio.timeout(SOON):
                 assert rows(await channel.answer(link.now() + TIMEOUT)) == "one"
-            link.drop(channel)
+            channel.cut()
             del channel
             assert await asyncio.to_thread(dialect.peer(number).hears) == ""
 
@@ -319,7 +325,7 @@ def test_a_connection_that_was_cut_is_not_watched_any_more(dialect: ScriptedDial
 def test_a_connection_that_is_made_after_the_end_is_closed(dialect: ScriptedDialect) -> None:
     async def play(link: AioLink) -> None:
         dialect.may_dial.clear()
-        asking = [asyncio.create_task(link.ask(ask("one"))), asyncio.create_task(link.open())]
+        asking = [asyncio.create_task(link.request(ask("one"))), asyncio.create_task(link.open())]
         await auntil(lambda: dialect.dials == 2)
         await link.close()
         dialect.may_dial.set()
@@ -327,7 +333,7 @@ def test_a_connection_that_is_made_after_the_end_is_closed(dialect: ScriptedDial
             assert all([isinstance(await each, Fault) for each in asking])
         for number in range(2):
             assert await asyncio.to_thread(dialect.peer(number).hears) == ""
-        assert isinstance(await link.ask(ask("two")), Fault)
+        assert isinstance(await link.request(ask("two")), Fault)
         assert dialect.dials == 2
 
     on_a_loop(dialect, play)
@@ -335,12 +341,12 @@ def test_a_connection_that_is_made_after_the_end_is_closed(dialect: ScriptedDial
 
 def test_a_task_that_is_cancelled_while_it_begins_to_listen_is_in_nobodys_way(dialect: ScriptedDialect) -> None:
     async def play(link: AioLink) -> None:
-        cancelled = asyncio.create_task(link.listen("one"))
+        cancelled = asyncio.create_task(link.listener.listen("one"))
         await auntil(lambda: dialect.peers)
         assert await asyncio.to_thread(dialect.peer(0).hears) == "listen one"
         cancelled.cancel()
         await asyncio.wait([cancelled])
-        listening = asyncio.create_task(link.listen("two"))
+        listening = asyncio.create_task(link.listener.listen("two"))
         dialect.peer(0).says("row one")
         assert await asyncio.to_thread(dialect.peer(0).answers) == "listen two"
         assert await listening is None
@@ -358,8 +364,8 @@ def test_whatever_goes_wrong_while_a_connection_is_made_is_an_answer(
         with monkeypatch.context() as patched:
             patched.setattr(dialect, "dial", lambda *_, **__: 1 // 0)
             async with asyncio.timeout(SOON):
-                assert isinstance(await link.ask(ask("one")), Fault)
-        asking = asyncio.create_task(link.ask(ask("two")))
+                assert isinstance(await link.request(ask("one")), Fault)
+        asking = asyncio.create_task(link.request(ask("two")))
         await auntil(lambda: dialect.peers)
         await asyncio.to_thread(dialect.peer(0).answers)
         assert rows(await asking) == "two"
@@ -370,7 +376,7 @@ def test_whatever_goes_wrong_while_a_connection_is_made_is_an_answer(
 def test_two_urgent_requests_at_once_leave_no_connection_that_nobody_uses(dialect: ScriptedDialect) -> None:
     async def play(link: AioLink) -> None:
         dialect.may_dial.clear()
-        urgent = [asyncio.create_task(link.ask(ask(text), is_urgent=True)) for text in ("one", "two")]
+        urgent = [asyncio.create_task(link.request(ask(text), is_urgent=True)) for text in ("one", "two")]
         await auntil(lambda: dialect.dials == 2)
         dialect.may_dial.set()
         await auntil(lambda: len(dialect.peers) == 2)
@@ -387,16 +393,16 @@ def test_a_request_whose_time_is_over_never_leaves(dialect: ScriptedDialect, con
     first = client.ask("first")
     dialect.peer(0).answers()
     first.result(HURRIED)
-    late = drive(client.link.ask(ask("late"), "alice", client.link.now() - 1.0))
+    late = drive(client.link.request(ask("late"), "alice", client.link.now() - 1.0))
     assert isinstance(late, Fault)
     assert not late.was_sent
 
     async def play(link: AioLink) -> None:
-        task = asyncio.create_task(link.ask(ask("first")))
+        task = asyncio.create_task(link.request(ask("first")))
         await auntil(lambda: len(dialect.peers) == 2)
         await asyncio.to_thread(dialect.peer(1).answers)
         await task
-        late = await link.ask(ask("late"), "alice", link.now() - 1.0)
+        late = await link.request(ask("late"), "alice", link.now() - 1.0)
         assert isinstance(late, Fault)
         assert not late.was_sent
         assert not link.claims

@@ -19,7 +19,7 @@ MANY = 200
 AT_MOST = 2
 """Connections for all of them."""
 SILENCE = 2.5
-"""Seconds: less than the pace at which a waiter asks though nothing has happened."""
+"""Seconds: less than the pace at which a waiter queries though nothing has happened."""
 
 
 @pytest.fixture(params=[postgres_server, mariadb_server], ids=["PostgreSQL", "MariaDB"])
@@ -73,7 +73,7 @@ def test_many_threads_that_wait_use_two_connections(server: SqlServer, url: str)
         while any(thread.is_alive() for thread in threads):
             watch(count, 0.02)
         assert served == MANY
-        # Threads: whoever gives it back may still have its connection when the next one, who waits no more, asks.
+        # Threads: whoever gives it back may still have its connection when the next one, who waits no more, queries.
         assert count.most <= AT_MOST + 1
 
 

@@ -178,7 +178,7 @@ def test_a_waiter_whose_address_is_dead_is_passed_over_and_keeps_its_place(engin
     engine.release(Hold("job", "a", 30.0))
     assert other._pushes.get(timeout=5) is not None
     claim(engine, "late", inbox=BlockingInbox())
-    claim(engine, "deaf", inbox=deaf)  # it asks again, with an address that works
+    claim(engine, "deaf", inbox=deaf)  # it queries again, with an address that works
     engine.release(Hold("job", "other", 30.0))
     assert deaf._pushes.get(timeout=5) is not None
 

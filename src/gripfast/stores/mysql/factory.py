@@ -7,7 +7,6 @@ import logging
 import math
 import socket
 import ssl
-import time
 from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import SplitResult, unquote
@@ -17,12 +16,13 @@ import pymysql
 from gripfast.bounded import Calls
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError
+from gripfast.machine import boottime
 from gripfast.stores import StoreFactory
 from gripfast.stores.mysql import engines, packets, protocol, scripts
 from gripfast.stores.mysql.spec import OF_THE_DRIVER
 from gripfast.stores.mysql.wire import MysqlWire
 from gripfast.stores.options import check, from_url
-from gripfast.stores.sql.blocking import await_descriptor
+from gripfast.stores.sql.descriptors import await_answer
 from gripfast.stores.sql.engines import arguments as known_arguments
 from gripfast.stores.sql.factory import SqlFactory
 from gripfast.stores.sql.ports import Fault, Refusal, Rows, Scripts, WireDown
@@ -47,7 +47,7 @@ class MysqlDialect:
     def dial(self, timeout: float, is_shared: bool, within: float = math.inf) -> MysqlWire:
         """The driver's time-outs are for each byte, and names are looked up without any: they are not relied on."""
         seconds = min(timeout, within)
-        until = time.monotonic() + seconds
+        until = boottime() + seconds
         try:
             wire = MysqlWire.taken_from(self._calls.run(lambda: self._connect(seconds), seconds))
         except Exception as error:  # of any kind: names that can't be encoded, an engine's own events
@@ -85,15 +85,12 @@ class MysqlDialect:
         return self._ask(wire, packets.query(scripts.settings(timeout, is_shared, "")), timeout, until)
 
     def _ask(self, wire: MysqlWire, packet: bytes, timeout: float, until: float) -> list[Rows]:
-        answer = None
         try:
-            wire.send_packet(packet)
-            while answer is None:
-                if not await_descriptor(wire.fileno(), until - time.monotonic(), not wire.flush()):
-                    raise WireDown(protocol.no_answer(self.where, timeout))
-                answer = wire.receive()
+            answer = await_answer(wire, wire.send_packet(packet), until)
         except OSError as error:
             raise WireDown(protocol.not_connected(self.where, self.database, error)) from None
+        if answer is None:
+            raise WireDown(protocol.no_answer(self.where, timeout))
         if isinstance(answer, Refusal):
             raise WireDown(self.refused(answer))
         return answer

@@ -4,7 +4,7 @@ are used as those of `scripts` are."""
 from __future__ import annotations
 
 from gripfast.stores.mysql.texts import Values, statement, stretch_of
-from gripfast.stores.sql.statement import Ask, Value
+from gripfast.stores.sql.statement import Query, Value
 
 _grant = statement("""
     INSERT INTO gripfast_grant (mode, name, token, owner, session, mark, ttl_us, since_us, card)
@@ -86,44 +86,44 @@ _end_holder = {
 }
 
 
-def grant(mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: int, card: str) -> list[Ask]:
+def grant(mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: int, card: str) -> list[Query]:
     values: Values = {
         "mode": mode, "name": name, "owner": owner, "session": session, "mark": mark, "ttl_us": ttl_us, "card": card,
     }  # fmt: skip
-    return [Ask(_grant, values)]
+    return [Query(_grant, values)]
 
 
-def grant_within(mode: str, name: str, owner: str, session: int, mark: Value, card: str) -> list[Ask]:
+def grant_within(mode: str, name: str, owner: str, session: int, mark: Value, card: str) -> list[Query]:
     values: Values = {"name": name, "session": session}
     granted = grant(mode, name, owner, session, "", 0, card)
-    return [Ask(_had_sign, values), *granted, Ask(_set_sign, values), Ask(_granted_within)]
+    return [Query(_had_sign, values), *granted, Query(_set_sign, values), Query(_granted_within)]
 
 
-def set_ttl(mode: str, name: str, owner: str, ttl_us: int) -> list[Ask]:
-    return [Ask(_set_ttl, {"mode": mode, "name": name, "owner": owner, "ttl_us": ttl_us})]
+def set_ttl(mode: str, name: str, owner: str, ttl_us: int) -> list[Query]:
+    return [Query(_set_ttl, {"mode": mode, "name": name, "owner": owner, "ttl_us": ttl_us})]
 
 
-def seen(mode: str, name: str) -> list[Ask]:
-    return [Ask(_seen[mode], {"mode": mode, "name": name})]
+def seen(mode: str, name: str) -> list[Query]:
+    return [Query(_seen[mode], {"mode": mode, "name": name})]
 
 
-def seen_page(mode: str, after: str, prefix: str, count: int) -> list[Ask]:
-    return [Ask(_seen_page[mode], {"mode": mode, **stretch_of(after, prefix, count)})]
+def seen_page(mode: str, after: str, prefix: str, count: int) -> list[Query]:
+    return [Query(_seen_page[mode], {"mode": mode, **stretch_of(after, prefix, count)})]
 
 
-def end_session(session: int, birth: str) -> list[Ask]:
+def end_session(session: int, birth: str) -> list[Query]:
     """That there is none of that number is taken for an answer by whoever reads it."""
-    return [Ask(_end_session, {"session": session, "birth": birth})]
+    return [Query(_end_session, {"session": session, "birth": birth})]
 
 
-def end_wait(session: int, birth: str) -> list[Ask]:
-    return [Ask(_end_wait, {"session": session, "birth": birth})]
+def end_wait(session: int, birth: str) -> list[Query]:
+    return [Query(_end_wait, {"session": session, "birth": birth})]
 
 
-def end_holder(mode: str, name: str, owner: str) -> list[Ask]:
+def end_holder(mode: str, name: str, owner: str) -> list[Query]:
     """A transaction that was prepared (XA) is not seen: it keeps its locks when its session ends."""
-    return [Ask(_end_holder[mode], {"mode": mode, "name": name, "owner": owner})]
+    return [Query(_end_holder[mode], {"mode": mode, "name": name, "owner": owner})]
 
 
-def has_session(session: int, birth: str) -> list[Ask]:
-    return [Ask(_has_session, {"session": session, "birth": birth})]
+def has_session(session: int, birth: str) -> list[Query]:
+    return [Query(_has_session, {"session": session, "birth": birth})]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from gripfast.stores.mysql.protocol import NO_SUCH_SESSION, kind_of
 from gripfast.stores.sql.ports import Answer, Refusal, Rows
-from gripfast.stores.sql.statement import Ask, Value
+from gripfast.stores.sql.statement import Query, Value
 
 QUIT = b"\x01\0\0\0\x01"
 ALLOW_SEVERAL_STATEMENTS = b"\x03\0\0\0\x1b\0\0"
@@ -45,8 +45,8 @@ def literal(value: Value) -> bytes:
     return b"NULL" if value is None else b"x'" + hexlify(value) + b"'"
 
 
-def query(asks: Sequence[Ask]) -> bytes:
-    text = b";".join([ask.statement.filled(ask.values, literal) for ask in asks])
+def query(queries: Sequence[Query]) -> bytes:
+    text = b";".join([ask.statement.filled(ask.values, literal) for ask in queries])
     if len(text) + 1 >= _TOO_LARGE:
         raise ValueError(f"a request of {len(text)} bytes is too large")
     return (len(text) + 1).to_bytes(4, "little") + _QUERY + text

@@ -23,7 +23,7 @@ from gripfast.stores.mysql import holders
 from gripfast.stores.mysql.texts import Values
 from gripfast.stores.mysql.texts import statement as _statement
 from gripfast.stores.mysql.texts import stretch_of as _stretch_of
-from gripfast.stores.sql.statement import Ask, Statement, Value
+from gripfast.stores.sql.statement import Query, Statement, Value
 
 IDLE_SECONDS = 28_800
 """How long the server keeps a session that holds nothing and says nothing."""
@@ -113,7 +113,7 @@ def new_birth() -> str:
     return _BIRTH + uuid.uuid4().hex
 
 
-def settings(timeout: float, is_shared: bool, birth: str) -> list[Ask]:
+def settings(timeout: float, is_shared: bool, birth: str) -> list[Query]:
     """Makes a session ours, whatever the server's defaults are. The last but two tells what the server is (name,
     value), the last one the session's number and its birth.
 
@@ -124,7 +124,7 @@ def settings(timeout: float, is_shared: bool, birth: str) -> list[Ask]:
     The time-outs for statements have other names in MariaDB and MySQL: each executes the comment meant for it.
     """
     if not is_shared:
-        return [Ask(_settings_own, {"idle": IDLE_SECONDS, "birth": birth})]
+        return [Query(_settings_own, {"idle": IDLE_SECONDS, "birth": birth})]
     values: Values = {
         "idle": IDLE_SECONDS,
         "birth": birth,
@@ -132,12 +132,12 @@ def settings(timeout: float, is_shared: bool, birth: str) -> list[Ask]:
         "seconds": round(max(timeout, 0.001), 6),
         "milliseconds": max(1, int(timeout * 1000)),
     }
-    return [Ask(_settings_shared, values)]
+    return [Query(_settings_shared, values)]
 
 
-def settings_for_statement_log() -> list[Ask]:
+def settings_for_statement_log() -> list[Query]:
     """A server that replicates by statements refuses writes under READ COMMITTED."""
-    return [Ask(_repeatable_read)]
+    return [Query(_repeatable_read)]
 
 
 # -- leases ------------------------------------------------------------------------------------------------------
@@ -241,68 +241,68 @@ _sweep_used = _statement(f"UPDATE {_DUE_NAMES} SET gripfast_lock.checked_us = {_
 _swept = _statement("SELECT @gripfast_swept")
 
 
-def claim(name: str, owner: str, ttl_us: int, card: str, seems_taken: bool = False) -> list[Ask]:
+def claim(name: str, owner: str, ttl_us: int, card: str, seems_taken: bool = False) -> list[Query]:
     return [
-        Ask(_claim_taken if seems_taken else _claim, {"name": name, "owner": owner, "ttl_us": ttl_us, "card": card}),
-        Ask(_held, {"name": name}),
+        Query(_claim_taken if seems_taken else _claim, {"name": name, "owner": owner, "ttl_us": ttl_us, "card": card}),
+        Query(_held, {"name": name}),
     ]
 
 
-def register(name: str, window_us: int) -> list[Ask]:
-    return [Ask(_register, {"name": name, "window_us": window_us}), Ask(_held, {"name": name})]
+def register(name: str, window_us: int) -> list[Query]:
+    return [Query(_register, {"name": name, "window_us": window_us}), Query(_held, {"name": name})]
 
 
-def renew(name: str, owner: str, ttl_us: int, shortens: bool) -> list[Ask]:
+def renew(name: str, owner: str, ttl_us: int, shortens: bool) -> list[Query]:
     values: Values = {"name": name, "owner": owner, "ttl_us": ttl_us, "shortens": int(shortens)}
-    return [Ask(_find_unlocked, values), Ask(_renew, values), Ask(_is_renewed, values)]
+    return [Query(_find_unlocked, values), Query(_renew, values), Query(_is_renewed, values)]
 
 
-def renew_waiting(name: str, owner: str, ttl_us: int, shortens: bool, wait_us: int) -> list[Ask]:
+def renew_waiting(name: str, owner: str, ttl_us: int, shortens: bool, wait_us: int) -> list[Query]:
     values: Values = {"name": name, "owner": owner, "ttl_us": ttl_us, "shortens": int(shortens)}
-    waiting = Ask(_renew_waiting, values | {"wait_seconds": wait_us / 1_000_000})
-    return [Ask(_name_it, values), waiting, Ask(_is_renewed, values)]
+    waiting = Query(_renew_waiting, values | {"wait_seconds": wait_us / 1_000_000})
+    return [Query(_name_it, values), waiting, Query(_is_renewed, values)]
 
 
-def why(name: str, owner: str) -> list[Ask]:
-    return [Ask(_why, {"name": name, "owner": owner})]
+def why(name: str, owner: str) -> list[Query]:
+    return [Query(_why, {"name": name, "owner": owner})]
 
 
-def release(name: str, owner: str, channel: str) -> list[Ask]:
-    return [Ask(_release, {"name": name, "owner": owner}), Ask(_how_freed)]
+def release(name: str, owner: str, channel: str) -> list[Query]:
+    return [Query(_release, {"name": name, "owner": owner}), Query(_how_freed)]
 
 
-def abandon(name: str, owner: str, channel: str) -> list[Ask]:
+def abandon(name: str, owner: str, channel: str) -> list[Query]:
     values: Values = {"name": name, "owner": owner}
-    return [Ask(_find_unlocked, values), Ask(_abandon, values), Ask(_is_owner, values)]
+    return [Query(_find_unlocked, values), Query(_abandon, values), Query(_is_owner, values)]
 
 
-def release_waiting(name: str, owner: str, channel: str, wait_us: int) -> list[Ask]:
-    return [Ask(_release_waiting, {"name": name, "owner": owner, "wait_seconds": wait_us / 1_000_000})]
+def release_waiting(name: str, owner: str, channel: str, wait_us: int) -> list[Query]:
+    return [Query(_release_waiting, {"name": name, "owner": owner, "wait_seconds": wait_us / 1_000_000})]
 
 
-def force_release(name: str, channel: str) -> list[Ask]:
-    return [Ask(_force_release, {"name": name}), Ask(_how_freed)]
+def force_release(name: str, channel: str) -> list[Query]:
+    return [Query(_force_release, {"name": name}), Query(_how_freed)]
 
 
-def look(name: str) -> list[Ask]:
-    return [Ask(_look, {"name": name})]
+def look(name: str) -> list[Query]:
+    return [Query(_look, {"name": name})]
 
 
-def page(after: str, prefix: str, count: int) -> list[Ask]:
-    return [Ask(_page, _stretch_of(after, prefix, count))]
+def page(after: str, prefix: str, count: int) -> list[Query]:
+    return [Query(_page, _stretch_of(after, prefix, count))]
 
 
-def sweep(count: int, idle_us: int) -> list[Ask]:
+def sweep(count: int, idle_us: int) -> list[Query]:
     values: Values = {"count": count, "idle_us": idle_us}
-    return [Ask(_count, values), Ask(_sweep, values), Ask(_sweep_used, values), Ask(_swept)]
+    return [Query(_count, values), Query(_sweep, values), Query(_sweep_used, values), Query(_swept)]
 
 
-def listen(channel: str) -> list[Ask]:
+def listen(channel: str) -> list[Query]:
     """The server has nothing to listen to."""
     return []
 
 
-def unlisten(channel: str) -> list[Ask]:
+def unlisten(channel: str) -> list[Query]:
     return []
 
 
@@ -393,42 +393,42 @@ def advisory_key(database: str, name: str) -> str:
     return "gripfast:" + hashlib.blake2b(text, digest_size=20).hexdigest()
 
 
-def row_make(name: str) -> list[Ask]:
-    return [Ask(_row_make, {"name": name})]
+def row_make(name: str) -> list[Query]:
+    return [Query(_row_make, {"name": name})]
 
 
-def row_exists(name: str) -> list[Ask]:
-    return [Ask(_row_exists, {"name": name})]
+def row_exists(name: str) -> list[Query]:
+    return [Query(_row_exists, {"name": name})]
 
 
-def row_try(name: str, ttl_us: int) -> list[Ask]:
-    return [Ask(_begin), _lasts(ttl_us), Ask(_row_try, {"name": name})]
+def row_try(name: str, ttl_us: int) -> list[Query]:
+    return [Query(_begin), _lasts(ttl_us), Query(_row_try, {"name": name})]
 
 
-def row_wait(name: str, ttl_us: int, wait_us: int) -> list[Ask]:
-    waits = Ask(_session_waits, {"seconds": _seconds(wait_us)})
-    return [Ask(_begin), _lasts(ttl_us), waits, Ask(_row_wait, {"name": name})]
+def row_wait(name: str, ttl_us: int, wait_us: int) -> list[Query]:
+    waits = Query(_session_waits, {"seconds": _seconds(wait_us)})
+    return [Query(_begin), _lasts(ttl_us), waits, Query(_row_wait, {"name": name})]
 
 
-def row_free() -> list[Ask]:
+def row_free() -> list[Query]:
     """The sign goes first: whoever gets the row next finds it free."""
-    return [Ask(_lose_signs), Ask(_rollback)]
+    return [Query(_lose_signs), Query(_rollback)]
 
 
-def advisory_try(key: Value, ttl_us: int) -> list[Ask]:
+def advisory_try(key: Value, ttl_us: int) -> list[Query]:
     return _advisory(key, ttl_us, 0)
 
 
-def advisory_wait(key: Value, ttl_us: int, wait_us: int) -> list[Ask]:
+def advisory_wait(key: Value, ttl_us: int, wait_us: int) -> list[Query]:
     return _advisory(key, ttl_us, _seconds(wait_us))
 
 
-def _advisory(key: Value, ttl_us: int, wait_seconds: int) -> list[Ask]:
-    return [_lasts(ttl_us), Ask(_advisory_wait, {"key": key, "wait_seconds": wait_seconds})]
+def _advisory(key: Value, ttl_us: int, wait_seconds: int) -> list[Query]:
+    return [_lasts(ttl_us), Query(_advisory_wait, {"key": key, "wait_seconds": wait_seconds})]
 
 
-def advisory_free(key: Value) -> list[Ask]:
-    return [Ask(_advisory_free, {"key": key})]
+def advisory_free(key: Value) -> list[Query]:
+    return [Query(_advisory_free, {"key": key})]
 
 
 grant, grant_within, set_ttl = holders.grant, holders.grant_within, holders.set_ttl
@@ -437,23 +437,23 @@ has_session, end_session, end_holder = holders.has_session, holders.end_session,
 end_wait = holders.end_wait
 
 
-def leave_wait(mode: str, key: Value) -> list[Ask]:
+def leave_wait(mode: str, key: Value) -> list[Query]:
     return row_free() if mode == "row" else advisory_free(key)
 
 
-def ping(mode: str, ttl_us: int) -> list[Ask]:
-    return [_lasts(ttl_us), Ask(_ping)]
+def ping(mode: str, ttl_us: int) -> list[Query]:
+    return [_lasts(ttl_us), Query(_ping)]
 
 
-def sweep_sessions(mode: str, count: int, idle_us: int) -> list[Ask]:
+def sweep_sessions(mode: str, count: int, idle_us: int) -> list[Query]:
     values: Values = {"mode": mode, "count": count, "idle_us": idle_us}
     sweep = [_sweep_rows, _sweep_used_rows] if mode == "row" else [_sweep_sessions, _sweep_used_sessions]
-    return [Ask(each, values) for each in (_count_sessions, *sweep)] + [Ask(_swept)]
+    return [Query(each, values) for each in (_count_sessions, *sweep)] + [Query(_swept)]
 
 
-def _lasts(ttl_us: int) -> Ask:
+def _lasts(ttl_us: int) -> Query:
     """The server ends a session that is silent for this long."""
-    return Ask(_session_lasts, {"seconds": _seconds(ttl_us)})
+    return Query(_session_lasts, {"seconds": _seconds(ttl_us)})
 
 
 def _seconds(microseconds: int) -> int:

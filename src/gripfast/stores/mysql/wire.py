@@ -17,7 +17,7 @@ from gripfast.stores.mysql import packets
 from gripfast.stores.mysql.packets import AnswerReader
 from gripfast.stores.mysql.scripts import Setting
 from gripfast.stores.sql.ports import Answer, Refusal
-from gripfast.stores.sql.statement import Ask, Statement, Value
+from gripfast.stores.sql.statement import Query, Statement, Value
 
 _CHUNK = 65536
 
@@ -53,18 +53,18 @@ class MysqlWire:
     def fileno(self) -> int:
         return self._sock.fileno()
 
-    def send(self, asks: Sequence[Ask]) -> None:
+    def send(self, queries: Sequence[Query]) -> bool:
         """Without settings that are in force already."""
-        needed = [ask for ask in asks if not isinstance(ask.statement, Setting) or self._is_new(ask)]
-        self.send_packet(packets.query(needed))
+        needed = [ask for ask in queries if not isinstance(ask.statement, Setting) or self._is_new(ask)]
+        return self.send_packet(packets.query(needed))
 
-    def send_packet(self, packet: bytes) -> None:
+    def send_packet(self, packet: bytes) -> bool:
         """Begin a request that is written already."""
         if self._reader is not None:
             raise ConnectionError("a request is under way, or the connection has ended in the middle of one")
         self._unsent = packet
         self._reader = AnswerReader()
-        self.flush()
+        return self.flush()
 
     def flush(self) -> bool:
         if self._unsent:
@@ -91,7 +91,7 @@ class MysqlWire:
                     self._in_force.clear()  # it may have been one of them
                 return answer
 
-    def _is_new(self, ask: Ask) -> bool:
+    def _is_new(self, ask: Query) -> bool:
         if self._in_force.get(ask.statement) == ask.values:
             return False
         self._in_force[ask.statement] = ask.values

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import logging
 import math
-import select
 import socket
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 import psycopg
@@ -19,15 +17,17 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import PollingStatus
 
 from gripfast.bounded import Calls
+from gripfast.machine import boottime
 from gripfast.stores.postgres import protocol, scripts
 from gripfast.stores.postgres.wire import PostgresWire
+from gripfast.stores.sql.descriptors import await_answer, is_ready
 from gripfast.stores.sql.ports import Answer, Fault, Refusal, Scripts, WireDown
-from gripfast.stores.sql.statement import Ask, Statement, Value
+from gripfast.stores.sql.statement import Query, Statement, Value
 
 _log = logging.getLogger("gripfast.connection")
 
 Connect = Callable[[float], PostgresWire]
-"""Makes a connection until then, by time.monotonic(). Raises NoConnection."""
+"""Makes a connection until then, by boottime(). Raises NoConnection."""
 
 _SETTINGS: Mapping[str, str] = {
     "default_transaction_isolation": "read committed",
@@ -69,7 +69,7 @@ class PostgresDialect:
         self._connect = connect
 
     def dial(self, timeout: float, is_shared: bool, within: float = math.inf) -> PostgresWire:
-        deadline = time.monotonic() + min(timeout, within)
+        deadline = boottime() + min(timeout, within)
         try:
             wire = self._connect(deadline)
         except NoConnection as error:
@@ -88,7 +88,7 @@ class PostgresDialect:
     def _set_up(self, wire: PostgresWire, limit: str, is_shared: bool, deadline: float) -> None:
         told_pid = wire.session
         version = wire.pgconn.server_version
-        answer = self._ask(wire, _settings(version, told_pid, limit if is_shared else "0"), deadline)
+        answer = self._run(wire, _settings(version, told_pid, limit if is_shared else "0"), deadline)
         if isinstance(answer, Refusal):
             raise WireDown(self.refused(answer))
         pid, birth, *_ = answer[0].rows[0]
@@ -98,21 +98,17 @@ class PostgresDialect:
         if wire.is_proxied and not is_shared:
             raise WireDown(protocol.behind_proxy(self.where))
         if wire.is_proxied:
-            wire.before = Ask(_LIMIT, {"limit": limit})
+            wire.before = Query(_LIMIT, {"limit": limit})
         elif not is_shared and version >= _CHECKS_CLIENTS_SINCE:
-            self._ask(wire, Ask(_LEAVE_WITH_CLIENT), deadline)  # refused by servers whose system can't tell
+            self._run(wire, Query(_LEAVE_WITH_CLIENT), deadline)  # refused by servers whose system can't tell
 
-    def _ask(self, wire: PostgresWire, ask: Ask, deadline: float) -> Answer:
+    def _run(self, wire: PostgresWire, query: Query, deadline: float) -> Answer:
         try:
-            wire.send([ask])
-            is_written = wire.flush()
-            while (answer := wire.receive()) is None:
-                wanted = select.POLLIN if is_written else select.POLLIN | select.POLLOUT
-                if not _is_ready(wire.fileno(), wanted, deadline):
-                    raise WireDown(protocol.not_connected(self.where, [None]))
-                is_written = is_written or wire.flush()
+            answer = await_answer(wire, wire.send([query]), deadline)
         except OSError as error:
             raise WireDown(protocol.not_connected(self.where, [str(error)])) from None
+        if answer is None:
+            raise WireDown(protocol.not_connected(self.where, [None]))
         return answer
 
 
@@ -125,7 +121,7 @@ def connect_to_one_of(
     """In that order, each by its settings; each has its share of the time that is left, and at most `patience`."""
     reasons: list[str | None] = []
     for count in range(len(hosts), 0, -1):
-        now = time.monotonic()
+        now = boottime()
         try:
             return _connected(hosts[-count], lookups, now + min(patience, (deadline - now) / count))
         except NoConnection as error:
@@ -140,8 +136,7 @@ def _connected(settings: Mapping[str, str], lookups: Calls[Addresses], deadline:
         while (status := wire.pgconn.connect_poll()) != PollingStatus.OK:
             if status == PollingStatus.FAILED:
                 raise NoConnection(wire.pgconn.get_error_message())
-            wanted = select.POLLIN if status == PollingStatus.READING else select.POLLOUT
-            if not _is_ready(wire.pgconn.socket, wanted, deadline):
+            if not is_ready(wire.pgconn.socket, deadline - boottime(), status == PollingStatus.WRITING):
                 raise NoConnection(None)
         wire.begin()
     except (OSError, psycopg.Error) as error:
@@ -164,7 +159,7 @@ def _addresses(settings: Mapping[str, str], lookups: Calls[Addresses], deadline:
         return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
     try:
-        addresses = lookups.run(look_up, deadline - time.monotonic())
+        addresses = lookups.run(look_up, deadline - boottime())
     except TimeoutError:
         raise NoConnection(f'could not translate host name "{host}" to address: no answer in time') from None
     except (OSError, UnicodeError) as error:
@@ -184,13 +179,7 @@ def _is_address(host: str) -> bool:
     return True
 
 
-def _is_ready(fd: int, wanted: int, deadline: float) -> bool:
-    poll = select.poll()
-    poll.register(fd, wanted)
-    return bool(poll.poll(max(0.0, deadline - time.monotonic()) * 1000))
-
-
-def _settings(version: int, told_pid: int, limit: str) -> Ask:
+def _settings(version: int, told_pid: int, limit: str) -> Query:
     """What a session needs whatever the server, the database or the role has for a default. Nothing is set in one that
     is not ours alone: its next user is somebody else."""
     values: dict[str, Value] = {**_SETTINGS, "statement_timeout": limit, "lock_timeout": limit}
@@ -201,7 +190,7 @@ def _settings(version: int, told_pid: int, limit: str) -> Ask:
         for name, wanted in {**{name: f":{name}" for name in values}, "application_name": _APPLICATION_NAME}.items()
     )
     birth = "SELECT extract(epoch FROM backend_start) FROM pg_stat_activity WHERE pid = pg_backend_pid()"
-    return Ask(Statement(f"SELECT pg_backend_pid(), ({birth}), {columns}"), values | {"told_pid": told_pid})
+    return Query(Statement(f"SELECT pg_backend_pid(), ({birth}), {columns}"), values | {"told_pid": told_pid})
 
 
 def _milliseconds(seconds: float) -> str:

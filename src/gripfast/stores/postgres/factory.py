@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import math
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult
@@ -19,6 +18,7 @@ from psycopg.conninfo import make_conninfo
 
 from gripfast.bounded import Calls
 from gripfast.errors import ConfigurationError
+from gripfast.machine import boottime
 from gripfast.stores import StoreFactory
 from gripfast.stores.postgres import engines
 from gripfast.stores.postgres.dial import Connect, NoConnection, PostgresDialect, connect_to_one_of
@@ -189,7 +189,7 @@ class _Made:
         self._is_over.set()
 
     def taken(self, deadline: float) -> PostgresWire:
-        if not self._is_over.wait(max(0.0, deadline - time.monotonic())):
+        if not self._is_over.wait(max(0.0, deadline - boottime())):
             with self._lock:
                 self._has_left = True
         if self._wire is not None and not self._has_left:

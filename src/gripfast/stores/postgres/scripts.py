@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from gripfast.stores.postgres.sweeping import ADVISORY_KEY, ADVISORY_KEYS
 from gripfast.stores.postgres.sweeping import sweep as sweep
 from gripfast.stores.postgres.sweeping import sweep_sessions as sweep_sessions
-from gripfast.stores.sql.statement import Ask, Statement, Value
+from gripfast.stores.sql.statement import Query, Statement, Value
 
 SCHEMA: tuple[Statement, ...] = (
     Statement("""CREATE TABLE IF NOT EXISTS gripfast_lock (
@@ -150,69 +150,69 @@ _LAST_PAGE = Statement(f"""
 """)
 
 
-def claim(name: str, owner: str, ttl_us: int, card: str, seems_taken: bool = False) -> list[Ask]:
+def claim(name: str, owner: str, ttl_us: int, card: str, seems_taken: bool = False) -> list[Query]:
     """It looks first in any case."""
-    return [Ask(_CLAIM, {"name": name, "owner": owner, "ttl_us": ttl_us, "card": card})]
+    return [Query(_CLAIM, {"name": name, "owner": owner, "ttl_us": ttl_us, "card": card})]
 
 
-def register(name: str, window_us: int) -> list[Ask]:
-    return [Ask(_REGISTER, {"name": name, "window_us": window_us})]
+def register(name: str, window_us: int) -> list[Query]:
+    return [Query(_REGISTER, {"name": name, "window_us": window_us})]
 
 
-def renew(name: str, owner: str, ttl_us: int, shortens: bool) -> list[Ask]:
-    return [Ask(_RENEW, {"name": name, "owner": owner, "ttl_us": ttl_us, "shortens": int(shortens)})]
+def renew(name: str, owner: str, ttl_us: int, shortens: bool) -> list[Query]:
+    return [Query(_RENEW, {"name": name, "owner": owner, "ttl_us": ttl_us, "shortens": int(shortens)})]
 
 
-def renew_waiting(name: str, owner: str, ttl_us: int, shortens: bool, wait_us: int) -> list[Ask]:
+def renew_waiting(name: str, owner: str, ttl_us: int, shortens: bool, wait_us: int) -> list[Query]:
     values: dict[str, Value] = {"name": name, "owner": owner, "ttl_us": ttl_us, "shortens": int(shortens)}
-    return [_at_most(wait_us), Ask(_RENEW_WAITING, values)]
+    return [_at_most(wait_us), Query(_RENEW_WAITING, values)]
 
 
-def why(name: str, owner: str) -> list[Ask]:
-    return [Ask(_WHY, {"name": name, "owner": owner})]
+def why(name: str, owner: str) -> list[Query]:
+    return [Query(_WHY, {"name": name, "owner": owner})]
 
 
-def release(name: str, owner: str, channel: str) -> list[Ask]:
-    return [Ask(_RELEASE, {"name": name, "owner": owner, "channel": channel})]
+def release(name: str, owner: str, channel: str) -> list[Query]:
+    return [Query(_RELEASE, {"name": name, "owner": owner, "channel": channel})]
 
 
-def abandon(name: str, owner: str, channel: str) -> list[Ask]:
-    return [Ask(_ABANDON, {"name": name, "owner": owner, "channel": channel})]
+def abandon(name: str, owner: str, channel: str) -> list[Query]:
+    return [Query(_ABANDON, {"name": name, "owner": owner, "channel": channel})]
 
 
-def release_waiting(name: str, owner: str, channel: str, wait_us: int) -> list[Ask]:
+def release_waiting(name: str, owner: str, channel: str, wait_us: int) -> list[Query]:
     return [_at_most(wait_us), *release(name, owner, channel)]
 
 
-def _at_most(wait_us: int) -> Ask:
-    return Ask(_WAIT_AT_MOST, {"wait_ms": str(max(1, wait_us // 1000))})
+def _at_most(wait_us: int) -> Query:
+    return Query(_WAIT_AT_MOST, {"wait_ms": str(max(1, wait_us // 1000))})
 
 
-def force_release(name: str, channel: str) -> list[Ask]:
-    return [Ask(_FORCE_RELEASE, {"name": name, "channel": channel})]
+def force_release(name: str, channel: str) -> list[Query]:
+    return [Query(_FORCE_RELEASE, {"name": name, "channel": channel})]
 
 
-def look(name: str) -> list[Ask]:
-    return [Ask(_LOOK, {"name": name})]
+def look(name: str) -> list[Query]:
+    return [Query(_LOOK, {"name": name})]
 
 
-def page(after: str, prefix: str, count: int) -> list[Ask]:
+def page(after: str, prefix: str, count: int) -> list[Query]:
     return [_paged(_PAGE, _LAST_PAGE, after, prefix, count)]
 
 
-def listen(channel: str) -> list[Ask]:
-    return [Ask(Statement(f'LISTEN "{channel}"'))]
+def listen(channel: str) -> list[Query]:
+    return [Query(Statement(f'LISTEN "{channel}"'))]
 
 
-def unlisten(channel: str) -> list[Ask]:
-    return [Ask(Statement(f'UNLISTEN "{channel}"'))]
+def unlisten(channel: str) -> list[Query]:
+    return [Query(Statement(f'UNLISTEN "{channel}"'))]
 
 
-def _paged(within: Statement, to_the_end: Statement, after: str, prefix: str, count: int) -> Ask:
+def _paged(within: Statement, to_the_end: Statement, after: str, prefix: str, count: int) -> Query:
     """With an end, the index is not read past it."""
     values: dict[str, Value] = {"after": after, "prefix": prefix, "count": count}
     end = _prefix_end(prefix)
-    return Ask(to_the_end, values) if end is None else Ask(within, values | {"prefix_end": end})
+    return Query(to_the_end, values) if end is None else Query(within, values | {"prefix_end": end})
 
 
 def _prefix_end(prefix: str) -> str | None:
@@ -383,81 +383,81 @@ def advisory_key(database: str, name: str) -> int:
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), signed=True)
 
 
-def row_make(name: str) -> list[Ask]:
-    return [Ask(_ROW_MAKE, {"name": name})]
+def row_make(name: str) -> list[Query]:
+    return [Query(_ROW_MAKE, {"name": name})]
 
 
-def row_exists(name: str) -> list[Ask]:
-    return [Ask(_ROW_EXISTS, {"name": name})]
+def row_exists(name: str) -> list[Query]:
+    return [Query(_ROW_EXISTS, {"name": name})]
 
 
-def row_try(name: str, ttl_us: int) -> list[Ask]:
-    return [Ask(_BEGIN), Ask(_ROW_TRY, {"name": name, "ttl_ms": _milliseconds(ttl_us)})]
+def row_try(name: str, ttl_us: int) -> list[Query]:
+    return [Query(_BEGIN), Query(_ROW_TRY, {"name": name, "ttl_ms": _milliseconds(ttl_us)})]
 
 
-def row_wait(name: str, ttl_us: int, wait_us: int) -> list[Ask]:
+def row_wait(name: str, ttl_us: int, wait_us: int) -> list[Query]:
     times = {"ttl_ms": _milliseconds(ttl_us), "wait_ms": _milliseconds(wait_us)}
-    return [Ask(_BEGIN), Ask(_ROW_TIMES, times), Ask(_ROW_WAIT, {"name": name})]
+    return [Query(_BEGIN), Query(_ROW_TIMES, times), Query(_ROW_WAIT, {"name": name})]
 
 
-def row_free() -> list[Ask]:
+def row_free() -> list[Query]:
     """Nothing was written: no commit is needed, and this one works after an error, too."""
-    return [Ask(_ROW_FREE)]
+    return [Query(_ROW_FREE)]
 
 
-def advisory_try(key: Value, ttl_us: int) -> list[Ask]:
-    return [Ask(_ADVISORY_TRY, {"key": key, "ttl_ms": _milliseconds(ttl_us)})]
+def advisory_try(key: Value, ttl_us: int) -> list[Query]:
+    return [Query(_ADVISORY_TRY, {"key": key, "ttl_ms": _milliseconds(ttl_us)})]
 
 
-def advisory_wait(key: Value, ttl_us: int, wait_us: int) -> list[Ask]:
+def advisory_wait(key: Value, ttl_us: int, wait_us: int) -> list[Query]:
     times = {"ttl_ms": _milliseconds(ttl_us), "wait_ms": _milliseconds(wait_us)}
-    return [Ask(_ADVISORY_TIMES, times), Ask(_ADVISORY_WAIT, {"key": key}), Ask(_ADVISORY_KEEP, {"key": key})]
+    return [Query(_ADVISORY_TIMES, times), Query(_ADVISORY_WAIT, {"key": key}), Query(_ADVISORY_KEEP, {"key": key})]
 
 
-def advisory_free(key: Value) -> list[Ask]:
-    return [Ask(_ADVISORY_FREE, {"key": key})]
+def advisory_free(key: Value) -> list[Query]:
+    return [Query(_ADVISORY_FREE, {"key": key})]
 
 
-def ping(mode: str, ttl_us: int) -> list[Ask]:
-    return [Ask(_PING[mode], {"ttl_ms": _milliseconds(ttl_us)})]
+def ping(mode: str, ttl_us: int) -> list[Query]:
+    return [Query(_PING[mode], {"ttl_ms": _milliseconds(ttl_us)})]
 
 
-def grant(mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: int, card: str) -> list[Ask]:
+def grant(mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: int, card: str) -> list[Query]:
     what: dict[str, Value] = {"mode": mode, "name": name, "session": session, "mark": mark}
-    return [Ask(_GRANT, what | {"owner": owner, "ttl_us": ttl_us, "card": card})]
+    return [Query(_GRANT, what | {"owner": owner, "ttl_us": ttl_us, "card": card})]
 
 
-def grant_within(mode: str, name: str, owner: str, session: int, mark: Value, card: str) -> list[Ask]:
+def grant_within(mode: str, name: str, owner: str, session: int, mark: Value, card: str) -> list[Query]:
     what: dict[str, Value] = {"mode": mode, "name": name, "session": session, "mark": mark}
-    return [Ask(_GRANT_WITHIN[mode], what | {"owner": owner, "ttl_us": 0, "card": card})]
+    return [Query(_GRANT_WITHIN[mode], what | {"owner": owner, "ttl_us": 0, "card": card})]
 
 
-def seen(mode: str, name: str) -> list[Ask]:
-    return [Ask(_SEEN[mode], {"name": name})]
+def seen(mode: str, name: str) -> list[Query]:
+    return [Query(_SEEN[mode], {"name": name})]
 
 
-def seen_page(mode: str, after: str, prefix: str, count: int) -> list[Ask]:
+def seen_page(mode: str, after: str, prefix: str, count: int) -> list[Query]:
     return [_paged(_SEEN_PAGE[mode], _SEEN_LAST_PAGE[mode], after, prefix, count)]
 
 
-def end_session(session: int, birth: str) -> list[Ask]:
-    return [Ask(_END_SESSION, {"session": session, "birth": birth})]
+def end_session(session: int, birth: str) -> list[Query]:
+    return [Query(_END_SESSION, {"session": session, "birth": birth})]
 
 
-def end_wait(session: int, birth: str) -> list[Ask]:
-    return [Ask(_END_WAIT, {"session": session, "birth": birth})]
+def end_wait(session: int, birth: str) -> list[Query]:
+    return [Query(_END_WAIT, {"session": session, "birth": birth})]
 
 
-def leave_wait(mode: str, key: Value) -> list[Ask]:
-    return row_free() if mode == "row" else [Ask(_LEAVE_WAIT)]
+def leave_wait(mode: str, key: Value) -> list[Query]:
+    return row_free() if mode == "row" else [Query(_LEAVE_WAIT)]
 
 
-def end_holder(mode: str, name: str, owner: str) -> list[Ask]:
-    return [Ask(_END_HOLDER[mode], {"name": name, "owner": owner})]
+def end_holder(mode: str, name: str, owner: str) -> list[Query]:
+    return [Query(_END_HOLDER[mode], {"name": name, "owner": owner})]
 
 
-def has_session(session: int, birth: str) -> list[Ask]:
-    return [Ask(_HAS_SESSION, {"session": session, "birth": birth})]
+def has_session(session: int, birth: str) -> list[Query]:
+    return [Query(_HAS_SESSION, {"session": session, "birth": birth})]
 
 
 def _milliseconds(microseconds: int) -> str:
@@ -465,5 +465,5 @@ def _milliseconds(microseconds: int) -> str:
     return str(min(max(1, -(-microseconds // 1000)), 2**31 - 1))
 
 
-def set_ttl(mode: str, name: str, owner: str, ttl_us: int) -> list[Ask]:
-    return [Ask(_SET_TTL, {"mode": mode, "name": name, "owner": owner, "ttl_us": ttl_us})]
+def set_ttl(mode: str, name: str, owner: str, ttl_us: int) -> list[Query]:
+    return [Query(_SET_TTL, {"mode": mode, "name": name, "owner": owner, "ttl_us": ttl_us})]

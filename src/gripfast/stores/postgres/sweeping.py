@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gripfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.sql.statement import Query, Statement
 
 _MOMENT = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint"
 _LAST_USE = "greatest(token, CASE WHEN owner IS NULL THEN since_us ELSE expires_us END)"
@@ -76,9 +76,9 @@ _SWEEP_SESSIONS: Mapping[str, Statement] = {
 }
 
 
-def sweep(count: int, idle_us: int) -> list[Ask]:
-    return [Ask(_SWEEP, {"count": count, "idle_us": idle_us})]
+def sweep(count: int, idle_us: int) -> list[Query]:
+    return [Query(_SWEEP, {"count": count, "idle_us": idle_us})]
 
 
-def sweep_sessions(mode: str, count: int, idle_us: int) -> list[Ask]:
-    return [Ask(_SWEEP_SESSIONS[mode], {"count": count, "idle_us": idle_us})]
+def sweep_sessions(mode: str, count: int, idle_us: int) -> list[Query]:
+    return [Query(_SWEEP_SESSIONS[mode], {"count": count, "idle_us": idle_us})]

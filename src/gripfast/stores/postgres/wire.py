@@ -12,6 +12,7 @@ is a second one for whoever polls, and for a cut from another thread.
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import socket
@@ -25,7 +26,8 @@ from psycopg.pq.abc import PGconn, PGresult
 from gripfast.living import Living
 from gripfast.stores.postgres.protocol import kind_of
 from gripfast.stores.sql.ports import Answer, Refusal, Rows, SessionGone
-from gripfast.stores.sql.statement import Ask, Statement, Value
+from gripfast.stores.sql.protocol import Row
+from gripfast.stores.sql.statement import Query, Statement, Value
 
 _log = logging.getLogger("gripfast.connection")
 
@@ -46,7 +48,7 @@ class PostgresWire:
     is_proxied = False
     """Sessions are handed around between transactions: nothing can be kept in one."""
     prepares = False
-    before: Ask | None = None
+    before: Query | None = None
     """Goes before every request, in its transaction."""
     _is_open = False
     _fd = -1
@@ -80,17 +82,21 @@ class PostgresWire:
     def fileno(self) -> int:
         return self._fd
 
-    def send(self, asks: Sequence[Ask]) -> None:
+    def send(self, queries: Sequence[Query]) -> bool:
         if self._ended:
             raise ConnectionResetError(self._ended)
         if self.before is not None:
-            asks = (self.before, *asks)
+            queries = (self.before, *queries)
         self._rows = []
         self._refusal = None
         self._is_awaited = True
         try:
-            if len(asks) > 1 or not self._send_alone(*asks[0]):
-                self._send_pipeline(asks)
+            name = self._names.get(queries[0].statement) if len(queries) == 1 else None
+            if name is not None:
+                self.pgconn.send_query_prepared(name, _packed(*queries[0]))
+            elif len(queries) > 1 or not self._send_alone(*queries[0]):
+                self._send_pipeline(queries)
+            return self.pgconn.flush() == 0
         except psycopg.Error as error:
             raise self._lost(error) from None
         except BaseException:  # an interrupt, or a value that can't be sent: a part of it may have left
@@ -178,11 +184,11 @@ class PostgresWire:
             return False
         return True
 
-    def _send_pipeline(self, asks: Sequence[Ask]) -> None:
+    def _send_pipeline(self, queries: Sequence[Query]) -> None:
         pgconn = self.pgconn
         pgconn.enter_pipeline_mode()
         parts: list[Statement | None] = []
-        for statement, values in asks:
+        for statement, values in queries:
             if not self._send_alone(statement, values):
                 self._names_given += 1
                 name = b"gripfast_%d" % self._names_given
@@ -204,24 +210,30 @@ class PostgresWire:
             result = pgconn.get_result()
             if result is None:
                 if parts is None:
-                    return self._finished()
+                    break
                 if pgconn.status == ConnStatus.BAD:
                     return None
                 continue  # in a pipeline, each statement's results end so
             status = result.status
             if status == _PIPELINE_SYNC:
                 pgconn.exit_pipeline_mode()
-                return self._finished()
+                break
             prepared = parts.pop() if parts else None
             if status == _TUPLES_OK:
                 self._rows.append(_rows(result))
             elif status != _COMMAND_OK:
                 self._hear_refusal(result, prepared)
                 if self._ended:
-                    return self._finished()
+                    break
             elif prepared is None:
                 self._rows.append(Rows([], result.command_tuples or 0))
-        return None
+        else:
+            return None
+        self._is_awaited = False
+        self._parts = None
+        if self._refusal is not None:
+            return self._refusal
+        return self._rows[1:] if self.before is not None else self._rows
 
     def _hear_refusal(self, result: PGresult, prepared: Statement | None) -> None:
         if prepared is not None:
@@ -239,13 +251,6 @@ class PostgresWire:
         if code in _NOT_PREPARED:
             self.prepares = False
             self._names.clear()
-
-    def _finished(self) -> Answer:
-        self._is_awaited = False
-        self._parts = None
-        if self._refusal is not None:
-            return self._refusal
-        return self._rows[1:] if self.before is not None else self._rows
 
     # -- ends --------------------------------------------------------------------------------------------------------
 
@@ -282,8 +287,10 @@ def _packed(statement: Statement, values: Mapping[str, Value]) -> list[bytes | N
 
 
 def _rows(result: PGresult) -> Rows:
-    count, columns, get = result.ntuples, range(result.nfields), result.get_value
-    return Rows([tuple([get(row, column) for column in columns]) for row in range(count)], count)
+    count, columns, rows = result.ntuples, range(result.nfields), list[Row]()
+    for row in range(count):
+        rows.append(tuple(map(result.get_value, itertools.repeat(row), columns)))
+    return Rows(rows, count)
 
 
 def _shut_down(fd: int) -> None:

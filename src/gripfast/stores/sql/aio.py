@@ -1,4 +1,4 @@
-"""The asyncio colour: requests of all tasks, over a few connections that the loop reads (`aio_channel.py`).
+"""The asyncio driver: requests of all tasks, over a few connections that the loop reads (`aio_connection.py`).
 
 Connections are made by a thread, because names are looked up and handshakes made by drivers that block.
 """
@@ -14,31 +14,24 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from gripfast.living import Living
 from gripfast.machine import boottime
-from gripfast.stores.sql.aio_channel import AioChannel, AioTurn, SessionAioInbox
-from gripfast.stores.sql.asking import Channel
-from gripfast.stores.sql.blocking import HURRY, IDLE_MOST, SHARED_MOST, count_open
-from gripfast.stores.sql.faults import (
-    all_in_use,
-    broken,
-    closed,
-    gone_is_down,
-    is_read_only,
-    no_answer_in,
-    none_free,
-    not_told,
-)
-from gripfast.stores.sql.line import Lines
+from gripfast.stores.inboxes import AioInbox
+from gripfast.stores.sql.aio_connection import AioConnection, AioSessionInbox, AioTurn
+from gripfast.stores.sql.blocking import HURRY, SHARED_MOST
+from gripfast.stores.sql.conversation import Claims, verdict
+from gripfast.stores.sql.faults import broken, closed, no_answer_in, none_free, not_notified
+from gripfast.stores.sql.link import Connection
+from gripfast.stores.sql.pool import OwnConnections
 from gripfast.stores.sql.ports import Answer, Dialect, Fault, Wire, WireDown
-from gripfast.stores.sql.statement import Ask
+from gripfast.stores.sql.queues import Queues
+from gripfast.stores.sql.statement import Query
 
 _log = logging.getLogger("gripfast.connection")
 
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    asks: Sequence[Ask]
+    queries: Sequence[Query]
     owner: str | None
     started: float
     until: float
@@ -55,49 +48,37 @@ class AioLink:
     def __init__(self, dialect: Dialect, timeout: float, most: int) -> None:
         self.dialect = dialect
         self.timeout = timeout
-        self.lines = Lines()
-        self.claims: dict[str, list[tuple[int, str]]] = {}
+        self.queues = Queues()
+        self.claims = Claims()
         self.now = boottime
+        self.chance = random.random
+        self.new_inbox = AioInbox
+        self.new_session_inbox = AioSessionInbox
+        self.new_turn = AioTurn
+        self.pause = asyncio.sleep
+        self.listener = AioListener(self)
         self._loop = asyncio.get_running_loop()
-        self._most = most
-        self._shared: list[AioChannel] = []
-        self._reserve: AioChannel | None = None
+        self._shared_most = min(most, SHARED_MOST)
+        self._shared: list[AioConnection] = []
+        self._reserve: AioConnection | None = None
         """For what is urgent while all others are in use."""
         self._requests: deque[_Request] = deque()
         self._is_growing = False
-        self._alive: set[AioChannel] = set()
-        self._own: Living[AioChannel] = Living()
-        self._own_dialling = 0
-        self._own_idle: list[AioChannel] = []
-        self._ear: AioChannel | None = None
-        self._heard: set[str] = set()
-        self._unwanted: set[str] = set()
-        self._listening = asyncio.Lock()
-        self._is_shut = False
+        self._alive: set[AioConnection] = set()
+        self._own: OwnConnections[AioConnection] = OwnConnections(dialect.where, most)
+        self._takes_claims = True
         self._is_closed = False
-
-    def chance(self) -> float:
-        return random.random()
-
-    async def pause(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-    def inbox(self) -> SessionAioInbox:
-        return SessionAioInbox()
-
-    def turn(self) -> AioTurn:
-        return AioTurn()
 
     # -- shared connections --------------------------------------------------------------------------------------
 
-    async def ask(
-        self, asks: Sequence[Ask], owner: str | None = None, until: float | None = None, is_urgent: bool = False
+    async def request(
+        self, queries: Sequence[Query], owner: str | None = None, until: float | None = None, is_urgent: bool = False
     ) -> Answer | Fault:
         started = boottime()
         ends = started + self.timeout if until is None else until
         if started >= ends:
             return none_free(self.dialect.where, self._shared_most, 0.0)
-        request = _Request(asks, owner, started, ends, self._loop.create_future())
+        request = _Request(queries, owner, started, ends, self._loop.create_future())
         if is_urgent:
             self._serve_at_once(request)
         else:
@@ -115,10 +96,6 @@ class AioLink:
             return no_answer_in(self.dialect.where, ends - started)
         return none_free(self.dialect.where, self._shared_most, ends - started)
 
-    @property
-    def _shared_most(self) -> int:
-        return min(self._most, SHARED_MOST)
-
     def _forget_the_unwanted(self) -> None:
         """Those that nobody waits for any more, at the head of the queue: all have the same time, or nearly so."""
         while self._requests and self._requests[0].reply.done():
@@ -126,11 +103,11 @@ class AioLink:
 
     def _hand_out(self) -> None:
         """Requests to connections that are free; another one is made if some have to wait for too long."""
-        self._shared = [channel for channel in self._shared if channel.is_open]
-        for channel in self._shared:
+        self._shared = [connection for connection in self._shared if connection.is_open]
+        for connection in self._shared:
             self._forget_the_unwanted()
-            while self._requests and channel.is_open and not channel.is_busy:
-                self._serve(channel, self._requests.popleft())
+            while self._requests and connection.is_open and not connection.is_busy:
+                self._serve(connection, self._requests.popleft())
                 self._forget_the_unwanted()
         if self._requests and not self._is_growing and len(self._shared) < self._shared_most:
             self._is_growing = True
@@ -139,22 +116,22 @@ class AioLink:
     def _serve_at_once(self, request: _Request) -> None:
         """On any connection that is free, or on one that is kept for this."""
         reserve = [self._reserve] if self._reserve is not None else []
-        for channel in (*self._shared, *reserve):
-            if channel.is_open and not channel.is_busy:
-                self._serve(channel, request)
+        for connection in (*self._shared, *reserve):
+            if connection.is_open and not connection.is_busy:
+                self._serve(connection, request)
                 return
 
-        def made(channel: AioChannel | Fault) -> None:
-            if isinstance(channel, Fault):
-                request.answer(channel)
+        def made(connection: AioConnection | Fault) -> None:
+            if isinstance(connection, Fault):
+                request.answer(connection)
                 return
-            kept = self._kept_of(channel)
+            kept = self._kept_of(connection)
             if not request.reply.done():
                 self._serve(kept, request)
 
         self._dial(True, made, request.until - request.started)
 
-    def _kept_of(self, made: AioChannel) -> AioChannel:
+    def _kept_of(self, made: AioConnection) -> AioConnection:
         """The one that is kept, which may be another that was made at the same time."""
         kept = self._reserve
         if kept is not None and kept.is_open and not kept.is_busy:
@@ -173,151 +150,93 @@ class AioLink:
             self._is_growing = False
             self._hand_out()
 
-    def _grown(self, made: AioChannel | Fault) -> None:
+    def _grown(self, made: AioConnection | Fault) -> None:
         self._is_growing = False
-        if isinstance(made, AioChannel):
+        if isinstance(made, AioConnection):
             self._shared.append(made)
         elif not self._shared:
             while self._requests:
                 self._requests.popleft().answer(made)
         self._hand_out()
 
-    def _serve(self, channel: AioChannel, request: _Request) -> None:
-        if self._is_shut and request.owner is not None:  # whoever releases what a closed client had was here before
-            request.answer(closed(self.dialect.where)._replace(was_sent=False))
-            return
-        request.was_sent = True
+    def _serve(self, connection: AioConnection, request: _Request) -> None:
         if request.owner is not None:
-            late = self.claims.setdefault(request.owner, [])
-            late.append((0 if channel.is_proxied else channel.session, channel.birth))
-        overdue = self._loop.call_later(max(0.0, request.until - boottime()), self._overdue, channel, request)
+            if not self._takes_claims:  # what a closed client had is released already
+                request.answer(closed(self.dialect.where))
+                return
+            self.claims.note(request.owner, connection.conversation)
+        request.was_sent = True
+        overdue = self._loop.call_later(max(0.0, request.until - boottime()), self._overdue, connection, request)
 
         def then(answer: Answer | Fault) -> None:
             overdue.cancel()
-            self._answered(channel, request, answer)
+            self._answered(connection, request, answer)
 
-        channel.ask(request.asks, then)
+        connection.request(request.queries, then)
 
-    def _overdue(self, channel: AioChannel, request: _Request) -> None:
+    def _overdue(self, connection: AioConnection, request: _Request) -> None:
         request.answer(no_answer_in(self.dialect.where, request.until - request.started))
-        channel.close()
+        connection.close()
 
-    def _answered(self, channel: AioChannel, request: _Request, answer: Answer | Fault) -> None:
-        if isinstance(answer, Fault):
-            self._drop_idle(request.started)
-        elif request.owner is not None:
-            late = self.claims.get(request.owner, [])
-            session = (0 if channel.is_proxied else channel.session, channel.birth)
-            if session in late:  # unless whoever gives back has ended it meanwhile
-                late.remove(session)
-        if not isinstance(answer, Fault) and is_read_only(answer):
-            self.leave_server()
-            channel.close()
-        request.answer(answer if isinstance(answer, Fault) else gone_is_down(self.dialect, answer))
+    def _answered(self, connection: AioConnection, request: _Request, answer: Answer | Fault) -> None:
+        if not isinstance(answer, list):
+            judged = verdict(self.dialect, answer, 0.0)
+            if judged.leaves_server:
+                self.leave_server()
+            if judged.closes:
+                connection.close()
+                self._close_idle(request.started)
+            answer = judged.answer
+        request.answer(answer)
         self._hand_out()
 
-    def _drop_idle(self, before: float) -> None:
-        """Those that have not answered since: they are as old as the one that turned out to be closed, or silent."""
-        for other in [each for each in self._shared if not each.is_busy and each.used_at < before]:
+    def _close_idle(self, before: float) -> None:
+        """Those that have not answered since."""
+        for other in [each for each in self._shared if not each.is_busy and each.conversation.used_at < before]:
             other.close()
 
     def leave_server(self) -> None:
-        self._drop_idle(math.inf)
-        while self._own_idle:
-            self._own_idle.pop().close()
+        self._close_idle(math.inf)
+        self._own.close_idle()
 
-    async def settle(self, owners: Sequence[str]) -> None:
-        """The loop reads the answers; who gives back waits for them on a thread of its own."""
+    async def await_claims(self, owners: Sequence[str]) -> None:
+        """The loop reads the answers; the twin waits for them, on a thread of its own."""
 
-    # -- connections of one's own --------------------------------------------------------------------------------
+    # -- connections for one lock each ---------------------------------------------------------------------------
 
-    async def open(self) -> Channel | Fault:
-        while self._own_idle:
-            channel = self._own_idle.pop()
-            if channel.is_open:
-                return channel
-        if count_open(self._own) + self._own_dialling >= self._most:
-            return all_in_use(self.dialect.where, self._most)
-        self._own_dialling += 1
-        try:
-            made = await self._dialled()
-        finally:
-            self._own_dialling -= 1
-        if isinstance(made, AioChannel):
+    async def open(self) -> AioConnection | Fault:
+        if (idle := self._own.take_idle()) is not None:
+            return idle
+        reserved = self._own.reserve()
+        if isinstance(reserved, Fault):
+            return reserved
+        made = await self.dialled(is_shared=False)
+        if isinstance(made, AioConnection):
             self._own.add(made)
         return made
 
-    def give_back(self, channel: Channel) -> None:
-        assert isinstance(channel, AioChannel)
-        if channel.is_open and not self._is_shut and len(self._own_idle) < IDLE_MOST:
-            self._own_idle.append(channel)
-        else:
-            channel.close()
+    def put_back(self, connection: Connection) -> None:
+        assert isinstance(connection, AioConnection)
+        self._own.put_back(connection)
 
-    def reads(self, channel: Channel) -> bool:
-        return isinstance(channel, AioChannel)
-
-    def drop(self, channel: Channel) -> None:
-        channel.cut()
-
-    # -- hearing -------------------------------------------------------------------------------------------------
-
-    def hears(self, channel: str) -> bool:
-        return self._ear is not None and self._ear.is_open and channel in self._heard
-
-    async def listen(self, channel: str) -> Fault | None:
-        async with self._listening:
-            if self.hears(channel):
-                return None
-            ear = self._ear
-            if ear is None or not ear.is_open:
-                made = await self._dialled(is_shared=True)
-                if isinstance(made, Fault):
-                    return made
-                if made.is_proxied:
-                    made.close()
-                    return not_told(self.dialect.where)
-                self._heard.clear()
-                ear = self._ear = made
-                ear.on_push, ear.at_end = self.lines.wake_channel, self.lines.wake_first
-            scripts = self.dialect.scripts
-            over = [ask for each in self._unwanted for ask in scripts.unlisten(each) if each != channel]
-            self._unwanted.clear()
-            self._heard.add(channel)
-            return await self._tell_ear(ear, [*over, *scripts.listen(channel)])
-
-    def stop_listening(self, channel: str) -> None:
-        """At the next occasion: one notification too many does no harm."""
-        self._heard.discard(channel)
-        self._unwanted.add(channel)
-
-    async def _tell_ear(self, ear: AioChannel, asks: Sequence[Ask]) -> Fault | None:
-        if ear.is_busy:  # whoever asked was cancelled
-            await ear.answer(boottime() + self.timeout)
-        ear.send(asks)
-        answer = await ear.answer(boottime() + self.timeout)
-        if isinstance(answer, list):
-            return None
-        ear.close()
-        if answer is None:
-            return no_answer_in(self.dialect.where, self.timeout)
-        return answer if isinstance(answer, Fault) else self.dialect.refused(answer)
+    def reads(self, connection: Connection) -> bool:
+        return isinstance(connection, AioConnection)
 
     # -- making and ending ---------------------------------------------------------------------------------------
 
-    async def _dialled(self, is_shared: bool = False) -> AioChannel | Fault:
-        made: asyncio.Future[AioChannel | Fault] = self._loop.create_future()
+    async def dialled(self, is_shared: bool) -> AioConnection | Fault:
+        made: asyncio.Future[AioConnection | Fault] = self._loop.create_future()
 
-        def then(channel: AioChannel | Fault) -> None:
+        def then(connection: AioConnection | Fault) -> None:
             if not made.done():
-                made.set_result(channel)
-            elif isinstance(channel, AioChannel):
-                channel.close()
+                made.set_result(connection)
+            elif isinstance(connection, AioConnection):
+                connection.close()
 
         self._dial(is_shared, then)
         return await made
 
-    def _dial(self, is_shared: bool, then: Callable[[AioChannel | Fault], None], within: float = math.inf) -> None:
+    def _dial(self, is_shared: bool, then: Callable[[AioConnection | Fault], None], within: float = math.inf) -> None:
         def connect() -> None:
             made: Wire | Fault
             try:
@@ -340,15 +259,15 @@ class AioLink:
                 made.close()
                 then(closed(self.dialect.where))
             else:
-                then(AioChannel(made, self.dialect.where, self._alive))
+                then(AioConnection(made, self.dialect.where, self._alive))
 
         if self._is_closed:
             then(closed(self.dialect.where))
             return
         threading.Thread(target=connect, name="gripfast-dial", daemon=True).start()
 
-    def shut(self) -> None:
-        self._is_shut = True
+    def stop_waiting(self) -> None:
+        self._takes_claims = False
 
     async def close(self) -> None:
         self._close()
@@ -358,12 +277,72 @@ class AioLink:
         try:
             self._loop.call_soon_threadsafe(self._close)
         except RuntimeError:
-            for channel in list(self._alive):
-                channel.cut()
+            for connection in list(self._alive):
+                connection.cut()
 
     def _close(self) -> None:
-        self._is_shut = self._is_closed = True
-        for channel in list(self._alive):
-            channel.close()
+        self._is_closed, self._takes_claims = True, False
+        self._own.close()
+        for connection in list(self._alive):
+            connection.close()
         while self._requests:
             self._requests.popleft().answer(closed(self.dialect.where))
+
+
+class AioListener:
+    """The loop reads its connection; whoever listens first makes it."""
+
+    def __init__(self, link: AioLink) -> None:
+        self._link = link
+        self._connection: AioConnection | None = None
+        self._channels: set[str] = set()
+        self._unwanted: set[str] = set()
+        self._opening = asyncio.Lock()
+
+    def listens_to(self, channel: str) -> bool:
+        return self._connection is not None and self._connection.is_open and channel in self._channels
+
+    async def listen(self, channel: str) -> Fault | None:
+        async with self._opening:
+            if self.listens_to(channel):
+                return None
+            connection = self._connection
+            if connection is None or not connection.is_open:
+                made = await self._opened()
+                if isinstance(made, Fault):
+                    return made
+                connection = made
+            scripts = self._link.dialect.scripts
+            over = [query for each in self._unwanted for query in scripts.unlisten(each) if each != channel]
+            self._unwanted.clear()
+            self._channels.add(channel)
+            return await self._request(connection, [*over, *scripts.listen(channel)])
+
+    def unlisten(self, channel: str) -> None:
+        """At the next occasion: one notification too many does no harm."""
+        self._channels.discard(channel)
+        self._unwanted.add(channel)
+
+    async def _opened(self) -> AioConnection | Fault:
+        made = await self._link.dialled(is_shared=True)
+        if isinstance(made, AioConnection):
+            if made.conversation.is_proxied:
+                made.close()
+                return not_notified(self._link.dialect.where)
+            self._channels.clear()
+            self._connection = made
+            made.on_push, made.at_end = self._link.queues.wake_channel, self._link.queues.wake_first
+        return made
+
+    async def _request(self, connection: AioConnection, queries: Sequence[Query]) -> Fault | None:
+        link = self._link
+        if connection.is_busy:  # the task that sent it was cancelled
+            await connection.answer(boottime() + link.timeout)
+        connection.send(queries)
+        answer = await connection.answer(boottime() + link.timeout)
+        if isinstance(answer, list):
+            return None
+        connection.close()
+        if answer is None:
+            return no_answer_in(link.dialect.where, link.timeout)
+        return answer if isinstance(answer, Fault) else link.dialect.refused(answer)

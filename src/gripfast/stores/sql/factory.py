@@ -40,7 +40,7 @@ class SqlFactory:
 
     def aio(self, request_timeout: float) -> AioStores:
         link = AioLink(self._dialect, request_timeout, self._most)
-        twin = BlockingLink(self._dialect, request_timeout, self._most, link.lines, link.claims, link.end)
+        twin = BlockingLink(self._dialect, request_timeout, self._most, link.queues, link.claims, link.end)
         if self._mode == "lease":
             return AioStores(store.LeaseStore(link), store.LeaseStore(twin))
         main = sessions.SessionStore(link, self._mode)

@@ -48,8 +48,8 @@ def _about(seconds: float) -> str:
     return f"{float(f'{max(0.0, seconds):.3g}'):g}"
 
 
-def not_told(where: str) -> Fault:
-    text = "there is a proxy that pools connections: releases are not heard through it"
+def not_notified(where: str) -> Fault:
+    text = "there is a proxy that pools connections: it does not pass on notifications of releases"
     return Fault(StoreUnavailable(f"{where}: {text}", {where: text}), "unfit")
 
 

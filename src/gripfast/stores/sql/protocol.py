@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -36,6 +37,7 @@ def microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
+@functools.lru_cache(maxsize=1024)
 def channel_of(name: str) -> str:
     """Where the releases of a name are told; an identifier in every engine."""
     return "gripfast_" + hashlib.blake2b(name.encode(), digest_size=CHANNEL_BYTES).hexdigest()

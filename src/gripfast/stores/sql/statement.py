@@ -28,6 +28,6 @@ class Statement:
         return f"Statement({self.sql!r})"
 
 
-class Ask(NamedTuple):
+class Query(NamedTuple):
     statement: Statement
     values: Mapping[str, Value] = {}

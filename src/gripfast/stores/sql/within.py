@@ -99,11 +99,11 @@ async def lock_within(
         await locking.check_durable()
     row = await locking.lock(math.inf if wait is None else started + wait)
     if row is None:
-        holder = await store.inspect(want.key)
+        holder = await store.inspection.inspect(want.key)
         known = replace(holder, name=want.name) if isinstance(holder, LockInfo) else None
         raise LockTimeout(want.name, env.now() - started, known)
-    mark = store.advisory_key(want.key) if store.mode == "advisory" else row[1]
-    stamp = await store.stamp(want.key, env.new_owner(), want.label, row[0], mark)
+    mark = store.inspection.advisory_key(want.key) if store.mode == "advisory" else row[1]
+    stamp = await store.inspection.stamp(want.key, env.new_owner(), want.label, row[0], mark)
     if isinstance(stamp, Unreachable):
         raise to_raise(stamp.error)
     if not await locking.sees_the_present(stamp.shown):
@@ -124,7 +124,7 @@ class _Locking:
         self._misses = 0
         is_row = store.mode == "row"
         self._row = {"name": self._written(want.key)}
-        self._lock_value: dict[str, Value] = self._row if is_row else {"key": store.advisory_key(want.key)}
+        self._lock_value: dict[str, Value] = self._row if is_row else {"key": store.inspection.advisory_key(want.key)}
 
     async def lock(self, ends: float) -> Row | None:
         """(session, mark), or None when the time is over."""
@@ -145,7 +145,7 @@ class _Locking:
         return await self._run(self._texts.attempt, self._lock_value)
 
     async def _prepare(self) -> None:
-        refused = await self._store.prepare(self._key)
+        refused = await self._store.inspection.prepare(self._key)
         if refused is not None:
             raise to_raise(refused.error)
 

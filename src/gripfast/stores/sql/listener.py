@@ -1,6 +1,6 @@
-"""Where releases are heard, in the blocking colour: one connection, and one thread that reads it for all who wait.
+"""Where notifications of releases arrive, in the blocking driver: one connection, and a thread that reads it for all.
 
-The thread is there while somebody has waited; it knows nothing of the client but who stands in line.
+The thread is there from the first wait on; it knows nothing of the client but its queues.
 """
 
 from __future__ import annotations
@@ -16,90 +16,89 @@ from typing import NamedTuple
 
 from gripfast.guard import Guard
 from gripfast.machine import boottime
-from gripfast.stores.sql.faults import no_answer_in, not_told
-from gripfast.stores.sql.line import Lines
+from gripfast.stores.sql.descriptors import is_ready
+from gripfast.stores.sql.faults import no_answer_in, not_notified
 from gripfast.stores.sql.ports import Dialect, Fault, Wire, WireDown
-from gripfast.stores.sql.statement import Ask
+from gripfast.stores.sql.queues import Queues
+from gripfast.stores.sql.statement import Query
 
 _log = logging.getLogger("gripfast.connection")
 
 
-class Wanted(NamedTuple):
-    channel: str
-    is_wanted: bool
-    done: queue.SimpleQueue[bool]
-
-
-class Ear:
-    def __init__(self, dialect: Dialect, timeout: float, lines: Lines) -> None:
+class BlockingListener:
+    def __init__(self, dialect: Dialect, timeout: float, queues: Queues) -> None:
         self._dialect = dialect
         self._timeout = timeout
-        self._lines = lines
+        self._queues = queues
         self._opening = Guard()
-        self._listener: Listener | None = None
+        self._thread: ListenerThread | None = None
         self._failed_at = 0.0
         self._failure: Fault | None = None
         self._is_stopped = False
 
-    def hears(self, channel: str) -> bool:
-        listener = self._listener
-        return listener is not None and channel in listener.heard
+    def listens_to(self, channel: str) -> bool:
+        thread = self._thread
+        return thread is not None and channel in thread.channels
 
-    def listen(self, channel: str) -> Fault | None:
+    async def listen(self, channel: str) -> Fault | None:
         try:
-            listener = self._opening.run(self._open, boottime())
+            thread = self._opening.run(self._open, boottime())
         except WireDown as down:
             return down.fault
-        return None if listener.want(channel, True, self._timeout) else listener.fault()
+        return None if thread.order(channel, True, self._timeout) else thread.fault()
 
-    def stop_listening(self, channel: str) -> None:
-        listener = self._listener
-        if listener is not None and channel in listener.heard:
-            listener.want(channel, False, None)
+    def unlisten(self, channel: str) -> None:
+        thread = self._thread
+        if thread is not None and channel in thread.channels:
+            thread.order(channel, False, None)
 
     def stop(self) -> None:
         self._is_stopped = True
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.stop()
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            thread.stop()
 
-    def _open(self, started: float) -> Listener:
+    def _open(self, started: float) -> ListenerThread:
         """One try for all who came while it was made."""
-        listener = self._listener
-        if listener is not None and listener.is_running:
-            return listener
+        thread = self._thread
+        if thread is not None and thread.is_running:
+            return thread
         if self._failure is not None and self._failed_at >= started:
             raise WireDown(self._failure)
         try:
             wire = self._dialect.dial(self._timeout, is_shared=True)
             if wire.is_proxied:
                 wire.close()
-                raise WireDown(not_told(self._dialect.where))
+                raise WireDown(not_notified(self._dialect.where))
         except WireDown as down:
             self._failed_at, self._failure = boottime(), down.fault
             raise
-        listener = self._listener = Listener(wire, self._dialect, self._lines, self._timeout)
-        listener.start()  # known before: an interrupt in between leaves no thread that nobody could stop
+        thread = self._thread = ListenerThread(wire, self._dialect, self._queues, self._timeout)
+        thread.start()  # known before: an interrupt in between leaves no thread that nobody could stop
         if self._is_stopped:
-            listener.stop()
-        return listener
+            thread.stop()
+        return thread
 
 
-class Listener:
-    """One connection, and its thread."""
+class Order(NamedTuple):
+    channel: str
+    is_wanted: bool
+    done: queue.SimpleQueue[bool]
 
-    def __init__(self, wire: Wire, dialect: Dialect, lines: Lines, timeout: float) -> None:
+
+class ListenerThread:
+    def __init__(self, wire: Wire, dialect: Dialect, queues: Queues, timeout: float) -> None:
         self._woken, self._waker = socket.socketpair()
         self._waker.setblocking(False)
-        self.heard: set[str] = set()
+        self.channels: set[str] = set()
         self._is_wanted = True
-        self._thread = threading.Thread(target=self._run, name="gripfast-ear", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="gripfast-listener", daemon=True)
         self._pid = os.getpid()
         self._wire = wire
         self._dialect = dialect
-        self._lines = lines
+        self._queues = queues
         self._timeout = timeout
-        self._wanted: queue.SimpleQueue[Wanted] = queue.SimpleQueue()
+        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
         self._trouble: Fault | None = None
 
     @property
@@ -118,10 +117,10 @@ class Listener:
             if each is not None:
                 each.close()
 
-    def want(self, channel: str, is_wanted: bool, seconds: float | None) -> bool:
-        """Whether it is done, if it is waited for."""
+    def order(self, channel: str, is_wanted: bool, seconds: float | None) -> bool:
+        """Whether it was carried out, if that is waited for."""
         done: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self._wanted.put(Wanted(channel, is_wanted, done))
+        self._orders.put(Order(channel, is_wanted, done))
         self._wake()
         if seconds is None:
             return True
@@ -143,57 +142,57 @@ class Listener:
     def _run(self) -> None:
         try:
             while self._is_wanted:
-                self._serve(self._next())
-                self._hear(None)
+                self._carry_out(self._next_orders())
+                self._receive()
         except OSError as error:
-            _log.info("%s: the connection that listens broke: %s", self._dialect.where, error)
+            _log.info("%s: the connection that listens for releases broke: %s", self._dialect.where, error)
         except WireDown as down:
             self._trouble = down.fault
         finally:
             self._end()
 
-    def _next(self) -> list[Wanted]:
-        """What is wanted by now; waits until something is, or something is heard."""
-        wanted = self._drain()
-        if not wanted:
+    def _next_orders(self) -> list[Order]:
+        """Waits until there are some, or something has arrived."""
+        orders = self._drain()
+        if not orders:
             poller = select.poll()
             poller.register(self._wire.fileno(), select.POLLIN)
             poller.register(self._woken.fileno(), select.POLLIN)
             if any(fd == self._woken.fileno() for fd, _ in poller.poll()):
                 self._woken.recv(512)
-            wanted = self._drain()
-        return wanted
+            orders = self._drain()
+        return orders
 
-    def _drain(self) -> list[Wanted]:
-        wanted: list[Wanted] = []
+    def _drain(self) -> list[Order]:
+        orders: list[Order] = []
         with contextlib.suppress(queue.Empty):
             while True:
-                wanted.append(self._wanted.get_nowait())
-        return wanted
+                orders.append(self._orders.get_nowait())
+        return orders
 
-    def _serve(self, wanted: list[Wanted]) -> None:
+    def _carry_out(self, orders: list[Order]) -> None:
         scripts = self._dialect.scripts
-        for channel, is_wanted, done in wanted:
+        for channel, is_wanted, done in orders:
             self._request(scripts.listen(channel) if is_wanted else scripts.unlisten(channel))
-            (self.heard.add if is_wanted else self.heard.discard)(channel)
+            (self.channels.add if is_wanted else self.channels.discard)(channel)
             done.put(True)
 
-    def _request(self, asks: list[Ask]) -> None:
-        self._wire.send(asks)
+    def _request(self, queries: list[Query]) -> None:
+        is_written = self._wire.send(queries)
         ends = boottime() + self._timeout
-        while not self._hear(ends):
+        while True:
+            is_ready(self._wire.fileno(), ends - boottime(), not is_written)
+            is_written = is_written or self._wire.flush()
+            if self._receive():
+                return
             if boottime() >= ends:
                 raise TimeoutError("no answer to LISTEN")
 
-    def _hear(self, until: float | None) -> bool:
-        """What has arrived, or arrives until then. True if it answers the request that is under way."""
-        if until is not None:
-            poller = select.poll()
-            poller.register(self._wire.fileno(), select.POLLIN | (0 if self._wire.flush() else select.POLLOUT))
-            poller.poll(max(0.0, until - boottime()) * 1000)
+    def _receive(self) -> bool:
+        """What has arrived. True if it answers the request that is under way."""
         answer = self._wire.receive()
         for channel in self._wire.pushes():
-            self._lines.wake_channel(channel)
+            self._queues.wake_channel(channel)
         if answer is None or isinstance(answer, list):
             return answer is not None
         raise WireDown(self._dialect.refused(answer))
@@ -204,10 +203,10 @@ class Listener:
 
     def _end(self) -> None:
         self._is_wanted = False
-        self.heard.clear()
+        self.channels.clear()
         self._give_up()
         if self._pid == os.getpid():
             self._wire.close()
         self._woken.close()
         self._waker.close()
-        self._lines.wake_first()
+        self._queues.wake_first()

@@ -13,7 +13,7 @@ from gripfast.stores.postgres.factory import dialect
 from gripfast.stores.postgres.wire import PostgresWire
 from gripfast.stores.sql.ports import Answer, Refusal, Rows
 from gripfast.stores.sql.protocol import Held, Row, read_held
-from gripfast.stores.sql.statement import Ask, Statement
+from gripfast.stores.sql.statement import Query, Statement
 from support.proxy import Proxy
 from support.sql_servers import postgres_server
 
@@ -48,12 +48,12 @@ def wire_through(proxy: Proxy, *, is_shared: bool = True) -> Iterator[PostgresWi
 
 def make_tables(wire: PostgresWire) -> None:
     """Another test's worker may be doing the same."""
-    while isinstance(answer := ask(wire, [Ask(each) for each in scripts.SCHEMA]), Refusal):
+    while isinstance(answer := ask(wire, [Query(each) for each in scripts.SCHEMA]), Refusal):
         assert answer.kind == "retry", answer
 
 
-def ask(wire: PostgresWire, asks: Sequence[Ask], within: float = 20.0) -> Answer:
-    wire.send(asks)
+def ask(wire: PostgresWire, queries: Sequence[Query], within: float = 20.0) -> Answer:
+    wire.send(queries)
     return answer_of(wire, within)
 
 
@@ -72,19 +72,19 @@ def has_answered(wire: PostgresWire, until: float = 0.0) -> Answer | None:
     return wire.receive()
 
 
-def told(wire: PostgresWire, asks: Sequence[Ask]) -> list[Row]:
+def told(wire: PostgresWire, queries: Sequence[Query]) -> list[Row]:
     """The rows of the last statement, which must not be refused."""
-    return answered(wire, asks).rows
+    return answered(wire, queries).rows
 
 
-def answered(wire: PostgresWire, asks: Sequence[Ask]) -> Rows:
-    answer = ask(wire, asks)
+def answered(wire: PostgresWire, queries: Sequence[Query]) -> Rows:
+    answer = ask(wire, queries)
     assert not isinstance(answer, Refusal), answer
     return answer[-1]
 
 
-def refused(wire: PostgresWire, asks: Sequence[Ask]) -> Refusal:
-    answer = ask(wire, asks)
+def refused(wire: PostgresWire, queries: Sequence[Query]) -> Refusal:
+    answer = ask(wire, queries)
     assert isinstance(answer, Refusal), answer
     return answer
 
@@ -99,9 +99,9 @@ def looked(wire: PostgresWire, name: str) -> Held | None:
     return read_held(rows[0]) if rows else None
 
 
-def sql(text: str) -> list[Ask]:
+def sql(text: str) -> list[Query]:
     """Of a test's own, without values from anywhere else."""
-    return [Ask(Statement(text))]
+    return [Query(Statement(text))]
 
 
 def setting(wire: PostgresWire, name: str) -> str:
@@ -123,7 +123,7 @@ def prepared(wire: PostgresWire) -> int:
 def alter(wire: PostgresWire, name: str, assignment: str) -> None:
     """A lease, as if time had passed or another had written."""
     statement = Statement(f"UPDATE gripfast_lock SET {assignment} WHERE name = :name")
-    assert answered(wire, [Ask(statement, {"name": name})]).affected == 1
+    assert answered(wire, [Query(statement, {"name": name})]).affected == 1
 
 
 def waits_for_lock(session: int) -> bool:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
-from gripfast.core.ports import Claim, LockInfo, Page, Unreachable, unreachable
-from gripfast.errors import StoreUnavailable
+from gripfast.core.ports import LockInfo, Page, Unreachable, unreachable
 from gripfast.stores.sql import protocol
-from gripfast.stores.sql.asking import Asking, Link
 from gripfast.stores.sql.ports import Fault
-from gripfast.stores.sql.statement import Ask, Value
-from gripfast.stores.sql.store import PAGE
+from gripfast.stores.sql.requests import Requests, holder_details
+from gripfast.stores.sql.statement import Value
+
+PAGE = 100
 
 _BY_WHAT = "(a transaction that was prepared keeps its locks: XA RECOVER lists them, XA ROLLBACK ends one)"
 
@@ -23,10 +24,12 @@ class Stamp(NamedTuple):
     """What the transaction has to see."""
 
 
-class Looking(Asking):
-    def __init__(self, link: Link, mode: str) -> None:
-        super().__init__(link)
-        self.mode = mode
+class Inspection:
+    def __init__(self, requests: Requests, mode: str) -> None:
+        self._requests = requests
+        self._link = requests.link
+        self._scripts = requests.scripts
+        self._mode = mode
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         seen = await self._seen(name)
@@ -36,7 +39,7 @@ class Looking(Asking):
 
     async def _seen(self, name: str) -> tuple[protocol.Held, int] | Unreachable | None:
         """Who has it, in which session."""
-        answer = await self._ask(self._scripts.seen(self.mode, name))
+        answer = await self._requests.run(self._scripts.seen(self._mode, name))
         if isinstance(answer, Fault):
             return unreachable(answer.error)
         row = protocol.only(answer)
@@ -46,8 +49,7 @@ class Looking(Asking):
         return (held, session) if is_held else None
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
-        asks = self._scripts.seen_page(self.mode, after or "", prefix, PAGE)
-        answer = await self._ask(asks)
+        answer = await self._requests.run(self._scripts.seen_page(self._mode, after or "", prefix, PAGE))
         if isinstance(answer, Fault):
             return unreachable(answer.error)
         rows = protocol.beginning_with(prefix, answer[-1].rows)
@@ -57,8 +59,7 @@ class Looking(Asking):
             info = protocol.lock_info(protocol.text(row[0]), held)
             if is_held and info is not None:
                 infos.append(info)
-        last = protocol.text(rows[-1][0]) if len(rows) == PAGE else None
-        return Page(infos, last)
+        return Page(infos, protocol.text(rows[-1][0]) if len(rows) == PAGE else None)
 
     async def force_release(self, name: str) -> bool | Unreachable:
         """Ends the session that has it, and waits until the engine has freed it."""
@@ -66,12 +67,12 @@ class Looking(Asking):
         if isinstance(seen, Unreachable) or seen is None:
             return False if seen is None else seen
         held, session = seen
-        answer = await self._ask(self._scripts.end_holder(self.mode, name, held.owner or ""))
+        answer = await self._requests.run(self._scripts.end_holder(self._mode, name, held.owner or ""))
         if isinstance(answer, Fault):
             return unreachable(answer.error)
         row = protocol.only(answer)
         if row is not None and row[0] is not None:
-            return self._refused(f"{name!r} {_prepared(protocol.text(row[0]))}")
+            return self._requests.refused(f"{name!r} {_prepared(protocol.text(row[0]))}")
         return await self._freed_by(name, held, session)
 
     async def _freed_by(self, name: str, held: protocol.Held, session: int) -> bool | Unreachable:
@@ -84,27 +85,22 @@ class Looking(Asking):
             if seen is None or seen[0].owner != held.owner:
                 return True
             if self._link.now() > ends:
-                return self._refused(f"session {session} was ended, but {name!r} is still held {_BY_WHAT}")
-
-    def _refused(self, words: str) -> Unreachable:
-        where = self._link.dialect.where
-        return unreachable(StoreUnavailable(f"{where}: {words}", {where: words}))
+                return self._requests.refused(f"session {session} was ended, but {name!r} is still held {_BY_WHAT}")
 
     # -- for locks inside a caller's own transaction --------------------------------------------------------------
 
     async def prepare(self, name: str) -> Unreachable | None:
         """There is a row to lock, committed. It is looked for first: where statements are replicated, to make it would
         be to wait for whoever has it locked."""
-        answer = await self._ask(self._scripts.row_exists(name))
-        if isinstance(answer, Fault) or answer[-1].rows:
-            return unreachable(answer.error) if isinstance(answer, Fault) else None
-        answer = await self._ask(self._scripts.row_make(name))
+        answer = await self._requests.run(self._scripts.row_exists(name))
+        if not isinstance(answer, Fault) and not answer[-1].rows:
+            answer = await self._requests.run(self._scripts.row_make(name))
         return unreachable(answer.error) if isinstance(answer, Fault) else None
 
     async def stamp(self, name: str, owner: str, label: str | None, session: int, mark: Value) -> Stamp | Unreachable:
         """The next token, committed, for what somebody else's session has locked."""
-        asks = self._scripts.grant_within(self.mode, name, owner, session, mark, self._card(label))
-        answer = await self._ask(asks)
+        details = holder_details(label, os.getpid())
+        answer = await self._requests.run(self._scripts.grant_within(self._mode, name, owner, session, mark, details))
         if isinstance(answer, Fault):
             return unreachable(answer.error)
         token, shown = answer[-1].rows[0]
@@ -112,10 +108,6 @@ class Looking(Asking):
 
     def advisory_key(self, name: str) -> int | str:
         return self._scripts.advisory_key(self._link.dialect.database, name)
-
-    def _grant(self, name: str, claim: Claim, session: int, mark: Value) -> list[Ask]:
-        ttl_us = protocol.microseconds(claim.ttl)
-        return self._scripts.grant(self.mode, name, claim.owner, session, mark, ttl_us, self._card(claim.label))
 
 
 def _prepared(gid: str) -> str:

@@ -11,22 +11,19 @@ from collections.abc import Callable, Sequence
 
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import AioInbox
-from gripfast.stores.sql.asking import Channel
+from gripfast.stores.sql.conversation import Conversation
 from gripfast.stores.sql.faults import broken
+from gripfast.stores.sql.link import Connection
 from gripfast.stores.sql.ports import Answer, Fault, Refusal, Wire
-from gripfast.stores.sql.statement import Ask
+from gripfast.stores.sql.statement import Query
 
 Then = Callable[[Answer | Fault], None]
 
 
-class AioChannel:
-    """One connection. What it is told by the loop it tells on, whether somebody still waits or not."""
-
-    def __init__(self, wire: Wire, where: str, alive: set[AioChannel]) -> None:
+class AioConnection:
+    def __init__(self, wire: Wire, where: str, alive: set[AioConnection]) -> None:
         """`alive` keeps it until its end: the loop would not learn that the descriptor is somebody else's by then."""
-        self.session = wire.session
-        self.birth = wire.birth
-        self.is_proxied = wire.is_proxied
+        self.conversation = Conversation.on(wire)
         self.is_open = True
         self.is_busy = False
         self.on_push: Callable[[str], None] | None = None
@@ -35,9 +32,6 @@ class AioChannel:
         self._where = where
         self._loop = asyncio.get_running_loop()
         self._fd = wire.fileno()
-        self._has_answered = False
-        self.used_at = 0.0
-        """When it last answered."""
         self._then: Then | None = None
         self._answer: asyncio.Future[Answer | Fault] | None = None
         self._alive = alive
@@ -47,19 +41,20 @@ class AioChannel:
     def fileno(self) -> int:
         return self._fd
 
-    def send(self, asks: Sequence[Ask]) -> None:
+    def send(self, queries: Sequence[Query]) -> None:
         self._answer = self._loop.create_future()
-        self.ask(asks, self._set_answer)
+        self.request(queries, self._set_answer)
 
-    def ask(self, asks: Sequence[Ask], then: Then) -> None:
-        """Have `then` called with the answer."""
-        if self._fd < 0:  # nothing is sent, so that it may be asked elsewhere
+    def request(self, queries: Sequence[Query], then: Then) -> None:
+        """Have `then` called with the answer, whether somebody still waits for it or not."""
+        if self._fd < 0:  # nothing is sent, so that it may be requested elsewhere
             then(broken(self._where, ConnectionError("it is closed"), was_idle=True))
             return
         self.is_busy, self._then = True, then
+        self.conversation.sent += 1
         try:
-            self._wire.send(asks)
-            self._write()
+            if not self._wire.send(queries):
+                self._loop.add_writer(self._fd, self._write_on)
         except OSError as error:
             self._end(error)
 
@@ -93,16 +88,12 @@ class AioChannel:
             for channel in pushes:
                 self.on_push(channel)
         if answer is not None:
-            self._has_answered, self.used_at = True, boottime()
+            self.conversation.answered, self.conversation.used_at = self.conversation.sent, boottime()
             is_over = isinstance(answer, Refusal) and answer.kind == "gone"
-            self.is_open = not is_over  # first: whoever is told may ask again at once
+            self.is_open = not is_over  # first: whoever is told may send again at once
             self._tell(answer)
             if is_over:
                 self._end(ConnectionError("the server ended the session"))
-
-    def _write(self) -> None:
-        if not self._wire.flush():
-            self._loop.add_writer(self._fd, self._write_on)
 
     def _write_on(self) -> None:
         try:
@@ -131,7 +122,7 @@ class AioChannel:
             self._wire.close()
             if self.at_end is not None:
                 self.at_end()
-        self._tell(broken(self._where, error, was_idle=self._has_answered))
+        self._tell(self.conversation.broken(self._where, error))
 
 
 class AioTurn:
@@ -162,15 +153,15 @@ class AioTurn:
         self._lock.release()
 
 
-class SessionAioInbox(AioInbox):
-    """Hears what is delivered, and the answer of the connection on which its waiter stands in the engine's line."""
+class AioSessionInbox(AioInbox):
+    """Receives what is delivered, and the answer of the connection on which its waiter is in the engine's queue."""
 
-    def follow(self, channel: Channel) -> None:
-        assert isinstance(channel, AioChannel)
+    def follow(self, connection: Connection) -> None:
+        assert isinstance(connection, AioConnection)
         me = weakref.ref(self)
 
         def tell() -> None:
             if (inbox := me()) is not None:
                 inbox.receive(None)
 
-        channel.when_answered(tell)
+        connection.when_answered(tell)
