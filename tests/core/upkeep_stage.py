@@ -54,7 +54,7 @@ class Scene:
 
     def announce(self, state: LeaseState) -> None:
         self.notices.announce(state)
-        self.upkeep.announce(state)
+        self.upkeep.renews_at.announce(state.renew_at)
 
     def granted(self, name: str, ttl: float) -> LeaseState:
         """As `core.acquire` does it."""

@@ -41,14 +41,10 @@ Errand = Mark | Extend | None
 
 class Upkeep:
     def __init__(self, env: Env) -> None:
-        self._renews_at = Soonest()
-        """Before this moment no lease is due, so none is looked at."""
+        self.renews_at = Soonest()
+        """Before this moment no lease is due, so none is looked at. It is announced when one is granted, or moved."""
         self._env = env
         self._reaper = Reaper(env.store, env.now)
-
-    def announce(self, state: LeaseState) -> None:
-        """A lease was granted, or is due at another moment."""
-        self._renews_at.announce(state.renew_at)
 
     async def round(self, errands: Sequence[Errand]) -> float:
         """One round; the moment of the next."""
@@ -67,10 +63,10 @@ class Upkeep:
             return unreachable(OutcomeUnknown(f"{errand.state.name!r} was not extended: unexpected {error!r}"))
 
     async def _renew(self) -> float:
-        if self._env.now() >= self._renews_at.next():
-            self._renews_at.begin()
-            self._renews_at.end(await renew_due(self._env))
-        return self._renews_at.next()
+        if self._env.now() >= self.renews_at.next():
+            self.renews_at.begin()
+            self.renews_at.end(await renew_due(self._env))
+        return self.renews_at.next()
 
     async def _reap(self, errands: Sequence[Errand]) -> float:
         """Whatever goes wrong with what was given up, what is held is renewed."""

@@ -135,7 +135,7 @@ class AioRuntime:
 
     def _announce(self, state: LeaseState) -> None:
         looks_at = self._losses.announce(state)
-        self._upkeep.announce(state)
+        self._upkeep.renews_at.announce(state.renew_at)
         self._renew_at = min(self._renew_at, state.renew_at)
         self._look_before(min(looks_at, state.renew_at))
 

@@ -94,7 +94,7 @@ class BlockingRuntime:
 
     def _announce(self, state: LeaseState) -> None:
         looks_at = self._losses.announce(state)
-        self._upkeep.announce(state)
+        self._upkeep.renews_at.announce(state.renew_at)
         if looks_at < self.notices.wakes_at:
             self.notices.wake()
         if state.renew_at < self.watchdog.wakes_at:

@@ -110,7 +110,7 @@ class Runtime:
 
     def _announce(self, state: LeaseState) -> None:
         self._losses.announce(state)
-        self._upkeep.announce(state)
+        self._upkeep.renews_at.announce(state.renew_at)
         self._look_before(-math.inf if state.ending is not None else state.deadline)
         self._watchdog.look_before(state.renew_at)
         for listener in self.listeners:
