@@ -94,11 +94,10 @@ def test_the_version_stands_in_one_place() -> None:
     line = f'__version__ = "{gripfast.__version__}"'
     having = [label(path) for path in files() if path.suffix == ".py" and line in path.read_text(encoding="utf-8")]
     assert having == ["src/gripfast/__init__.py"]
-    for path in files():
-        if path.name == "pyproject.toml":
-            project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
-            assert "version" not in project, label(path)
-            assert "version" in project["dynamic"], label(path)
+    for path in (ROOT / "pyproject.toml", ROOT / "lab" / "pyproject.toml"):
+        project = tomllib.loads(path.read_text(encoding="utf-8"))["project"]
+        assert "version" not in project, label(path)
+        assert "version" in project["dynamic"], label(path)
 
 
 def test_targets_and_calls_are_recognised() -> None:
