@@ -207,7 +207,7 @@ async def test_who_gave_up_waiting_is_in_nobodys_way(place: Place) -> None:
         alice, bob = world.actors(2)
         theirs, behind = place.lock(), place.lock()
         assert theirs.acquire()
-        impatient = alice.acquire("job", wait=0.5)
+        impatient = alice.acquire("job", wait=1.0)  # long enough for all to come
         await place.stand(2)
         waiting = waits(behind)
         await place.stand(3)

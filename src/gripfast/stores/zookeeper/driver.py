@@ -232,7 +232,7 @@ def is_stopped(client: KazooClient) -> bool:
 
 
 def has_sasl(client: KazooClient) -> bool:
-    return client._connection.sasl_options is not None
+    return bool(client._connection.sasl_options)
 
 
 def session_id(client: KazooClient) -> int:
