@@ -8,7 +8,7 @@ import pytest
 
 from core.scripted_nodes import FREED, HOLD, YES, QuietInbox, Stage, busy, down, info
 from gripfast.core.ports import LockInfo, Taken, Unreachable
-from gripfast.core.redlock import sight
+from gripfast.core.redlock import summary
 from gripfast.core.redlock.nodes import Each, Free, Freed, Mark, Request, TakeBack, Unmarked
 from gripfast.runtime.blocking import drive
 
@@ -86,7 +86,7 @@ def test_a_lock_that_may_be_held_is_shown(stage: Stage) -> None:
 
 
 def test_half_of_an_even_number_of_nodes_is_no_majority() -> None:
-    assert sight.holder([busy("ann"), busy("ann"), busy("bob"), busy("bob")], 4) is None
+    assert summary.holder([busy("ann"), busy("ann"), busy("bob"), busy("bob")], 4) is None
 
 
 def test_nodes_of_a_cluster_that_is_just_starting_are_not_marked(stage: Stage) -> None:

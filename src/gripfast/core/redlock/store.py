@@ -30,7 +30,7 @@ from gripfast.core.ports import (
     Unreachable,
     unreachable,
 )
-from gripfast.core.redlock import pauses, sight
+from gripfast.core.redlock import pauses, summary
 from gripfast.core.redlock.ballot import FreeBallot, Roll, VoteBallot, failures, majority
 from gripfast.core.redlock.fence import Proposals, second_token
 from gripfast.core.redlock.nodes import (
@@ -174,18 +174,18 @@ class RedlockStore(Store):
         self._nodes.send(Unlock(claim.name, claim.owner, record.attempt), elsewhere)
         if self._is_short(len(_those(answers, Failed, Unmarked, Newborn))):
             failed = failures(answers)
-            error = sight.no_majority(self._nodes.names, answers)
+            error = summary.no_majority(self._nodes.names, answers)
             if not record.asked:
                 self._records.end(claim.owner)  # no node knows of it, so nobody has to clean up
             was_refused = self._is_short(sum(each.was_refused for each in failed))
             is_permanent = self._is_short(sum(each.is_permanent for each in failed))
             return unreachable(error, bool(record.asked), was_refused, is_permanent)
-        holder = sight.holder(answers, self._count)
+        holder = summary.holder(answers, self._count)
         fence = max((each.fence for each in answers if isinstance(each, Busy)), default=0)
         chance = self._nodes.chance()
         if holder is None:
             record.splits += 1
-            return Taken(sight.likely(answers), fence, pauses.after_split(record.splits, chance), is_split=True)
+            return Taken(summary.likely(answers), fence, pauses.after_split(record.splits, chance), is_split=True)
         record.tries, record.splits = record.tries + 1, 0
         return Taken(holder, fence, pauses.while_held(record.tries, chance, holder.expires_in))
 
@@ -218,14 +218,14 @@ class RedlockStore(Store):
             for hold, record in zip(holds, records, strict=True)
         ]
         answers = await self._ask_all(Each(renewals), within)
-        results = [self._kept(hold, sight.at(answers, place)) for place, hold in enumerate(holds)]
+        results = [self._kept(hold, summary.at(answers, place)) for place, hold in enumerate(holds)]
         gone = [place for place, result in enumerate(results) if result == "expired"]
         if gone:
             reasons = await self._why([holds[place] for place in gone], [records[place] for place in gone])
             for place, reason in zip(gone, reasons, strict=True):
                 results[place] = reason
         kept = [place for place, result in enumerate(results) if result is None]
-        await self._take_back(holds, records, {place: sight.at(answers, place) for place in kept})
+        await self._take_back(holds, records, {place: summary.at(answers, place) for place in kept})
         return results
 
     def _kept(self, hold: Hold, answers: Sequence[Answer]) -> Reason | Unreachable | None:
@@ -240,7 +240,7 @@ class RedlockStore(Store):
         """That they are gone is known already."""
         asked = [Why(hold.name, hold.owner, record.attempt) for hold, record in zip(holds, records, strict=True)]
         answers = await self._ask_all(Each(asked))
-        return [_worst(sight.at(answers, place)) for place in range(len(holds))]
+        return [_worst(summary.at(answers, place)) for place in range(len(holds))]
 
     async def _take_back(
         self, holds: Sequence[Hold], records: Sequence[Record], kept: Mapping[int, Sequence[Answer]]
@@ -351,11 +351,11 @@ class RedlockStore(Store):
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         answers = await self._ask_all(Inspect(name))
         if self._is_short(len(failures(answers))):
-            return unreachable(sight.no_majority(self._nodes.names, answers, is_none_said=True))
-        return sight.holder(answers, self._count, unknown=len(failures(answers)))
+            return unreachable(summary.no_majority(self._nodes.names, answers, is_none_said=True))
+        return summary.holder(answers, self._count, unknown=len(failures(answers)))
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
-        return await sight.page(self._nodes, prefix, after)
+        return await summary.page(self._nodes, prefix, after)
 
     # --------------------------------------------------------------------------------------------------------------
 
@@ -375,7 +375,7 @@ class RedlockStore(Store):
         return missing > self._count - majority(self._count)
 
     def _no_majority(self, answers: Sequence[Answer]) -> Unreachable:
-        return unreachable(sight.no_majority(self._nodes.names, answers))
+        return unreachable(summary.no_majority(self._nodes.names, answers))
 
 
 def _those(answers: Sequence[Answer], *kinds: type) -> list[int]:

@@ -1,4 +1,4 @@
-"""The blocking colour: bundles of connections, one to each node, that threads borrow, and one more per node for pushes.
+"""The blocking driver: bundles of connections, one to each node, that threads borrow, and one more for notifications.
 
 A thread writes to all nodes and reads whoever answers first, until the ballot is decided. The bundle goes back at once:
 what is still to come is read, and dropped, by the next one who borrows it.
@@ -23,23 +23,23 @@ from gripfast.core.redlock.nodes import (
     Failed,
     ForceRelease,
     Free,
-    Freed,
     Request,
     Unlock,
     Vote,
 )
-from gripfast.errors import OutcomeUnknown
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import Fault, cut, not_answered
+from gripfast.stores.redis.faults import Fault, cut
+from gripfast.stores.redis.faults import not_answered as silent
 from gripfast.stores.redis.listening import ListeningInbox
 from gripfast.stores.redis.wire import Wire, close_the_dead
 from gripfast.stores.redlock.bundle import WOULD_BLOCK, Bundle, Due, Strand
 from gripfast.stores.redlock.health import Known, Node, make_all
+from gripfast.stores.redlock.notifications import Notifications
+from gripfast.stores.redlock.polls import after_following, not_answered
 from gripfast.stores.redlock.pool import Followed, Pool, only_cleans
 from gripfast.stores.redlock.protocol import Wording
-from gripfast.stores.redlock.pushes import Pushes
 
 
 class _Round:
@@ -111,7 +111,7 @@ class BlockingNodes:
             node.belongs_to(self)
         self._pool = Pool(self._nodes, self._known, wording, chase, keeps_bundles)
         self._inboxes = Inboxes()
-        self._pushes = Pushes(self._nodes, self._inboxes, self._timeout)
+        self._notifications = Notifications(self._nodes, self._inboxes, self._timeout)
         self._at_end = at_end
 
     # -- asking --------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ class BlockingNodes:
     def _packed(self, request: Request, at: int, is_full: bool) -> bytes:
         if type(request) is Each:
             return b"".join([self._packed(each, at, is_full) for each in request.requests])
-        channel = self._pushes.channels[at] if type(request) is Vote and request.waits else b""
+        channel = self._notifications.channels[at] if type(request) is Vote and request.waits else b""
         if is_full or self._known.has_to_teach(type(request), at):
             return self._wording.in_full(request, channel)
         return self._wording.pack(request, channel)
@@ -273,14 +273,7 @@ class BlockingNodes:
 
     def _checked_one(self, round: _Round, node: int, request: Request | None, answer: Answer) -> Answer:
         has_left = _has_left(request, node, round.followed)
-        if has_left is None or not isinstance(answer, Freed):
-            return answer
-        if has_left:
-            return answer._replace(was_held=True)  # it may have been freed by what followed the claim
-        if answer.was_held and node not in round.repeated:
-            return answer
-        where, message = self.names[node], "may still get a claim that was sent on a connection which broke"
-        return Failed(OutcomeUnknown(f"{where} {message}", {where: message}), was_asked=True)
+        return after_following(self.names[node], answer, has_left, node in round.repeated)
 
     def _asks_in_full(self, round: _Round, strand: Strand, due: Due) -> bool:
         """The node has forgotten the script. If nobody waits for the answer, only clean-ups are asked again."""
@@ -340,7 +333,7 @@ class BlockingNodes:
                 round.tell(strand.node, _failed(self._is_silent(bundle, strand, round.timeout)))
 
     def _is_silent(self, bundle: Bundle, strand: Strand, seconds: float) -> Fault:
-        fault = not_answered(self.names[strand.node], seconds)
+        fault = silent(self.names[strand.node], seconds)
         self._pool.let_go(bundle, strand)
         self._known.has_forgotten(strand.node)
         self._nodes[strand.node].give_up(fault, strand.era)
@@ -371,14 +364,14 @@ class BlockingNodes:
     # -- the rest ------------------------------------------------------------------------------------------------
 
     def inbox(self) -> Inbox:
-        return ListeningInbox(self._pushes)
+        return ListeningInbox(self._notifications)
 
     def hears(self, owner: str, inbox: Inbox) -> bool:
         self._inboxes.add(owner, inbox)
-        return self._pushes.is_heard
+        return self._notifications.is_heard
 
     async def listen(self) -> None:
-        self._pushes.open()
+        self._notifications.open()
 
     def wall_us(self) -> int:
         return time.time_ns() // 1000
@@ -387,11 +380,11 @@ class BlockingNodes:
         return random.random()
 
     def shut(self) -> None:
-        self._pushes.close()
+        self._notifications.close()
 
     async def close(self) -> None:
         self._known.is_closed = True
-        self._pushes.close()
+        self._notifications.close()
         for node in self._nodes:
             node.close()
         self._pool.close()
@@ -419,8 +412,4 @@ def _has_left(request: Request | None, node: int, followed: Followed) -> bool | 
 def _not_asked(request: Request, node: int, failed: Failed, followed: Followed) -> Answer:
     """What was sent after is as good as done."""
     parts: Sequence[Request] = request.requests if isinstance(request, Each) else (request,)
-    left = [_has_left(part, node, followed) for part in parts]
-    if not any(left):
-        return failed._replace(was_asked=False in left)
-    answers: list[Answer] = [Freed(was_held=True, has_waiters=False) if each else failed for each in left]
-    return answers if isinstance(request, Each) else answers[0]
+    return not_answered(request, failed, [_has_left(part, node, followed) for part in parts])

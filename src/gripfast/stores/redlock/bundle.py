@@ -17,9 +17,8 @@ from hiredis import HiredisError, ProtocolError
 
 from gripfast.core.redlock.nodes import Request
 from gripfast.stores.redis.wire import CHUNK, Wire
+from gripfast.stores.redlock.talk import LOST_MOST
 
-LOST_MOST = 64
-"""Clean-ups that are kept for a node to which there is no connection; more would cost no more than a ttl each."""
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 

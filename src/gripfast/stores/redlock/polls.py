@@ -139,30 +139,38 @@ class Question:
     def tell(self, answer: Answer) -> None:
         if self.followed is not None:
             answers = answer if isinstance(answer, list) else [answer]
-            checked = [self._checked(each, left) for each, left in zip(answers, self.followed, strict=True)]
-            answer = checked if isinstance(answer, list) else checked[0]
+            where, both = self.talk.node.where, zip(answers, self.followed, strict=True)
+            read = [after_following(where, each, left, self.is_repeated) for each, left in both]
+            answer = read if isinstance(answer, list) else read[0]
         self.poll.tell(self.talk.node.place, answer)
 
     def fail(self, fault: Fault) -> None:
-        place = self.talk.node.place
         failed = Failed(fault.error, self.was_sent, fault.is_permanent, fault.was_refused)
-        if self.followed is None or True not in self.followed:
-            self.poll.tell(place, failed)
-            return
-        answers: list[Answer] = [_FOLLOWED if left else failed for left in self.followed]
-        self.poll.tell(place, answers if isinstance(self.request, Each) else answers[0])
+        self.poll.tell(self.talk.node.place, not_answered(self.request, failed, self.followed or ()))
 
-    def _checked(self, answer: Answer, left: bool | None) -> Answer:
-        """What was not there may have been freed by the one that followed. If none could, a claim may still come, and
-        has to be cleaned up again."""
-        if left is None or not isinstance(answer, Freed):
-            return answer
-        if left:
-            return answer._replace(was_held=True)
-        if answer.was_held and not self.is_repeated:
-            return answer
-        where, message = self.talk.node.where, "may still get a claim that was sent on a connection which broke"
-        return Failed(OutcomeUnknown(f"{where} {message}", {where: message}), was_asked=True)
+
+def after_following(where: str, answer: Answer, left: bool | None, is_repeated: bool) -> Answer:
+    """The answer to a clean-up that had to follow claims on other connections; `left`: whether it could.
+
+    What was not there may have been freed by the one that followed. If none could, a claim may still come, and has to
+    be cleaned up again.
+    """
+    if left is None or not isinstance(answer, Freed):
+        return answer
+    if left:
+        return answer._replace(was_held=True)
+    if answer.was_held and not is_repeated:
+        return answer
+    message = "may still get a claim that was sent on a connection which broke"
+    return Failed(OutcomeUnknown(f"{where} {message}", {where: message}), was_asked=True)
+
+
+def not_answered(request: Request, failed: Failed, left: Sequence[bool | None]) -> Answer:
+    """Instead of an answer. A clean-up that has followed is as good as done; where it could not, a claim may come."""
+    if True not in left:
+        return failed._replace(was_asked=failed.was_asked or False in left)
+    answers: list[Answer] = [_FOLLOWED if each else failed for each in left]
+    return answers if isinstance(request, Each) else answers[0]
 
 
 def setter(request: Request) -> str | None:

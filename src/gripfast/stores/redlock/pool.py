@@ -16,15 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from gripfast.core.redlock.nodes import Each, Free, Request, TakeBack, Unlock, Vote
 from gripfast.machine import boottime
+from gripfast.stores.redis.conversation import IDLE_MOST, PARKED_MOST
 from gripfast.stores.redis.wire import close_the_dead
 from gripfast.stores.redlock.bundle import Bundle, Dropped, Due, Loan, Strand
 from gripfast.stores.redlock.health import Known, Node
 from gripfast.stores.redlock.protocol import Wording
 
-IDLE_MOST = 8
-"""Bundles kept for the next request; more are open only while more threads ask at once."""
-PARKED_MOST = 16
-"""Connections to one node that are kept although it is silent on them: a clean-up may have to follow."""
 LOOK = 0.25
 """Seconds between two looks at those."""
 LOOKS_MOST = 4

@@ -9,7 +9,7 @@ read. Requests of one owner are in order because they share a connection. Each r
 2. *Waiting.* What waits for a connection leaves in order, in full: who has just connected may be a new server. It is
    not sent if nobody wants it any more (`NodeTalk._put_waiting`); a clean-up waits behind what it may have to clean up.
 3. *Clean-ups elsewhere.* A clean-up also follows on other connections that carried claims of its owner
-   (`NodeTalk._follow`), and its answer is read accordingly (`Question._checked`).
+   (`NodeTalk._follow`), and its answer is read accordingly (`polls.after_following`).
 4. *Repeating.* What was lost with a connection that had worked is repeated once, unless it is a force release, or
    would come after its owner's clean-up (`NodeTalk._failed`).
 5. *Scripts.* They are sent in full the first time on a connection, and again if the node has forgotten them

@@ -1,4 +1,4 @@
-"""Waking, in the blocking colour: one connection per node on which nothing but wake-ups arrives."""
+"""Wake-ups for the blocking driver: one connection per node on which nothing else arrives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gripfast.stores.redlock.bundle import READABLE, new_poller
 from gripfast.stores.redlock.health import Node, make_all
 
 
-class Pushes(Listening):
+class Notifications(Listening):
     def __init__(self, nodes: Sequence[Node], inboxes: Inboxes, timeout: float) -> None:
         super().__init__()
         self.channels = [b""] * len(nodes)
@@ -57,7 +57,7 @@ class Pushes(Listening):
             self._read_from(*by_fd[fd])
 
     def close(self) -> None:
-        """Whoever listens hears the end, asks, and is told why."""
+        """Whoever listens is told of the end, asks, and is told why."""
         self._is_shut = True
         for at, wire in list(self._wires.items()):
             self._end(at, wire)
