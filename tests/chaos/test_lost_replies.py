@@ -96,7 +96,7 @@ def test_a_client_that_is_closed_while_it_asks_says_so_and_keeps_nothing(world: 
     world.proxy.let_go()
     asking.join()
     closing.join()
-    assert [type(answer) for answer in answers] == [gripfast.ConfigurationError]
+    assert [type(answer) for answer in answers] == [gripfast.ClientClosed]
     world.start_afresh()
     assert world.problem() is None
 

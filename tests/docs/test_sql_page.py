@@ -23,13 +23,16 @@ from gripfast.stores.mysql import scripts as mysql_scripts
 from gripfast.stores.postgres import protocol as postgres_protocol
 from gripfast.stores.postgres import scripts as postgres_scripts
 from gripfast.stores.sql import blocking, pool, requests, sessions, store
-from gripfast.stores.sql.factory import MODES, SESSIONS_MOST, SqlFactory
+from gripfast.stores.sql.factory import SESSIONS_MOST, SqlFactory
 from gripfast.stores.sql.faults import all_in_use
 from gripfast.stores.sql.ports import Refusal
+from gripfast.stores.sql.spec import OPTIONS as SQL_OPTIONS
 from support.pages import blocks, page, run_program
 from support.sql_process import SqlServer
 from support.sql_servers import MariaServer, PostgresServer
 from support.waiting import until
+
+MODES = SQL_OPTIONS["mode"].choices
 
 PAGE = page("sql")
 WORDS = " ".join(PAGE.split())

@@ -57,7 +57,7 @@ def test_another_engine_joins_by_one_entry(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_connection_that_blocks_is_not_awaited() -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
-        with pytest.raises(ConfigurationError, match=r"not awaited: call gripfast\.fencing\.guard"):
+        with pytest.raises(ConfigurationError, match=r"is not async: use gripfast\.fencing\.guard"):
             asyncio.run(async_guard(connection, "stock", 1))
 
 

@@ -120,7 +120,7 @@ def test_a_url_that_can_not_be_read_is_an_error_without_the_password(url: str) -
 
 
 def test_a_factory_is_made_without_asking_anybody() -> None:
-    options = dict(parse_qsl("mode=row&prefix=p:&sslmode=disable"))
+    options = dict(parse_qsl("mode=row&sslmode=disable"))
     assert factory(urlsplit("postgresql://nowhere.invalid/db"), options).where == "postgresql://nowhere.invalid:5432/db"
     assert options == {}
 

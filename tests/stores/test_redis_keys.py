@@ -53,7 +53,7 @@ def test_side_keys_are_no_locks(name: str) -> None:
     for key in side_keys(name):
         with pytest.raises(ConfigurationError, match="NUL"):
             rules.checked_name(key.decode())
-        assert protocol.read_scan([b"0", [key, name.encode()]], "") == ("0", [name])
+        assert protocol.read_scan([b"0", [key, name.encode()]]) == ("0", [name])
 
 
 @unhurried

@@ -200,9 +200,9 @@ class Session:
 
     async def leave_queue(self) -> bool:
         """Whether the connection is as it was when it was opened. The server breaks the wait off, and what it may have
-        got in that moment is freed. Only where the answer can be read: not for a loop, from a thread."""
+        got in that moment is freed."""
         connection, timeout = self.connection, self._link.timeout
-        if not self._link.reads(connection) or not connection.is_open or not self.turn.take_now():
+        if not connection.is_open or not self.turn.take_now():
             return False
         answer = await connection.answer(self._link.now())
         if answer is None:

@@ -230,7 +230,7 @@ class SessionStore(Store):
         """By ending the session, unless it only waits: whatever was under way on it ends, too."""
         trouble: Unreachable | None = None
         waiting = self.sessions.get(hold.owner)
-        if waiting is not None and waiting.phase == "waiting" and await waiting.leave_queue():
+        if waiting is not None and self._can_leave_queue(waiting) and await waiting.leave_queue():
             self._link.put_back(self.sessions.pop(hold.owner).connection)
         # Not before: who is cancelled or interrupted meanwhile leaves it to the next who cleans up, and who ends it.
         session = self.sessions.pop(hold.owner, None)
@@ -243,6 +243,10 @@ class SessionStore(Store):
                 trouble = unreachable(fault.error)
         self._queues.leave(hold.name, hold.owner)
         return trouble
+
+    def _can_leave_queue(self, session: Session) -> bool:
+        """Only where the answer can be read: not for a loop, from a thread."""
+        return session.phase == "waiting" and self._link.reads(session.connection)
 
     # -- inspection ----------------------------------------------------------------------------------------------
 
