@@ -48,7 +48,7 @@ PLANTED = """
 from unittest import mock
 from gripfast_lab.sim.small.worlds import explored
 from gripfast.stores.redis.store import RedisStore
-with mock.patch.object(RedisStore, "_chase", lambda *_: None):
+with mock.patch.object(RedisStore, "_clean_up_after", lambda *_: None):
     print(explored("cancelled"))
 """
 
@@ -95,7 +95,7 @@ def test_a_release_that_takes_away_anyone_s_lock_is_found(rewrite: Rewrite) -> N
     found = only_one("faults")
     assert found.what.startswith("stolen: 'job', p1/a#1 took it away from p2/b#1")
     assert len(found.path) == 10
-    assert found.path[-1] == "the node gets, from p1 1, twice: release lock:job p1/a#1"
+    assert found.path[-1] == "the node gets, from p1 1, twice: release job p1/a#1"
 
 
 def test_a_claim_that_passes_the_line_is_found(rewrite: Rewrite) -> None:
@@ -110,7 +110,7 @@ def test_a_hand_off_that_nobody_hears_is_found(rewrite: Rewrite) -> None:
     three = (errand("p1/a"), errand("p2/b", after=0.01), errand("p3/c", after=0.02))
     found = only_one("faults", errands=three, kinds=("reset",))
     assert found.what.startswith("passed: 'job', handed to p2/b#1")
-    assert found.path[-2:] == ("p2 2 is reset", "the node gets, from p1 1: release lock:job p1/a#1")
+    assert found.path[-2:] == ("p2 2 is reset", "the node gets, from p1 1: release job p1/a#1")
 
 
 def test_a_clean_up_that_forgets_the_place_in_line_is_found(rewrite: Rewrite) -> None:
@@ -121,7 +121,7 @@ def test_a_clean_up_that_forgets_the_place_in_line_is_found(rewrite: Rewrite) ->
 
 
 def test_a_clean_up_that_does_not_follow_the_claim_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RedisStore, "_chase", lambda *_: None)
+    monkeypatch.setattr(RedisStore, "_clean_up_after", lambda *_: None)
     found = only_one("cancelled")
     assert found.what.startswith("left behind: ")
     assert len(found.path) <= 10
@@ -135,7 +135,7 @@ def test_a_renewal_that_is_dated_by_its_answer_is_found(monkeypatch: pytest.Monk
     two = (errand("p1/a", ttl=1.0, works=1.8), errand("p2/b", ttl=1.0, after=0.7))
     found = only_one("expiry", errands=two, passes=4)
     assert found.what.startswith("overlap: 'job', p1/a")
-    assert len(found.path) == 20
+    assert len(found.path) == 21
 
 
 def test_deadlines_that_trust_the_clocks_are_found(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -235,10 +235,7 @@ class LendingLink(SimLink):
         super().__init__(place)
         self._dial = place.dial
         self._lending: Lending[SimConversation] = Lending(place.server, idle_most)
-        self._clean_up = clean_up or partial(place.server.clean_up, parks=True)
-
-    def clean_up(self, owner: str, packed: bytes) -> bool | None:
-        return self._clean_up(owner, packed)
+        self.clean_up = clean_up or partial(place.server.clean_up, parks=True)  # type: ignore[method-assign, assignment]
 
     async def ask(self, packed: bytes, owner: str | None = None) -> Any:
         replies = await self._lend(packed, owner, 1)
@@ -260,12 +257,14 @@ class LendingLink(SimLink):
             conversation.expect_within(within, told=within)
         try:
             replies = await future
-            if isinstance(replies, Fault):
-                self._lending.drop_idle()
-            else:
-                self._lending.take_back(conversation, owner, replies)
-        finally:
+        except Cancelled:
             self._close_unless_known(conversation, owner or "")
+            raise
+        if isinstance(replies, Fault):
+            self._lending.drop_idle()
+        else:
+            self._lending.take_back(conversation, owner, replies)
+        self._close_unless_known(conversation, owner or "")
         return replies
 
     def _close_unless_known(self, conversation: SimConversation, owner: str) -> None:

@@ -23,6 +23,7 @@ from gripfast_lab.sim.network import Network
 from gripfast_lab.sim.processes import Process
 from gripfast_lab.sim.redis.link import Future, Place, SimInbox, SimLoop, SimOpening, SimServer
 from gripfast_lab.sim.redis.node import Node as Peer
+from gripfast_lab.sim.world import Cancelled
 
 
 class Around:
@@ -84,7 +85,7 @@ class LendingNodes(SimNodes):
         talk = self._borrow(next((owner_of(request) for request in requests if request is not None), None))
         try:
             await self.poll_on(talk, requests, ballot, within)
-        except BaseException:  # an interrupt: nobody asks anything on it any more
+        except (Cancelled, Exception):  # nobody asks anything on it any more
             self._dismiss(talk)
             raise
         self._put_back(talk)
@@ -108,9 +109,8 @@ class LendingNodes(SimNodes):
         return talk
 
     def _new_talk(self) -> Talk:
-        around = self.around
-        talks = [_LentTalk(around, node, self._beside) for node in self.nodes]
-        return Talk(talks, around.wording, self.down)
+        talks = [_LentTalk(self.around, node, self._beside) for node in self.nodes]
+        return Talk(talks, self.around.wording, self.down)
 
     def _put_back(self, talk: Talk) -> None:
         if len(self._idle) < self._idle_most and not self._is_closed:
