@@ -72,7 +72,7 @@ def _with_gaps(packed: bytes, owner: str, proposal: int) -> bytes:
 def pair_on(nodes: Sequence[Wire], enough: int = NODES) -> Callable[[], None]:
     """A function that takes and gives back once, by so many answers each."""
     # A name for each kind: what goes on with a majority leaves the others behind.
-    take, give = requests(f"{NAME}:{enough}")
+    take, give = requests(f"lock:{NAME}:{enough}")
     ask = asking(nodes, enough)
     owner_id, clock = owners(), time.time_ns
 

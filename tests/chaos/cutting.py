@@ -75,7 +75,7 @@ class Colour:
         self._notes.asked(name, wait, self._request_timeout, ttl=ttl, renews=True)
         try:
             lease = ask()
-        except gripfast.ConfigurationError:
+        except gripfast.ClientClosed:
             self._notes.note("cancelled" if self.is_closed else "failed", name)
             raise
         except BaseException as error:

@@ -17,9 +17,10 @@ from gripfast.cli.app import cli
 from gripfast.core import rules
 from gripfast.fencing import guard
 from gripfast.runtime.parts import Patience
-from gripfast.stores.mysql import factory as mysql_factory
 from gripfast.stores.mysql import protocol as mysql_protocol
 from gripfast.stores.mysql import scripts as mysql_scripts
+from gripfast.stores.mysql.spec import OF_THE_DRIVER
+from gripfast.stores.options import COMMON
 from gripfast.stores.postgres import protocol as postgres_protocol
 from gripfast.stores.postgres import scripts as postgres_scripts
 from gripfast.stores.sql import blocking, pool, requests, sessions, store
@@ -121,22 +122,9 @@ def test_the_tables_that_are_printed_can_be_made_again(servers: dict[str, SqlSer
 # -- what the page says of the code ------------------------------------------------------------------------------------
 
 
-class Asked(dict[str, Any]):
-    """Options that note which of them somebody wants."""
-
-    def __init__(self) -> None:
-        self.names: set[str] = set()
-
-    def pop(self, name: str, *default: Any) -> Any:
-        self.names.add(name)
-        return super().pop(name, *default)
-
-
 def test_the_options_are_those_that_are_known() -> None:
-    asked = Asked()
-    SqlFactory(mysql_factory.MysqlDialect("mysql://", "shop", lambda timeout: None), asked)
     told = {named(option)[0] for option, *_ in table("option")}
-    assert told == asked.names | {"ttl", "request_timeout", "connect_patience"}
+    assert told == {*SQL_OPTIONS, *COMMON}
 
 
 @pytest.mark.parametrize("url", ["postgresql://localhost/shop", "mysql://localhost/shop"])
@@ -152,7 +140,7 @@ def test_the_defaults_are_those_of_the_code(url: str) -> None:
 
 def test_the_options_of_pymysql_are_those_that_are_passed_on() -> None:
     told = [name for cell, *_ in table("option of PyMySQL") for name in named(cell)]
-    assert sorted(told) == sorted(mysql_factory._DRIVER_OPTIONS)
+    assert sorted(told) == sorted(OF_THE_DRIVER)
 
 
 def test_the_modes_are_all_there_are() -> None:
