@@ -8,12 +8,8 @@ with gripfast.lock("nightly") as lease:
 
 from __future__ import annotations
 
-from gripfast.api.client import AsyncClient, Client
-from gripfast.api.entry import async_lock, connect, connect_async, lock
-from gripfast.api.lease import AsyncLease, Lease
-from gripfast.api.lock import AsyncLock, Lock
-from gripfast.api.within import InTransaction
-from gripfast.core.ports import Capabilities, LockInfo
+from typing import TYPE_CHECKING
+
 from gripfast.errors import (
     ClientClosed,
     ConfigurationError,
@@ -24,6 +20,18 @@ from gripfast.errors import (
     StaleToken,
     StoreUnavailable,
 )
+
+if TYPE_CHECKING:
+    from gripfast.api.aio.client import AsyncClient
+    from gripfast.api.aio.entry import async_lock, connect_async
+    from gripfast.api.aio.lease import AsyncLease
+    from gripfast.api.aio.lock import AsyncLock
+    from gripfast.api.client import Client
+    from gripfast.api.entry import connect, lock
+    from gripfast.api.lease import Lease
+    from gripfast.api.lock import Lock
+    from gripfast.api.within import InTransaction
+    from gripfast.core.ports import Capabilities, LockInfo
 
 __version__ = "0.1.0"
 
@@ -51,3 +59,33 @@ __all__ = [
     "connect_async",
     "lock",
 ]
+
+_LATER = {
+    "AsyncClient": "api.aio.client",
+    "AsyncLease": "api.aio.lease",
+    "AsyncLock": "api.aio.lock",
+    "Capabilities": "core.ports",
+    "Client": "api.client",
+    "InTransaction": "api.within",
+    "Lease": "api.lease",
+    "Lock": "api.lock",
+    "LockInfo": "core.ports",
+    "async_lock": "api.aio.entry",
+    "connect": "api.entry",
+    "connect_async": "api.aio.entry",
+    "lock": "api.entry",
+}
+"""What is loaded when it is first used, and from where. Most programs have threads or an event loop, not both."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(f"gripfast.{_LATER[name]}"), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

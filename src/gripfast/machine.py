@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import functools
 import os
-import socket
-import subprocess
 import sys
 import time
-import uuid
-from dataclasses import dataclass
+from typing import NamedTuple
 
 REFUSED = (ConnectionRefusedError, FileNotFoundError)
 """How the system says that nothing listens at an address, or at the path of a socket."""
@@ -58,8 +55,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 
 
-@dataclass(frozen=True, slots=True)
-class Process:
+class Process(NamedTuple):
     """One process, as far as another process of the same machine can recognise it."""
 
     machine: str
@@ -71,6 +67,10 @@ class Process:
 
 @functools.cache
 def hostname() -> str:
+    if hasattr(os, "uname"):
+        return os.uname().nodename  # what gethostname() says, without loading all of `socket`
+    import socket
+
     return socket.gethostname()
 
 
@@ -79,6 +79,8 @@ def machine_id() -> str:
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         if text := _read(path):
             return text
+    import uuid
+
     return f"{uuid.getnode():012x}"
 
 
@@ -91,6 +93,8 @@ def boot_id() -> str:
 
 def _boot_session() -> str:
     """What macOS has instead; elsewhere the moment of boot, rounded because both clocks are read apart."""
+    import subprocess
+
     try:
         command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
         return subprocess.run(command, capture_output=True, check=True, text=True, timeout=5).stdout.strip()

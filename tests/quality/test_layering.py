@@ -2,8 +2,6 @@
 
 import ast
 import importlib
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,7 +50,6 @@ ENGINE_CLIENTS = {
 SAME_IN_EVERY_STORE = {"__init__.py", "factory.py", "spec.py"}
 ON_THIS_MACHINE = {"engine.py"}
 AT_A_SERVER = {"store.py", "blocking.py", "aio.py"}  # its own, or those of the engine that it builds on
-MODULES_AT_IMPORT = 250
 PACKAGES = ("gripfast", "gripfast_lab")
 
 
@@ -190,26 +187,6 @@ def test_every_part_of_the_package_has_its_place_in_the_table() -> None:
     assert parts - {"__init__"} <= set(MAY_IMPORT)
 
 
-def modules_after(statement: str) -> set[str]:
-    code = f"{statement}\nimport sys\nprint(*sys.modules)"
-    command = [sys.executable, "-c", code]
-    return set(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
-
-
-def test_importing_gripfast_imports_no_engine_client_and_no_command_line() -> None:
-    loaded = modules_after("import gripfast")
-    assert loaded & (ENGINE_CLIENTS | {"click", "gripfast.cli"}) == set()
-
-
-def test_importing_gripfast_is_light() -> None:
-    assert len(modules_after("import gripfast") - modules_after("pass")) < MODULES_AT_IMPORT
-
-
-def test_importing_gripfast_starts_no_thread() -> None:
-    code = "import gripfast, threading; assert threading.active_count() == 1"
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
-
-
 @pytest.mark.parametrize(
     ("module", "source"),
     [
@@ -260,7 +237,3 @@ def test_a_planted_visit_to_another_store_is_found() -> None:
     home, other = store_folders()[:2]
     source = ast.parse(f"from gripfast.stores.{other}.engine import Engine\nfrom ..{other} import protocol")
     assert len(strangers(source, f"gripfast.stores.{home}.blocking", f"gripfast.stores.{home}")) == 2
-
-
-def test_a_planted_import_of_the_command_line_is_seen() -> None:
-    assert "click" in modules_after("import gripfast.cli")

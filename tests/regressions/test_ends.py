@@ -13,7 +13,7 @@ import gripfast
 from gripfast import runtime, stores
 from gripfast.runtime import blocking
 from gripfast.runtime.blocking import drive
-from gripfast.stores.local import Worker
+from gripfast.stores.local_aio import Worker
 from support.switching import at_every_opcode
 from support.waiting import until
 

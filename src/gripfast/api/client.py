@@ -1,22 +1,23 @@
-"""The clients: each owns its store, its watchdog and the leases made through it. Made again, quietly, in a forked
-child."""
+"""The client for threads, and what the one for tasks (`api/aio/client.py`) has in common with it.
+
+A client owns its store, its watchdog and the leases made through it. Made again, quietly, in a forked child.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import logging
 import threading
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gripfast.api.config import Config
 from gripfast.api.decorator import locked_async, locked_plain
-from gripfast.api.lease import AsyncLease, Lease
-from gripfast.api.lock import AsyncLock, Lock
+from gripfast.api.lease import Lease
+from gripfast.api.lock import Lock
 from gripfast.api.loops import ClientPerLoop
 from gripfast.api.settings import LockSettings
 from gripfast.core import rules
@@ -25,9 +26,12 @@ from gripfast.core.ports import Capabilities, Hold, LockInfo, Store, Unreachable
 from gripfast.errors import ClientClosed, Reason
 from gripfast.guard import Guard
 from gripfast.machine import boottime, this
-from gripfast.runtime.aio import AioRuntime, loop_here
 from gripfast.runtime.blocking import BlockingRuntime, drive
 from gripfast.runtime.parts import EXIT_PATIENCE
+
+if TYPE_CHECKING:
+    from gripfast.api.aio.client import AsyncClient
+    from gripfast.api.aio.lock import AsyncLock
 
 _log = logging.getLogger("gripfast.client")
 
@@ -79,7 +83,7 @@ class Client(AnyClient):
         super().__init__(config)
         self._runtime: BlockingRuntime | None = None
         self._here = _Here()
-        self._twins = ClientPerLoop(lambda: AsyncClient(config))
+        self._twins = ClientPerLoop(lambda: _async_client(config))
 
     def lock(
         self,
@@ -126,7 +130,7 @@ class Client(AnyClient):
 
     def inspect(self, name: str) -> LockInfo | None:
         """Who holds the lock, or None."""
-        info = _reached(drive(self._store().inspect(self._key(name))))
+        info = reached(drive(self._store().inspect(self._key(name))))
         return info and self._shown(info)
 
     def list(self, prefix: str = "") -> Iterator[LockInfo]:
@@ -134,14 +138,14 @@ class Client(AnyClient):
         order, and one may come twice."""
         prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
         while True:
-            page = _reached(drive(self._store().page(prefix, after)))
+            page = reached(drive(self._store().page(prefix, after)))
             yield from map(self._shown, page.infos)
             if (after := page.after) is None:
                 return
 
     def force_release(self, name: str) -> bool:
         """For operators: release the lock, whoever holds it. True if someone held it. Tokens go on growing."""
-        was_held = _reached(drive(self._store().force_release(self._key(name))))
+        was_held = reached(drive(self._store().force_release(self._key(name))))
         _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
         return was_held
 
@@ -191,16 +195,16 @@ class Client(AnyClient):
 
     def _vouch(self, lease: Lease, pid: int) -> None:
         """The lease counts as alive while this process lives, too (where the store looks at processes)."""
-        _reached(drive(self._store().vouch(Hold(lease._state.key, lease.owner, lease.ttl), pid)))
+        reached(drive(self._store().vouch(Hold(lease._state.key, lease.owner, lease.ttl), pid)))
 
     def _free(self, name: str, owner: str) -> Reason | None:
         """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
-        return _reached(drive(self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl))))
+        return reached(drive(self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl))))
 
     def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
         """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
         hold = Hold(self._config.prefix + name, owner, self._checked_ttl(ttl), shortens=True)
-        return _reached(_reached(drive(self._store().renew([hold])))[0])
+        return reached(reached(drive(self._store().renew([hold])))[0])
 
     def __enter__(self) -> Client:
         return self
@@ -211,138 +215,6 @@ class Client(AnyClient):
         self.close()
 
 
-class AsyncClient(AnyClient):
-    """Locks for tasks of one event loop, the one in which it is first used. `async with` closes it.
-
-    In any other loop, or without a loop, everything that you await raises ConfigurationError and changes nothing. What
-    only reads the clock (`held`, `remaining()`, `ensure_held()`, `lost.is_set()`) works anywhere.
-    """
-
-    def __init__(self, config: Config) -> None:
-        super().__init__(config)
-        self._runtime: AioRuntime | None = None
-        self._held: weakref.WeakKeyDictionary[asyncio.Task[Any], HeldHere] = weakref.WeakKeyDictionary()
-
-    def lock(
-        self,
-        name: str,
-        ttl: float | None = None,
-        renew: bool = True,
-        max_hold: float | None = None,
-        reentrant: bool = False,
-        label: str | None = None,
-        on_lost: Callable[[AsyncLease, Reason], object] | None = None,
-    ) -> AsyncLock:
-        """A lock with this name. Does no I/O.
-
-        The settings are those of `Client.lock`. `reentrant` lets the task that holds the lock acquire it again.
-        `on_lost` may be a coroutine function, and runs as a task.
-        """
-        settings = self._settings(
-            name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost
-        )
-        return AsyncLock(self, settings)
-
-    def locked(
-        self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator: hold the lock while the coroutine runs. `{user_id}` in the name is replaced by that argument.
-
-        `wait`, `busy` and the settings are those of `Client.locked`.
-        """
-        self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
-        return locked_async(self.lock, name, wait, busy, settings)
-
-    async def inspect(self, name: str) -> LockInfo | None:
-        """Who holds the lock, or None."""
-        info = _reached(await self._store().inspect(self._key(name)))
-        return info and self._shown(info)
-
-    async def list(self, prefix: str = "") -> AsyncIterator[LockInfo]:
-        """The locks that are held, read page by page, in the order of their names. On Redis and Redlock they come in no
-        order, and one may come twice."""
-        prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
-        while True:
-            page = _reached(await self._store().page(prefix, after))
-            for info in page.infos:
-                yield self._shown(info)
-            if (after := page.after) is None:
-                return
-
-    async def force_release(self, name: str) -> bool:
-        """For operators: release the lock, whoever holds it. True if someone held it. Tokens go on growing."""
-        was_held = _reached(await self._store().force_release(self._key(name)))
-        _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
-        return was_held
-
-    async def aclose(self) -> None:
-        """Release what is still held, and end the threads. Takes a limited time, and is final."""
-        self._check_loop()
-        self._is_closed = True
-        if self._runtime is not None and self._runtime.pid == this.pid:
-            await self._runtime.stop()
-
-    def _close_soon(self) -> None:
-        """From any thread, with or without its loop: begin to release what is held, and to end the thread."""
-        self._is_closed = True
-        runtime = self._making.run(lambda: self._runtime)  # one that is being made is either seen here, or never made
-        if runtime is not None:
-            runtime.stop_soon()
-
-    def _await_end(self, seconds: float) -> None:
-        if self._runtime is not None:
-            self._runtime.join(seconds)
-
-    def _check_loop(self) -> None:
-        """Once it was used, it belongs to the loop in which that was."""
-        if self._runtime is not None and self._runtime.pid == this.pid:
-            self._runtime.check_loop()
-
-    def _store(self) -> Store:
-        return self._start().env.store
-
-    def _start(self) -> AioRuntime:
-        runtime = self._runtime
-        if runtime is not None and runtime.runs_here() and not self._is_closed:
-            return runtime
-        runtime = self._making.run(self._make)
-        runtime.start()
-        return runtime
-
-    def _make(self) -> AioRuntime:
-        """Under the guard: of two loops that use it first, at the same time, one has it."""
-        if self._is_closed:
-            raise ClientClosed
-        if self._runtime is None or self._runtime.pid != this.pid:
-            patience = self._config.patience
-            loop_here()
-            store, aside = self._config.factory.aio(patience.request_timeout)
-            self._runtime = AioRuntime(store, aside, patience, self)
-        return self._runtime
-
-    def _held_here(self) -> HeldHere:
-        task = asyncio.current_task()
-        assert task is not None
-        return self._held.setdefault(task, weakref.WeakValueDictionary())
-
-    async def _free(self, name: str, owner: str) -> Reason | None:
-        """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
-        return _reached(await self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl)))
-
-    async def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
-        """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
-        hold = Hold(self._config.prefix + name, owner, self._checked_ttl(ttl), shortens=True)
-        return _reached(_reached(await self._store().renew([hold]))[0])
-
-    async def __aenter__(self) -> AsyncClient:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
 class _Here(threading.local):
     """What this thread of this process holds."""
 
@@ -351,7 +223,13 @@ class _Here(threading.local):
         self.held: HeldHere = weakref.WeakValueDictionary()
 
 
-def _reached(answer: T | Unreachable) -> T:
+def reached(answer: T | Unreachable) -> T:
     if isinstance(answer, Unreachable):
         raise to_raise(answer.error)
     return answer
+
+
+def _async_client(config: Config) -> AsyncClient:
+    from gripfast.api.aio.client import AsyncClient
+
+    return AsyncClient(config)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from gripfast.api.fallback import default_url
@@ -21,8 +20,7 @@ _SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _END_OF_HOSTS = re.compile(r"(?=[/?#])|$")
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(NamedTuple):
     factory: StoreFactory
     prefix: str
     """Of all names, at the engine."""

@@ -1,13 +1,12 @@
-"""How a program begins: `connect()`, or no client at all with `gripfast.lock()`."""
+"""How a program begins: `connect()`, or no client at all with `gripfast.lock()`. For tasks: `api/aio/entry.py`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gripfast.api.client import AsyncClient, Client
+from gripfast.api.client import Client
 from gripfast.api.config import configure
-from gripfast.api.lock import AsyncLock, Lock
-from gripfast.api.loops import ClientPerLoop
+from gripfast.api.lock import Lock
 from gripfast.guard import Guard
 
 
@@ -18,24 +17,13 @@ def connect(target: object = None, **options: Any) -> Client:
     return Client(configure(target, options))
 
 
-def connect_async(target: object = None, **options: Any) -> AsyncClient:
-    """A client for the tasks of one event loop. Takes what connect() takes. Do not await it; does no I/O."""
-    return AsyncClient(configure(target, options))
-
-
 def lock(name: str, **settings: Any) -> Lock:
     """A lock of the default client: `with gripfast.lock("nightly"): …`."""
     return _making.run(_default_client).lock(name, **settings)
 
 
-def async_lock(name: str, **settings: Any) -> AsyncLock:
-    """A lock of this event loop's default client: `async with gripfast.async_lock("nightly"): …`."""
-    return _async_defaults.here().lock(name, **settings)
-
-
 _making = Guard()
 _default: list[Client] = []
-_async_defaults = ClientPerLoop(connect_async)
 
 
 def _default_client() -> Client:

@@ -6,7 +6,6 @@ import logging
 import os
 
 from gripfast.errors import ConfigurationError
-from gripfast.stores.sqlite import factory
 
 _log = logging.getLogger("gripfast.default")
 
@@ -19,6 +18,8 @@ _warned: list[None] = []
 def default_url() -> str:
     if os.environ.get("GRIPFAST_REQUIRE_URL", "") not in ("", "0"):
         raise ConfigurationError("GRIPFAST_REQUIRE_URL is set, so a URL is required: set GRIPFAST_URL")
+    from gripfast.stores.sqlite import factory
+
     url = factory.default_url()
     if not _warned and _is_managed():
         _warned.append(None)

@@ -6,17 +6,17 @@ the client of a loop than whoever runs in it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gripfast.errors import ClientClosed
 from gripfast.living import Living
 from gripfast.machine import boottime
-from gripfast.runtime.aio import loop_here
 
 if TYPE_CHECKING:
-    from gripfast.api.client import AsyncClient
+    import asyncio
+
+    from gripfast.api.aio.client import AsyncClient
 
 
 class ClientPerLoop:
@@ -29,6 +29,8 @@ class ClientPerLoop:
 
     def here(self) -> AsyncClient:
         """That of the running loop."""
+        from gripfast.runtime.aio import loop_here  # plain clients have one of these, too, and mostly no loop
+
         loop = loop_here()
         client = self._clients.get(loop)
         if client is None:

@@ -22,14 +22,16 @@ locked.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import threading
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gripfast.living import Living
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class Scope:
@@ -144,6 +146,8 @@ def by_hand(lock: Any) -> ByHand:
 
 
 def _this_task() -> asyncio.Task[Any]:
+    import asyncio  # who is in a task has loaded it
+
     task = asyncio.current_task()
     assert task is not None
     return task

@@ -19,8 +19,8 @@ import asyncio
 from types import TracebackType
 from typing import Any, Literal
 
-from gripfast.api.client import AsyncClient
-from gripfast.api.lease import AsyncLease
+from gripfast.api.aio.client import AsyncClient
+from gripfast.api.aio.lease import AsyncLease
 from gripfast.compat.holdings import Hold, Holdings
 
 __all__ = ["Lock"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gripfast.core.lease import LeaseState
 from gripfast.core.ledger import Ledger, Mark
@@ -21,8 +21,7 @@ EXIT_PATIENCE = 2.0
 """Seconds that closing a client, or the end of the interpreter, may take to give everything back."""
 
 
-@dataclass(frozen=True, slots=True)
-class Patience:
+class Patience(NamedTuple):
     """How long a client waits for its engine."""
 
     request_timeout: float = 5.0

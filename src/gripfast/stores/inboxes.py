@@ -1,11 +1,9 @@
-"""Where pushes arrive, for engines that live in this process or reach it by a thread of ours: one kind per colour."""
+"""Where pushes arrive, for engines that live in this process or reach it by a thread of ours."""
 
 from __future__ import annotations
 
-import asyncio
 import queue
 import weakref
-from collections import deque
 
 from gripfast.core.ports import Granted, Inbox
 from gripfast.machine import boottime
@@ -45,39 +43,6 @@ class BlockingInbox:
     async def hear(self, until: float) -> Granted | None:
         push = self.take(until - boottime())
         return None if isinstance(push, Nothing) else push
-
-
-class AioInbox:
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._pushes: deque[Granted | None] = deque()
-        self._hearing: asyncio.Future[None] | None = None
-
-    def deliver(self, push: Granted | None) -> bool:
-        try:
-            self._loop.call_soon_threadsafe(self.receive, push)
-        except RuntimeError:  # the loop is closed
-            return False
-        return True
-
-    async def hear(self, until: float) -> Granted | None:
-        if not self._pushes:
-            self._hearing = self._loop.create_future()
-            timer = self._loop.call_later(max(0.0, until - boottime()), self._stop_hearing)
-            try:
-                await self._hearing
-            finally:
-                timer.cancel()
-        return self._pushes.popleft() if self._pushes else None
-
-    def receive(self, push: Granted | None) -> None:
-        """As `deliver`, on the loop's own thread."""
-        self._pushes.append(push)
-        self._stop_hearing()
-
-    def _stop_hearing(self) -> None:
-        if self._hearing is not None and not self._hearing.done():
-            self._hearing.set_result(None)
 
 
 class Inboxes:

@@ -1,18 +1,13 @@
 """Stores whose engine is a plain Python object in this process: what the engine must offer, and the ways to call it.
 
-The blocking store calls it on the calling thread, `yielding` on the loop's. A Worker calls it on a thread of its own,
-one request after the other, so that an event loop never blocks on it and a clean-up never overtakes the claim it
-cleans up.
+The blocking store calls it on the calling thread. For an event loop there are the ways of `stores/local_aio.py`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import math
-import queue
-import threading
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gripfast.core.ports import (
     Capabilities,
@@ -28,15 +23,13 @@ from gripfast.core.ports import (
     unreachable,
 )
 from gripfast.errors import ClientClosed, GripfastError, Reason, StoreUnavailable
-from gripfast.guard import Guard
-from gripfast.machine import boottime
 from gripfast.stores import AioStores
-from gripfast.stores.inboxes import AioInbox, BlockingInbox, Inboxes
+from gripfast.stores.inboxes import BlockingInbox, Inboxes
+
+if TYPE_CHECKING:
+    from gripfast.stores.local_aio import AioInbox
 
 T = TypeVar("T")
-
-STOP_PATIENCE = 1.0
-"""Seconds to wait for a worker that was told to stop and has nothing left to do."""
 
 
 class Engine(Protocol):
@@ -154,124 +147,10 @@ async def _directly(request: Callable[..., T], *args: Any) -> T:
     return request(*args)
 
 
-async def yielding(request: Callable[..., T], *args: Any) -> T:
-    """On the loop's own thread, for engines too quick to block it; other tasks get their turn before the answer is
-    used."""
-    result = request(*args)
-    await asyncio.sleep(0)
-    return result
-
-
-class _Tasks(queue.SimpleQueue["Callable[[bool], None] | None"]):
-    """Of a worker, up to None. Each is called once: with True, or with False if the worker has ended before its turn.
-
-    Whoever puts a task behind the end finds `is_over` set, or the worker has found the task: one of them refuses it, or
-    its caller would wait for ever.
-    """
-
-    is_over = False
-
-    def work_off(self) -> None:
-        while (task := self.get()) is not None:
-            task(True)
-            del task  # it may be the last to know a lease
-        self.is_over = True
-        self.refuse_all()
-
-    def refuse_all(self) -> None:
-        while True:
-            try:
-                task = self.get_nowait()
-            except queue.Empty:
-                return
-            if task is not None:
-                task(False)
-
-
-class Worker:
-    """One thread that makes calls in the order in which they came, for event loops and for other threads."""
-
-    def __init__(self, name: str, patience: float) -> None:
-        self._patience = patience
-        self._is_stopped = False
-        self._tasks = _Tasks()
-        self._starting = Guard()
-        self._thread = threading.Thread(target=self._tasks.work_off, name=name, daemon=True)
-
-    async def call(self, request: Callable[..., T], *args: Any) -> T:
-        """For an event loop. A call that is cancelled, or out of patience, before its turn is never made."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[T] = loop.create_future()
-        ends = boottime() + self._patience
-
-        def make(is_open: bool) -> None:
-            if not future.cancelled():
-                outcome = _outcome_of(request, *args) if is_open and boottime() <= ends else (None, _no_turn(is_open))
-                _tell_loop(loop, _settle, future, *outcome)
-
-        self._put(make)
-        return await future
-
-    async def call_blocking(self, request: Callable[..., T], *args: Any) -> T:
-        """For another thread, in the blocking colour."""
-        reply: queue.SimpleQueue[tuple[T | None, BaseException | None]] = queue.SimpleQueue()
-        self._put(lambda is_open: reply.put(_outcome_of(request, *args) if is_open else (None, _no_turn(is_open))))
-        result, error = reply.get()
-        if error is not None:
-            raise error
-        return result  # type: ignore[return-value]
-
-    def stop(self) -> None:
-        self._is_stopped = True
-        self._tasks.put(None)
-        if self._thread.ident is not None:
-            self._thread.join(STOP_PATIENCE)
-
-    def _put(self, task: Callable[[bool], None]) -> None:
-        if self._is_stopped:
-            raise _no_turn(is_open=False)
-        if self._thread.ident is None:
-            self._starting.run(self._start_once)
-        self._tasks.put(task)
-        if self._tasks.is_over:
-            self._tasks.refuse_all()
-
-    def _start_once(self) -> None:
-        if self._thread.ident is None:
-            self._thread.start()
-
-
-def _no_turn(is_open: bool) -> GripfastError:
-    if not is_open:
-        return ClientClosed()
-    return StoreUnavailable("the embedded store is too busy: the requests before this one took all its time")
-
-
-def _outcome_of(request: Callable[..., T], *args: Any) -> tuple[T | None, BaseException | None]:
-    try:
-        return request(*args), None
-    except BaseException as error:
-        return None, error
-
-
-def _settle(future: asyncio.Future[T], result: T, error: BaseException | None) -> None:
-    if future.done():
-        return
-    if error is not None:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
-
-
-def _tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[..., object], *args: Any) -> None:
-    try:
-        loop.call_soon_threadsafe(callback, *args)
-    except RuntimeError:  # the loop is closed: nobody waits any more
-        pass
-
-
 def on_a_thread(engine: Engine, name: str, request_timeout: float) -> AioStores:
     """The stores of an async client whose engine would block the event loop."""
+    from gripfast.stores.local_aio import AioInbox, Worker
+
     worker = Worker(name, request_timeout)
     return AioStores(
         LocalStore(engine, AioInbox, worker.call, worker.stop),

@@ -11,15 +11,13 @@ Times are the engine's own clock in seconds; tokens are made from its wall clock
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from gripfast.core import rules
 from gripfast.errors import Reason
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """A name's row; it outlives its holders, so that the token does."""
 
     token: int = 0
@@ -36,8 +34,7 @@ class Row:
     """The owner that was force-released last, so that it can be told why it lost the lock."""
 
 
-@dataclass(frozen=True, slots=True)
-class Waiter:
+class Waiter(NamedTuple):
     ticket: int
     """Its place in the line; 0 for one that has none yet."""
     owner: str
@@ -56,16 +53,18 @@ class Now(NamedTuple):
     """Whether the process behind a card is provably dead."""
 
 
-@dataclass(slots=True)
 class Outcome:
     """What the engine has to write, and what the asker is told."""
 
-    row: Row
-    granted: bool = False
-    handed: Waiter | None = None
-    """This waiter has the lock now: it must be pushed to."""
-    dropped: list[Waiter] = field(default_factory=list)
-    """These leave the line: the one who got the lock, and those who are no longer there."""
+    __slots__ = ("dropped", "granted", "handed", "row")
+
+    def __init__(self, row: Row, granted: bool = False) -> None:
+        self.row = row
+        self.granted = granted
+        self.handed: Waiter | None = None
+        """This waiter has the lock now: it must be pushed to."""
+        self.dropped: list[Waiter] = []
+        """These leave the line: the one who got the lock, and those who are no longer there."""
 
 
 def is_free(row: Row, now: Now) -> bool:
@@ -75,20 +74,20 @@ def is_free(row: Row, now: Now) -> bool:
 def claim(row: Row, line: Iterable[Waiter], asker: Waiter, now: Now) -> Outcome:
     """The asker wants the lock. It may stand in the line already; if it is not granted it should."""
     if row.owner == asker.owner and row.expires > now.clock:
-        return Outcome(replace(row, ttl=asker.ttl, expires=now.clock + asker.ttl, unheard=""), granted=True)
+        return Outcome(row._replace(ttl=asker.ttl, expires=now.clock + asker.ttl, unheard=""), granted=True)
     if not is_free(row, now):
         return Outcome(row)
     outcome = _hand_over(row, line, now, asker)
     if outcome.handed is None:
         outcome.row, outcome.granted = _give(row, asker, now), True
     elif outcome.handed.owner == asker.owner:
-        outcome.row, outcome.granted, outcome.handed = replace(outcome.row, unheard=""), True, None
+        outcome.row, outcome.granted, outcome.handed = outcome.row._replace(unheard=""), True, None
     return outcome
 
 
 def free(row: Row, line: Iterable[Waiter], now: Now) -> Outcome:
     """The holder is no longer there: hand over to the first in line, if there is one."""
-    return _hand_over(replace(row, owner=None, unheard="", card="", since_us=now.wall_us), line, now, None)
+    return _hand_over(row._replace(owner=None, unheard="", card="", since_us=now.wall_us), line, now, None)
 
 
 def take_back(row: Row, line: Iterable[Waiter], deaf: Waiter, now: Now) -> Outcome:
@@ -106,11 +105,11 @@ def gone_because(row: Row, owner: str, now: Now) -> Reason | None:
 
 
 def renewed(row: Row, ttl: float, now: Now) -> Row:
-    return replace(row, ttl=ttl, expires=now.clock + ttl, unheard="")
+    return row._replace(ttl=ttl, expires=now.clock + ttl, unheard="")
 
 
 def broken(row: Row) -> Row:
-    return replace(row, broken=row.owner)
+    return row._replace(broken=row.owner)
 
 
 def is_forgettable(row: Row, now: Now) -> bool:
@@ -128,7 +127,7 @@ def _hand_over(row: Row, line: Iterable[Waiter], now: Now, asker: Waiter | None)
         elif mine or not waiter.muted:
             outcome.dropped.append(waiter)
             outcome.handed = waiter
-            outcome.row = replace(_give(row, waiter, now), unheard=waiter.address)
+            outcome.row = _give(row, waiter, now)._replace(unheard=waiter.address)
             break
     return outcome
 

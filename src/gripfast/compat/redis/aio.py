@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal, Self, cast
 
 from redis.exceptions import LockError
 
-from gripfast.api.client import AsyncClient
-from gripfast.api.lease import AsyncLease
+from gripfast.api.aio.client import AsyncClient
+from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.scope import Exit, Scope, scope_of_this_entry
 from gripfast.compat.redis.book import Borrowed, Held, this_task
 from gripfast.compat.redis.shape import Shape

@@ -13,7 +13,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from gripfast.api.lease import AsyncLease, Lease
+from gripfast.api.aio.lease import AsyncLease
+from gripfast.api.lease import Lease
 from gripfast.compat.holdings import Hold, Holdings
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import weakref
 from typing import Any, NamedTuple
 
-from gripfast.api.client import AsyncClient, Client
+from gripfast.api.aio.client import AsyncClient
+from gripfast.api.client import Client
 from gripfast.api.config import configure
 from gripfast.api.loops import ClientPerLoop
 from gripfast.guard import Guard

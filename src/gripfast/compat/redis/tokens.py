@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gripfast.api.lease import AsyncLease, Lease
+from gripfast.api.aio.lease import AsyncLease
+from gripfast.api.lease import Lease
 
 # Its reply may be lost and it may be sent again: then the new name is there already.
 SCRIPT = """

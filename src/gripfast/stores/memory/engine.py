@@ -15,7 +15,6 @@ import os
 import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
 from heapq import heappop, heappush, heapreplace
 
 from gripfast.core import rules
@@ -95,7 +94,7 @@ class MemoryEngine:
             return Granted(outcome.row.token, claim.ttl)
         if claim.inbox is not None:
             self.inboxes.add(claim.owner, claim.inbox)
-            self._lines.setdefault(claim.name, {})[claim.owner] = replace(asker, seen=now.clock)
+            self._lines.setdefault(claim.name, {})[claim.owner] = asker._replace(seen=now.clock)
         return Taken(self._info(claim.name, now), outcome.row.token)
 
     def _newcomer(self, claim: Claim, now: Now) -> Waiter:

@@ -9,8 +9,7 @@ from urllib.parse import SplitResult
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 from gripfast.stores import AioStores
-from gripfast.stores.inboxes import AioInbox
-from gripfast.stores.local import BlockingLocalStore, LocalStore, yielding
+from gripfast.stores.local import BlockingLocalStore, LocalStore
 from gripfast.stores.memory.engine import MemoryEngine, shared_engine
 from gripfast.stores.memory.spec import CAPABILITIES
 
@@ -30,6 +29,8 @@ class MemoryFactory:
         return BlockingLocalStore(self._engine())
 
     def aio(self, request_timeout: float) -> AioStores:
+        from gripfast.stores.local_aio import AioInbox, yielding
+
         engine = self._engine()
         return AioStores(LocalStore(engine, AioInbox, yielding), BlockingLocalStore(engine))
 

@@ -16,7 +16,8 @@ from hiredis import HiredisError
 
 from gripfast.errors import ConfigurationError
 from gripfast.machine import boottime
-from gripfast.stores.inboxes import AioInbox, Inboxes
+from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.local_aio import AioInbox
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import NOBODY, Conversation, Server
 from gripfast.stores.redis.dial import Dialer

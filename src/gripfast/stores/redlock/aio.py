@@ -11,7 +11,8 @@ import time
 from collections.abc import Sequence
 
 from gripfast.machine import boottime
-from gripfast.stores.inboxes import AioInbox, Inboxes
+from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.local_aio import AioInbox
 from gripfast.stores.redis.aio import AioLink
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redlock.protocol import Wording

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gripfast.machine import boottime
-from gripfast.stores.inboxes import AioInbox
+from gripfast.stores.local_aio import AioInbox
 from gripfast.stores.sql.aio_connection import AioConnection, AioSessionInbox, AioTurn
 from gripfast.stores.sql.blocking import HURRY, SHARED_MOST
 from gripfast.stores.sql.conversation import Claims, verdict

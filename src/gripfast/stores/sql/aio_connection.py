@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable, Sequence
 
 from gripfast.machine import boottime
-from gripfast.stores.inboxes import AioInbox
+from gripfast.stores.local_aio import AioInbox
 from gripfast.stores.sql.conversation import Conversation
 from gripfast.stores.sql.faults import broken
 from gripfast.stores.sql.link import Connection

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import random
 import sqlite3
 import threading
 import time
@@ -91,7 +90,7 @@ class Connections:
     def _run_until_free(self, work: Callable[..., T], args: tuple[object, ...]) -> T:
         ends, pause = boottime() + self._request_timeout, BUSY_PAUSE
         while True:
-            time.sleep(pause * random.uniform(0.5, 1.5))
+            time.sleep(pause * (0.5 + os.urandom(1)[0] / 256))
             pause = min(1.3 * pause, BUSY_PAUSE_MAX)
             try:
                 return self._run_once(work, args)

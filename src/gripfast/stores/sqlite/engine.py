@@ -7,7 +7,7 @@ decide, writes what it decided, and pushes after the commit. A push that reaches
 from __future__ import annotations
 
 import functools
-import random
+import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -47,7 +47,7 @@ class SqliteEngine:
         self._connections = Connections(path, synchronous, request_timeout)
         self._mailbox = Mailbox(path, self.inboxes)
         self._card = functools.lru_cache(maxsize=256)(write_card)  # of this process: a fork makes a new engine
-        self._claims = random.randrange(SWEEP_EVERY)
+        self._claims = int.from_bytes(os.urandom(4)) % SWEEP_EVERY
 
     def claim(self, claim: Claim) -> Granted | Taken:
         self._claims += 1

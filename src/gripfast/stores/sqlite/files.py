@@ -6,9 +6,7 @@ import contextlib
 import functools
 import os
 import re
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 from gripfast.errors import ConfigurationError, StoreUnavailable
@@ -90,8 +88,8 @@ def _make_private(path: Path) -> None:
     POSIX drops all locks that a process has on a file when it closes any descriptor of it. Were this function to open
     the file, SQLite's locks of another thread's connection could go with it, and two processes would hold one lock.
     """
-    descriptor, other = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    os.close(descriptor)
+    other = path.parent / f".{path.name}-{os.urandom(6).hex()}"
+    os.close(os.open(other, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
         with contextlib.suppress(FileExistsError):
             os.link(other, path)
@@ -116,14 +114,19 @@ def _network_file_system(folder: str) -> str:
             return remote_filesystem_of(folder, _mounted())
         with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             kind = filesystem_of(folder, file.read())
-    except (OSError, subprocess.SubprocessError):
+    except OSError:
         return ""
     return kind if kind in _NETWORK.split() else ""
 
 
 def _mounted() -> str:
-    """It asks no server: what the kernel knows is printed."""
-    mount = subprocess.run(["/sbin/mount"], capture_output=True, check=True, timeout=5)
+    """It asks no server: what the kernel knows is printed. Empty if it can't be told."""
+    import subprocess
+
+    try:
+        mount = subprocess.run(["/sbin/mount"], capture_output=True, check=True, timeout=5)
+    except subprocess.SubprocessError:
+        return ""
     return os.fsdecode(mount.stdout)
 
 

@@ -10,23 +10,23 @@ address is empty, and waiters ask at the slow pace.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import os
-import secrets
 import select
-import socket
 import stat
-import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gripfast.core.ports import Granted
 from gripfast.guard import Guard
 from gripfast.living import Living
 from gripfast.machine import Process, this_process
 from gripfast.stores.inboxes import Inboxes
+
+if TYPE_CHECKING:
+    import socket
 
 _log = logging.getLogger("gripfast.sqlite")
 
@@ -80,6 +80,8 @@ class _Listener:
     """A thread with a poll over the socket, the processes that are watched, and a pipe by which it is woken."""
 
     def __init__(self, mail: socket.socket | None, address: str, inboxes: Inboxes) -> None:
+        import socket
+
         self.address = address
         self._pid = os.getpid()
         self._mail = mail
@@ -126,6 +128,8 @@ class _Listener:
                 each.close()
 
     def _wake(self) -> None:
+        import socket
+
         if self._waker is not None and self._pid == os.getpid():
             with contextlib.suppress(OSError):  # it is over, or has been woken often enough
                 self._waker.send(b"!", getattr(socket, "MSG_DONTWAIT", 0))
@@ -192,6 +196,8 @@ def grant_message(owner: str, token: int, ttl: float) -> bytes:
 
 def send(address: str, message: bytes, tries: int | None = None) -> bool:
     """False if nobody can read it there. One whose queue stays full is there, and will ask."""
+    import socket
+
     for _ in range(tries or SEND_TRIES if address else 0):
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
@@ -210,8 +216,10 @@ def send(address: str, message: bytes, tries: int | None = None) -> bool:
 
 
 def _bind(database: Path) -> tuple[socket.socket | None, str]:
+    import socket
+
     for folder in _folders(database) if hasattr(socket, "AF_UNIX") and hasattr(select, "poll") else ():
-        address = str(folder / secrets.token_hex(6))
+        address = str(folder / os.urandom(6).hex())
         if len(os.fsencode(address)) > _ADDRESS_MAX:
             continue
         try:
@@ -239,6 +247,9 @@ def _make_own(folder: Path) -> None:
 
 def _folders(database: Path) -> list[Path]:
     """Beside the database; for a path too long for an address, a folder that only this user can enter."""
+    import hashlib
+    import tempfile
+
     short = hashlib.sha256(os.fsencode(database)).hexdigest()[:12]
     return [database.parent / (database.name + "-wake"), Path(tempfile.gettempdir()) / f"gripfast-{short}"]
 

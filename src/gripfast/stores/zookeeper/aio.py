@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gripfast.machine import boottime
-from gripfast.stores.inboxes import AioInbox
+from gripfast.stores.local_aio import AioInbox
 from gripfast.stores.zookeeper.driver import ANSWER, Listener, Reply, send
 from gripfast.stores.zookeeper.requests import Call, leave_silent
 from gripfast.stores.zookeeper.session import Session

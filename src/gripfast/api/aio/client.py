@@ -1,0 +1,155 @@
+"""The client for the tasks of one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import weakref
+from collections.abc import AsyncIterator, Callable
+from types import TracebackType
+from typing import Any
+
+from gripfast.api.aio.lease import AsyncLease
+from gripfast.api.aio.lock import AsyncLock
+from gripfast.api.client import AnyClient, HeldHere, reached
+from gripfast.api.config import Config
+from gripfast.api.decorator import locked_async
+from gripfast.core import rules
+from gripfast.core.ports import Hold, LockInfo, Store
+from gripfast.errors import ClientClosed, Reason
+from gripfast.machine import this
+from gripfast.runtime.aio import AioRuntime, loop_here
+
+_log = logging.getLogger("gripfast.client")
+
+
+class AsyncClient(AnyClient):
+    """Locks for tasks of one event loop, the one in which it is first used. `async with` closes it.
+
+    In any other loop, or without a loop, everything that you await raises ConfigurationError and changes nothing. What
+    only reads the clock (`held`, `remaining()`, `ensure_held()`, `lost.is_set()`) works anywhere.
+    """
+
+    def __init__(self, config: Config) -> None:
+        super().__init__(config)
+        self._runtime: AioRuntime | None = None
+        self._held: weakref.WeakKeyDictionary[asyncio.Task[Any], HeldHere] = weakref.WeakKeyDictionary()
+
+    def lock(
+        self,
+        name: str,
+        ttl: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        reentrant: bool = False,
+        label: str | None = None,
+        on_lost: Callable[[AsyncLease, Reason], object] | None = None,
+    ) -> AsyncLock:
+        """A lock with this name. Does no I/O.
+
+        The settings are those of `Client.lock`. `reentrant` lets the task that holds the lock acquire it again.
+        `on_lost` may be a coroutine function, and runs as a task.
+        """
+        settings = self._settings(
+            name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost
+        )
+        return AsyncLock(self, settings)
+
+    def locked(
+        self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """A decorator: hold the lock while the coroutine runs. `{user_id}` in the name is replaced by that argument.
+
+        `wait`, `busy` and the settings are those of `Client.locked`.
+        """
+        self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
+        return locked_async(self.lock, name, wait, busy, settings)
+
+    async def inspect(self, name: str) -> LockInfo | None:
+        """Who holds the lock, or None."""
+        info = reached(await self._store().inspect(self._key(name)))
+        return info and self._shown(info)
+
+    async def list(self, prefix: str = "") -> AsyncIterator[LockInfo]:
+        """The locks that are held, read page by page, in the order of their names. On Redis and Redlock they come in no
+        order, and one may come twice."""
+        prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
+        while True:
+            page = reached(await self._store().page(prefix, after))
+            for info in page.infos:
+                yield self._shown(info)
+            if (after := page.after) is None:
+                return
+
+    async def force_release(self, name: str) -> bool:
+        """For operators: release the lock, whoever holds it. True if someone held it. Tokens go on growing."""
+        was_held = reached(await self._store().force_release(self._key(name)))
+        _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
+        return was_held
+
+    async def aclose(self) -> None:
+        """Release what is still held, and end the threads. Takes a limited time, and is final."""
+        self._check_loop()
+        self._is_closed = True
+        if self._runtime is not None and self._runtime.pid == this.pid:
+            await self._runtime.stop()
+
+    def _close_soon(self) -> None:
+        """From any thread, with or without its loop: begin to release what is held, and to end the thread."""
+        self._is_closed = True
+        runtime = self._making.run(lambda: self._runtime)  # one that is being made is either seen here, or never made
+        if runtime is not None:
+            runtime.stop_soon()
+
+    def _await_end(self, seconds: float) -> None:
+        if self._runtime is not None:
+            self._runtime.join(seconds)
+
+    def _check_loop(self) -> None:
+        """Once it was used, it belongs to the loop in which that was."""
+        if self._runtime is not None and self._runtime.pid == this.pid:
+            self._runtime.check_loop()
+
+    def _store(self) -> Store:
+        return self._start().env.store
+
+    def _start(self) -> AioRuntime:
+        runtime = self._runtime
+        if runtime is not None and runtime.runs_here() and not self._is_closed:
+            return runtime
+        runtime = self._making.run(self._make)
+        runtime.start()
+        return runtime
+
+    def _make(self) -> AioRuntime:
+        """Under the guard: of two loops that use it first, at the same time, one has it."""
+        if self._is_closed:
+            raise ClientClosed
+        if self._runtime is None or self._runtime.pid != this.pid:
+            patience = self._config.patience
+            loop_here()
+            store, aside = self._config.factory.aio(patience.request_timeout)
+            self._runtime = AioRuntime(store, aside, patience, self)
+        return self._runtime
+
+    def _held_here(self) -> HeldHere:
+        task = asyncio.current_task()
+        assert task is not None
+        return self._held.setdefault(task, weakref.WeakValueDictionary())
+
+    async def _free(self, name: str, owner: str) -> Reason | None:
+        """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
+        return reached(await self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl)))
+
+    async def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
+        """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
+        hold = Hold(self._config.prefix + name, owner, self._checked_ttl(ttl), shortens=True)
+        return reached(reached(await self._store().renew([hold]))[0])
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

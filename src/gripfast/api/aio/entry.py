@@ -1,0 +1,23 @@
+"""How a program with an event loop begins: `connect_async()`, or no client at all with `gripfast.async_lock()`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gripfast.api.aio.client import AsyncClient
+from gripfast.api.aio.lock import AsyncLock
+from gripfast.api.config import configure
+from gripfast.api.loops import ClientPerLoop
+
+
+def connect_async(target: object = None, **options: Any) -> AsyncClient:
+    """A client for the tasks of one event loop. Takes what connect() takes. Do not await it; does no I/O."""
+    return AsyncClient(configure(target, options))
+
+
+def async_lock(name: str, **settings: Any) -> AsyncLock:
+    """A lock of this event loop's default client: `async with gripfast.async_lock("nightly"): …`."""
+    return _async_defaults.here().lock(name, **settings)
+
+
+_async_defaults = ClientPerLoop(connect_async)

@@ -1,0 +1,165 @@
+"""The lease a task holds, and the body of `async with`, which is cancelled when the lease is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from gripfast.api.client import AnyClient
+from gripfast.api.lease import Handle
+from gripfast.core.lease import LeaseState
+from gripfast.core.ports import to_raise
+from gripfast.core.release import release
+from gripfast.errors import LeaseLost, Reason
+from gripfast.machine import boottime
+from gripfast.runtime.aio import AioRuntime
+
+
+class AsyncLease(Handle[AioRuntime]):
+    """One successful acquisition. `async with lease` releases it at the end, and cancels the body on a loss."""
+
+    __slots__ = ("_body",)
+
+    def __init__(
+        self, client: AnyClient, runtime: AioRuntime, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
+    ) -> None:
+        super().__init__(client, runtime, state, on_lost)
+        self._body: _Body | None = None
+
+    @property
+    def lost(self) -> AsyncLost:
+        """Event-like: `is_set()`, and `await wait(timeout=None)`, which ends when the lease is lost or released."""
+        return AsyncLost(self)
+
+    async def extend(self, ttl: float | None = None) -> None:
+        """Renew now. With `ttl`, change the ttl of this lease, too."""
+        self._check_loop()
+        ttl = self.ttl if ttl is None else self._client._checked_ttl(ttl)
+        self.ensure_held()
+        answer = await self._runtime.extend(self._state, ttl)
+        if answer is not None:
+            raise to_raise(answer.error)
+        self.ensure_held()
+
+    async def release(self) -> None:
+        """Release the lock. A second call does nothing. Raises LeaseLost if the lease was already lost."""
+        self._check_loop()
+        await self._release()
+
+    async def _release(self) -> None:
+        if self._is_inherited():
+            return
+        if self._is_last():
+            await release(self._runtime.env, self._state)
+        else:
+            self._raise_if_lost()
+
+    def _release_soon(self) -> None:
+        """For callers that can't await, or are in another loop: over at once here, given back in the background."""
+        if self._is_inherited():
+            return
+        self._raise_if_lost()
+        if self._is_last() and self._state.finish("released"):
+            self._runtime.tell(self._state)
+            self._runtime.env.ledger.abandon(self._state)
+
+    def _check_loop(self) -> None:
+        """What a forked child has inherited is refused for that reason, not for its loop."""
+        if not self._is_inherited():
+            self._runtime.check_loop()
+
+    async def __aenter__(self) -> AsyncLease:
+        self._check_loop()
+        return self._begin()
+
+    def _begin(self) -> AsyncLease:
+        """The body, on the loop."""
+        self.ensure_held()
+        if self._body is None:
+            self._body = _Body(self._state)
+        self._body.begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._check_loop()
+        await self._end(kind, error)
+
+    async def _end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
+        """The body, on the loop."""
+        was_cancelled_by_loss = self._body is not None and self._body.end(kind)
+        try:
+            await self._release()
+        except LeaseLost as lost:
+            if was_cancelled_by_loss:
+                raise lost from error
+            if kind is None:
+                raise
+
+
+class _Body:
+    """The task inside `async with`: cancelled when the lease is lost, as `asyncio.timeout` does it.
+
+    It knows the state weakly, because the state knows it.
+    """
+
+    def __init__(self, state: LeaseState) -> None:
+        self._state = weakref.ref(state)
+        self._task: asyncio.Task[Any] | None = None
+        self._cancels_before = 0
+        self._has_cancelled = False
+
+    def begin(self) -> None:
+        self._task = asyncio.current_task()
+        self._cancels_before = self._task.cancelling() if self._task is not None else 0
+        self._has_cancelled = False
+        state = self._state()
+        if state is not None:
+            state.listeners.append(self._cancel_if_lost)
+
+    def end(self, kind: type[BaseException] | None) -> bool:
+        """True if the cancellation that ended the body was ours, and not of another task, which leaves in its place."""
+        task, self._task = self._task, None
+        state = self._state()
+        if state is not None and self._cancel_if_lost in state.listeners:
+            state.listeners.remove(self._cancel_if_lost)
+        if task is None or not self._has_cancelled or task is not asyncio.current_task():
+            return False
+        return task.uncancel() <= self._cancels_before and kind is not None and issubclass(kind, asyncio.CancelledError)
+
+    def _cancel_if_lost(self) -> None:
+        state = self._state()
+        if self._task is None or self._has_cancelled or state is None or state.lost(boottime()) is None:
+            return
+        self._has_cancelled = True
+        self._task.cancel()
+
+
+class AsyncLost:
+    """Event-like: whether the lease is lost, by the clock at the moment of asking."""
+
+    def __init__(self, lease: AsyncLease) -> None:
+        self._lease = lease
+
+    def is_set(self) -> bool:
+        return self._lease._loss() is not None
+
+    async def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it is lost: True; False if the time is over or the lease was released."""
+        self._lease._check_loop()
+        over = asyncio.Event()
+        state = self._lease._state
+        state.listeners.append(over.set)
+        try:
+            if not self.is_set() and state.ending is None:
+                async with asyncio.timeout(timeout):
+                    await over.wait()
+        except TimeoutError:
+            pass
+        finally:
+            state.listeners.remove(over.set)
+        return self.is_set()

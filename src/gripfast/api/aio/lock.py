@@ -1,0 +1,113 @@
+"""The lock for the tasks of one event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from gripfast.api.aio.lease import AsyncLease
+from gripfast.api.lock import AnyLock, still_held
+from gripfast.api.scope import ByTasks, Exit, Scope, scope_of_this_entry
+from gripfast.api.within import InTransaction, within
+from gripfast.core import rules
+from gripfast.core.acquire import acquire
+from gripfast.core.ports import Taken
+from gripfast.machine import boottime
+
+if TYPE_CHECKING:
+    from gripfast.api.aio.client import AsyncClient
+
+
+class AsyncLock(AnyLock):
+    """`async with lock as lease`, `await lock.acquire(wait=…)` or `await lock.try_acquire()`.
+
+    In a `contextlib.AsyncExitStack` the lease lasts until the stack is closed, by any task, or until the task that
+    entered it ends.
+    """
+
+    _new_book = ByTasks
+
+    _client: AsyncClient
+
+    def acquire(self, wait: float | None = None) -> Acquiring:
+        """`await` it for the lease, or enter it with `async with`. After `wait` seconds it raises LockTimeout."""
+        patience = rules.checked_wait(wait)
+        return Acquiring(lambda: self._acquire_or_raise(patience))
+
+    async def try_acquire(self) -> AsyncLease | None:
+        """The lease, or None if someone else holds the lock; never waits."""
+        answer = await self._acquire(0.0)
+        return None if isinstance(answer, Taken) else answer
+
+    async def within(self, connection: object, wait: float | None = None, *, durable: bool = False) -> InTransaction:
+        """Take the lock in the open transaction of your own database connection; commit or rollback releases it.
+
+        Call it before you read anything in that transaction. It needs `?mode=row`, or `?mode=advisory` on PostgreSQL.
+        A rollback to a savepoint may release the lock, too, while the transaction goes on. With `durable` the call
+        raises ConfigurationError if that could happen.
+        """
+        env = self._client._start().env
+        return await within(env, self._settings.want, connection, rules.checked_wait(wait), durable, is_async=True)
+
+    async def _acquire_or_raise(self, patience: float | None) -> AsyncLease:
+        started = boottime()
+        answer = await self._acquire(patience)
+        if isinstance(answer, Taken):
+            raise self._settings.timed_out(boottime() - started, answer)
+        return answer
+
+    async def _acquire(self, patience: float | None) -> AsyncLease | Taken:
+        runtime = self._client._start()
+        held = self._client._held_here() if self._settings.reentrant else None
+        state = None if held is None else still_held(held, self.name)
+        if state is None:
+            answer = await acquire(runtime.env, self._settings.want, patience)
+            if isinstance(answer, Taken):
+                return answer
+            state = answer
+            if held is not None:
+                held[self.name] = state
+        return AsyncLease(self._client, runtime, state, self._settings.on_lost)
+
+    def __aenter__(self) -> Coroutine[Any, Any, AsyncLease]:
+        return self._enter(scope_of_this_entry(self))
+
+    async def _enter(self, scope: Scope) -> AsyncLease:
+        lease = await self.acquire()
+        lease._begin()  # before it is kept: whoever is refused here has entered nothing
+        scope.keep(lease)
+        return lease
+
+    if TYPE_CHECKING:
+
+        async def __aexit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        ) -> None: ...
+    else:
+
+        @Exit
+        async def __aexit__(scope: Scope, kind: Any, error: Any, *_: Any) -> None:
+            scope.lock._client._check_loop()  # before anything is left
+            await scope.leave()._end(kind, error)
+
+
+class Acquiring(Awaitable[AsyncLease]):
+    """What `AsyncLock.acquire()` returns: awaited, or entered."""
+
+    def __init__(self, start: Callable[[], Awaitable[AsyncLease]]) -> None:
+        self._start = start
+        self._lease: AsyncLease | None = None
+
+    def __await__(self) -> Generator[Any, None, AsyncLease]:
+        return self._start().__await__()
+
+    async def __aenter__(self) -> AsyncLease:
+        self._lease = await self._start()
+        return await self._lease.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._lease is not None
+        await self._lease.__aexit__(kind, error, trace)
