@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gripfast.cli.further import NOT_HERE
+from gripfast.cli.commands import NOT_HERE
 from gripfast.extras import how_to_install
 from gripfast.stores import specs
 from support.pages import ROOT

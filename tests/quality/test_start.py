@@ -51,6 +51,19 @@ def test_a_lock_for_threads_loads_no_event_loop_and_no_other_engine(store: str, 
     assert "gripfast.api.client" in loaded
 
 
+def test_a_command_loads_no_other_command() -> None:
+    run = "from gripfast.cli import main; assert main(['run', '--url', 'memory://', 'n', '--', 'true']) == 0"
+    others = {
+        "asyncio",
+        "importlib.metadata",
+        "ssl",
+        "click.shell_completion",
+        "gripfast.fencing",
+        "gripfast.cli.locks",
+    }
+    assert loaded_by(run) & others == set()
+
+
 FIRST = """
 import importlib, sys
 import gripfast

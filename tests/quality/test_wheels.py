@@ -15,7 +15,7 @@ import gripfast
 from quality.test_layering import imports
 from quality.tree import LAB, PACKAGE, ROOT, files
 
-ABOUT_THE_LAB = {"gripfast/cli/further.py"}
+ABOUT_THE_LAB = {"gripfast/cli/commands.py"}
 """The hook by which commands of other packages are found: it may speak of the lab, and even it imports none of it."""
 
 

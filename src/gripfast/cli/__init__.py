@@ -7,7 +7,7 @@ codes        the exit codes and what they mean
 failure      an error in one line, and its exit code
 text         durations, holders, tables, JSON
 locks        ls, show, break, wait
-further      commands that other packages add
+commands     which commands there are, those of other packages, too
 completion   what a shell completes
 run          run: takes the lock and holds it while a command runs
 waiting      waits for a lock, tells who has it meanwhile

@@ -9,18 +9,17 @@ import traceback
 from collections.abc import Sequence
 
 import click
-from click.shell_completion import shell_complete
 
 import gripfast
 from gripfast.cli import codes
-from gripfast.cli.completion import COMPLETE, PROGRAM, completion
+from gripfast.cli.commands import Commands
 from gripfast.cli.failure import explain, redacted, say
-from gripfast.cli.further import Commands
-from gripfast.cli.locks import break_, ls, show, wait
 from gripfast.cli.options import url_option
-from gripfast.cli.run import run
-from gripfast.cli.schema import schema
 from gripfast.cli.streams import open_closed_streams
+
+PROGRAM = "gripfast"
+COMPLETE = "_GRIPFAST_COMPLETE"
+"""The variable by which a shell's script asks for completions."""
 
 
 @click.group(cls=Commands, invoke_without_command=True, epilog=codes.listing())
@@ -42,10 +41,6 @@ def cli(ctx: click.Context) -> int | None:
     return codes.USAGE
 
 
-for command in (run, ls, show, break_, wait, schema, completion):
-    cli.add_command(command)
-
-
 def main(args: Sequence[str] | None = None) -> int:
     """The exit status of `gripfast ARGS`."""
     open_closed_streams()
@@ -63,7 +58,9 @@ def main(args: Sequence[str] | None = None) -> int:
 def _invoke(args: list[str]) -> int:
     """As click's own main does it, without its answers to errors."""
     if instruction := os.environ.get(COMPLETE):
-        return shell_complete(cli, {}, PROGRAM, COMPLETE, instruction)
+        from gripfast.cli.completion import complete
+
+        return complete(cli, instruction)
     try:
         with cli.make_context(PROGRAM, args) as ctx:
             return cli.invoke(ctx) or 0

@@ -15,14 +15,12 @@ from click.shell_completion import (
     CompletionItem,
     add_completion_class,
     get_completion_class,
+    shell_complete,
     split_arg_string,
 )
 
 import gripfast
-
-PROGRAM = "gripfast"
-COMPLETE = "_GRIPFAST_COMPLETE"
-"""The variable by which a shell's script asks."""
+from gripfast.cli.app import COMPLETE, PROGRAM
 
 NAMES_AT_MOST = 200
 PATIENCE = 1.0
@@ -70,6 +68,11 @@ class ColonSafeBash(BashComplete):
 
 
 add_completion_class(ColonSafeBash)
+
+
+def complete(cli: click.Command, instruction: str) -> int:
+    """Tell a shell's script what it asks for."""
+    return shell_complete(cli, {}, PROGRAM, COMPLETE, instruction)
 
 
 @click.command(short_help="Print the completion script of a shell.")

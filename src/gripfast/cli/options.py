@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 import click
 
 import gripfast
-from gripfast.cli.completion import lock_names
 
 _URL = "gripfast.cli.url"
 
@@ -46,6 +45,8 @@ wait_option = seconds_option("--wait", "Wait at most this long. [default: for ev
 
 
 def _complete_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    from gripfast.cli.completion import lock_names
+
     return lock_names(ctx.meta.get(_URL), incomplete)
 
 

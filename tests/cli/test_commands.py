@@ -10,7 +10,7 @@ import click
 import pytest
 
 from cli.commandline import Call
-from gripfast.cli.further import GROUP
+from gripfast.cli.commands import GROUP
 
 Install = Callable[..., None]
 

@@ -1,4 +1,6 @@
-"""Commands that other packages add. Each is a `click.Command`, found by an entry point of such a package:
+"""Which commands there are. A command is loaded when it is called, and all of them for the help.
+
+Other packages add commands. Each is a `click.Command`, found by an entry point of such a package:
 
 [project.entry-points."gripfast.commands"]
 lab = "gripfast_lab.command:lab"
@@ -8,6 +10,7 @@ Nobody looks for them as long as one of our own commands is called: that would c
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +21,16 @@ from gripfast.cli.failure import Failure
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
+OWN = {
+    "break": "locks:break_",
+    "completion": "completion:completion",
+    "ls": "locks:ls",
+    "run": "run:run",
+    "schema": "schema:schema",
+    "show": "locks:show",
+    "wait": "locks:wait",
+}
+"""Command to module and name."""
 GROUP = "gripfast.commands"
 NOT_HERE = {
     "lab": "the lab is a package of its own: pip install gripfast-lab, or in a clone of Gripfast: pip install . ./lab"
@@ -29,11 +42,12 @@ class Commands(click.Group):
     """Our own commands first, then those of others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted({*super().list_commands(ctx), *_found().names})
+        return sorted({*OWN, *_found().names})
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        own = super().get_command(ctx, name)
-        if own is not None:
+        if name in OWN:
+            module, _, attribute = OWN[name].partition(":")
+            own: click.Command = getattr(import_module(f"gripfast.cli.{module}"), attribute)
             return own
         for point in _found().select(name=name):
             return _loaded(point)
