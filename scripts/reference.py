@@ -11,7 +11,7 @@ import ast
 import importlib
 import inspect
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,6 +20,8 @@ import click
 
 import gripfast
 from gripfast.cli.app import cli
+from gripfast.stores import specs
+from gripfast.stores.options import COMMON, Option
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 FURTHER = ("gripfast.fencing", "gripfast.compat.threading", "gripfast.compat.asyncio", "gripfast.compat.redis")
@@ -47,14 +49,31 @@ def api() -> str:
     parts = [
         "# The API",
         "Written by `scripts/reference.py` from the signatures and docstrings of the code. Times are seconds, whole or "
-        "not. The page of each store has the options of `connect()`, see [Which lock when](choosing.md). Names that "
-        "are not on this page are private and may change.",
+        "not. [The options of `connect()`](#options-of-connect) are at the end. Names that are not on this page are "
+        "private and may change.",
         *(part for name in top for part in described(name, getattr(gripfast, name), "##")),
     ]
     for path in FURTHER:
         module = importlib.import_module(path)
         parts += [f"## {path}", told(module), *in_module(module)]
-    return "\n\n".join(parts) + "\n"
+    parts += ["## Options of connect()", *options()]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def options() -> Iterator[str]:
+    """Those of our own engines: other packages may be installed."""
+    yield "Options stand in the query of the URL, or are keywords of `connect()`. Every store takes these:"
+    yield table(COMMON)
+    for spec in specs():
+        if spec.factory.startswith("gripfast.") and spec.schemes:
+            yield "### " + ", ".join(f"{scheme}://" for scheme in spec.schemes)
+            yield table(spec.options) if spec.options else "No others." if not spec.more_options else ""
+            yield f"It also takes {spec.more_options}." if spec.more_options else ""
+
+
+def table(known: Mapping[str, Option]) -> str:
+    rows = [f"| `{name}` | {' or '.join(each.choices) or each.kind} | {each.meaning} |" for name, each in known.items()]
+    return "\n".join(["| option | kind | meaning |", "|---|---|---|", *rows])
 
 
 def in_module(module: ModuleType) -> Iterator[str]:

@@ -25,7 +25,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stores": {"core"} | LEAVES,
     "fencing": {"drivers", "errors"},
     "api": {"runtime", "core", "stores", "fencing"} | LEAVES,
-    "cli": {"gripfast", "api"} | LEAVES,
+    "cli": {"gripfast", "api", "stores"} | LEAVES,
     "compat": {"gripfast", "api"} | LEAVES,
     "testing": {"gripfast", "cli", "stores"},
     "__main__": {"cli"},

@@ -32,8 +32,21 @@ def _remember_url(ctx: click.Context, _: click.Parameter, url: str | None) -> No
         ctx.meta[_URL] = url
 
 
+class _UrlOption(click.Option):
+    """`gripfast --help` also lists the schemes: only then are the specs of all engines loaded."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        record = super().get_help_record(ctx)
+        if record is None or ctx.parent is not None:
+            return record
+        from gripfast.stores import schemes
+
+        return record[0], f"{record[1]} A URL starts with one of {', '.join(schemes())}."
+
+
 url_option = click.option(
     "--url",
+    cls=_UrlOption,
     metavar="URL",
     callback=_remember_url,
     expose_value=False,
