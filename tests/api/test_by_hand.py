@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import gripfast
-from gripfast.api.scope import by_hand
 from gripfast.compat import threading as compat_threading
+from gripfast.interrupts.scope import by_hand
 from support.waiting import auntil, until
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 import gripfast
-from gripfast.api.scope import by_hand
+from gripfast.interrupts.scope import by_hand
 from support.waiting import until
 
 

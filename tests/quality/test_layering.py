@@ -10,15 +10,14 @@ import pytest
 from gripfast.stores import StoreSpec
 from quality.tree import LAB, PACKAGE, broken, parsed, python_files
 
-LEAVES = {"bounded", "columns", "drivers", "errors", "extras", "guard", "living", "machine"}
+LEAVES = {"bounded", "columns", "drivers", "errors", "extras", "interrupts", "machine"}
 MAY_IMPORT: dict[str, set[str]] = {
     "bounded": {"machine"},
     "columns": set(),
     "drivers": {"errors"},
     "errors": set(),
     "extras": set(),
-    "guard": {"errors"},
-    "living": set(),
+    "interrupts": {"errors"},
     "machine": set(),
     "core": {"errors"},
     "runtime": {"core"} | LEAVES,

@@ -19,7 +19,7 @@ import pytest
 
 import gripfast
 from gripfast.core.ports import Unreachable
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 from gripfast.stores.sqlite import mailbox
 from gripfast.testing.waiters import waiters_among, watch_for_waiters

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import gripfast
-from gripfast.living import Living
+from gripfast.interrupts.living import Living
 from support.switching import at_every_opcode
 
 SOURCE = Path(gripfast.__file__).parent

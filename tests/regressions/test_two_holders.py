@@ -16,7 +16,7 @@ import gripfast
 from gripfast import machine
 from gripfast.core.ports import Claim, Granted, Hold, Taken
 from gripfast.errors import GripfastError
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 from gripfast.stores import settle
 from gripfast.stores.memory.engine import MemoryEngine
 from gripfast.stores.sqlite import connections

@@ -24,7 +24,7 @@ from gripfast.core import rules
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import Capabilities, Hold, LockInfo, Store, Unreachable, to_raise
 from gripfast.errors import ClientClosed, Reason
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import BlockingRuntime, drive
 from gripfast.runtime.parts import EXIT_PATIENCE

@@ -7,7 +7,7 @@ from typing import Any
 from gripfast.api.client import Client
 from gripfast.api.config import configure
 from gripfast.api.lock import Lock
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 
 
 def connect(target: object = None, **options: Any) -> Client:

@@ -7,13 +7,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gripfast.api.lease import Lease
-from gripfast.api.scope import ByThreads, Exit, Scope, scope_of_this_entry
 from gripfast.api.settings import LockSettings
 from gripfast.api.within import InTransaction, within
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import Taken
+from gripfast.interrupts.scope import ByThreads, Exit, Scope, scope_of_this_entry
 from gripfast.machine import boottime
 from gripfast.runtime.blocking import drive
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gripfast.errors import ClientClosed
-from gripfast.living import Living
+from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
 
 if TYPE_CHECKING:

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 from gripfast.api.client import Client
 from gripfast.api.lease import Lease
-from gripfast.api.scope import Exit, Scope, scope_of_this_entry
 from gripfast.compat.holdings import Hold, Holdings
 from gripfast.errors import LockTimeout
+from gripfast.interrupts.scope import Exit, Scope, scope_of_this_entry
 
 __all__ = ["Lock", "RLock"]
 

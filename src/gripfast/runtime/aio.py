@@ -29,7 +29,7 @@ from gripfast.core.notice import Notices
 from gripfast.core.ports import Store, Unreachable
 from gripfast.core.upkeep import Errand, Extend, Reaper, Upkeep
 from gripfast.errors import ConfigurationError
-from gripfast.living import Living
+from gripfast.interrupts.living import Living
 from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import drive
 from gripfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env

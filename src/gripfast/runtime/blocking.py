@@ -20,7 +20,7 @@ from gripfast.core.lease import LeaseState
 from gripfast.core.notice import Notices
 from gripfast.core.ports import Store, Unreachable
 from gripfast.core.upkeep import Errand, Extend, Upkeep
-from gripfast.living import Living
+from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
 from gripfast.runtime.callbacks import Callbacks
 from gripfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env

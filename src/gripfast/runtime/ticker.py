@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 from gripfast.runtime.parts import LINGER_ROUNDS, LOOK_AT_LEAST
 

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from gripfast.core.ports import Granted
 from gripfast.errors import ClientClosed, GripfastError, StoreUnavailable
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 
 T = TypeVar("T")

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.lock import AnyLock, still_held
-from gripfast.api.scope import ByTasks, Exit, Scope, scope_of_this_entry
 from gripfast.api.within import InTransaction, within
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.ports import Taken
+from gripfast.interrupts.scope import ByTasks, Exit, Scope, scope_of_this_entry
 from gripfast.machine import boottime
 
 if TYPE_CHECKING:

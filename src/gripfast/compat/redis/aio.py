@@ -11,11 +11,11 @@ from redis.exceptions import LockError
 
 from gripfast.api.aio.client import AsyncClient
 from gripfast.api.aio.lease import AsyncLease
-from gripfast.api.scope import Exit, Scope, scope_of_this_entry
 from gripfast.compat.redis.book import Borrowed, Held, this_task
 from gripfast.compat.redis.shape import Shape
 from gripfast.compat.redis.tokens import Renaming
 from gripfast.errors import LockTimeout
+from gripfast.interrupts.scope import Exit, Scope, scope_of_this_entry
 
 
 class AsyncLock(Shape[AsyncLease]):

@@ -9,11 +9,11 @@ from redis.exceptions import LockError
 
 from gripfast.api.client import Client
 from gripfast.api.lease import Lease
-from gripfast.api.scope import Exit, Scope, scope_of_this_entry
 from gripfast.compat.redis.book import Borrowed, Held, this_thread
 from gripfast.compat.redis.shape import Shape
 from gripfast.compat.redis.tokens import Renaming
 from gripfast.errors import LockTimeout
+from gripfast.interrupts.scope import Exit, Scope, scope_of_this_entry
 
 
 class Lock(Shape[Lease]):

@@ -13,7 +13,7 @@ from gripfast.api.aio.client import AsyncClient
 from gripfast.api.client import Client
 from gripfast.api.config import configure
 from gripfast.api.loops import ClientPerLoop
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 
 
 class Clients(NamedTuple):

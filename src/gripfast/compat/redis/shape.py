@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 from redis.exceptions import DataError, LockError, LockNotOwnedError
 
 from gripfast import LockInfo
-from gripfast.api.scope import Scope
 from gripfast.compat.redis.book import Held, Local, ThreadLocal, is_shown_as
 from gripfast.compat.redis.clients import Clients, clients_of
 from gripfast.compat.redis.faults import InRedisTerms, not_owned
+from gripfast.interrupts.scope import Scope
 
 _log = logging.getLogger("gripfast.compat.redis")
 

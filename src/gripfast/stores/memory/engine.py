@@ -20,7 +20,7 @@ from heapq import heappop, heappush, heapreplace
 from gripfast.core import rules
 from gripfast.core.ports import Claim, Granted, Hold, LockInfo, Page, Taken
 from gripfast.errors import Reason
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, wall_us
 from gripfast.stores import settle
 from gripfast.stores.card import write_card

@@ -23,7 +23,7 @@ import psycopg
 from psycopg.pq import ConnStatus, DiagnosticField, ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
-from gripfast.living import Living
+from gripfast.interrupts.living import Living
 from gripfast.stores.postgres.protocol import kind_of
 from gripfast.stores.sql.ports import Answer, Refusal, Rows, SessionGone
 from gripfast.stores.sql.protocol import Row

@@ -11,7 +11,7 @@ from typing import Any
 
 from hiredis import HiredisError
 
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol

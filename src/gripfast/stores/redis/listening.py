@@ -10,7 +10,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 
 from gripfast.core.ports import Granted
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import BlockingInbox, Nothing
 

@@ -10,7 +10,7 @@ from hiredis import HiredisError
 
 from gripfast.core.redlock.ballot import majority
 from gripfast.errors import StoreUnavailable
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.listening import LOOK_AROUND, Listening

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from gripfast.core.ports import Granted
-from gripfast.guard import Guard
-from gripfast.living import Living
+from gripfast.interrupts.guard import Guard
+from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import BlockingInbox, Nothing
 from gripfast.stores.sql.conversation import Claims, Conversation, verdict

@@ -14,7 +14,7 @@ import socket
 import threading
 from typing import NamedTuple
 
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 from gripfast.stores.sql.descriptors import is_ready
 from gripfast.stores.sql.faults import no_answer_in, not_notified

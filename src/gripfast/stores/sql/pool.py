@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Generic, TypeVar
 
-from gripfast.guard import Guard
-from gripfast.living import Living
+from gripfast.interrupts.guard import Guard
+from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
 from gripfast.stores.sql.descriptors import is_ready
 from gripfast.stores.sql.faults import all_in_use

@@ -11,7 +11,7 @@ import weakref
 from dataclasses import dataclass, field
 
 from gripfast.core.ports import Inbox, Taken, Unreachable
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 
 NOTHING_KNOWN = Taken(None, 0)
 

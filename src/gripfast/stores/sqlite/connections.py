@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gripfast.errors import ConfigurationError, StoreUnavailable
-from gripfast.living import Living
+from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
 from gripfast.stores.sqlite import files, protocol, scripts
 

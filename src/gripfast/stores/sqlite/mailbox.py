@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gripfast.core.ports import Granted
-from gripfast.guard import Guard
-from gripfast.living import Living
+from gripfast.interrupts.guard import Guard
+from gripfast.interrupts.living import Living
 from gripfast.machine import Process, this_process
 from gripfast.stores.inboxes import Inboxes
 

@@ -32,7 +32,7 @@ from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from gripfast.core import rules
-from gripfast.guard import Guard
+from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 from gripfast.stores.zookeeper import driver, protocol
 from gripfast.stores.zookeeper.deleted import DeletedNodes

@@ -28,7 +28,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from gripfast.living import Living
+from gripfast.interrupts.living import Living
 
 if TYPE_CHECKING:
     import asyncio
