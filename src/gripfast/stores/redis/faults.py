@@ -5,14 +5,16 @@ from __future__ import annotations
 import re
 import ssl
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal
 
 import redis
 from hiredis import ReplyError
 
-from gripfast.core.ports import to_raise
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.machine import REFUSED
+from gripfast.stores.faults import Fault as Fault
+from gripfast.stores.faults import Kind
+from gripfast.stores.faults import LinkDown as LinkDown
 
 _ADVICE: Mapping[str, str] = {
     "WRONGPASS": "refuses the user name or password: check those in the URL or of the client",
@@ -30,37 +32,18 @@ _ADVICE: Mapping[str, str] = {
     "DB index": "has no database of that number: use a smaller one, or raise its `databases`",
     "MOVED": "is a node of a Redis Cluster, which is not supported yet: use a single server",
 }
-_PERMANENT = {"WRONGPASS", "NOAUTH", "NOPERM", "WRONGTYPE", "MOVED", "DB index"}
+_KINDS: Mapping[str, Kind] = {
+    "WRONGPASS": "login",
+    "NOAUTH": "login",
+    "NOPERM": "no_rights",
+    "WRONGTYPE": "unfit",
+    "MOVED": "unfit",
+    "DB index": "unfit",
+}
+"""The others may end by themselves."""
 _CODE = re.compile(rf"\b({'|'.join(_ADVICE)})\b")
 _OTHER_HOST = re.compile("certificate is not valid for '[^']*'")
 _MAX_CLIENTS = "max number of clients"
-
-
-class Fault(NamedTuple):
-    """A request was not answered, or with an error; it stands in the place of a reply."""
-
-    error: StoreUnavailable
-    is_permanent: bool = False
-    """Asking again will not help."""
-    was_idle: bool = False
-    """The connection had worked before and may have been closed while it was idle: a new one may do better."""
-
-    was_sent: bool = True
-    """False only if nothing of the request left this machine."""
-    was_refused: bool = False
-    """The connection was: nothing listens there."""
-
-    def copy(self) -> Fault:
-        """For another one who is told: they may raise it at the same time."""
-        return self._replace(error=to_raise(self.error))
-
-
-class LinkDown(Exception):
-    """No connection could be made, so nothing was asked."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__()
-        self.fault = fault._replace(was_sent=False)
 
 
 def was_sent(reply: Any) -> Any:
@@ -130,14 +113,14 @@ def _fault(where: str, text: str) -> Fault:
         text = f"NOAUTH {text}"  # it says ERR if the request is too large for a stranger
     found = _CODE.search(text)
     if found is not None:
-        return _named(where, f"{_ADVICE[found[1]]} ({_short(text)})", found[1] in _PERMANENT)
+        return _named(where, f"{_ADVICE[found[1]]} ({_short(text)})", _KINDS.get(found[1], "down"))
     if _MAX_CLIENTS in text:
         return _named(where, f"has no connection left: raise its maxclients or close some ({_short(text)})")
     return _named(where, f"answered with an error: {_short(text)}")
 
 
-def _named(where: str, message: str, is_permanent: bool = False) -> Fault:
-    return Fault(StoreUnavailable(f"{where} {message}", {where: message}), is_permanent)
+def _named(where: str, message: str, kind: Kind | Literal["down"] = "down") -> Fault:
+    return Fault(StoreUnavailable(f"{where} {message}", {where: message}), kind)
 
 
 def _short(text: str) -> str:

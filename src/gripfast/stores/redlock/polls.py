@@ -183,7 +183,7 @@ def still_down(where: str, fault: Fault, age: float) -> Fault:
     what = fault.error.nodes.get(where, str(fault.error))
     message = f"{what}; {f'{age:.0f} s ago, ' if age >= 1 else ''}now probed in the background"
     made = StoreUnavailable(f"{where} {message}", {where: message})
-    return Fault(made, fault.is_permanent, was_refused=fault.was_refused)
+    return Fault(made, fault.kind, was_refused=fault.was_refused)
 
 
 def withdrawn(where: str, trouble: Fault | None) -> Failed:

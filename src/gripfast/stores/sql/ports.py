@@ -8,24 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-from gripfast.errors import StoreUnavailable
+from gripfast.stores.faults import TRANSIENT as TRANSIENT
+from gripfast.stores.faults import Fault as Fault
+from gripfast.stores.faults import Kind as Kind
+from gripfast.stores.faults import LinkDown
 from gripfast.stores.sql.statement import Query, Statement, Value
-
-Kind = Literal[
-    "busy", "retry", "no_table", "no_rights", "read_only", "full", "gone", "broken_off", "login", "unfit",
-    "unstorable", "other"
-]  # fmt: skip
-"""busy: another has it locked; retry: deadlock, or not serialisable; full: no connection left; gone: the session is;
-broken_off: the statement is, and perhaps the session; unfit: this kind of server, or what stands before it, can't do
-that; unstorable: a name or label that it has no characters for."""
-
-PERMANENT: frozenset[Kind] = frozenset({"no_rights", "read_only", "login", "unfit", "unstorable"})
-"""Asking again will not help."""
-
-TRANSIENT: frozenset[Kind | Literal["down"]] = frozenset({"down", "busy", "retry", "full", "gone", "broken_off"})
-"""They have nothing to do with what was asked for."""
 
 
 class Rows(NamedTuple):
@@ -47,35 +36,11 @@ Answer = list[Rows] | Refusal
 """To a request of one or more statements; the first that is refused ends it."""
 
 
-class Fault(NamedTuple):
-    """Why there is no answer that a store could use."""
-
-    error: StoreUnavailable
-    kind: Kind | Literal["down"] = "down"
-    was_idle: bool = False
-    """The connection had been closed before anything was sent: asking again is safe, whatever was asked."""
-    was_sent: bool = True
-    """False only if nothing of the request left this machine."""
-    was_refused: bool = False
-    """The connection was: nothing listens there."""
-
-    @property
-    def is_permanent(self) -> bool:
-        return self.kind in PERMANENT
+WireDown = LinkDown
 
 
 class SessionGone(ConnectionResetError):
     """The connection has ended because the server has ended the session, and has said so."""
-
-
-class WireDown(Exception):
-    """There is no connection."""
-
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(str(fault.error))
-        # However it ended: nothing was asked of it, so no outcome is unknown.
-        error = StoreUnavailable(*fault.error.args)
-        self.fault = fault._replace(error=error, was_sent=False)
 
 
 class Wire(Protocol):
