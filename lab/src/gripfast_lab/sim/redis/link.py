@@ -15,10 +15,11 @@ from typing import Any
 from hiredis import ReplyError
 
 from gripfast.core.ports import Granted
+from gripfast.errors import ClientClosed
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import IDLE_MOST, NOBODY, Conversation, Lending, Server
-from gripfast.stores.redis.faults import Fault, LinkDown, not_connected, refused
+from gripfast.stores.redis.faults import Fault, LinkDown, cut, not_connected, refused
 from gripfast.stores.redis.shared import Opening, SharedLink
 from gripfast_lab.sim.network import Connection, Network, Peer
 from gripfast_lab.sim.processes import Process, Timer
@@ -195,14 +196,13 @@ class Place:
 
 
 class SimOpening(Opening):
-    def __init__(self, place: Place, make: Callable[[], Any], what: str) -> None:
+    def __init__(self, place: Place, make: Callable[[], Any]) -> None:
         super().__init__(place.server.where, Future)
         self._process = place.process
         self._make = make
-        self._what = what
 
     def begin(self, dialing: Future) -> None:
-        self._process.start(f"{self._process.name}/{self._what}", self._dial(dialing))
+        self._process.start(f"{self._process.name}/connects", self._dial(dialing))
 
     async def _dial(self, dialing: Future) -> None:
         try:
@@ -218,8 +218,8 @@ class SimLink(SharedLink):
 
     def __init__(self, place: Place) -> None:
         process = place.process
-        requests = SimOpening(place, place.dial, "dials")
-        notifications = SimOpening(place, place.subscribe, "subscribes")
+        requests = SimOpening(place, place.dial)
+        notifications = SimOpening(place, place.subscribe)
         super().__init__(place.server, requests, notifications, place.inboxes, process.now, Future)
         self.inbox = partial(SimInbox, process)
 
@@ -236,6 +236,13 @@ class LendingLink(SimLink):
         self._dial = place.dial
         self._lending: Lending[SimConversation] = Lending(place.server, idle_most)
         self.clean_up = clean_up or partial(place.server.clean_up, parks=True)  # type: ignore[method-assign, assignment]
+
+    async def listen(self) -> None:
+        """A claim that is under way when the client is closed fails, and is undone by its caller."""
+        try:
+            await super().listen()
+        except ClientClosed:
+            raise LinkDown(cut(self.where, None)) from None
 
     async def ask(self, packed: bytes, owner: str | None = None) -> Any:
         replies = await self._lend(packed, owner, 1)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from gripfast.core.redlock.nodes import Ballot, Free, Request
 from gripfast.stores.inboxes import Inboxes
@@ -27,8 +26,6 @@ from gripfast_lab.sim.world import Cancelled
 
 
 class Around:
-    """What a client knows: its process, the nodes, their clocks and its own."""
-
     def __init__(
         self,
         network: Network,
@@ -57,7 +54,10 @@ class SimNodes(SharedNodes):
     def __init__(self, around: Around) -> None:
         down: set[Node] = set()
         nodes = [_node(around, at, down) for at in range(len(around.places))]
-        talks = [_talk(around, node, around.places[node.place].dial_and_ask) for node in nodes]
+        talks = [
+            NodeTalk(node, SimOpening(place, place.dial_and_ask), around.wording, around.inboxes, around.loop)
+            for node, place in zip(nodes, around.places, strict=True)
+        ]
         self.around = around
         self.down = down
         self.wall_us, self.chance = around.wall_us, around.chance
@@ -124,7 +124,6 @@ class LendingNodes(SimNodes):
         talk.close()
 
     def close_now(self) -> None:
-        self._is_closed = True
         while self._idle:
             self._dismiss(self._idle.pop())
         super().close_now()
@@ -133,7 +132,7 @@ class LendingNodes(SimNodes):
 class _LentTalk(NodeTalk):
     def __init__(self, around: Around, node: Node, beside: SimNodes | None) -> None:
         place = around.places[node.place]
-        opening = SimOpening(place, place.dial, "dials")
+        opening = SimOpening(place, place.dial)
         super().__init__(node, opening, around.wording, around.inboxes, around.loop, is_lent=True)
         self._beside = None if beside is None else beside.talk.talks[node.place]
 
@@ -156,13 +155,8 @@ def _both(one: bool | None, other: bool | None) -> bool | None:
 def _node(around: Around, at: int, down: set[Node]) -> Node:
     place = around.places[at]
     node = Node(at, place.server, around.loop, around.process.now, down)
-    node.notifications = SimOpening(place, place.subscribe, "subscribes")
+    node.notifications = SimOpening(place, place.subscribe)
     return node
-
-
-def _talk(around: Around, node: Node, dial: Callable[[], Any]) -> NodeTalk:
-    opening = SimOpening(around.places[node.place], dial, "dials")
-    return NodeTalk(node, opening, around.wording, around.inboxes, around.loop)
 
 
 def _probe(talk: NodeTalk) -> None:
