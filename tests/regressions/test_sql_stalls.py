@@ -15,6 +15,7 @@ import gripfast
 from gripfast.core import rules
 from gripfast.core.ports import Hold
 from gripfast.runtime.blocking import drive
+from gripfast.stores.sql.conversation import Conversation
 from regressions.sql_stage import ENGINES
 from support.sql_servers import PostgresServer
 from support.waiting import auntil
@@ -142,7 +143,7 @@ def test_a_session_that_does_not_end_holds_up_the_watchdog_for_as_long_as_a_clea
         client.lock("warm-up").acquire().release()
         store: Any = client._runtime.env.store
         with psycopg.connect(server.url.partition("?")[0]) as connection:
-            store._link.claims["late"] = [(connection.info.backend_pid, "")]
+            store._link.claims.note("late", Conversation(connection.info.backend_pid, "", is_proxied=False))
             os.kill(connection.info.backend_pid, signal.SIGSTOP)
             try:
                 started = time.monotonic()

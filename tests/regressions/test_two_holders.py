@@ -80,41 +80,14 @@ def assert_free(url: str) -> None:
 
 def stop_at_answers(store: Any, stop: Callable[[], None]) -> None:
     """Have the blocking store stop when the engine has answered and the caller does not know yet."""
-    if hasattr(store, "engine"):
-        claim, stops = store._claim, iter([stop])
+    claim, stops = store.claim, iter([stop])
 
-        async def answer_slowly(*args: Any, **others: Any) -> Any:
-            answer = await claim(*args, **others)
-            next(stops, lambda: None)()
-            return answer
+    async def answer_slowly(wanted: Claim) -> Any:
+        answer = await claim(wanted)
+        next(stops, lambda: None)()
+        return answer
 
-        store._claim = answer_slowly
-    elif hasattr(store, "_link"):
-        ask = store._link.ask
-
-        def ask_slowly(*args: Any) -> Any:
-            answer = ask(*args)
-            stop()
-            return answer
-
-        store._link.ask = ask_slowly
-    elif hasattr(store, "_nodes"):
-        poll = store._nodes.poll
-
-        async def poll_slowly(*args: Any) -> None:
-            await poll(*args)
-            stop()
-
-        store._nodes.poll = poll_slowly
-    else:
-        claim = store._engine.claim
-
-        def claim_slowly(wanted: Claim) -> Granted | Taken:
-            answer = claim(wanted)
-            stop()
-            return answer  # type: ignore[no-any-return]
-
-        store._engine.claim = claim_slowly
+    store.claim = answer_slowly
 
 
 def test_a_claim_under_way_while_its_client_is_closed_gives_no_lease(url: str) -> None:
@@ -136,31 +109,20 @@ def test_a_claim_under_way_while_its_client_is_closed_gives_no_lease(url: str) -
     assert_free(url)
 
 
-def whom_it_asks(store: Any) -> tuple[Any, str]:
-    """Of an asyncio store: who asks the engine, and by which method."""
-    if hasattr(store, "engine"):
-        return store, "_claim"
-    for part, method in (("_link", "ask"), ("_nodes", "poll")):
-        if hasattr(store, part):
-            return getattr(store, part), method
-    return store, "_call"
-
-
 def test_a_claim_under_way_while_its_async_client_is_closed_gives_no_lease(url: str) -> None:
     async def main() -> None:
         client = gripfast.connect_async(url)
         store: Any = client._store()
-        asked, name = whom_it_asks(store)
-        claimed, closed, queries = asyncio.Event(), asyncio.Event(), getattr(asked, name)
+        claimed, closed, claim = asyncio.Event(), asyncio.Event(), store.claim
 
-        async def ask_slowly(*args: Any) -> Any:
-            answer = await queries(*args)
+        async def answer_slowly(wanted: Claim) -> Any:
+            answer = await claim(wanted)
             if not claimed.is_set():
                 claimed.set()
                 await closed.wait()
             return answer
 
-        setattr(asked, name, ask_slowly)
+        store.claim = answer_slowly
 
         async def attempt() -> bool:
             return (await client.lock("job").acquire()).held

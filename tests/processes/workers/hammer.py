@@ -11,6 +11,9 @@ import sys
 import threading
 
 import gripfast
+import gripfast.stores.sqlite.factory  # now, or each child would spend its short life with loading it
+
+gripfast.connect("memory://").close()
 
 
 def hammer(client: gripfast.Client, number: int, log: int) -> None:
