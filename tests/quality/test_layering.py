@@ -140,7 +140,7 @@ PURE = [
     for path in SOURCES
     if path.is_relative_to(PACKAGE / "core")
     or path.name in ("protocol.py", "conversation.py", "shared.py")
-    or path == PACKAGE / "stores" / "settle.py"
+    or path == PACKAGE / "stores" / "granting.py"
     or (path.is_relative_to(LAB / "sim") and path not in RUNS_SIMULATIONS)
 ]
 IN_STORES = [path for path in SOURCES if path.parent.parent == PACKAGE / "stores"]

@@ -222,7 +222,7 @@ def test_holders_and_waiters_that_never_came_back_are_forgotten_by_memory_after_
     monkeypatch.setattr(memory_engine, "wall_us", lambda: wall_us + int(A_DAY * 1_000_000))
     use(engine)
     assert sorted(engine._rows) == ["used 0", "used 1", "used 2"]
-    assert engine._lines == {}
+    assert engine._queues == {}
 
 
 def test_holders_and_waiters_that_never_came_back_are_forgotten_by_the_database_after_a_day(

@@ -17,7 +17,7 @@ from gripfast import machine
 from gripfast.core.ports import Claim, Granted, Hold, Taken
 from gripfast.errors import GripfastError
 from gripfast.interrupts.guard import Guard
-from gripfast.stores import settle
+from gripfast.stores import granting
 from gripfast.stores.memory.engine import MemoryEngine
 from gripfast.stores.sqlite import connections
 from gripfast.stores.sqlite.engine import SqliteEngine
@@ -248,18 +248,18 @@ def test_a_guard_entered_again_by_a_signal_handler_still_keeps_others_out() -> N
 
 
 def test_a_request_from_a_signal_handler_is_refused_in_the_middle_of_another(monkeypatch: pytest.MonkeyPatch) -> None:
-    engine, decides = MemoryEngine(), settle.claim
+    engine, decides = MemoryEngine(), granting.claim
     refused: list[bool] = []
 
-    def decides_and_is_interrupted(*args: Any) -> settle.Outcome:
-        monkeypatch.setattr(settle, "claim", decides)
+    def decides_and_is_interrupted(*args: Any) -> granting.Outcome:
+        monkeypatch.setattr(granting, "claim", decides)
         outcome = decides(*args)
         with pytest.raises(gripfast.StoreUnavailable):
             claim(engine, "handler")
         refused.append(True)
         return outcome
 
-    monkeypatch.setattr(settle, "claim", decides_and_is_interrupted)
+    monkeypatch.setattr(granting, "claim", decides_and_is_interrupted)
     assert isinstance(claim(engine, "interrupted"), Granted)
     assert refused == [True]
     assert engine.release(Hold("job", "interrupted", 30.0)) is None

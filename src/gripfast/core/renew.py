@@ -56,7 +56,7 @@ async def renew(env: Env, states: Sequence[LeaseState], shortens: bool = False) 
     now = env.now()
     answers = [answer] * len(states) if isinstance(answer, Unreachable) else answer
     for state, each in zip(states, answers, strict=True):
-        _settle(env, state, each, sent, now)
+        _take_answer(env, state, each, sent, now)
     failed = [each for each in answers if isinstance(each, Unreachable)]
     if failed:
         _log.warning("can't renew %d leases yet, will retry until their deadlines: %s", len(failed), failed[0].error)
@@ -78,7 +78,7 @@ def _within(env: Env, states: Sequence[LeaseState], now: float) -> float:
     return max(rules.RENEWAL_LEAST, min(own + others))
 
 
-def _settle(env: Env, state: LeaseState, answer: Reason | Unreachable | None, sent: float, now: float) -> None:
+def _take_answer(env: Env, state: LeaseState, answer: Reason | Unreachable | None, sent: float, now: float) -> None:
     if answer is None:
         state.renewed(sent, state.ttl, now)
     elif isinstance(answer, Unreachable):

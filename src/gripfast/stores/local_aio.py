@@ -110,7 +110,7 @@ class Worker:
         def make(is_open: bool) -> None:
             if not future.cancelled():
                 outcome = _outcome_of(request, *args) if is_open and boottime() <= ends else (None, _no_turn(is_open))
-                _tell_loop(loop, _settle, future, *outcome)
+                _tell_loop(loop, _finish, future, *outcome)
 
         self._put(make)
         return await future
@@ -157,7 +157,7 @@ def _outcome_of(request: Callable[..., T], *args: Any) -> tuple[T | None, BaseEx
         return None, error
 
 
-def _settle(future: asyncio.Future[T], result: T, error: BaseException | None) -> None:
+def _finish(future: asyncio.Future[T], result: T, error: BaseException | None) -> None:
     if future.done():
         return
     if error is not None:

@@ -1,4 +1,4 @@
-"""The engine: rows and lines in dictionaries, each request one step that no other thread sees half done.
+"""The engine: rows and queues in dictionaries, each request one step that no other thread sees half done.
 
 An interrupt may still end a step half-way. Rows are written whole, and the owner of an interrupted request is
 abandoned, which removes what it left and wakes whoever was handed the lock without being told.
@@ -22,12 +22,12 @@ from gripfast.core.ports import Claim, Granted, Hold, LockInfo, Page, Taken
 from gripfast.errors import Reason
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, wall_us
-from gripfast.stores import settle
-from gripfast.stores.card import write_card
+from gripfast.stores import granting
+from gripfast.stores.granting import Now, Outcome, Row, Waiter
+from gripfast.stores.holder import write_holder
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.memory.spec import CAPABILITIES
 from gripfast.stores.protocol import PAGE, lock_info
-from gripfast.stores.settle import Now, Outcome, Row, Waiter
 
 LOOK_AT = 4
 """Names that a newcomer looks at, of those whose day may be over. More than one, so that looking keeps pace."""
@@ -42,10 +42,10 @@ class MemoryEngine:
     def __init__(self) -> None:
         self.inboxes = Inboxes()
         self._rows: dict[str, Row] = {}
-        self._lines: dict[str, dict[str, Waiter]] = {}
+        self._queues: dict[str, dict[str, Waiter]] = {}
         self._due: list[tuple[float, str]] = []
         self._listed: list[str] = []
-        self._card = functools.lru_cache(maxsize=256)(write_card)
+        self._details = functools.lru_cache(maxsize=256)(write_holder)
         self._tickets = 0
         self._guard = Guard()
 
@@ -82,35 +82,35 @@ class MemoryEngine:
 
     def _claim(self, claim: Claim) -> Granted | Taken:
         now = _now()
-        line = self._lines.get(claim.name, {})
-        asker = line.get(claim.owner) or self._newcomer(claim, now)
+        queue = self._queues.get(claim.name, {})
+        claimant = queue.get(claim.owner) or self._newcomer(claim, now)
         row = self._rows.get(claim.name)
         if row is None:
             row = Row()
             heappush(self._due, (now.clock + _MEMORY, claim.name))
-        outcome = settle.claim(row, line.values(), asker, now)
+        outcome = granting.claim(row, queue.values(), claimant, now)
         self._apply(claim.name, outcome)
         if outcome.granted:
             return Granted(outcome.row.token, claim.ttl)
         if claim.inbox is not None:
             self.inboxes.add(claim.owner, claim.inbox)
-            self._lines.setdefault(claim.name, {})[claim.owner] = asker._replace(seen=now.clock)
+            self._queues.setdefault(claim.name, {})[claim.owner] = claimant._replace(seen=now.clock)
         return Taken(self._info(claim.name, now), outcome.row.token)
 
     def _newcomer(self, claim: Claim, now: Now) -> Waiter:
         self._tickets += 1
         if self._due and self._due[0][0] <= now.clock:
             self._forget_idle(now)
-        return Waiter(self._tickets, claim.owner, claim.ttl, now.clock, self._card(claim.label), claim.owner)
+        return Waiter(self._tickets, claim.owner, claim.ttl, now.clock, self._details(claim.label), claim.owner)
 
     def _forget_idle(self, now: Now) -> None:
         for _ in range(LOOK_AT):
             if not self._due or self._due[0][0] > now.clock:
                 return
             name = self._due[0][1]
-            for waiter in [waiter for waiter in self._lines.get(name, {}).values() if settle.has_left(waiter, now)]:
+            for waiter in [waiter for waiter in self._queues.get(name, {}).values() if granting.has_left(waiter, now)]:
                 self._leave(name, waiter.owner)
-            if name in self._rows and not settle.is_forgettable(self._rows[name], now):
+            if name in self._rows and not granting.is_forgettable(self._rows[name], now):
                 heapreplace(self._due, (now.clock + _days_rest(self._rows[name], now), name))
             else:
                 self._rows.pop(name, None)
@@ -119,16 +119,16 @@ class MemoryEngine:
     def _renew(self, hold: Hold) -> Reason | None:
         now = _now()
         row = self._row(hold.name)
-        reason = settle.gone_because(row, hold.owner, now)
+        reason = granting.gone_because(row, hold.owner, now)
         if reason is None:
-            self._rows[hold.name] = settle.renewed(row, hold.ttl, now)
+            self._rows[hold.name] = granting.renewed(row, hold.ttl, now)
         return reason
 
     def _release(self, hold: Hold) -> Reason | None:
         now = _now()
         row = self._row(hold.name)
         if row.owner != hold.owner:
-            return settle.gone_because(row, hold.owner, now)
+            return granting.gone_because(row, hold.owner, now)
         self._free(hold.name, row, now)
         return None
 
@@ -137,15 +137,15 @@ class MemoryEngine:
         row = self._row(hold.name)
         if row.owner == hold.owner:
             self._free(hold.name, row, _now())
-        elif row.unheard and row.owner:
+        elif row.unconfirmed and row.owner:
             self.inboxes.deliver(row.owner, Granted(row.token, row.ttl))
 
     def _force_release(self, name: str) -> bool:
         now = _now()
         row = self._row(name)
-        if settle.is_free(row, now):
+        if granting.is_free(row, now):
             return False
-        self._free(name, settle.broken(row), now)
+        self._free(name, granting.broken(row), now)
         return True
 
     def _inspect(self, name: str) -> LockInfo | None:
@@ -162,10 +162,10 @@ class MemoryEngine:
         return self._rows.get(name) or Row()
 
     def _info(self, name: str, now: Now) -> LockInfo | None:
-        return lock_info(name, self._row(name), len(self._lines.get(name, ())), now)
+        return lock_info(name, self._row(name), len(self._queues.get(name, ())), now)
 
     def _free(self, name: str, row: Row, now: Now) -> None:
-        self._apply(name, settle.free(row, self._lines.get(name, {}).values(), now))
+        self._apply(name, granting.free(row, self._queues.get(name, {}).values(), now))
 
     def _apply(self, name: str, outcome: Outcome) -> None:
         """Write, then push; a waiter whose attempt is over hears nothing, and the next one gets its turn."""
@@ -176,14 +176,14 @@ class MemoryEngine:
             handed = outcome.handed
             if handed is None or self.inboxes.deliver(handed.owner, Granted(outcome.row.token, handed.ttl)):
                 return
-            outcome = settle.free(outcome.row, self._lines.get(name, {}).values(), _now())
+            outcome = granting.free(outcome.row, self._queues.get(name, {}).values(), _now())
 
     def _leave(self, name: str, owner: str) -> None:
-        line = self._lines.get(name)
-        if line is not None:
-            line.pop(owner, None)
-            if not line:
-                del self._lines[name]
+        queue = self._queues.get(name)
+        if queue is not None:
+            queue.pop(owner, None)
+            if not queue:
+                del self._queues[name]
 
 
 def _days_rest(row: Row, now: Now) -> float:
@@ -195,7 +195,7 @@ def _now() -> Now:
     return Now(boottime(), wall_us(), _never)
 
 
-def _never(card: str) -> bool:
+def _never(details: str) -> bool:
     return False
 
 

@@ -14,7 +14,7 @@ from hiredis import ReplyError
 
 from gripfast.core.ports import Claim, Granted, Hold, LockInfo, Taken
 from gripfast.errors import Reason
-from gripfast.stores.card import Details, read_details, read_moment
+from gripfast.stores.holder import Details, read_details, read_moment
 from gripfast.stores.redis import keys, scripts
 from gripfast.stores.redis.keys import MARK, pack
 

@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 
 from gripfast.core.ports import LockInfo
-from gripfast.stores.card import Details, read_details, read_moment
+from gripfast.stores.holder import Details, read_details, read_moment
 from gripfast.stores.sql.ports import Rows
 
 Row = tuple[bytes | None, ...]

@@ -1,7 +1,7 @@
 """The engine: each request is one transaction, by the boot clock of this machine.
 
-Uncontended, a claim and a release are one statement each. Everything else reads the row and the line, lets `settle`
-decide, writes what it decided, and pushes after the commit. A push that reaches nobody goes to the next in line.
+Uncontended, a claim and a release are one statement each. Everything else reads the row and the queue, lets `granting`
+decide, writes what it decided, and pushes after the commit. A push that reaches nobody goes to the next in the queue.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gripfast import machine
 from gripfast.core import rules
 from gripfast.core.ports import Capabilities, Claim, Granted, Hold, LockInfo, Page, Taken
 from gripfast.errors import Reason
-from gripfast.stores import settle
-from gripfast.stores.card import is_gone, read_card, vouched_for, write_card
+from gripfast.stores import granting
+from gripfast.stores.granting import Now, Outcome, Row, Waiter
+from gripfast.stores.holder import is_gone, read_holder, vouched_for, write_holder
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.protocol import PAGE, lock_info
-from gripfast.stores.settle import Now, Outcome, Row, Waiter
 from gripfast.stores.sqlite import protocol, scripts
 from gripfast.stores.sqlite.connections import Connections
 from gripfast.stores.sqlite.mailbox import Mailbox, grant_message, send
@@ -46,7 +46,7 @@ class SqliteEngine:
         self._boot = machine.boot_id()
         self._connections = Connections(path, synchronous, request_timeout)
         self._mailbox = Mailbox(path, self.inboxes)
-        self._card = functools.lru_cache(maxsize=256)(write_card)  # of this process: a fork makes a new engine
+        self._details = functools.lru_cache(maxsize=256)(write_holder)  # of this process: a fork makes a new engine
         self._claims = int.from_bytes(os.urandom(4)) % SWEEP_EVERY
 
     def claim(self, claim: Claim) -> Granted | Taken:
@@ -60,9 +60,9 @@ class SqliteEngine:
         address = self._mailbox.open() if claim.inbox is not None else ""
         if claim.inbox is not None:
             self.inboxes.add(claim.owner, claim.inbox)
-        answer, outcome, cards = self._connections.run(self._claim_settled, claim, address)
+        answer, outcome, watched = self._connections.run(self._claim_queued, claim, address)
         self._push(claim.name, outcome)
-        for process in [process for card in cards for process in read_card(card).processes]:
+        for process in [process for text in watched for process in read_holder(text).processes]:
             self._mailbox.watch(process)
         return answer
 
@@ -75,7 +75,7 @@ class SqliteEngine:
     def release(self, hold: Hold) -> Reason | None:
         if self._connections.run(self._release_alone, hold):
             return None
-        reason, outcome = self._connections.run(self._release_settled, hold)
+        reason, outcome = self._connections.run(self._release_queued, hold)
         self._push(hold.name, outcome)
         return reason
 
@@ -110,39 +110,39 @@ class SqliteEngine:
         """The token, which is the time; unless that is not larger than the last one."""
         name, owner, ttl, label, _ = claim
         token, expires = machine.wall_us(), machine.boottime() + ttl
-        values = (token, owner, ttl, expires, token, self._card(label), self._boot, name, token)
+        values = (token, owner, ttl, expires, token, self._details(label), self._boot, name, token)
         return token if connection.execute(scripts.claim_free, values).rowcount else None
 
     def _release_alone(self, connection: sqlite3.Connection, hold: Hold) -> bool:
         cursor = connection.execute(scripts.release_alone, (machine.wall_us(), hold.name, hold.owner))
         return cursor.rowcount == 1
 
-    # -- everything else: read, settle, write ----------------------------------------------------------------------
+    # -- everything else: read, decide, write ----------------------------------------------------------------------
 
-    def _claim_settled(
+    def _claim_queued(
         self, connection: sqlite3.Connection, claim: Claim, address: str
     ) -> tuple[Granted | Taken, Outcome, list[str]]:
-        """The answer, what was decided, and the cards of those whose death would make it worth asking again."""
+        """The answer, what was decided, and the holder details of those whose death would make a retry worth it."""
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(claim.name)
-            asker = Waiter(0, claim.owner, claim.ttl, tx.now.clock, self._card(claim.label), address)
-            outcome = settle.claim(row, tx.line(claim.name), asker, tx.now)
+            claimant = Waiter(0, claim.owner, claim.ttl, tx.now.clock, self._details(claim.label), address)
+            outcome = granting.claim(row, tx.queue(claim.name), claimant, tx.now)
             tx.apply(claim.name, row, outcome)
             if outcome.granted:
                 tx.leave(claim.owner)
                 return Granted(outcome.row.token, claim.ttl), outcome, []
-            cards = [] if claim.inbox is None else [outcome.row.card, *tx.enqueue(claim.name, asker)]
-            return Taken(tx.info(claim.name, outcome.row), outcome.row.token), outcome, cards
+            watched = [] if claim.inbox is None else [outcome.row.details, *tx.enqueue(claim.name, claimant)]
+            return Taken(tx.info(claim.name, outcome.row), outcome.row.token), outcome, watched
 
     def _renew(self, connection: sqlite3.Connection, holds: Sequence[Hold]) -> list[Reason | None]:
         with _Transaction(connection, self._boot) as tx:
             return [tx.renew(hold) for hold in holds]
 
-    def _release_settled(self, connection: sqlite3.Connection, hold: Hold) -> tuple[Reason | None, Outcome]:
+    def _release_queued(self, connection: sqlite3.Connection, hold: Hold) -> tuple[Reason | None, Outcome]:
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(hold.name)
             if row.owner != hold.owner:
-                return settle.gone_because(row, hold.owner, tx.now), Outcome(row)
+                return granting.gone_because(row, hold.owner, tx.now), Outcome(row)
             return None, tx.free(hold.name, row, row)
 
     def _abandon(self, connection: sqlite3.Connection, hold: Hold) -> Outcome:
@@ -151,27 +151,27 @@ class SqliteEngine:
             row = tx.read(hold.name)
             return tx.free(hold.name, row, row) if row.owner == hold.owner else Outcome(row)
 
-    def _take_back(self, connection: sqlite3.Connection, name: str, deaf: Waiter) -> Outcome:
+    def _take_back(self, connection: sqlite3.Connection, name: str, unreached: Waiter) -> Outcome:
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(name)
-            outcome = settle.take_back(row, tx.line(name), deaf, tx.now)
+            outcome = granting.take_back(row, tx.queue(name), unreached, tx.now)
             if outcome.row is not row:
                 tx.apply(name, row, outcome)
-                tx.return_muted(name, deaf)
+                tx.return_muted(name, unreached)
             return outcome
 
     def _force_release(self, connection: sqlite3.Connection, name: str) -> tuple[bool, Outcome]:
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(name)
-            if settle.is_free(row, tx.now):
+            if granting.is_free(row, tx.now):
                 return False, Outcome(row)
-            return True, tx.free(name, row, settle.broken(row))
+            return True, tx.free(name, row, granting.broken(row))
 
     def _vouch(self, connection: sqlite3.Connection, hold: Hold, pid: int) -> None:
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(hold.name)
             if row.owner == hold.owner:
-                connection.execute(scripts.write_card, (vouched_for(row.card, pid), hold.name))
+                connection.execute(scripts.write_details, (vouched_for(row.details, pid), hold.name))
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
@@ -230,7 +230,7 @@ class _Reading:
         return protocol.read_row(self.columns(name), self._boot, self.now.clock)
 
     def info(self, name: str, row: Row) -> LockInfo | None:
-        (waiters,) = self._connection.execute(scripts.count_line, (name,)).fetchone()
+        (waiters,) = self._connection.execute(scripts.count_queue, (name,)).fetchone()
         return lock_info(name, row, waiters, self.now)
 
 
@@ -256,8 +256,8 @@ class _Transaction(_Reading):
             self._connection.execute(scripts.watch_row, (self._boot, self.now.clock, name))
         return protocol.read_row(columns, self._boot, self.now.clock)
 
-    def line(self, name: str) -> Iterator[Waiter]:
-        for columns in self._connection.execute(scripts.read_line, (name,)):
+    def queue(self, name: str) -> Iterator[Waiter]:
+        for columns in self._connection.execute(scripts.read_queue, (name,)):
             yield protocol.read_waiter(columns, self._boot)
 
     def apply(self, name: str, before: Row, outcome: Outcome) -> None:
@@ -267,7 +267,7 @@ class _Transaction(_Reading):
             self.leave(waiter.owner)
 
     def free(self, name: str, before: Row, row: Row) -> Outcome:
-        outcome = settle.free(row, self.line(name), self.now)
+        outcome = granting.free(row, self.queue(name), self.now)
         self.apply(name, before, outcome)
         return outcome
 
@@ -276,23 +276,23 @@ class _Transaction(_Reading):
         arguments = (hold.ttl, clock + hold.ttl, hold.name, hold.owner, clock, self._boot)
         if self._connection.execute(scripts.renew, arguments).rowcount == 1:
             return None
-        return settle.gone_because(self.row(hold.name), hold.owner, self.now) or "expired"
+        return granting.gone_because(self.row(hold.name), hold.owner, self.now) or "expired"
 
     def enqueue(self, name: str, waiter: Waiter) -> list[str]:
-        """Stand in line, or show that one still does. For a newcomer the cards of all who stand before it."""
-        is_new = self._connection.execute(scripts.has_place, (waiter.owner,)).fetchone() is None
+        """Be queued, or show that one still is. For a newcomer the holder details of all who are before it."""
+        is_new = self._connection.execute(scripts.is_queued, (waiter.owner,)).fetchone() is None
         self._connection.execute(
             scripts.enqueue,
-            (name, waiter.owner, waiter.ttl, self.now.clock, self._boot, waiter.card, waiter.address),
+            (name, waiter.owner, waiter.ttl, self.now.clock, self._boot, waiter.details, waiter.address),
         )
         if not is_new:
             return []
-        return [card for (card,) in self._connection.execute(scripts.cards_ahead, (name, waiter.owner))]
+        return [text for (text,) in self._connection.execute(scripts.details_ahead, (name, waiter.owner))]
 
     def return_muted(self, name: str, waiter: Waiter) -> None:
         self._connection.execute(
             scripts.return_muted,
-            (waiter.ticket, name, waiter.owner, waiter.ttl, waiter.seen, self._boot, waiter.card, waiter.address),
+            (waiter.ticket, name, waiter.owner, waiter.ttl, waiter.seen, self._boot, waiter.details, waiter.address),
         )
 
     def leave(self, owner: str) -> None:
@@ -301,8 +301,8 @@ class _Transaction(_Reading):
 
 def _push_again(row: Row) -> None:
     """The owner that is given up may have been interrupted between handing over and telling."""
-    if row.unheard and row.owner is not None:
-        send(row.unheard, grant_message(row.owner, row.token, row.ttl))
+    if row.unconfirmed and row.owner is not None:
+        send(row.unconfirmed, grant_message(row.owner, row.token, row.ttl))
 
 
 def _now() -> Now:

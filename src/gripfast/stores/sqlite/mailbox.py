@@ -1,6 +1,6 @@
 """How processes of one machine wake each other: a datagram socket per client, in a folder beside the database.
 
-A waiter leaves its address in its place in line; whoever hands the lock over sends the grant there. The same thread
+A waiter leaves its address in the queue; whoever hands the lock over sends the grant there. The same thread
 watches the holder's process (by pidfd, where the system has it): when it ends, everyone who waits asks at once.
 
 Pushes are hints with a grant in them: a lost one costs a slow ask, never safety. Where there are no unix sockets the

@@ -1,4 +1,4 @@
-"""Between SQLite's tuples and the rows of `settle`, and from SQLite's errors to ours: all pure.
+"""Between SQLite's tuples and the rows of `granting`, and from SQLite's errors to ours: all pure.
 
 A row whose boot is not ours carries a time on a clock we can't read. It counts as held until it was watched,
 unchanged, for its whole ttl: `needs_watch` tells when a watch must be written down. A waiter of another boot has left.
@@ -11,16 +11,16 @@ import sqlite3
 from typing import Any
 
 from gripfast.errors import ConfigurationError, GripfastError, StoreUnavailable
-from gripfast.stores.settle import Row, Waiter
+from gripfast.stores.granting import Row, Waiter
 
 
 def read_row(columns: tuple[Any, ...] | None, boot: str, clock: float) -> Row:
     if columns is None:
         return Row()
-    token, owner, ttl, expires, since_us, card, unheard, broken, row_boot, watched_by, watched_since = columns
+    token, owner, ttl, expires, since_us, details, unconfirmed, broken, row_boot, watched_by, watched_since = columns
     if row_boot != boot:
         expires = (watched_since if watched_by == boot else clock) + ttl
-    return Row(token, owner, ttl, expires, since_us, card, unheard, broken)
+    return Row(token, owner, ttl, expires, since_us, details, unconfirmed, broken)
 
 
 def needs_watch(columns: tuple[Any, ...] | None, boot: str) -> bool:
@@ -30,13 +30,13 @@ def needs_watch(columns: tuple[Any, ...] | None, boot: str) -> bool:
 
 def write_row(name: str, row: Row, boot: str) -> tuple[Any, ...]:
     return (
-        name, row.token, row.owner, row.ttl, row.expires, row.since_us, row.card, row.unheard, row.broken, boot,
+        name, row.token, row.owner, row.ttl, row.expires, row.since_us, row.details, row.unconfirmed, row.broken, boot,
     )  # fmt: skip
 
 
 def read_waiter(columns: tuple[Any, ...], boot: str) -> Waiter:
-    ticket, owner, ttl, seen, waiter_boot, card, address, muted = columns
-    return Waiter(ticket, owner, ttl, seen if waiter_boot == boot else -math.inf, card, address, bool(muted))
+    ticket, owner, ttl, seen, waiter_boot, details, address, muted = columns
+    return Waiter(ticket, owner, ttl, seen if waiter_boot == boot else -math.inf, details, address, bool(muted))
 
 
 _ADVICE = {

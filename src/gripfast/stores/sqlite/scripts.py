@@ -1,7 +1,7 @@
 """Every SQL text of the embedded store.
 
 `claim_free` and `release_alone` are the whole uncontended path of a name that was used before: one statement each, in
-a transaction of its own. Whatever they do not decide (the lock is taken, someone waits) is decided by `stores.settle`
+a transaction of its own. Whatever they do not decide (the lock is taken, someone waits) is decided by `stores.granting`
 between `begin` and `commit`.
 """
 
@@ -85,20 +85,20 @@ count_in = """
 
 watch_row = "UPDATE gripfast_lock SET watched_by = ?, watched_since = ? WHERE name = ?"
 
-write_card = "UPDATE gripfast_lock SET card = ? WHERE name = ?"
+write_details = "UPDATE gripfast_lock SET card = ? WHERE name = ?"
 
 _waiter_columns = "ticket, owner, ttl, seen, boot, card, address, muted"
 
-read_line = f"SELECT {_waiter_columns} FROM gripfast_waiter WHERE name = ? ORDER BY ticket"
+read_queue = f"SELECT {_waiter_columns} FROM gripfast_waiter WHERE name = ? ORDER BY ticket"
 
-has_place = "SELECT 1 FROM gripfast_waiter WHERE owner = ?"
+is_queued = "SELECT 1 FROM gripfast_waiter WHERE owner = ?"
 
-cards_ahead = """
+details_ahead = """
     SELECT DISTINCT card FROM gripfast_waiter
     WHERE name = ? AND ticket < (SELECT ticket FROM gripfast_waiter WHERE owner = ?)
 """
 
-count_line = "SELECT count(*) FROM gripfast_waiter WHERE name = ?"
+count_queue = "SELECT count(*) FROM gripfast_waiter WHERE name = ?"
 
 enqueue = """
     INSERT INTO gripfast_waiter (name, owner, ttl, seen, boot, card, address, muted)

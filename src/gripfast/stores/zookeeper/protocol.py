@@ -25,7 +25,7 @@ from kazoo.exceptions import (
 from gripfast.core import rules
 from gripfast.core.ports import LockInfo
 from gripfast.errors import ConfigurationError, OutcomeUnknown, StoreUnavailable
-from gripfast.stores.card import Details, read_details, read_moment, read_object
+from gripfast.stores.holder import Details, read_details, read_moment, read_object
 
 LOCK = "__lock__"
 HALF_ROUND = 2**31

@@ -41,7 +41,7 @@ RENEWAL = (
         "unreachable counts as renewed",
         "renewal",
         "A renewal that could not be asked for is taken for a success.",
-        (Edit(renew._settle, "if answer is None:", "if not isinstance(answer, str):"),),
+        (Edit(renew._take_answer, "if answer is None:", "if not isinstance(answer, str):"),),
     ),
     Mutant(
         "renewal of anybody's lock",
@@ -55,7 +55,7 @@ RENEWAL = (
         "The watchdog takes it for an unreachable server when the lock is not this owner's.",
         (
             Edit(
-                renew._settle,
+                renew._take_answer,
                 "elif isinstance(answer, Unreachable):",
                 "else:\n        state.renew_later(now)\n    if isinstance(answer, Unreachable):",
             ),
@@ -71,7 +71,7 @@ RENEWAL = (
         "renewal dated by its reply",
         "renewal",
         "A renewed lease is dated by the moment when the reply came.",
-        (Edit(renew._settle, "state.renewed(sent,", "state.renewed(now,"),),
+        (Edit(renew._take_answer, "state.renewed(sent,", "state.renewed(now,"),),
     ),
     Mutant(
         "first error ends renewal",

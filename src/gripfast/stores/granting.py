@@ -1,9 +1,9 @@
 """Who has the lock now: the one decision of the stores that keep their own queue, as pure functions.
 
-A row is a lock, a waiter a place in its line. Every request first settles: if nobody holds the lock (released,
-expired, or its process is gone), the first waiter who is still there becomes the holder, and only if there is none
-may the asker take it. So nobody passes the line, however the lock became free. The engine applies what a function
-returns, in one atomic step.
+A row is a lock, a waiter a position in its queue. Every request first looks who is next: if nobody holds the lock
+(released, expired, or its process is gone), the first waiter that is still there becomes the holder, and only if there
+is none may the claimant take it. So nobody passes the queue, however the lock became free. The engine applies what a
+function returns, in one atomic step.
 
 Times are the engine's own clock in seconds; tokens are made from its wall clock.
 """
@@ -26,35 +26,35 @@ class Row(NamedTuple):
     expires: float = 0.0
     since_us: int = 0
     """Held, or free, since then by the wall clock."""
-    card: str = ""
-    """Who the holder says it is: opaque here."""
-    unheard: str = ""
-    """The address of a holder that got the lock by push and has not been heard of since."""
+    details: str = ""
+    """Of the holder; opaque here."""
+    unconfirmed: str = ""
+    """The address of a holder that got the lock by push and has not claimed or renewed it since."""
     broken: str | None = None
     """The owner that was force-released last, so that it can be told why it lost the lock."""
 
 
 class Waiter(NamedTuple):
     ticket: int
-    """Its place in the line; 0 for one that has none yet."""
+    """Its position in the queue; 0 if it has none yet."""
     owner: str
     ttl: float
     seen: float
-    card: str
+    details: str
     address: str
     muted: bool = False
-    """Its last push reached nobody: skipped until it asks again, but it keeps its place."""
+    """Its last push reached nobody: skipped until it claims again, but it keeps its position."""
 
 
 class Now(NamedTuple):
     clock: float
     wall_us: int
     is_gone: Callable[[str], bool]
-    """Whether the process behind a card is provably dead."""
+    """Whether the process of these holder details is provably dead."""
 
 
 class Outcome:
-    """What the engine has to write, and what the asker is told."""
+    """What the engine has to write, and what the claimant is answered."""
 
     __slots__ = ("dropped", "granted", "handed", "row")
 
@@ -64,37 +64,37 @@ class Outcome:
         self.handed: Waiter | None = None
         """This waiter has the lock now: it must be pushed to."""
         self.dropped: list[Waiter] = []
-        """These leave the line: the one who got the lock, and those who are no longer there."""
+        """These leave the queue: the one that got the lock, and those that are no longer there."""
 
 
 def is_free(row: Row, now: Now) -> bool:
-    return row.owner is None or row.expires <= now.clock or now.is_gone(row.card)
+    return row.owner is None or row.expires <= now.clock or now.is_gone(row.details)
 
 
-def claim(row: Row, line: Iterable[Waiter], asker: Waiter, now: Now) -> Outcome:
-    """The asker wants the lock. It may stand in the line already; if it is not granted it should."""
-    if row.owner == asker.owner and row.expires > now.clock:
-        return Outcome(row._replace(ttl=asker.ttl, expires=now.clock + asker.ttl, unheard=""), granted=True)
+def claim(row: Row, queue: Iterable[Waiter], claimant: Waiter, now: Now) -> Outcome:
+    """It may be queued already; if it is not granted it should be."""
+    if row.owner == claimant.owner and row.expires > now.clock:
+        return Outcome(row._replace(ttl=claimant.ttl, expires=now.clock + claimant.ttl, unconfirmed=""), granted=True)
     if not is_free(row, now):
         return Outcome(row)
-    outcome = _hand_over(row, line, now, asker)
+    outcome = _hand_over(row, queue, now, claimant)
     if outcome.handed is None:
-        outcome.row, outcome.granted = _give(row, asker, now), True
-    elif outcome.handed.owner == asker.owner:
-        outcome.row, outcome.granted, outcome.handed = outcome.row._replace(unheard=""), True, None
+        outcome.row, outcome.granted = _give(row, claimant, now), True
+    elif outcome.handed.owner == claimant.owner:
+        outcome.row, outcome.granted, outcome.handed = outcome.row._replace(unconfirmed=""), True, None
     return outcome
 
 
-def free(row: Row, line: Iterable[Waiter], now: Now) -> Outcome:
-    """The holder is no longer there: hand over to the first in line, if there is one."""
-    return _hand_over(row._replace(owner=None, unheard="", card="", since_us=now.wall_us), line, now, None)
+def free(row: Row, queue: Iterable[Waiter], now: Now) -> Outcome:
+    """The holder is no longer there: hand over to the first in the queue, if there is one."""
+    return _hand_over(row._replace(owner=None, unconfirmed="", details="", since_us=now.wall_us), queue, now, None)
 
 
-def take_back(row: Row, line: Iterable[Waiter], deaf: Waiter, now: Now) -> Outcome:
-    """A push reached nobody. Unless the waiter has found its grant by asking, it goes to the next one."""
-    if row.owner != deaf.owner or not row.unheard:
+def take_back(row: Row, queue: Iterable[Waiter], unreached: Waiter, now: Now) -> Outcome:
+    """A push reached nobody. Unless the waiter has found its grant by a claim, it goes to the next one."""
+    if row.owner != unreached.owner or not row.unconfirmed:
         return Outcome(row)
-    return free(row, line, now)
+    return free(row, queue, now)
 
 
 def gone_because(row: Row, owner: str, now: Now) -> Reason | None:
@@ -105,7 +105,7 @@ def gone_because(row: Row, owner: str, now: Now) -> Reason | None:
 
 
 def renewed(row: Row, ttl: float, now: Now) -> Row:
-    return row._replace(ttl=ttl, expires=now.clock + ttl, unheard="")
+    return row._replace(ttl=ttl, expires=now.clock + ttl, unconfirmed="")
 
 
 def broken(row: Row) -> Row:
@@ -118,22 +118,22 @@ def is_forgettable(row: Row, now: Now) -> bool:
     return is_idle and max(row.since_us, row.token) + rules.TOKEN_MEMORY_US < now.wall_us
 
 
-def _hand_over(row: Row, line: Iterable[Waiter], now: Now, asker: Waiter | None) -> Outcome:
+def _hand_over(row: Row, queue: Iterable[Waiter], now: Now, claimant: Waiter | None) -> Outcome:
     outcome = Outcome(row)
-    for waiter in line:
-        mine = asker is not None and waiter.owner == asker.owner
+    for waiter in queue:
+        mine = claimant is not None and waiter.owner == claimant.owner
         if not mine and has_left(waiter, now):
             outcome.dropped.append(waiter)
         elif mine or not waiter.muted:
             outcome.dropped.append(waiter)
             outcome.handed = waiter
-            outcome.row = _give(row, waiter, now)._replace(unheard=waiter.address)
+            outcome.row = _give(row, waiter, now)._replace(unconfirmed=waiter.address)
             break
     return outcome
 
 
 def has_left(waiter: Waiter, now: Now) -> bool:
-    return now.clock - waiter.seen > rules.WAITER_WINDOW or now.is_gone(waiter.card)
+    return now.clock - waiter.seen > rules.WAITER_WINDOW or now.is_gone(waiter.details)
 
 
 def _give(row: Row, waiter: Waiter, now: Now) -> Row:
@@ -143,6 +143,6 @@ def _give(row: Row, waiter: Waiter, now: Now) -> Row:
         ttl=waiter.ttl,
         expires=now.clock + waiter.ttl,
         since_us=now.wall_us,
-        card=waiter.card,
+        details=waiter.details,
         broken=row.broken,
     )

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from gripfast.core.ports import LockInfo
 from gripfast.errors import LockTimeout, describe_holder
-from gripfast.stores import card
+from gripfast.stores import holder
+from gripfast.stores.granting import Now, Row
 from gripfast.stores.protocol import lock_info as local_info
 from gripfast.stores.redis import protocol as redis_protocol
-from gripfast.stores.settle import Now, Row
 from gripfast.stores.sql import protocol as sql_protocol
 from gripfast.stores.zookeeper import protocol as zookeeper_protocol
 
@@ -52,10 +52,10 @@ def as_bytes(text: str) -> bytes:
 
 @unhurried
 @given(texts, moments)
-def test_whatever_stands_on_a_card_of_the_stores_on_this_machine(text: str, since_us: int) -> None:
+def test_whatever_stands_in_the_details_of_the_stores_on_this_machine(text: str, since_us: int) -> None:
     row = Row(5, "owner", 30.0, 60.0, since_us, text, None)
-    assert_shown(local_info("job", row, 0, Now(1.0, 1, card.is_gone)))
-    card.vouched_for(text, 1)
+    assert_shown(local_info("job", row, 0, Now(1.0, 1, holder.is_gone)))
+    holder.vouched_for(text, 1)
 
 
 @unhurried
@@ -85,7 +85,7 @@ def test_whatever_stands_in_a_side_key_of_redis(head: bytes, gap: bytes, text: s
     assert redis_protocol.last_token(fence) >= 0
 
 
-def test_what_a_proper_card_says_is_told() -> None:
+def test_what_proper_details_say_is_told() -> None:
     fence = b'7@9 {"host": "here", "pid": 3, "label": "night"}\nowner'
     info = redis_protocol.read_info("job", [b"owner", 1000, fence, 0])
     assert info is not None
@@ -93,7 +93,7 @@ def test_what_a_proper_card_says_is_told() -> None:
 
 
 def info_of(**said: Any) -> LockInfo:
-    known = card.read_moment(0) if said.pop("is_ours", True) else None
+    known = holder.read_moment(0) if said.pop("is_ours", True) else None
     return LockInfo(**{
         "name": "job", "owner": "o", "token": 1, "label": None, "host": "h", "pid": 1, "since": known,
         "expires_in": math.inf, "waiters": 0, **said,

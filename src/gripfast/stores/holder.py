@@ -1,8 +1,8 @@
-"""The card a holder or waiter leaves at an engine: who it is, for people, and on this machine for the check that it
-still lives.
+"""Holder details: what a holder or waiter leaves at an engine, for people, and on this machine for the check that its
+process still lives.
 
-Whoever can write to the engine can write a card, so reading one never fails: a card that makes no sense is that of
-somebody who is not known.
+Whoever can write to the engine can write them, so reading never fails: details that make no sense are those of a holder
+that is not known.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Details(NamedTuple):
 
 
 def read_details(text: str | bytes) -> Details | None:
-    """None if it is no card."""
+    """None if it has none."""
     data = read_object(text)
     host, label, pid = data.get("host"), data.get("label"), data.get("pid")
     if not isinstance(host, str) or not isinstance(label, str | None) or not _is_pid(pid):
@@ -56,7 +56,7 @@ def _is_pid(pid: object) -> TypeGuard[int]:
     return type(pid) is int and 0 <= pid <= PID_MOST
 
 
-class Card(NamedTuple):
+class Holder(NamedTuple):
     host: str
     label: str | None
     processes: tuple[Process, ...]
@@ -67,32 +67,32 @@ class Card(NamedTuple):
         return self.processes[0].pid if self.processes else 0
 
 
-def write_card(label: str | None) -> str:
-    """The card of this process."""
-    return _dump(Card(machine.hostname(), label, (machine.this_process(),)))
+def write_holder(label: str | None) -> str:
+    """The details of this process."""
+    return _dump(Holder(machine.hostname(), label, (machine.this_process(),)))
 
 
 def vouched_for(text: str, pid: int) -> str:
-    """The same card with another process of this machine on it."""
-    card = read_card(text)
+    """The same with another process of this machine."""
+    holder = read_holder(text)
     here = machine.this_process()
     other = Process(here.machine, here.boot, here.namespace, pid, machine.start_time(pid) or "")
-    return _dump(card._replace(processes=(*card.processes, other)))
+    return _dump(holder._replace(processes=(*holder.processes, other)))
 
 
 def is_gone(text: str) -> bool:
-    """Whether every process on the card is provably dead."""
-    processes = read_card(text).processes
+    """Whether every process in it is provably dead."""
+    processes = read_holder(text).processes
     return bool(processes) and all(machine.is_gone(process) for process in processes)
 
 
 @functools.lru_cache(maxsize=1024)
-def read_card(text: str) -> Card:
+def read_holder(text: str) -> Holder:
     data = read_object(text)
     host, label, processes = data.get("host"), data.get("label"), data.get("processes")
     if not isinstance(host, str) or not isinstance(label, str | None) or not _are_processes(processes):
-        return Card("", None, ())
-    return Card(host, label, tuple(Process(*process) for process in processes))
+        return Holder("", None, ())
+    return Holder(host, label, tuple(Process(*process) for process in processes))
 
 
 def _are_processes(found: Any) -> TypeGuard[list[list[Any]]]:
@@ -105,6 +105,6 @@ def _is_process(found: list[Any]) -> bool:
     return found[3] > 0 and _is_pid(found[3])
 
 
-def _dump(card: Card) -> str:
-    processes = [[p.machine, p.boot, p.namespace, p.pid, p.started] for p in card.processes]
-    return json.dumps({"host": card.host, "label": card.label, "processes": processes})
+def _dump(holder: Holder) -> str:
+    processes = [[p.machine, p.boot, p.namespace, p.pid, p.started] for p in holder.processes]
+    return json.dumps({"host": holder.host, "label": holder.label, "processes": processes})
