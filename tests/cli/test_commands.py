@@ -62,6 +62,12 @@ def test_a_command_that_can_t_be_loaded_is_told_and_the_help_stays(install: Inst
     assert call("--help").returncode == 0
 
 
+def test_what_is_no_command_is_told_and_the_help_stays(install: Install, call: Call) -> None:
+    install(greet="os.path:join")
+    assert "os.path:join is no command of click's" in call("greet").stderr
+    assert call("--help").returncode == 0
+
+
 @pytest.mark.parametrize("args", [[], ["--help"], ["show", "failover"], ["seed", "1", "--svg", "-"]], ids=" ".join)
 def test_without_the_lab_the_line_that_installs_it_is_told(args: list[str], install: Install, call: Call) -> None:
     install()

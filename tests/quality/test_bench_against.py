@@ -79,5 +79,12 @@ def test_the_ways_of_two_trees_stand_beside_each_other() -> None:
     assert new.split() == ["new", "1", "0"]
 
 
-def test_another_tree_is_counted_by_its_own_code() -> None:
-    assert path.in_tree(ROOT, ["memory"]) == dict(path.measured(["memory"]))
+def test_another_tree_is_counted_by_its_own_code(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    rules = tmp_path / "src" / "gripfast" / "core" / "acquire.py"
+    text = rules.read_text(encoding="utf-8")
+    planted = text.replace("    if env.is_closed:\n", "    (lambda: None)()\n    if env.is_closed:\n", 1)
+    assert planted != text
+    rules.write_text(planted, encoding="utf-8")
+    here, there = path.in_tree(ROOT, ["memory"]), path.in_tree(tmp_path, ["memory"])
+    assert there["memory"].calls == here["memory"].calls + 1

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -10,8 +13,13 @@ from hiredis import ReplyError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gripfast.runtime.blocking import drive
+from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import LOOKS, NOBODY, PARKED_MOST, Conversation, Lending, Server
-from gripfast.stores.redis.faults import Fault
+from gripfast.stores.redis.faults import Fault, not_connected
+from gripfast.stores.redis.shared import Opening, SharedLink
+from gripfast.stores.redlock.protocol import Wording
+from gripfast.stores.redlock.talk import Node, NodeTalk
 
 
 class Clock:
@@ -357,3 +365,102 @@ def test_whatever_is_lost_late_or_cut_nobody_gets_anothers_reply_and_no_claim_is
     for what, value in steps:
         history.step(what, value)
         history.check()
+
+
+class Racing(dict[str, Any]):
+    """The other thread is always quicker."""
+
+    def get(self, owner: str, default: Any = None) -> Any:
+        return self.pop(owner, default)
+
+
+def test_a_reply_that_meets_a_clean_up_of_another_thread_is_told_all_the_same() -> None:
+    server, told = Server("redis://a", 1.0), Told()
+    talk = Talk(server, Clock())
+    talk.ask_for(told, b"claim", "me")
+    server.unanswered = Racing(server.unanswered)
+    talk.take(1)
+    assert (told.replies, talk.is_open) == ([1], True)
+
+
+def test_no_claim_leaves_a_link_that_was_shut_though_its_connection_is_open() -> None:
+    """It would get the lock behind the clean-up of its client."""
+    server, clock = Server("redis://a", 1.0), Clock()
+    talk, opening = Talk(server, clock), Opening("redis://a", Told)
+    opening.latest = talk
+    link = SharedLink(server, opening, Opening("redis://a", Told), Inboxes(), lambda: clock.now, Told)
+    link.shut()
+    fault = drive(link.ask(b"claim", "me"))  # type: ignore[arg-type]
+    assert (fault.was_sent, talk.sent) == (False, [])
+
+
+class Begun(Opening):
+    """A connection that is made when the test says so."""
+
+    begun: Any = None
+
+    def begin(self, dialing: Any) -> None:
+        self.begun = dialing
+
+
+class Once(Told):
+    def done(self) -> bool:
+        return bool(self.replies)
+
+
+def a_node_that_is_down() -> tuple[Node, Begun]:
+    server, clock = Server("redis://a", 1.0), Clock()
+    node = Node(0, server, clock, lambda: clock.now, set())
+    opening, node.notifications = Begun(server.where, Once), Begun(server.where, Once)
+    node.probe = NodeTalk(node, opening, Wording(1.0, lambda label: b""), Inboxes(), clock).dial
+    node.goes_down(not_connected(server.where, TimeoutError()))
+    return node, opening
+
+
+def make(opening: Begun, node: Node) -> None:
+    if opening.begun is not None and not opening.begun.done():
+        opening.made(opening.begun, Talk(node.server, Clock()), lambda made: made)
+
+
+WATCHED = {"dial", "start", "end", "made", "_used", "_dialled", "comes_up"}
+
+
+def interrupting(at: int) -> tuple[Callable[..., Any], list[int]]:
+    """A trace function that raises at a line of what connects; and the lines that it has seen."""
+    seen: list[int] = []
+
+    def on_line(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        if event == "line":
+            seen.append(frame.f_lineno)
+            if len(seen) == at:
+                raise KeyboardInterrupt
+        return on_line
+
+    def on_call(frame: FrameType, event: str, _: object) -> Callable[..., Any] | None:
+        is_ours = frame.f_code.co_filename.endswith(("talk.py", "shared.py"))
+        return on_line if is_ours and frame.f_code.co_name in WATCHED else None
+
+    return on_call, seen
+
+
+def test_an_interrupt_at_any_line_of_connecting_leaves_no_node_down_for_ever() -> None:
+    for at in itertools.count(1):
+        node, opening = a_node_that_is_down()
+        trace, seen = interrupting(at)
+        sys.settrace(trace)
+        try:
+            node.probe()
+            make(opening, node)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        if len(seen) < at:
+            break
+        for _ in range(5):
+            make(opening, node)
+            node._probing = None
+            if node.trouble is not None:
+                node.look()
+        assert node.trouble is None, at
+    assert at > 20

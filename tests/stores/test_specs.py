@@ -191,3 +191,11 @@ def test_an_unknown_option_is_told_with_what_may_have_been_meant(unknown: set[st
 def test_connect_tells_what_may_have_been_meant(url: str, meant: str) -> None:
     with pytest.raises(ConfigurationError, match=rf"unknown option for .*; did you mean {meant}\?"):
         gripfast.connect(url)
+
+
+@pytest.mark.parametrize(
+    "scheme", ["redis", "rediss", "redlock", "postgresql", "mysql", "sqlite", "memory", "zookeeper"]
+)
+def test_a_scheme_that_ends_in_a_plus_names_no_driver(scheme: str) -> None:
+    with pytest.raises(ConfigurationError, match="unknown scheme"):
+        spec_for(f"{scheme}+")

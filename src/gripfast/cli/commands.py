@@ -66,6 +66,8 @@ def _loaded(point: EntryPoint) -> click.Command:
         command: click.Command = point.load()
     except Exception as error:
         return _failing(point.name, f"{point.value} can't be loaded, {type(error).__name__}: {error}")
+    if not isinstance(command, click.Command):
+        return _failing(point.name, f"{point.value} is no command of click's")
     return command
 
 

@@ -108,9 +108,9 @@ def specs(first: str = "") -> Iterator[StoreSpec]:
 
 def spec_for(scheme: str) -> StoreSpec:
     """Of a URL. Most schemes are called as their folder is: then no other spec is loaded."""
-    engine, _, driver = scheme.lower().partition("+")
+    engine, plus, driver = scheme.lower().partition("+")
     for spec in specs(first=engine):
-        if engine in spec.schemes and (spec.names_driver or not driver):
+        if engine in spec.schemes and (bool(driver) and spec.names_driver if plus else True):
             return spec
     raise ConfigurationError(f"unknown scheme {scheme!r}: a URL starts with one of {', '.join(schemes())}")
 

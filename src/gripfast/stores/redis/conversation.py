@@ -133,11 +133,10 @@ class Server:
     def follows(self, owner: str, conversation: Followed) -> None:
         """A clean-up leaves on this connection: the claims that it carried need no other."""
         if self.unanswered.get(owner) is conversation:
-            del self.unanswered[owner]
-        if owner in self.late:
-            others = [each for each in self.late.pop(owner) if each is not conversation]
-            if others:
-                self.late[owner] = others
+            self.unanswered.pop(owner, None)  # `clean_up`, on another thread, may have been quicker
+        others = [each for each in self.late.pop(owner, ()) if each is not conversation]
+        if others:
+            self.late[owner] = others
 
     @property
     def has_unanswered(self) -> bool:
@@ -237,7 +236,7 @@ class Conversation:
         if owner is not None:
             server = self.server
             if server.unanswered.get(owner) is self:
-                del server.unanswered[owner]
+                server.unanswered.pop(owner, None)  # `clean_up`, on another thread, may have been quicker
             elif server.late:
                 server.follows(owner, self)
         if type(reply) is ReplyError and is_readonly(reply):

@@ -135,6 +135,8 @@ class SharedLink:
 
     def ask(self, packed: bytes, owner: str | None = None) -> Awaitable[Any]:
         conversation: Conversation | None = self.requests.latest
+        if self._is_shut and owner is not None:
+            return self._refuse()
         if conversation is None or not conversation.is_open:
             return self._open_and_ask(packed, owner)
         future = self.new_future()
@@ -161,11 +163,14 @@ class SharedLink:
         except LinkDown as down:
             return down.fault
         if self._is_shut and owner is not None:  # whoever cleans up after a closed client was here before
-            return cut(self.where, None)._replace(was_sent=False)
+            return await self._refuse()
         reply = self.new_future()
         conversation.ask_for(reply, packed, owner)
         conversation.expect_within(max(timeout / 10, until - self._now()), told=timeout)
         return await reply
+
+    async def _refuse(self) -> Fault:
+        return cut(self.where, None)._replace(was_sent=False)
 
     async def listen(self) -> None:
         if self.notifications.connection is None:

@@ -150,7 +150,6 @@ class NodeTalk:
         """Clean-ups of owners who are done, though a claim of theirs may be waiting."""
         self._looks = 0
         self._timer: Timer | None = None
-        self._is_dialing = False
         self._has_joined = False
         """Somebody waits for a connection that was begun before: if it fails, that may tell of an earlier time."""
         self._is_closed = False
@@ -220,8 +219,7 @@ class NodeTalk:
                 conversation.close()
 
     def dial(self) -> None:
-        if not self._is_dialing:
-            self._is_dialing = True
+        if self.requests.dialing is None:
             self.requests.start()
 
     def _failed(self, question: Question, fault: Fault) -> None:
@@ -266,7 +264,7 @@ class NodeTalk:
         if self._timer is None:
             self._looks = LOOKS
             self._timer = self._loop.call_later(self.node.server.timeout / LOOKS, self._look)
-        self._has_joined = self._is_dialing
+        self._has_joined = self.requests.dialing is not None
         self.dial()
 
     def _look(self) -> None:
@@ -283,7 +281,6 @@ class NodeTalk:
         self._refuse(fault)
 
     def _dialled(self, result: Any) -> None:
-        self._is_dialing = False
         if isinstance(result, Fault):
             if not self._is_closed:
                 self.node.goes_down(result)
