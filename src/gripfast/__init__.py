@@ -8,6 +8,8 @@ with gripfast.lock("nightly") as lease:
 
 from __future__ import annotations
 
+import os
+from _thread import RLock
 from typing import TYPE_CHECKING
 
 from gripfast.errors import (
@@ -83,8 +85,15 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    found = globals()[name] = getattr(import_module(f"gripfast.{_LATER[name]}"), name)
+    with _loading:
+        found = globals()[name] = getattr(import_module(f"gripfast.{_LATER[name]}"), name)
     return found
+
+
+_loading = RLock()
+"""No process is forked while a thread loads a module: the child would wait for that thread, which it does not have."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
 
 
 def __dir__() -> list[str]:

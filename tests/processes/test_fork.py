@@ -1,8 +1,10 @@
 """Fork: the child owns nothing, the inherited client works anew in it, and the parent goes on."""
 
+import os
 import pickle
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -66,3 +68,23 @@ def test_what_a_loss_says_is_still_said_by_a_copy() -> None:
     error = gripfast.LeaseLost("job", "session", "it is the parent's")
     assert str(pickle.loads(pickle.dumps(error))) == "lease on 'job' lost (session): it is the parent's"
     assert "it was force-released" in str(gripfast.LeaseLost("job", "broken"))
+
+
+def test_no_process_is_forked_while_a_thread_loads_a_part_of_gripfast() -> None:
+    """The child would wait for a thread that it does not have."""
+    loading = threading.Event()
+
+    def load() -> None:
+        with gripfast._loading:
+            loading.set()
+            closing.wait(0.3)
+
+    closing = threading.Event()
+    thread = threading.Thread(target=load)
+    thread.start()
+    assert loading.wait(5)
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0 if gripfast._loading.acquire(blocking=False) else 1)
+    thread.join()
+    assert os.waitpid(pid, 0)[1] == 0

@@ -63,7 +63,7 @@ def _found() -> EntryPoints:
 def _loaded(point: EntryPoint) -> click.Command:
     """One that can't be loaded must not take the help of all others with it."""
     try:
-        command: click.Command = point.load()
+        command: object = point.load()
     except Exception as error:
         return _failing(point.name, f"{point.value} can't be loaded, {type(error).__name__}: {error}")
     if not isinstance(command, click.Command):

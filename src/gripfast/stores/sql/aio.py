@@ -234,7 +234,12 @@ class AioLink:
                 connection.close()
 
         self._dial(is_shared, then)
-        return await made
+        try:
+            return await made
+        except asyncio.CancelledError:
+            if made.done() and not made.cancelled() and isinstance(connection := made.result(), AioConnection):
+                connection.close()  # it was made in the same turn of the loop
+            raise
 
     def _dial(self, is_shared: bool, then: Callable[[AioConnection | Fault], None], within: float = math.inf) -> None:
         def connect() -> None:

@@ -6,6 +6,7 @@ import math
 import queue
 import random
 import time
+from _thread import allocate_lock
 from collections.abc import Callable, Sequence
 
 from gripfast.core.ports import Granted
@@ -15,7 +16,7 @@ from gripfast.machine import boottime
 from gripfast.stores.inboxes import BlockingInbox, Nothing
 from gripfast.stores.sql.conversation import Claims, Conversation, verdict
 from gripfast.stores.sql.descriptors import is_ready, new_poll
-from gripfast.stores.sql.faults import none_free
+from gripfast.stores.sql.faults import closed, none_free
 from gripfast.stores.sql.link import Connection
 from gripfast.stores.sql.listener import BlockingListener
 from gripfast.stores.sql.pool import OwnConnections, count_open
@@ -93,6 +94,9 @@ class SharedConnections:
         self._timeout = timeout
         self._most = most
         self._idle: queue.SimpleQueue[BlockingConnection] = queue.SimpleQueue()
+        self._returned = allocate_lock()
+        """Unlocked when one was put back, until somebody has looked."""
+        self._returned.acquire()
         self._open: Living[BlockingConnection] = Living()
         self._growing = Guard()
         self._reserve: BlockingConnection | None = None
@@ -115,11 +119,29 @@ class SharedConnections:
             left = until - boottime()
             if left <= 0.0:
                 return none_free(self._dialect.where, self._most, until - started)
-            try:
-                return self._idle.get(timeout=min(HURRY, left))
-            except queue.Empty:
+            connection = self._wait_for_idle(min(HURRY, left))
+            if connection is None:
                 connection = self._growing.run(self._grow, started, self._most, until)
         return connection
+
+    def _wait_for_idle(self, seconds: float) -> BlockingConnection | None:
+        """Not by the time-out of a queue: where several threads take from one, CPython 3.11 may wait for ever."""
+        ends = boottime() + seconds
+        while self._returned.acquire(timeout=max(0.0, ends - boottime())):
+            try:
+                connection = self._idle.get_nowait()
+            except queue.Empty:  # another thread was quicker
+                continue
+            if not self._idle.empty():
+                self._tell_one()
+            return connection
+        return None
+
+    def _tell_one(self) -> None:
+        try:
+            self._returned.release()
+        except RuntimeError:  # it is told already
+            pass
 
     def _borrow_reserve(self, until: float) -> BlockingConnection | Fault:
         """Whatever the others wait for, it is not waited for here."""
@@ -135,6 +157,7 @@ class SharedConnections:
             connection.close()
         elif connection is not self._reserve:
             self._idle.put(connection)
+            self._tell_one()
 
     def close_idle(self, before: float) -> None:
         """Those that have not answered since."""
@@ -147,6 +170,7 @@ class SharedConnections:
                 connection.close()
             else:
                 self._idle.put(connection)
+                self._tell_one()
 
     def close(self) -> None:
         self._is_closed = True  # what is still under way closes its own
@@ -194,6 +218,7 @@ class BlockingLink:
         self.new_session_inbox = BlockingSessionInbox
         self.new_turn = BlockingTurn
         self.listener = BlockingListener(dialect, timeout, self.queues)
+        self._takes_claims = True
         self._is_twin = claims is not None
         self._at_end = at_end
         self._shared = SharedConnections(dialect, timeout, min(most, SHARED_MOST))
@@ -211,6 +236,9 @@ class BlockingLink:
         if isinstance(connection, Fault):
             return connection
         if owner is not None:
+            if not self._takes_claims:  # what a closed client had is released already
+                self._shared.put_back(connection)
+                return closed(self.dialect.where)
             self.claims.note(owner, connection.conversation)
         connection.send(queries)
         answer = await connection.answer(ends)
@@ -257,6 +285,7 @@ class BlockingLink:
         return isinstance(connection, BlockingConnection)
 
     def stop_waiting(self) -> None:
+        self._takes_claims = False
         self.listener.stop()
 
     async def close(self) -> None:
@@ -270,25 +299,16 @@ class BlockingTurn:
     """One thread at a time. A thread that is interrupted while it has it keeps it: then the session is cut."""
 
     def __init__(self) -> None:
-        self._free: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._free.put(None)
+        self._taken = allocate_lock()
 
     def take_now(self) -> bool:
-        try:
-            self._free.get_nowait()
-        except queue.Empty:
-            return False
-        return True
+        return self._taken.acquire(blocking=False)
 
     async def take(self, seconds: float) -> bool:
-        try:
-            self._free.get(timeout=seconds)
-        except queue.Empty:
-            return False
-        return True
+        return self._taken.acquire(timeout=max(0.0, seconds))
 
     def leave(self) -> None:
-        self._free.put(None)
+        self._taken.release()
 
 
 class BlockingSessionInbox(BlockingInbox):

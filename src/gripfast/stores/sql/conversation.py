@@ -60,8 +60,10 @@ class Claims(dict[str, list[UnansweredClaim]]):
     """By owner, those of a client, whose threads use it at once. It has every owner that may have something there."""
 
     def note(self, owner: str, conversation: Conversation) -> None:
-        """Before the claim leaves."""
-        self.setdefault(owner, []).append(UnansweredClaim(conversation, conversation.sent + 1))
+        """Before the claim leaves. A waiter claims again and again: what was answered goes. In a new list, because the
+        thread that cleans up may be taking from the old one; what it takes then is ended twice, which does no harm."""
+        left = [claim for claim in self.get(owner, ()) if claim.conversation.answered < claim.number]
+        self[owner] = [*left, UnansweredClaim(conversation, conversation.sent + 1)]
 
     def has_unanswered(self, owner: str) -> bool:
         for conversation, number in self.get(owner, ()):  # noqa: SIM110 - on the way of every release

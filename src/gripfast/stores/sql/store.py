@@ -291,7 +291,7 @@ class LeaseStore(Store):
         for hold in claimed:
             if late is not None and claims.has_unanswered(hold.owner):
                 troubles[hold.owner] = late
-            elif hold.owner not in troubles:
+            elif hold.owner not in troubles and not claims.has_unanswered(hold.owner):  # it may claim again meanwhile
                 claims.pop(hold.owner, None)
         return [troubles.get(hold.owner) for hold in holds]
 
