@@ -99,17 +99,17 @@ class StoreFactory(Protocol):
     def aio(self, request_timeout: float) -> AioStores: ...
 
 
-def specs(first: str = "") -> Iterator[StoreSpec]:
-    """Those of this package, the folder `first` before the others; then those of other packages."""
-    for folder in sorted(BUILT_IN, key=lambda folder: folder != first):
+def specs(scheme: str = "") -> Iterator[StoreSpec]:
+    """Those of this package, the one that the scheme is called after first; then those of other packages."""
+    for folder in sorted(BUILT_IN, key=lambda folder: not scheme.startswith(folder)):
         yield importlib.import_module(f"{__name__}.{folder}.spec").SPEC
     yield from _of_other_packages()
 
 
 def spec_for(scheme: str) -> StoreSpec:
-    """Of a URL. Most schemes are called as their folder is: then no other spec is loaded."""
+    """Of a URL. Most schemes begin with the name of their folder, as `rediss` does: then no other spec is loaded."""
     engine, plus, driver = scheme.lower().partition("+")
-    for spec in specs(first=engine):
+    for spec in specs(engine):
         if engine in spec.schemes and (bool(driver) and spec.names_driver if plus else True):
             return spec
     raise ConfigurationError(f"unknown scheme {scheme!r}: a URL starts with one of {', '.join(schemes())}")
@@ -130,7 +130,7 @@ def spec_of(client: object) -> StoreSpec:
 
 def spec_of_lists() -> StoreSpec:
     """Of several targets together."""
-    return next(spec for spec in specs(first="redlock") if spec.takes_lists)
+    return next(spec for spec in specs("redlock") if spec.takes_lists)
 
 
 def schemes() -> list[str]:
