@@ -62,8 +62,9 @@ class Claims(dict[str, list[UnansweredClaim]]):
     def note(self, owner: str, conversation: Conversation) -> None:
         """Before the claim leaves. A waiter claims again and again: what was answered goes. In a new list, because the
         thread that cleans up may be taking from the old one; what it takes then is ended twice, which does no harm."""
-        left = [claim for claim in self.get(owner, ()) if claim.conversation.answered < claim.number]
-        self[owner] = [*left, UnansweredClaim(conversation, conversation.sent + 1)]
+        claim, before = UnansweredClaim(conversation, conversation.sent + 1), self.get(owner)
+        left = [each for each in before if each.conversation.answered < each.number] if before else []
+        self[owner] = [*left, claim]
 
     def has_unanswered(self, owner: str) -> bool:
         for conversation, number in self.get(owner, ()):  # noqa: SIM110 - on the way of every release
