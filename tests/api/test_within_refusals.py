@@ -14,6 +14,8 @@ from support.both_colours import staged
 from support.callers import Psycopg, PyMySQL, mysql_words, opened
 from support.sql_servers import mariadb_server, postgres_server
 
+pytestmark = pytest.mark.in_turn(2)
+
 # -- snapshots -----------------------------------------------------------------------------------------------------
 
 

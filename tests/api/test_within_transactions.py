@@ -18,6 +18,8 @@ from support.both_colours import staged
 from support.callers import AioMySQL, AlchemyPyMySQLSession, Psycopg, PyMySQL, mysql_words, opened
 from support.sql_servers import MariaServer, PostgresServer
 
+pytestmark = pytest.mark.in_turn(2)
+
 postgres = pytest.mark.parametrize("place", PLACES[:2], ids=str)
 mysql = pytest.mark.parametrize("place", PLACES[2:], ids=str)
 

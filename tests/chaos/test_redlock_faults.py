@@ -22,6 +22,8 @@ from support.proxy import Proxy
 from support.redis_server import HOST, RedisServer
 from support.waiting import auntil, until
 
+pytestmark = pytest.mark.in_turn(2)
+
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[list[RedisServer]]:

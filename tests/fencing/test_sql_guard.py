@@ -10,6 +10,8 @@ from gripfast.fencing import async_guard, guard, schema
 from support.both_colours import staged
 from support.callers import KINDS, Application, opened
 
+pytestmark = pytest.mark.in_turn(2)
+
 Kind = type[Application]
 
 

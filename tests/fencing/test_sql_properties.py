@@ -11,6 +11,8 @@ from fencing.sql_databases import connect, fenced_database
 from fencing.test_properties import admitted, expected, transactions
 from gripfast.fencing import guard
 
+pytestmark = pytest.mark.in_turn(2)
+
 at_a_server = settings(
     deadline=None,
     max_examples=40,

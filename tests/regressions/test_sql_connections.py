@@ -14,6 +14,8 @@ from support.lanes import Lanes
 from support.sql_servers import mariadb_server, postgres_server
 from support.waiting import auntil
 
+pytestmark = pytest.mark.in_turn(2)
+
 TIMEOUT = 4.0
 SOON = 2.0
 """Seconds: no request has run into its time-out by then."""

@@ -17,6 +17,8 @@ from support.ports import closed_port
 from support.proxy import HOST, Proxy
 from support.sql_servers import mariadb_server, postgres_server
 
+pytestmark = pytest.mark.in_turn(2)
+
 TIMEOUT = 2.0
 AT_MOST = 1.5 * TIMEOUT
 """Measured: 1.00 to 1.06 times the time-out. The rest is for a busy machine."""

@@ -15,6 +15,8 @@ from support.colours import COLOURS, World
 from support.lanes import Lanes
 from support.waiting import auntil
 
+pytestmark = pytest.mark.in_turn(2)
+
 TIMEOUT = 0.4
 
 

@@ -14,6 +14,8 @@ from support.colours import COLOURS, World, renewal_of
 from support.sql_servers import mariadb_server, postgres_server
 from support.waiting import auntil
 
+pytestmark = pytest.mark.in_turn(2)
+
 TTL = 1.5
 COUNT = 50
 CROWD = 4

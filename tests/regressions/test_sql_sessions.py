@@ -14,6 +14,8 @@ from support.lanes import Lanes
 from support.sql_servers import MariaServer, mariadb_server, postgres_server
 from support.waiting import auntil
 
+pytestmark = pytest.mark.in_turn(2)
+
 CROWD = 12
 
 

@@ -14,6 +14,8 @@ from support.colours import COLOURS, World
 from support.proxy import HOST, Proxy
 from support.waiting import auntil
 
+pytestmark = pytest.mark.in_turn(2)
+
 
 class Pair(NamedTuple):
     old: Any

@@ -12,6 +12,8 @@ from support.colours import COLOURS, World
 from support.sql_servers import PostgresServer
 from support.waiting import auntil
 
+pytestmark = pytest.mark.in_turn(2)
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:

@@ -9,6 +9,8 @@ from support.processes import Worker
 from support.sql_process import SqlServer
 from support.sql_servers import mariadb_server, postgres_server
 
+pytestmark = pytest.mark.in_turn(2)
+
 PATIENCE = 10.0
 TTL = {"lease": 2.0, "row": 6 * PATIENCE, "advisory": 6 * PATIENCE}
 """Less than anybody waits, where the lock is to be free when the ttl is over; more, where it is to be free before. How

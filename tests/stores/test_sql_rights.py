@@ -16,6 +16,8 @@ from support.both_colours import both_colours, outcome, staged
 from support.sql_process import PASSWORD, SqlServer
 from support.sql_servers import mariadb_server, postgres_server
 
+pytestmark = pytest.mark.in_turn(2)
+
 RIGHTS: dict[str, dict[str, dict[str, str]]] = {
     "PostgreSQL": {
         "lease": {"gripfast_lock": "SELECT, INSERT, UPDATE, DELETE"},

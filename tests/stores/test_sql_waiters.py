@@ -15,6 +15,8 @@ from support.sql_process import SqlServer
 from support.sql_servers import PostgresServer, mariadb_server, postgres_server
 from support.waiting import auntil, until
 
+pytestmark = pytest.mark.in_turn(2)
+
 MANY = 200
 AT_MOST = 2
 """Connections for all of them."""

@@ -14,6 +14,8 @@ from support.redlock_nodes import NODES
 from support.waiting import auntil
 from traps.redlock_cluster import Cluster
 
+pytestmark = pytest.mark.in_turn(2)
+
 NODE_TIMEOUT = 0.3
 PATIENCE = 0.6
 """For nodes that can't be asked."""

@@ -15,6 +15,8 @@ from support.redlock_nodes import NODES
 from support.waiting import auntil
 from traps.redlock_cluster import Cluster, wait_out
 
+pytestmark = pytest.mark.in_turn(2)
+
 NODE_TIMEOUT = 0.3
 """Of the tests that stop nodes: much for a busy machine, little for a test."""
 PATIENCE = 1.0

@@ -21,6 +21,8 @@ from support.sql_process import DATABASE, HOST, PASSWORD, USER, SqlServer
 from support.sql_servers import mariadb_server, postgres_server
 from support.waiting import auntil
 
+pytestmark = pytest.mark.in_turn(2)
+
 NAMES = 200_000
 
 
