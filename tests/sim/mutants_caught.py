@@ -17,7 +17,6 @@ FIRST_SEED = {
     "earlier attempt takes the node back": 162,
     "failed attempt left": 34,
     "failed extend is tried for ever": 871,
-    "late grant kept": 4109,
     "new by majority": 28,
     "no birth marker": 28,
     "no grace": 349,

@@ -98,18 +98,6 @@ CLEAN_UP = (
         ),
     ),
     Mutant(
-        "late grant kept",
-        "clean-up",
-        "A grant that came too late to be used is not given back.",
-        (
-            Edit(
-                acquire.acquire,
-                "raise\n        env.ledger.abandon(state)",
-                "raise\n        env.ledger.confirm_gone(state.owner)",
-            ),
-        ),
-    ),
-    Mutant(
         "closing gives nothing back",
         "clean-up",
         "A client that is closed leaves its locks and places to their ttl.",
