@@ -8,7 +8,8 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
-from typing import Any, NamedTuple
+from types import TracebackType
+from typing import Any, NamedTuple, Self
 
 import pytest
 from kazoo.protocol.serialization import Exists
@@ -52,7 +53,7 @@ class Trial(NamedTuple):
 
 
 class Trials:
-    """Several at once, with one history."""
+    """Several at once, with one history. Used in `with`: nothing of one that fails lives on beside other tests."""
 
     def __init__(
         self,
@@ -68,11 +69,24 @@ class Trials:
         self._request_timeout = request_timeout
         self._history: list[Event] = []
         self._closing = ExitStack()
-        self.all = [self._trial(number, holders_at, waiters_at) for number in range(AT_ONCE)]
+        try:
+            self.all = [self._trial(number, holders_at, waiters_at) for number in range(AT_ONCE)]
+            self._start()
+        except BaseException:
+            self._closing.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._closing.close()
+
+    def _start(self) -> None:
         for trial in self.all:
             trial.waiting.start()
         with gripfast.connect(self._url) as operator:
-            until(lambda: all(trial.outcome or _waiters(operator, trial.name) == 1 for trial in self.all))
+            until(lambda: all(trial.outcome or _waiters(operator, trial.name) == 1 for trial in self.all), within=20.0)
 
     def _trial(self, number: int, holders_at: ZooKeeperServer, waiters_at: ZooKeeperServer) -> Trial:
         proxy = self._closing.enter_context(Proxy((HOST, holders_at.port)))
@@ -106,16 +120,19 @@ class Trials:
                 trial.notes.held(trial.lease)
             return all(trial.outcome for trial in self.all)
 
-        until(all_are_granted, within=20.0)
+        until(all_are_granted, within=30.0)
 
     def judge(self, ensemble: Ensemble) -> None:
         """Once nobody is cut off any more."""
         for trial in self.all:
             trial.waiting.join()
+        outcomes = [outcome for trial in self.all for outcome in trial.outcome if outcome != STOPPED]
+        assert [outcome for outcome in outcomes if outcome.startswith("believed")] == []
+        for trial in self.all:
             with pytest.raises(gripfast.LeaseLost):
                 trial.holder.release(trial.lease)
         self._closing.close()
-        assert [outcome for trial in self.all for outcome in trial.outcome if outcome != STOPPED] == []
+        assert outcomes == []
         assert violations(self._history) == []
         with ensemble.client() as observer:
             assert left_behind(observer, self._url, within=2.0) == []
@@ -146,35 +163,35 @@ def ensemble() -> Iterator[Ensemble]:
 
 
 def cut_off_alone(ensemble: Ensemble, chance: random.Random) -> int:
-    trials = Trials(ensemble, ensemble.follower(), ensemble.leader())
-    trials.go_on(chance.uniform(0.0, TTL))
-    holders = trials.holders()
-    for trial in trials.all:
-        if chance.random() < 0.5:
-            trial.proxy.black_hole()
-        else:
-            trial.proxy.hold("requests")  # of the next connections
-            trial.proxy.cut()
-    trials.see_the_next_granted()
-    for trial in trials.all:
-        trial.proxy.let_go()
-    trials.judge(ensemble)
+    with Trials(ensemble, ensemble.follower(), ensemble.leader()) as trials:
+        trials.go_on(chance.uniform(0.0, TTL))
+        holders = trials.holders()
+        for trial in trials.all:
+            if chance.random() < 0.5:
+                trial.proxy.black_hole()
+            else:
+                trial.proxy.hold("requests")  # of the next connections
+                trial.proxy.cut()
+        trials.see_the_next_granted()
+        for trial in trials.all:
+            trial.proxy.let_go()
+        trials.judge(ensemble)
     return holders
 
 
 def cut_off_with_its_server(ensemble: Ensemble, chance: random.Random) -> int:
     """Which still follows its leader, as far as it knows, when the next is granted."""
     follower = ensemble.follower()
-    trials = Trials(ensemble, follower, ensemble.leader())
-    trials.go_on(chance.uniform(0.0, TTL))
-    holders = trials.holders()
-    ensemble.cut_off(follower)
-    try:
-        trials.see_the_next_granted()
-    finally:
-        ensemble.join(follower)
-    ensemble.all_serve()
-    trials.judge(ensemble)
+    with Trials(ensemble, follower, ensemble.leader()) as trials:
+        trials.go_on(chance.uniform(0.0, TTL))
+        holders = trials.holders()
+        ensemble.cut_off(follower)
+        try:
+            trials.see_the_next_granted()
+        finally:
+            ensemble.join(follower)
+        ensemble.all_serve()
+        trials.judge(ensemble)
     return holders
 
 
@@ -183,25 +200,25 @@ def stop_its_leader(ensemble: Ensemble, chance: random.Random) -> int:
     given all sessions their full time-out anew. What such an answer dates would last too long."""
     ttl = 2.0
     leader, *others = sorted(ensemble.servers, key=lambda server: server.mode != "leader")
-    trials = Trials(ensemble, leader, others[0], ttl, request_timeout=0.3)
-    for trial in trials.all:
-        with suppress(gripfast.StoreUnavailable):
-            trial.holder.extend(trial.lease)
-    holders = trials.holders()
-    leader.pause()
-    try:
-        until(lambda: any(server.mode == "leader" for server in others), within=10.0)
-        trials.go_on(ttl / 2)
-    finally:
-        leader.resume()
-    trials.go_on(0.1)
-    for trial in trials.all:
-        trial.proxy.black_hole()
-    trials.see_the_next_granted()
-    for trial in trials.all:
-        trial.proxy.let_go()
-    ensemble.all_serve()
-    trials.judge(ensemble)
+    with Trials(ensemble, leader, others[0], ttl, request_timeout=0.3) as trials:
+        for trial in trials.all:
+            with suppress(gripfast.StoreUnavailable):
+                trial.holder.extend(trial.lease)
+        holders = trials.holders()
+        leader.pause()
+        try:
+            until(lambda: any(server.mode == "leader" for server in others), within=20.0)
+            trials.go_on(ttl / 2)
+        finally:
+            leader.resume()
+        trials.go_on(0.1)
+        for trial in trials.all:
+            trial.proxy.black_hole()
+        trials.see_the_next_granted()
+        for trial in trials.all:
+            trial.proxy.let_go()
+        ensemble.all_serve()
+        trials.judge(ensemble)
     return holders
 
 
@@ -225,8 +242,9 @@ def believe_reads(store: ZooKeeperStore, node: Node) -> Exists:
 
 
 def test_it_is_noticed_if_reads_are_believed(ensemble: Ensemble, seed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine few of them hold their locks, and answer in time, when they are cut off."""
     monkeypatch.setattr(ZooKeeperStore, "_proof", believe_reads)
-    chance = random.Random(seed)
-    with pytest.raises(AssertionError, match="believed for"):
-        for _ in range(5):
-            cut_off_with_its_server(ensemble, chance)
+    chance, ends = random.Random(seed), now() + 120.0
+    with pytest.raises(AssertionError, match="believed"):
+        while now() < ends:
+            print(cut_off_with_its_server(ensemble, chance), "held their locks, and nobody believed too long")
