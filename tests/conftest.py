@@ -55,6 +55,12 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     return path
 
 
+@pytest.fixture(scope="session")
+def is_sampled(pytestconfig: pytest.Config) -> bool:
+    """Whether crowds may be small ones: in `make test`, unless it is to leave out nothing."""
+    return not sample.is_everything(pytestconfig)
+
+
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     """The URL of a lock database that does not exist yet."""

@@ -222,6 +222,7 @@ def stop_its_leader(ensemble: Ensemble, chance: random.Random) -> int:
     return holders
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("fault", [cut_off_alone, cut_off_with_its_server])
 def test_a_holder_stops_believing_before_the_next_one_is_granted_when(
     ensemble: Ensemble, seed: str, fault: Callable[[Ensemble, random.Random], int]

@@ -86,13 +86,16 @@ def test_without_it_its_scheme_is_unknown(installed: Installed) -> None:
 
 
 @pytest.mark.timeout(900)  # some four hundred tests
-def test_it_passes_the_shipped_suite_and_skips_by_its_capabilities_alone(installed: Installed) -> None:
-    options = ["-q", "-rs", "--strict-markers", "-p", "no:cacheprovider"]
+def test_it_passes_the_shipped_suite_and_skips_by_its_capabilities_alone(
+    installed: Installed, is_sampled: bool
+) -> None:
+    """In `make test` on asyncio alone, for the sake of time."""
+    options = ["-q", "-rs", "--strict-markers", "-p", "no:cacheprovider", *(["-k", "async"] if is_sampled else [])]
     ran = installed.run("-m", "pytest", *options, "tests")
     assert ran.returncode == 0, ran.stdout
     passed = re.search(r"(\d+) passed", ran.stdout)
     assert passed is not None
-    assert int(passed[1]) > 200
+    assert int(passed[1]) > (100 if is_sampled else 200)
     skipped = [line for line in ran.stdout.splitlines() if line.startswith("SKIPPED")]
     assert skipped
     assert [line for line in skipped if not SKIP_REASON.search(line)] == []
