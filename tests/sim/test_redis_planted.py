@@ -88,6 +88,7 @@ PLANTED: dict[str, tuple[Comparison, Plant]] = {
 }
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("name", PLANTED)
 def test_a_planted_difference_is_caught(pair: Pair, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     (cases, check), plant = PLANTED[name]
