@@ -4,10 +4,15 @@ import gc
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 from support import budget, sample, schedule
 from support.signals import pass_on_defaults
+
+# A busy machine may take its time over one example, and over thinking it up.
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
 
 
 def pytest_configure(config: pytest.Config) -> None:

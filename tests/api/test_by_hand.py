@@ -213,7 +213,8 @@ def test_a_task_that_ended_without_leaving_does_not_keep_the_lock() -> None:
 
 @pytest.mark.filterwarnings("ignore:lease on 'job' was dropped:ResourceWarning")
 def test_nor_does_one_whose_loop_is_gone() -> None:
-    url, locks = "memory://loop-is-gone", []
+    url = "memory://loop-is-gone"
+    locks: list[gripfast.AsyncLock] = []
 
     async def careless() -> None:
         await locks[0].__aenter__()

@@ -18,7 +18,7 @@ MYSQL = [place for place in PLACES if place.engine == "mysql"]
 
 def seen(client: gripfast.Client) -> int | None:
     info = client.inspect("stock")
-    return info and info.token
+    return info.token if info else None
 
 
 @pytest.mark.parametrize("place", POSTGRES, ids=str)

@@ -94,6 +94,9 @@ class Colour:
     def _release(self, lease: Any) -> None:
         raise NotImplementedError
 
+    def close(self) -> None:
+        raise NotImplementedError
+
 
 class Blocking(Colour):
     def __init__(self, url: str, notes: Notes, request_timeout: float) -> None:

@@ -42,7 +42,7 @@ def never_sees_that_its_session_is_gone() -> None:
     async def renew(store: SessionStore, holds: Any) -> list[None]:
         return [None for _ in holds]
 
-    SessionStore.look = lambda store: []  # type: ignore[method-assign]
+    SessionStore.look = lambda store: []  # type: ignore[method-assign, assignment]
     SessionStore.renew = renew  # type: ignore[method-assign, assignment]
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -18,7 +19,8 @@ from chaos.sql_bugs import BUGS
 
 
 def act(order: str, bug: str) -> None:
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in json.loads(order).items()}
+    told: dict[str, Any] = json.loads(order)
+    given: Any = {name: tuple(value) if isinstance(value, list) else value for name, value in told.items()}
     if bug:
         BUGS[bug]()
     faulthandler.register(signal.SIGUSR1)  # a child that hangs is asked where

@@ -99,7 +99,7 @@ class Scene:
     async def feed_redis(self, name: str, _: gripfast.AsyncLease) -> None:
         lock = AsyncLock(self.redis, f"redis-py {name}", timeout=30, thread_local=False)
         await lock.acquire()
-        lost = asyncio.create_task(lock.lease.lost.wait())  # type: ignore[union-attr]
+        lost = asyncio.create_task(lock.lease.lost.wait())
         await asyncio.sleep(0)
         self.redis_locks.append(lock)
         async with asyncio.timeout(5.0):

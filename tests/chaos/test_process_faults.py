@@ -1,5 +1,7 @@
 """What happens to those who use the locks: killed while they hold or wait, stopped for longer than their ttl."""
 
+from typing import Any
+
 import pytest
 
 from chaos.stage import Crew, Stage
@@ -10,7 +12,7 @@ TTL = 1.0
 SERVED_AGAIN = 1.5
 
 
-def crew_of_one(stage: Stage, number: int, **settings: object) -> Crew:
+def crew_of_one(stage: Stage, number: int, **settings: Any) -> Crew:
     return stage.crew(processes=1, first=number, **settings)
 
 

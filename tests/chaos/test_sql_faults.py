@@ -75,7 +75,7 @@ def cut(theatre: Theatre) -> None:
     for _ in range(3):
         since = now()
         theatre.proxy.cut()
-        theatre.each(lambda stage, since=since: stage.ended_sessions(since))  # type: ignore[misc]
+        theatre.each(lambda stage, since=since: stage.ended_sessions(since))
         theatre.go_on(grants=theatre.chance.randrange(1, 5))
 
 

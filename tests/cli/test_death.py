@@ -7,6 +7,7 @@ from collections.abc import Container
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_the_next_command_starts_after_the_last_one_is_gone(client: gripfast.Cli
     """Every other holder is killed as soon as the lock is its own, while its command is still coming into being."""
     witness = [sys.executable, "-I", "-S", "-c", WITNESS, str(log.path), str(tmp_path / "alone")]
     with ExitStack() as stack:
-        running = {}
+        running: dict[int, Any] = {}
         for trial in range(TRIALS):
             while len(running) < IN_LINE:
                 newcomer = stack.enter_context(started("run", "nightly", "--", *witness))

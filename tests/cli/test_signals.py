@@ -49,7 +49,7 @@ def test_a_pause_and_its_end_are_passed_on_while_the_lock_stays_held(client: gri
         running.send(signal.SIGTSTP)
         until(lambda: is_stopped(pid))
         token = _token(client)
-        seen = {client.inspect("nightly").expires_in}  # type: ignore[union-attr]
+        seen = {client.inspect("nightly").expires_in}
         until(lambda: seen.add(_expires_in(client)) or _grew(seen))
         running.send(signal.SIGCONT)
         until(lambda: not is_stopped(pid))

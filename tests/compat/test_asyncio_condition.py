@@ -18,12 +18,12 @@ async def condition_and_other(url: str) -> AsyncIterator[tuple[asyncio.Condition
 
 
 def waiters(condition: asyncio.Condition) -> int:
-    return len(condition._waiters)  # type: ignore[attr-defined]
+    return len(condition._waiters)
 
 
 async def test_a_waiting_task_is_woken_and_has_the_lock_again(url: str) -> None:
     async with condition_and_other(url) as (condition, other):
-        ready = []
+        ready: list[None] = []
 
         async def consume() -> bool:
             async with condition:

@@ -112,7 +112,7 @@ def test_asyncio_has_one_client_per_loop_and_it_goes_with_the_pool(server: Any, 
     before = threads()
 
     async def use() -> "weakref.ref[Any]":
-        client = redis.asyncio.Redis.from_url(shared_server().url, client_name=label)
+        client: Any = redis.asyncio.Redis.from_url(shared_server().url, client_name=label)
         locks = [client.lock(new_name(), lock_class=AsyncLock) for _ in range(20)]
         await asyncio.gather(*(lock.acquire() for lock in locks))
         assert connections(server, label) == 1
@@ -128,7 +128,7 @@ def test_asyncio_has_one_client_per_loop_and_it_goes_with_the_pool(server: Any, 
 
 
 async def test_two_event_loops_share_a_pool_but_no_client(server: Any, label: str) -> None:
-    client = redis.asyncio.Redis.from_url(shared_server().url, client_name=label)
+    client: Any = redis.asyncio.Redis.from_url(shared_server().url, client_name=label)
     lock = client.lock(new_name(), lock_class=AsyncLock, thread_local=False)
 
     async def use() -> bytes | None:

@@ -118,10 +118,11 @@ async def test_the_lease_leads_to_the_api(kind: Kind, name: str) -> None:
     async with lock_of(kind, name) as lock:
         assert lock.lease is None
         async with lock:
-            assert lock.lease.held
-            assert lock.lease.name == name
-            assert lock.lease.owner.encode() == lock.local.token
-            assert 25.0 < lock.lease.remaining() < 30.0
+            lease: Any = lock.lease
+            assert lease.held
+            assert lease.name == name
+            assert lease.owner.encode() == lock.local.token
+            assert 25.0 < lease.remaining() < 30.0
         assert lock.lease is None
 
 
@@ -374,7 +375,7 @@ async def test_any_task_may_release_it(name: str, server: Any) -> None:
 
 
 def test_one_object_serves_several_event_loops(name: str, server: Any) -> None:
-    client = redis.asyncio.Redis.from_url(shared_server().url)
+    client: Any = redis.asyncio.Redis.from_url(shared_server().url)
     lock = client.lock(name, lock_class=AsyncLock)
 
     async def use() -> None:
@@ -387,7 +388,7 @@ def test_one_object_serves_several_event_loops(name: str, server: Any) -> None:
 
 
 def test_a_lock_acquired_in_another_event_loop_can_be_released(name: str, server: Any) -> None:
-    client = redis.asyncio.Redis.from_url(shared_server().url)
+    client: Any = redis.asyncio.Redis.from_url(shared_server().url)
     lock = client.lock(name, lock_class=AsyncLock)
     assert asyncio.run(lock.acquire()) is True
     assert server.get(name) == lock.local.token

@@ -54,8 +54,9 @@ async def test_the_key_is_the_name_and_its_value_the_token(kind: Kind, name: str
     async with lock_of(kind, name) as lock:
         assert lock.local.token is None
         assert await lock.acquire() is True
-        assert isinstance(lock.local.token, bytes)
-        assert server.get(name) == lock.local.token
+        token: Any = lock.local.token
+        assert isinstance(token, bytes)
+        assert server.get(name) == token
         assert await lock.release() is None
         assert server.get(name) is None
         assert lock.local.token is None

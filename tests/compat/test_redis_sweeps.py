@@ -139,7 +139,7 @@ class AsyncTrial:
 async def test_a_cancel_gives_the_lock_back(
     server: Any, use: Callable[[AsyncLock], Coroutine[Any, Any, None]], moment: Moment
 ) -> None:
-    client = redis.asyncio.Redis.from_url(shared_server().url)
+    client: Any = redis.asyncio.Redis.from_url(shared_server().url)
     client.holder = server
     try:
         swept = await sweep_cancels(AsyncTrial(client, server, use), moment)

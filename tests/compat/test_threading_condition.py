@@ -20,9 +20,9 @@ def waiters(condition: threading.Condition) -> int:
 
 @kinds
 def test_a_waiting_thread_is_woken_and_has_the_lock_again(
-    client: gripfast.Client, other: gripfast.Client, kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, kind: Any
 ) -> None:
-    condition, ready = threading.Condition(kind(client, "job")), []
+    condition, ready = threading.Condition(kind(client, "job")), list[None]()
 
     def consume() -> bool:
         with condition:
@@ -41,7 +41,7 @@ def test_a_waiting_thread_is_woken_and_has_the_lock_again(
 
 @kinds
 def test_the_lock_is_free_for_everyone_while_a_thread_waits(
-    client: gripfast.Client, other: gripfast.Client, kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, kind: Any
 ) -> None:
     condition = threading.Condition(kind(client, "job"))
 
@@ -60,7 +60,7 @@ def test_the_lock_is_free_for_everyone_while_a_thread_waits(
 
 @kinds
 def test_a_wait_that_is_over_in_time_has_the_lock_again(
-    client: gripfast.Client, other: gripfast.Client, kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, kind: Any
 ) -> None:
     condition = threading.Condition(kind(client, "job"))
     with condition:
@@ -70,7 +70,7 @@ def test_a_wait_that_is_over_in_time_has_the_lock_again(
 
 
 @kinds
-def test_who_does_not_have_the_lock_may_neither_wait_nor_notify(client: gripfast.Client, kind: type[Lock]) -> None:
+def test_who_does_not_have_the_lock_may_neither_wait_nor_notify(client: gripfast.Client, kind: Any) -> None:
     condition = threading.Condition(kind(client, "job"))
     with pytest.raises(RuntimeError, match="un-acquired"):
         condition.wait(timeout=0)
@@ -79,9 +79,7 @@ def test_who_does_not_have_the_lock_may_neither_wait_nor_notify(client: gripfast
 
 
 @kinds
-def test_that_another_process_has_it_does_not_count(
-    client: gripfast.Client, other: gripfast.Client, kind: type[Lock]
-) -> None:
+def test_that_another_process_has_it_does_not_count(client: gripfast.Client, other: gripfast.Client, kind: Any) -> None:
     condition = threading.Condition(kind(client, "job"))
     with other.lock("job"), pytest.raises(RuntimeError, match="un-acquired"):
         condition.notify()
@@ -89,7 +87,7 @@ def test_that_another_process_has_it_does_not_count(
 
 @kinds
 def test_who_lost_the_lock_is_told_and_leaves_no_waiter_behind(
-    client: gripfast.Client, other: gripfast.Client, kind: type[Lock]
+    client: gripfast.Client, other: gripfast.Client, kind: Any
 ) -> None:
     ours = kind(client, "job", ttl=0.05, renew=False)
     condition = threading.Condition(ours)
@@ -103,7 +101,7 @@ def test_who_lost_the_lock_is_told_and_leaves_no_waiter_behind(
 
 @kinds
 def test_an_engine_that_went_away_during_the_wait_is_what_comes_out(
-    client: gripfast.Client, kind: type[Lock], monkeypatch: pytest.MonkeyPatch
+    client: gripfast.Client, kind: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours = kind(client, "job")
     condition = threading.Condition(ours)
@@ -119,7 +117,7 @@ def test_an_engine_that_went_away_during_the_wait_is_what_comes_out(
 def test_a_wait_gives_up_all_levels_of_an_rlock_and_takes_them_again(
     client: gripfast.Client, other: gripfast.Client
 ) -> None:
-    ours = RLock(client, "job")
+    ours: Any = RLock(client, "job")
     condition = threading.Condition(ours)
 
     def wait_three_levels_deep() -> list[bool]:
@@ -141,9 +139,9 @@ def test_a_wait_gives_up_all_levels_of_an_rlock_and_takes_them_again(
 
 
 @kinds
-def test_a_queue_is_passed_through(client: gripfast.Client, kind: type[Lock]) -> None:
+def test_a_queue_is_passed_through(client: gripfast.Client, kind: Any) -> None:
     line: queue.Queue[int] = queue.Queue(maxsize=2)
-    line.mutex = kind(client, "queue")  # type: ignore[assignment]
+    line.mutex = kind(client, "queue")
     line.not_empty, line.not_full, line.all_tasks_done = (threading.Condition(line.mutex) for _ in range(3))
 
     def consume() -> list[int]:

@@ -14,7 +14,8 @@ from gripfast.compat.threading import Lock, RLock
 from gripfast.testing.waiters import waiters_among, watch_for_waiters
 from support.waiting import until
 
-Kind = type[Lock]
+Kind = Callable[..., Any]
+"""Lock or RLock: the standard library names only its own where these do as well."""
 kinds = pytest.mark.parametrize("kind", [Lock, RLock])
 STANDARD: dict[Kind, Callable[[], Any]] = {Lock: threading.Lock, RLock: threading.RLock}
 
@@ -176,7 +177,7 @@ def test_a_lock_released_inside_its_block_is_not_there_to_be_left(client: gripfa
 
 @kinds
 def test_one_at_a_time_and_nobody_is_left_out(client: gripfast.Client, kind: Kind) -> None:
-    ours, inside, most = kind(client, "job"), [], []
+    ours, inside, most = kind(client, "job"), list[None](), list[int]()
 
     def work() -> None:
         for _ in range(5):

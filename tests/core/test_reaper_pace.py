@@ -139,5 +139,5 @@ def test_a_client_that_is_closed_is_closed_whatever_its_engine_raises() -> None:
     async def broken(holds: Sequence[Hold]) -> None:
         raise ValueError("a path that the engine does not take")
 
-    stage.engine.abandon = broken  # type: ignore[assignment]
+    stage.engine.abandon = broken  # type: ignore[method-assign]
     drive(stage.reaper.reap_all(stage.ledger))

@@ -125,7 +125,8 @@ def test_nobody_is_waited_for_who_can_change_nothing(answers: list[Answer]) -> N
     ballot = VoteBallot(5, 5)
     heard = heard_until_decided(ballot, answers)
     known = answers[: heard - 1]
-    others = [[*known, *rest] for rest in itertools.product([YES, busy("a"), down()], repeat=5 - len(known))]
+    possible: list[Answer] = [YES, busy("a"), down()]
+    others = [[*known, *rest] for rest in itertools.product(possible, repeat=5 - len(known))]
     outcomes = set()
     for other in others:
         complete = VoteBallot(5, 5)

@@ -77,7 +77,7 @@ def test_each_of_several_leases_is_counted_on_its_own(stage: Stage) -> None:
     assert isinstance(unknown, Unreachable)
     (back,) = stage.nodes.polled(TakeBack)
     assert back.asked == [3]
-    assert back.single.requests[0].owner == "a"  # type: ignore[union-attr]
+    assert back.single.requests[0].owner == "a"
 
 
 def test_a_renewal_never_sets_what_is_absent(stage: Stage) -> None:

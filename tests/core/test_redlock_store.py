@@ -98,7 +98,7 @@ def test_each_attempt_has_a_number_of_its_own(stage: Stage) -> None:
     stage.nodes.all_answer(YES)
     for owner in ("me", "me", "you"):
         stage.claim(owner, QuietInbox())
-    attempts = [poll.single.attempt for poll in stage.nodes.polled(Vote)]  # type: ignore[union-attr]
+    attempts = [poll.single.attempt for poll in stage.nodes.polled(Vote)]
     assert len(set(attempts)) == 3
     assert attempts == sorted(attempts)
 

@@ -19,7 +19,7 @@ def test_an_extension_that_raises_does_not_keep_the_next_ones_and_renewals_from_
         each.renew_at = 1000.0  # not due
     scene.go_round(
         *(Extend(each, 30.0, lambda answer, name=each.name: answers.update({name: answer})) for each in extended)
-    )  # type: ignore[misc]
+    )
     assert answers["first"] is None
     assert answers["last"] is None
     assert isinstance(answers["broken"], Unreachable)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -90,7 +91,7 @@ def every_kind_of_key(client: gripfast.Client, data: "redis.Redis") -> Iterator[
 
 @pytest.mark.parametrize(("name", "tag"), [("{user7}:mail", "user7"), ("a}b", r"\d+")])
 def test_side_keys_of_names_with_braces_are_as_the_page_says(
-    server: RedisServer, data: "redis.Redis", name: str, tag: str
+    server: RedisServer, data: Any, name: str, tag: str
 ) -> None:
     key = f"lock:{name}"
     with gripfast.connect(server.url) as client, client.lock(name):

@@ -23,7 +23,7 @@ from gripfast.stores.mysql.spec import OF_THE_DRIVER
 from gripfast.stores.options import COMMON
 from gripfast.stores.postgres import protocol as postgres_protocol
 from gripfast.stores.postgres import scripts as postgres_scripts
-from gripfast.stores.sql import blocking, pool, requests, sessions, store
+from gripfast.stores.sql import blocking, pool, requests, session, store
 from gripfast.stores.sql.factory import SESSIONS_MOST, SqlFactory
 from gripfast.stores.sql.faults import all_in_use
 from gripfast.stores.sql.ports import Refusal
@@ -70,7 +70,7 @@ def servers() -> Iterator[dict[str, SqlServer]]:
 def administer(servers: dict[str, SqlServer], engine: str, sql: str) -> None:
     for statement in sql.split(";\n"):
         if statement.strip():
-            servers[engine].execute(statement, database="shop")  # type: ignore[attr-defined]
+            servers[engine].execute(statement, database="shop")
 
 
 def address(servers: dict[str, SqlServer], engine: str, user: str) -> str:
@@ -166,7 +166,7 @@ def test_the_figures_are_those_of_the_code() -> None:
     assert f"every {store.SLOW_PACE:g} s or so" in WORDS
     assert f"some {1000 * store.poll_pause(1):g} ms" in WORDS
     assert (store.POLL_MOST, "down to once a second" in WORDS) == (1.0, True)
-    assert f"for {sessions.WAIT_SLICE:g} s at a time" in WORDS
+    assert f"for {session.WAIT_SLICE:g} s at a time" in WORDS
     assert f"never more than {blocking.SHARED_MOST}" in WORDS
     assert f"Up to {pool.IDLE_MOST} connections stay open" in WORDS
     assert f"retried, {requests.TRIES} times at most" in WORDS
@@ -240,9 +240,7 @@ def test_the_user_of_the_page_may_forget_old_names(users: dict[str, SqlServer], 
     name = f"old {mode}"
 
     def is_known() -> bool:
-        rows = users[engine].execute(  # type: ignore[attr-defined]
-            f"SELECT 1 FROM {kept_in} WHERE name = %s", name, database="shop"
-        )
+        rows = users[engine].execute(f"SELECT 1 FROM {kept_in} WHERE name = %s", name, database="shop")
         return bool(rows)
 
     with gripfast.connect(url) as client:

@@ -115,9 +115,9 @@ def dict_rows() -> Iterator[Any]:
     yield connection
     connection.close()
     words = mysql_words(mariadb_server().url)
-    connection = pymysql.connect(**words, ssl_disabled=True, cursorclass=pymysql.cursors.SSDictCursor)
-    yield connection
-    connection.close()
+    another = pymysql.connect(**words, ssl_disabled=True, cursorclass=pymysql.cursors.SSDictCursor)
+    yield another
+    another.close()
 
 
 def test_rows_are_tuples_whatever_the_callers_cursors_give() -> None:

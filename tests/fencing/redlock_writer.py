@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 
 import redis
-from at_work import at_work
+from at_work import at_work  # type: ignore[import-not-found]
 
 import gripfast
 from gripfast.fencing import write

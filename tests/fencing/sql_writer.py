@@ -11,7 +11,7 @@ import sys
 import threading
 
 import psycopg
-from at_work import at_work
+from at_work import at_work  # type: ignore[import-not-found]
 
 import gripfast
 from gripfast.fencing import guard

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -178,7 +178,7 @@ def test_it_is_one_statement(url: str, resource: str) -> None:
         statements = []
         caller = await recognised(connection)
 
-        async def run(sql: str, values: dict[str, Value]) -> Result:
+        async def run(sql: str, values: Mapping[str, Value]) -> Result:
             statements.append(sql)
             return await caller.run(sql, values)
 

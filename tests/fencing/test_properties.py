@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gripfast.errors import StaleToken
@@ -35,13 +35,11 @@ def expected(sequence: list[tuple[str, int]]) -> list[bool]:
     ]
 
 
-@settings(deadline=None)
 @given(writes)
 def test_the_gate_follows_the_rule(sequence: list[tuple[str, int]]) -> None:
     assert admitted(Gate().guard, sequence) == expected(sequence)
 
 
-@settings(deadline=None)
 @given(writes)
 def test_the_sqlite_guard_follows_the_rule(sequence: list[tuple[str, int]]) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
@@ -52,7 +50,6 @@ def test_the_sqlite_guard_follows_the_rule(sequence: list[tuple[str, int]]) -> N
 transactions = st.lists(st.tuples(st.booleans(), writes), max_size=8)
 
 
-@settings(deadline=None)
 @given(transactions)
 def test_what_is_rolled_back_was_never_seen(parts: list[tuple[bool, list[tuple[str, int]]]]) -> None:
     committed: list[tuple[str, int]] = []

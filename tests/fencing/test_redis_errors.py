@@ -4,6 +4,7 @@ Redis undoes nothing. So whatever can be known beforehand is asked beforehand; t
 """
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import redis
@@ -32,7 +33,7 @@ def client(server: RedisServer) -> Iterator["redis.Redis"]:
         yield client
 
 
-def rest(client: "redis.Redis") -> set[str]:
+def rest(client: "redis.Redis") -> set[Any]:
     """The keys that were not there at first."""
     return set(client.keys()) - {"hash"}
 

@@ -5,6 +5,7 @@ import random
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import redis
@@ -78,7 +79,7 @@ def stored(client: "redis.Redis", prefix: str) -> dict[str, str]:
     return {key.removeprefix(prefix): str(client.get(key)) for key in client.scan_iter(f"{prefix}*")}
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(sequence=steps)
 def test_the_server_does_what_the_model_says(server: RedisServer, sequence: list[tuple[str, str, int]]) -> None:
     model = Model()
@@ -130,7 +131,7 @@ def test_of_many_tasks_none_writes_after_a_larger_token(server: RedisServer) -> 
             except StaleToken:
                 pass
 
-    async def all_of_them() -> list[bytes]:
+    async def all_of_them() -> list[Any]:
         async with redis.asyncio.Redis.from_url(server.url) as client:
             await client.flushall()
             async with asyncio.TaskGroup() as group:

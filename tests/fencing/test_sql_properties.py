@@ -14,7 +14,6 @@ from gripfast.fencing import guard
 pytestmark = pytest.mark.in_turn(2)
 
 at_a_server = settings(
-    deadline=None,
     max_examples=40,
     # The connection is the same for all examples: each begins with an empty table.
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],

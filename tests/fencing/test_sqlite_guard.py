@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -120,7 +121,8 @@ def test_a_connection_that_commits_every_statement_is_refused() -> None:
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="sqlite3 has `autocommit` from Python 3.12 on")
 @pytest.mark.parametrize("autocommit", [True, False])
 def test_the_newer_autocommit_attribute_is_understood(autocommit: bool) -> None:
-    with closing(sqlite3.connect(":memory:", autocommit=autocommit)) as connection:
+    options: dict[str, Any] = {"autocommit": autocommit}
+    with closing(sqlite3.connect(":memory:", **options)) as connection:
         connection.execute(schema("sqlite"))
         if autocommit:
             with pytest.raises(ConfigurationError, match="BEGIN IMMEDIATE"):

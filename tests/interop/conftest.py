@@ -7,6 +7,7 @@ import inspect
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from typing import Any
 
 import pytest
 import redis
@@ -50,7 +51,7 @@ def endless(request: pytest.FixtureRequest) -> Iterator[Foreign]:
     yield from _opened(request.param, request)
 
 
-def _opened(library: type[Foreign], request: pytest.FixtureRequest) -> Iterator[Foreign]:
+def _opened(library: Any, request: pytest.FixtureRequest) -> Iterator[Foreign]:
     more = [request.getfixturevalue("node")] if library in IN_NODE else []
     with closing(library(shared_server(), *more)) as foreign:
         yield foreign

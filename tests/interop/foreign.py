@@ -63,7 +63,7 @@ class Plain(Foreign):
     def __init__(self, server: RedisServer) -> None:
         self._client = server.client()
 
-    def acquire(self, key: str, ttl: float | None) -> tuple[str, str] | None:
+    def acquire(self, key: str, ttl: float | None) -> Any:
         value = uuid.uuid4().hex
         granted = self._client.set(key, value, nx=True, px=None if ttl is None else int(ttl * 1000))
         return (key, value) if granted else None

@@ -80,5 +80,5 @@ def test_no_number_is_lost(others: list[Foreign], url: str, key: str, prefix: st
         counting += [pool.submit(work, url, counter) for work in ours]
         for each in counting:
             each.result()
-    assert int(onlooker.get(counter)) == TIMES * (len(others) + len(ours) - 1 + EACH)
+    assert int(onlooker.get(counter) or 0) == TIMES * (len(others) + len(ours) - 1 + EACH)
     assert not onlooker.exists(key)

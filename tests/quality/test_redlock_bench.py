@@ -13,6 +13,7 @@ from bench.redlock import rounds, stopped
 from bench.redlock.hand_off import work
 from bench.redlock.limit import pair_on, ready_nodes
 from bench.redlock.nodes import MAJORITY, NODES, counters, five_nodes, node_urls, script_calls, wires
+from bench.redlock.nodes import stopped as stop_nodes
 from bench.redlock.npm import npm
 from bench.redlock.pair import TO_DISK
 
@@ -48,14 +49,14 @@ def test_stopped_nodes_are_silent_and_answer_afterwards(url: str) -> None:
         except TimeoutError:
             return False
 
-    with stopped.stopped(url, 2), wires(url) as nodes:
+    with stop_nodes(url, 2), wires(url) as nodes:
         assert [answers(node) for node in nodes] == [False] * 2 + [True] * 3
     with wires(url) as nodes:
         assert all(answers(node) for node in nodes)
 
 
 def test_nodes_go_on_when_something_fails(url: str) -> None:
-    with pytest.raises(LookupError), stopped.stopped(url, 2):
+    with pytest.raises(LookupError), stop_nodes(url, 2):
         raise LookupError
     with closing(Wire(node_urls(url)[0])) as wire:
         assert wire.ask(b"PING") == b"PONG"
@@ -79,7 +80,7 @@ def test_the_bare_lock_that_wants_a_majority_needs_no_other_answers(url: str) ->
     with wires(url) as nodes:
         pair = pair_on(nodes, MAJORITY)
         pair()
-        with stopped.stopped(url, NODES - MAJORITY):
+        with stop_nodes(url, NODES - MAJORITY):
             pair()
             pair()
         # What was missed meanwhile is told late, and is not taken for an answer to what is asked now.

@@ -53,7 +53,7 @@ def another_program_writes(url: str) -> Iterator[None]:
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="eager tasks came with Python 3.12")
 def test_leases_are_renewed_where_tasks_start_eagerly(url: str) -> None:
     async def main() -> None:
-        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined, unused-ignore]
         async with gripfast.connect_async(url) as client:
             async with client.lock("short", ttl=0.1):
                 pass  # its renewal will find nothing to do
@@ -66,7 +66,7 @@ def test_leases_are_renewed_where_tasks_start_eagerly(url: str) -> None:
 
 def test_renewal_goes_on_when_all_tasks_were_cancelled_in_the_middle_of_it(sqlite_url: str) -> None:
     def others() -> set[asyncio.Task[Any]]:
-        return asyncio.all_tasks() - {asyncio.current_task()}  # type: ignore[arg-type]
+        return asyncio.all_tasks() - {asyncio.current_task()}
 
     async def main() -> None:
         async with gripfast.connect_async(sqlite_url) as client:

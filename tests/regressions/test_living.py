@@ -22,7 +22,7 @@ class Thing:
 
 class Book(Protocol):
     def add(self, item: Thing) -> None: ...
-    def __iter__(self) -> Iterable[Thing]: ...  # type: ignore[override]
+    def __iter__(self) -> Iterable[Thing]: ...
 
 
 def failures(make: Callable[[], Book], target: Path) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import redis
@@ -95,7 +95,7 @@ def holder(admin: redis.Redis) -> Any:
 
 def channels(admin: redis.Redis) -> list[bytes]:
     """Those that somebody listens to there."""
-    return list(admin.pubsub_channels("gripfast:*"))
+    return cast(list[bytes], admin.pubsub_channels("gripfast:*"))
 
 
 def force_release(server: RedisServer) -> None:

@@ -43,7 +43,7 @@ def engines(tmp_path: Path) -> Iterator[Callable[[], SqliteEngine]]:
 
 
 def claim(engine: Any, owner: str, ttl: float = 30.0) -> Granted | Taken:
-    return engine.claim(Claim("job", owner, ttl, None, None))  # type: ignore[no-any-return]
+    return engine.claim(Claim("job", owner, ttl, None, None))
 
 
 # -- pushes ------------------------------------------------------------------------------------------------------------
@@ -232,7 +232,7 @@ def test_a_new_holder_is_not_measured_by_a_watch_over_the_one_before(
 
 
 def test_a_guard_entered_again_by_a_signal_handler_still_keeps_others_out() -> None:
-    guard, others = Guard(), []
+    guard, others = Guard(), list[Any]()
 
     def step() -> None:
         with suppress(Exception):  # it may be refused

@@ -43,7 +43,7 @@ async def test_attempts_that_time_out_behind_a_long_holder_leave_one_watch_among
             waiting = standby.acquire(standby.colour)
 
             async def waits(name: str = standby.colour) -> bool:
-                return (await holder.inspect(name)).waiters == 1  # type: ignore[no-any-return]
+                return (await holder.inspect(name)).waiters == 1
 
             await auntil(waits)
             await holder.release(lease)

@@ -23,7 +23,7 @@ def test_a_lease_granted_during_a_round_of_the_watchdog_is_renewed_in_time() -> 
                     late.append(await client.lock("late", ttl=0.3).acquire())
                 return await renew(holds, *args)
 
-            client._store().renew = renew_and_meanwhile_acquire  # type: ignore[method-assign]
+            client._store().renew = renew_and_meanwhile_acquire  # type: ignore[method-assign, assignment]
             await auntil(lambda: late)
             granted = boottime()
             await auntil(lambda: boottime() > granted + 0.4)  # before the first one is due again

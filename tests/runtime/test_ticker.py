@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from gripfast.machine import boottime
 from gripfast.runtime import ticker as ticker_module
+from gripfast.runtime.parts import LINGER_ROUNDS
 from gripfast.runtime.ticker import Ticker
 from support.waiting import until
 
@@ -75,7 +76,7 @@ def test_it_sleeps_when_there_is_nothing_to_do_for_a_while_and_lingers_again_onc
     monkeypatch.setattr(ticker_module, "LOOK_AT_LEAST", 0.02)
     work = Work()
     ticker = started(work)
-    until(lambda: ticker.wakes_at == math.inf and work.rounds > ticker_module.LINGER_ROUNDS)
+    until(lambda: ticker.wakes_at == math.inf and work.rounds > LINGER_ROUNDS)
     monkeypatch.setattr(ticker_module, "LOOK_AT_LEAST", 60.0)
     ticker.wake()
     until(lambda: ticker.wakes_at < math.inf)

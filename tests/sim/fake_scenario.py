@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gripfast_lab.sim import runner
 from gripfast_lab.sim.checks import Violation
@@ -162,7 +162,7 @@ class Explored(NamedTuple):
 
 def modules() -> dict[str, ModuleType]:
     """The modules that these take the place of."""
-    contents = {
+    contents: dict[str, dict[str, Any]] = {
         "scenarios": {"SCENARIOS": {name: Scenario(name, judge) for name, judge in JUDGES.items()}},
         "mutants": {"MUTANTS": MUTANTS},
         "explore": {

@@ -245,7 +245,6 @@ def hold_alike(
 
     @settings(
         max_examples=examples,
-        deadline=None,
         phases=phases,
         report_multiple_bugs=False,
         database=None,

@@ -55,7 +55,7 @@ def put(values: tuple[Any, ...], place: int, value: Any) -> tuple[Any, ...]:
 
 def only_one(model: Fence | Validity) -> Found:
     found: Found
-    (found,) = explore(model).violations  # type: ignore[misc]
+    (found,) = explore(model).violations
     return found
 
 
@@ -107,7 +107,7 @@ class Forgetful(Fence):
         nodes, *rest = state
         for place, (_, _, _, heard, tenures) in enumerate(nodes):
             blank = (0, tokens.NOBODY, tokens.NOBODY, heard, tenures)
-            yield (0, "birth", 0, place, ""), (put(nodes, place, blank), *rest)  # type: ignore[misc]
+            yield (0, "birth", 0, place, ""), (put(nodes, place, blank), *rest)
 
     def tell(self, label: tokens.Label) -> str:
         return f"node {label[3] + 1} forgets everything" if label[1] == "birth" else super().tell(label)

@@ -16,7 +16,7 @@ AT_LEAST_IN = {"deadlines": 3, "queue": 3, "renewal": 3, "clean-up": 3, "tokens"
 
 
 def test_there_are_enough_in_each_area() -> None:
-    areas = Counter(mutant.area for mutant in MUTANTS)
+    areas = Counter[str](mutant.area for mutant in MUTANTS)
     assert {area: areas[area] for area, least in AT_LEAST_IN.items() if areas[area] < least} == {}
     assert len(MUTANTS) >= AT_LEAST
 

@@ -79,7 +79,7 @@ def shrinking(attempts: list[Attempt], faults: list[Event]) -> set[Attempt]:
     return found
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(histories())
 def test_they_find_what_a_comparison_of_all_pairs_finds(history: list[Event]) -> None:
     attempts, declared = attempts_of(history), [each for each in history if each.who in ("world", *PROCESSES)]

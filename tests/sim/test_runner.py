@@ -9,6 +9,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from click.testing import CliRunner, Result
@@ -75,7 +76,9 @@ def test_a_fault_that_never_fired_is_named(call: Call) -> None:
 
 
 def test_a_fault_that_was_not_announced_is_shown() -> None:
-    shown = report.exercised(Scenario("s", fake_scenario.calm, faults=("cut",)), Tally(1, 1, 1, {"cut": 1, "new": 2}))
+    shown = report.exercised(
+        cast(Any, Scenario("s", fake_scenario.calm, faults=("cut",))), Tally(1, 1, 1, {"cut": 1, "new": 2})
+    )
     assert ["new", "2"] in [line.split() for line in shown.splitlines()]
     assert "never fired" not in shown
 
@@ -293,7 +296,7 @@ def test_a_seed_that_fails_without_the_mutant_has_caught_nothing(call: Call) -> 
 
 
 def test_mutants_that_are_all_caught_are_fine(call: Call) -> None:
-    sys.modules["gripfast_lab.sim.mutants"].MUTANTS = fake_scenario.MUTANTS[:1]
+    vars(sys.modules["gripfast_lab.sim.mutants"])["MUTANTS"] = fake_scenario.MUTANTS[:1]
     done = call("--scenario", "mutated", "--mutants")
     assert done.exit_code == 0
     assert done.stdout.endswith("\n1 mutants, 0 not caught\n")

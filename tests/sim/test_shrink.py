@@ -1,6 +1,7 @@
 """A failing plan is made as small as it gets."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,12 +10,12 @@ from hypothesis import strategies as st
 from gripfast_lab.sim.checks import Violation
 from gripfast_lab.sim.runner import CRASHED, Stop, ran_seed
 from gripfast_lab.sim.shrink import Shrunk, shrunk, smallest
-from sim.fake_scenario import ITEMS, Outcome, Plan, Scenario, needs_two, raises
+from sim.fake_scenario import ITEMS, Plan, Scenario, needs_two, raises
 
 SEED = 33
 
 
-def minimised(scenario: Scenario, seed: int = SEED, **limits: int) -> Shrunk:
+def minimised(scenario: Any, seed: int = SEED, **limits: int) -> Shrunk:
     return shrunk(scenario, ran_seed(scenario, seed), Stop(), **limits)
 
 
@@ -47,7 +48,7 @@ def test_equal_items_are_told_apart_by_their_place() -> None:
 
 
 def test_the_plan_keeps_what_breaks_the_first_rule_and_its_settings() -> None:
-    result = minimised(Scenario("bad", needs_two))
+    result: Any = minimised(Scenario("bad", needs_two))
     assert result.after.plan == Plan(SEED, (3, 7))
     assert [violation.rule for violation in result.after.violations] == ["overlap"]
     assert (len(result.before.history), len(result.after.history)) == (len(ITEMS), 2)
@@ -96,7 +97,7 @@ def test_a_stop_ends_it_with_the_smallest_so_far() -> None:
             stop.ask()
         return [Violation("late", "a", "always")]
 
-    scenario = Scenario("stops", judge)
-    failing: Outcome = scenario.run(scenario.plan(SEED))
+    scenario: Any = Scenario("stops", judge)
+    failing = scenario.run(scenario.plan(SEED))
     result = shrunk(scenario, failing, stop)
     assert (result.runs, result.after.plan.items) == (1, ())

@@ -390,7 +390,7 @@ def test_no_claim_leaves_a_link_that_was_shut_though_its_connection_is_open() ->
     opening.latest = talk
     link = SharedLink(server, opening, Opening("redis://a", Told), Inboxes(), lambda: clock.now, Told)
     link.shut()
-    fault = drive(link.ask(b"claim", "me"))  # type: ignore[arg-type]
+    fault: Any = drive(link.ask(b"claim", "me"))  # type: ignore[arg-type]
     assert (fault.was_sent, talk.sent) == (False, [])
 
 

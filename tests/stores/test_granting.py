@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gripfast.stores import granting
@@ -110,7 +110,6 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None)  # a busy machine may take its time
 @given(steps)
 def test_whatever_happens_tokens_grow_and_only_the_holder_holds(steps: list[tuple[str, str]]) -> None:
     row, line, clock, wall, tokens = Row(), {}, 100.0, WALL, [0]  # type: ignore[var-annotated]

@@ -18,7 +18,7 @@ from gripfast.stores.redis import protocol as redis_protocol
 from gripfast.stores.sql import protocol as sql_protocol
 from gripfast.stores.zookeeper import protocol as zookeeper_protocol
 
-unhurried = settings(deadline=None, max_examples=150)
+thorough = settings(max_examples=150)
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -50,21 +50,21 @@ def as_bytes(text: str) -> bytes:
     return text.encode(errors="surrogateescape" if not any("\ud800" <= each < "\udc80" for each in text) else "replace")
 
 
-@unhurried
+@thorough
 @given(texts, moments)
 def test_whatever_stands_in_the_details_of_the_stores_on_this_machine(text: str, since_us: int) -> None:
-    row = Row(5, "owner", 30.0, 60.0, since_us, text, None)
+    row = Row(5, "owner", 30.0, 60.0, since_us, text, "")
     assert_shown(local_info("job", row, 0, Now(1.0, 1, holder.is_gone)))
     holder.vouched_for(text, 1)
 
 
-@unhurried
+@thorough
 @given(texts, moments)
 def test_whatever_stands_in_a_row_of_a_database(text: str, since_us: int) -> None:
     assert_shown(sql_protocol.lock_info("job", sql_protocol.Held("owner", 5, 1.0, 30.0, since_us, text)))
 
 
-@unhurried
+@thorough
 @given(texts | st.binary().map(lambda data: data.decode("latin-1")), st.integers(-(2**63), 2**63 - 1))
 def test_whatever_stands_in_a_node_of_zookeeper(text: str, ctime: int) -> None:
     stat = SimpleNamespace(czxid=5, ctime=ctime)
@@ -77,7 +77,7 @@ heads = (
 ends = st.sampled_from([b"", b"\nowner", b"\n", b"\nother"])
 
 
-@unhurried
+@thorough
 @given(heads, st.sampled_from([b" ", b""]), texts, ends, st.integers(-2, 10**15))
 def test_whatever_stands_in_a_side_key_of_redis(head: bytes, gap: bytes, text: str, end: bytes, left: int) -> None:
     fence = head + gap + as_bytes(text) + end

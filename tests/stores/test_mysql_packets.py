@@ -104,7 +104,7 @@ def test_more_than_256_packets_are_counted_from_0_again() -> None:
 
 def test_a_row_that_starts_like_an_end_is_a_row() -> None:
     long = b"v" * 2**24
-    rows = [(b"",), (None,), (b"\xfe" * 4,)]
+    rows: list[tuple[bytes | None, ...]] = [(b"",), (None,), (b"\xfe" * 4,)]
     assert read(packets(payloads([Rows(rows, 3)])), []) == [Rows(rows, 3)]
     with pytest.raises(ProtocolBroken, match="16 MB"):  # its length would begin with the byte of an end
         read((0xFFFFFF).to_bytes(3, "little") + b"\x01" + long, [])

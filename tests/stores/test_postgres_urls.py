@@ -274,7 +274,7 @@ def test_an_engine_of_psycopg_makes_the_connections_as_it_makes_its_own() -> Non
     wire = made.dial(10, is_shared=False)
     assert setting(wire, "application_name") == "of the engine"
     assert len(greeted) == 1
-    assert engine.pool.checkedout() == 0
+    assert engine.pool.checkedout() == 0  # type: ignore[attr-defined]
     assert not wire.is_proxied
     wire.close()
     engine.dispose()

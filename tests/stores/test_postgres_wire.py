@@ -18,7 +18,7 @@ import pytest
 from gripfast.stores.postgres import scripts
 from gripfast.stores.postgres.wire import PostgresWire
 from gripfast.stores.sql.ports import Refusal, Rows
-from gripfast.stores.sql.statement import Query, Statement
+from gripfast.stores.sql.statement import Query, Statement, Value
 from stores.postgres_requests import (
     CARD,
     TTL,
@@ -112,7 +112,8 @@ def test_an_error_when_the_transaction_is_committed_is_told(wire: PostgresWire) 
 
 def test_values_come_back_as_they_were_sent(wire: PostgresWire) -> None:
     statement = Statement("SELECT :text::text, :number::bigint, :real::float8, :none::text, :bytes::text")
-    values = {"text": "ä'\"\\:x $1 🔒", "number": -(2**63), "real": 0.1, "none": None, "bytes": b"raw"}
+    values: dict[str, Value] = {"text": "ä'\"\\:x $1 🔒", "number": -(2**63), "real": 0.1}
+    values |= {"none": None, "bytes": b"raw"}
     expected = [("ä'\"\\:x $1 🔒".encode(), b"-9223372036854775808", b"0.1", None, b"raw")]
     for _ in range(2):
         assert told(wire, [Query(statement, values)]) == expected

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from redis.crc import key_slot
 
@@ -11,7 +11,6 @@ from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 from gripfast.stores.redis import keys, protocol
 
-unhurried = settings(deadline=None)
 KINDS = [b"token", b"line", b"places", b"broken"]
 ODD = ["{", "}", "{}", "}{", "a}b", "x{}y", "{}{a}", "{a}{b}", "{{a}}", "lock:{user7}:mail", "0", "{0}", "a}0", "é}"]
 
@@ -30,13 +29,11 @@ def side_keys(name: str) -> list[bytes]:
     return [keys.side_key(name.encode(), kind) for kind in KINDS]
 
 
-@unhurried
 @given(names)
 def test_a_slot_is_the_one_that_redis_cluster_has(name: str) -> None:
     assert keys.slot(name.encode()) == key_slot(name.encode())
 
 
-@unhurried
 @given(names)
 def test_side_keys_lie_in_the_slot_of_their_lock(name: str) -> None:
     assert {key_slot(key) for key in side_keys(name)} == {key_slot(name.encode())}
@@ -47,7 +44,6 @@ def test_side_keys_lie_in_the_slot_of_their_lock_if_it_has_odd_braces(name: str)
     assert {key_slot(key) for key in side_keys(name)} == {key_slot(name.encode())}
 
 
-@unhurried
 @given(names)
 def test_side_keys_are_no_locks(name: str) -> None:
     for key in side_keys(name):
@@ -56,7 +52,6 @@ def test_side_keys_are_no_locks(name: str) -> None:
         assert protocol.read_scan([b"0", [key, name.encode()]]) == ("0", [name])
 
 
-@unhurried
 @given(names, names)
 def test_different_locks_have_different_side_keys(one: str, another: str) -> None:
     assert len({*side_keys(one), *side_keys(another)}) == len(KINDS) * len({one, another})
@@ -70,7 +65,6 @@ def test_all_short_locks_have_different_side_keys() -> None:
     assert len({key for lock in locks for key in side_keys(lock)}) == len(KINDS) * len(locks)
 
 
-@unhurried
 @given(st.lists(st.binary(max_size=30), max_size=5))
 def test_arguments_are_packed_with_their_lengths(arguments: list[bytes]) -> None:
     assert keys.pack(*arguments) == b"".join(b"$" + str(len(a)).encode() + b"\r\n" + a + b"\r\n" for a in arguments)

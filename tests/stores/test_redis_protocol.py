@@ -7,14 +7,13 @@ from typing import Any
 
 import hiredis
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gripfast.core.ports import Claim, Granted, Hold, LockInfo, Taken
 from gripfast.stores.redis import keys, protocol, scripts
 from gripfast.stores.redis.scripts import Script
 
-unhurried = settings(deadline=None)
 DAY_MS = 24 * 3600 * 1000
 
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=60)
@@ -53,7 +52,6 @@ def keys_of(name: str, *kinds: bytes) -> list[bytes]:
 # Requests -------------------------------------------------------------------------------------------------------------
 
 
-@unhurried
 @given(names, owners, ttls, labels, channels)
 def test_a_claim(name: str, owner: str, ttl: float, label: str | None, channel: bytes) -> None:
     card = protocol.card(label, "höst", 7)
@@ -69,7 +67,6 @@ def test_a_claim(name: str, owner: str, ttl: float, label: str | None, channel: 
     assert b"\n" not in card
 
 
-@unhurried
 @given(names, owners, ttls, st.booleans())
 def test_a_renewal(name: str, owner: str, ttl: float, shortens: bool) -> None:
     places, arguments = call_of(scripts.RENEW, protocol.renew(name, Hold("unused", owner, ttl, shortens)))
@@ -79,7 +76,6 @@ def test_a_renewal(name: str, owner: str, ttl: float, shortens: bool) -> None:
     assert [int(each) for each in arguments[1:]] == [ttl_ms, ttl_ms + DAY_MS, shortens]
 
 
-@unhurried
 @given(names, owners)
 def test_the_requests_of_an_owner(name: str, owner: str) -> None:
     hold, by_owner = Hold("unused", owner, 30.0), [protocol.to_bytes(owner)]
@@ -90,7 +86,6 @@ def test_the_requests_of_an_owner(name: str, owner: str) -> None:
     assert protocol.abandon_in_full(name, owner) == scripts.ABANDON.in_full(protocol.abandon(name, owner))
 
 
-@unhurried
 @given(names)
 def test_the_requests_of_an_operator(name: str) -> None:
     settling = keys_of(name, b"token", b"line", b"places")
@@ -99,7 +94,6 @@ def test_the_requests_of_an_operator(name: str) -> None:
     assert call_of(scripts.FORCE_RELEASE, protocol.force_release(name)) == ([*settling, broken], [])
 
 
-@unhurried
 @given(text)
 def test_a_scan_finds_the_prefix_itself_and_takes_nothing_in_it_for_a_pattern(prefix: str) -> None:
     command, cursor, _, pattern, _, count = parsed(protocol.scan(prefix, "17"))
@@ -147,7 +141,6 @@ def test_a_token_from_the_future_has_a_date_of_its_own() -> None:
     assert (info.token, info.since) == (1794700000123456, datetime.fromtimestamp(1794600000, UTC))
 
 
-@unhurried
 @given(
     value=st.binary(max_size=60).filter(lambda value: value != b"mine"),
     fence=st.sampled_from([None, OURS]),
@@ -166,7 +159,6 @@ def test_nobody_holds_what_is_not_there(fence: bytes | None) -> None:
     assert protocol.read_info("job", [None, -2, fence, 4]) is None
 
 
-@unhurried
 @given(owners, st.integers(1, 2**53), ttls, labels)
 def test_what_a_claim_leaves_is_read_as_it_was_meant(owner: str, token: int, ttl: float, label: str | None) -> None:
     claim = Claim("job", owner, ttl, label, None)
@@ -193,7 +185,6 @@ def test_only_a_channel_that_the_server_knows_is_one_that_its_pushes_come_from(h
     assert taken.source == source
 
 
-@unhurried
 @given(owners, st.integers(1, 2**53), st.integers(1, 10_000))
 def test_a_push_is_read_whatever_the_owner_is(owner: str, token: int, ttl_ms: int) -> None:
     message = b"%b %d %d" % (protocol.to_bytes(owner), token, ttl_ms)
@@ -206,7 +197,6 @@ def test_what_is_no_message_is_no_push(reply: Any) -> None:
     assert protocol.read_push(reply) is None
 
 
-@unhurried
 @given(st.binary(max_size=60))
 def test_owners_survive_the_way_to_the_server_and_back(owner: bytes) -> None:
     assert protocol.to_bytes(protocol.to_text(owner)) == owner

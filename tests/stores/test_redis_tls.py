@@ -24,7 +24,7 @@ class AsBefore(redis.SSLConnection):
 
 @pytest.fixture(params=[redis.SSLConnection, AsBefore], ids=["this redis-py", "an old redis-py"])
 def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(factory.KINDS, "rediss", request.param)  # type: ignore[arg-type]
+    monkeypatch.setitem(factory.KINDS, "rediss", request.param)
 
 
 @pytest.fixture(scope="module")

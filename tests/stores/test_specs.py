@@ -18,7 +18,7 @@ from support.pages import ROOT
 
 SPECS = list(specs())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-BY_NAME = {"argvalues": SPECS, "ids": [spec.name for spec in SPECS]}
+each_spec = pytest.mark.parametrize("spec", SPECS, ids=[spec.name for spec in SPECS])
 
 
 def test_the_specs_of_this_package_are_those_of_its_folders_and_of_its_entry_points() -> None:
@@ -36,7 +36,7 @@ def test_names_schemes_and_clients_belong_to_one_spec_each() -> None:
         assert len(taken) == len(set(taken))
 
 
-@pytest.mark.parametrize("spec", **BY_NAME)
+@each_spec
 def test_a_factory_has_what_its_spec_says(spec: StoreSpec) -> None:
     module = spec.load()
     assert hasattr(module, "factory") == bool(spec.schemes)
@@ -44,7 +44,7 @@ def test_a_factory_has_what_its_spec_says(spec: StoreSpec) -> None:
     assert hasattr(module, "factory_of") >= bool(spec.clients)
 
 
-@pytest.mark.parametrize("spec", **BY_NAME)
+@each_spec
 def test_a_spec_names_an_extra_and_options_that_are_told_in_one_line(spec: StoreSpec) -> None:
     assert not spec.extra or spec.extra in PROJECT["optional-dependencies"]
     for name, option in {**COMMON, **spec.options}.items():

@@ -194,7 +194,7 @@ def test_the_first_in_line_asks_when_nothing_can_be_heard_any_more(
 
 def test_a_wish_to_hear_something_is_refused_at_once_when_the_listener_has_ended(dialect: ScriptedDialect) -> None:
     """Who waited for a lock while its client was closed waited for a whole request time-out."""
-    listener = ListenerThread(dialect.dial(TIMEOUT, is_shared=True), dialect, Queues(), TIMEOUT)  # type: ignore[arg-type]
+    listener = ListenerThread(dialect.dial(TIMEOUT, is_shared=True), dialect, Queues(), TIMEOUT)
     listener.start()
     listener.stop()
     until(lambda: not any(thread.name == "gripfast-listener" for thread in threading.enumerate()))
@@ -214,7 +214,7 @@ def test_an_interrupt_right_after_its_start_leaves_no_listener_behind(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(ListenerThread, "start", start_and_be_interrupted)
-    listener = BlockingListener(dialect, TIMEOUT, Queues())  # type: ignore[arg-type]
+    listener = BlockingListener(dialect, TIMEOUT, Queues())
     with pytest.raises(KeyboardInterrupt):
         drive(listener.listen("channel"))
     listener.stop()
@@ -227,7 +227,7 @@ def test_a_listener_that_was_never_started_is_replaced(
     def be_interrupted(_: ListenerThread) -> None:
         raise KeyboardInterrupt
 
-    listener = BlockingListener(dialect, TIMEOUT, Queues())  # type: ignore[arg-type]
+    listener = BlockingListener(dialect, TIMEOUT, Queues())
     with monkeypatch.context() as patched:
         patched.setattr(ListenerThread, "start", be_interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -296,7 +296,7 @@ def test_a_new_connection_is_read_though_it_has_the_number_of_an_old_one(dialect
     async def play(link: AioLink) -> None:
         for number in range(5):
             asking = asyncio.create_task(link.request(ask("one")))
-            await auntil(lambda number=number: len(dialect.peers) > number)  # type: ignore[misc]
+            await auntil(lambda number=number: len(dialect.peers) > number)
             await asyncio.to_thread(dialect.peer(number).hears)
             dialect.peer(number).says("gone it was killed")
             async with asyncio.timeout(SOON):

@@ -72,7 +72,7 @@ def test_no_claim_leaves_when_the_client_is_closed() -> None:
     assert isinstance(answer, Fault)
     assert not answer.was_sent
     assert (connection.sent, dict(link.claims)) == ([], {})
-    assert link._shared._idle.get_nowait() is connection  # type: ignore[comparison-overlap]
+    assert link._shared._idle.get_nowait() is connection
 
 
 def test_what_was_answered_of_a_waiter_that_claims_again_is_not_kept() -> None:

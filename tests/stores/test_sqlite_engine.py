@@ -16,7 +16,6 @@ import gripfast
 from gripfast import machine
 from gripfast.core.ports import Claim, Granted, Hold, Inbox, Taken
 from gripfast.stores.inboxes import BlockingInbox
-from gripfast.stores.sqlite import engine as engine_module
 from gripfast.stores.sqlite.engine import SqliteEngine
 from gripfast.stores.sqlite.files import filesystem_of
 from support.waiting import until
@@ -63,9 +62,9 @@ def test_a_row_of_another_boot_counts_as_held_until_it_was_watched_for_its_ttl(
     change(path, "UPDATE gripfast_lock SET boot = 'another', expires = 0, card = ''")
     assert isinstance(claim(engine, "b"), Taken)
     began = machine.boottime()
-    monkeypatch.setattr(engine_module.machine, "boottime", lambda: began + 4.9)
+    monkeypatch.setattr(machine, "boottime", lambda: began + 4.9)
     assert isinstance(claim(engine, "b"), Taken)
-    monkeypatch.setattr(engine_module.machine, "boottime", lambda: began + 5.1)
+    monkeypatch.setattr(machine, "boottime", lambda: began + 5.1)
     answer = claim(engine, "b")
     assert isinstance(answer, Granted)
     assert answer.token > granted.token
@@ -79,7 +78,7 @@ def test_a_row_of_another_boot_that_changes_is_watched_anew(
     assert isinstance(claim(engine, "b"), Taken)
     change(path, "UPDATE gripfast_lock SET expires = 7, watched_by = NULL")  # what a renewal over there does
     began = machine.boottime()
-    monkeypatch.setattr(engine_module.machine, "boottime", lambda: began + 5.1)
+    monkeypatch.setattr(machine, "boottime", lambda: began + 5.1)
     assert isinstance(claim(engine, "b"), Taken)
 
 
@@ -230,7 +229,7 @@ def test_idle_names_are_forgotten_after_a_day_and_not_before(
     engine._connections.run(engine._sweep)
     assert count(path, "gripfast_lock") == 21
     tomorrow = machine.wall_us() + 86_500_000_000
-    monkeypatch.setattr(engine_module.machine, "wall_us", lambda: tomorrow)
+    monkeypatch.setattr(machine, "wall_us", lambda: tomorrow)
     engine._connections.run(engine._sweep)
     assert count(path, "gripfast_lock") == 1
 
@@ -240,7 +239,7 @@ def test_a_clock_that_jumped_back_does_not_make_a_smaller_token(
 ) -> None:
     first = claim(engine, "a")
     engine.release(Hold("job", "a", 30.0))
-    monkeypatch.setattr(engine_module.machine, "wall_us", lambda: 1)
+    monkeypatch.setattr(machine, "wall_us", lambda: 1)
     second = claim(engine, "b")
     assert isinstance(first, Granted)
     assert second == Granted(first.token + 1, 30.0)

@@ -55,7 +55,7 @@ def try_asyncio(path: Path) -> Exception | None:
 
 @pytest.fixture(params=[try_blocking, try_asyncio], ids=["blocking", "asyncio"])
 def attempt(request: pytest.FixtureRequest) -> Attempt:
-    return request.param  # type: ignore[no-any-return]
+    return request.param
 
 
 @pytest.fixture

@@ -167,7 +167,7 @@ class Alchemy(Application):
     as_session = False
 
     async def open(self) -> None:
-        make = create_async_engine if self.is_async else sqlalchemy.create_engine
+        make: Any = create_async_engine if self.is_async else sqlalchemy.create_engine
         level = {"isolation_level": "AUTOCOMMIT"} if self.autocommit else {}
         self._engine = make(self.url.replace(urlsplit(self.url).scheme, self.scheme, 1), pool_size=1, **level)
         if self.as_session:

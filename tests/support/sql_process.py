@@ -54,7 +54,7 @@ class SqlServer(ServerProcess):
         base = f"{self.scheme}://{USER}:{quote(PASSWORD, safe='')}@{HOST}:{self.port}/{database}"
         return base + (f"?{query}" if query else "")
 
-    def lock_space(self, **options: object) -> str:
+    def lock_space(self, **options: Any) -> str:
         """The URL of locks in the common database that nobody else uses, by a prefix: a database takes far longer."""
         return self.url_with(prefix=f"{uuid.uuid4().hex}:", **options)
 

@@ -258,12 +258,12 @@ class Ensemble:
         ports = [Ports(_free_port(), _free_port()) for _ in range(MEMBERS)]
         for way in itertools.permutations(range(MEMBERS), 2):
             # Whoever is refused tries again until the leader listens; the proxy never refuses, so it has to do that.
-            proxies = (Proxy((HOST, port), patience=2.0) for port in ports[way[1]])
-            self._ways[way] = Ports(*map(self._closing.enter_context, proxies))
+            made = (Proxy((HOST, port), patience=2.0) for port in ports[way[1]])
+            self._ways[way] = Ports(*map(self._closing.enter_context, made))
         for (one, other), proxies in self._ways.items():
             # A server tells another where elections find it. Left as it is, that would lead past the proxy.
-            found = ports[one].election, self._ways[other, one].election.port
-            proxies.election.replace(*(f"{HOST}:{port}".encode() for port in found))
+            old, new = ports[one].election, self._ways[other, one].election.port
+            proxies.election.replace(f"{HOST}:{old}".encode(), f"{HOST}:{new}".encode())
         members = [Member(number + 1, self._lines_for(number, ports[number])) for number in range(MEMBERS)]
         with ThreadPoolExecutor(MEMBERS) as starters:
             starting = [starters.submit(ZooKeeperServer, *settings, member=member) for member in members]

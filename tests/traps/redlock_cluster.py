@@ -73,7 +73,7 @@ class Cluster:
         assert value is None or isinstance(value, str)
         return value
 
-    def set(self, node: int, value: str, seconds: float) -> None:
+    def put(self, node: int, value: str, seconds: float) -> None:
         with self.nodes[node].client() as client:
             client.set(KEY, value, px=round(seconds * 1000))
 

@@ -95,7 +95,7 @@ async def test_an_attempt_that_was_outvoted_leaves_nothing_locked(world: World, 
     alice = world.actor()
     await warm(alice)
     for node in range(3):
-        cluster.set(node, "somebody else", seconds=20)
+        cluster.put(node, "somebody else", seconds=20)
     with pytest.raises(LockTimeout):
         await alice.acquire("job", wait=0.3, ttl=20)
     await auntil(lambda: cluster.values() == ["somebody else"] * 3 + [None] * 2)
@@ -104,8 +104,8 @@ async def test_an_attempt_that_was_outvoted_leaves_nothing_locked(world: World, 
 async def test_a_lock_that_is_free_again_at_three_nodes_is_granted(world: World, cluster: Cluster) -> None:
     """Two nodes have what a dead client left there."""
     alice = world.actor()
-    cluster.set(0, "somebody else", seconds=20)
-    cluster.set(1, "somebody else", seconds=20)
+    cluster.put(0, "somebody else", seconds=20)
+    cluster.put(1, "somebody else", seconds=20)
     lease = await alice.try_acquire("job")
     assert lease is not None
     await alice.release(lease)
@@ -276,7 +276,7 @@ async def test_quorum_does_not_erode_when_nodes_are_restarted_one_by_one(world: 
     lease = await alice.acquire("job", ttl=3)
     for node in range(NODES):
         cluster.nodes[node].restart()
-        await auntil(lambda node=node: cluster.value(node), within=6)  # type: ignore[misc]
+        await auntil(lambda node=node: cluster.value(node), within=6)
     assert lease.held
     assert cluster.holders() == {lease.owner}
     assert (await bob.inspect("job")).token == lease.token
@@ -304,7 +304,7 @@ async def test_a_restarted_node_is_taken_back_by_a_lease_whose_token_is_old(
 async def test_a_node_that_somebody_else_has_is_not_taken_back(world: World, cluster: Cluster) -> None:
     alice = world.actor()
     lease = await alice.acquire("job", ttl=0.9)
-    cluster.set(0, "somebody else", seconds=20)
+    cluster.put(0, "somebody else", seconds=20)
     cluster.delete(1)
     await auntil(lambda: cluster.value(1))
     await renewed(lease)

@@ -144,9 +144,9 @@ async def test_a_token_is_taken_without_waiting_for_the_row_that_is_locked(serve
 
 
 @contextlib.contextmanager
-def application(server: SqlServer) -> Iterator["psycopg.Connection | pymysql.Connection"]:  # type: ignore[type-arg]
+def application(server: SqlServer) -> Iterator["psycopg.Connection | pymysql.Connection"]:
     """A connection as an application has it."""
-    connection: psycopg.Connection | pymysql.Connection  # type: ignore[type-arg]
+    connection: psycopg.Connection | pymysql.Connection
     if is_postgres(server):
         connection = psycopg.connect(server.url)
     else:
@@ -159,7 +159,7 @@ def application(server: SqlServer) -> Iterator["psycopg.Connection | pymysql.Con
         connection.close()
 
 
-def settings(server: SqlServer, connection: "psycopg.Connection | pymysql.Connection") -> dict[str, str]:  # type: ignore[type-arg]
+def settings(server: SqlServer, connection: "psycopg.Connection | pymysql.Connection") -> dict[str, str]:
     """All that a session can set."""
     asked = "SELECT name, setting FROM pg_settings" if is_postgres(server) else "SHOW SESSION VARIABLES"
     with connection.cursor() as cursor:

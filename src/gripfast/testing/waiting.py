@@ -4,14 +4,14 @@ import asyncio
 import time
 from collections.abc import Callable
 from inspect import isawaitable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 T = TypeVar("T")
 
 PAUSE = 0.005
 
 
-def until(condition: Callable[[], T], within: float = 5.0) -> T:
+def until(condition: Callable[[], T | Literal[False] | None], within: float = 5.0) -> T:
     """Return the condition's first true answer; fail when there was none `within` seconds."""
     deadline = time.monotonic() + within
     while not (answer := condition()):
