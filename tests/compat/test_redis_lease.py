@@ -37,8 +37,8 @@ def name() -> str:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Locks without a timeout are renewed every 100 ms."""
-    monkeypatch.setattr("gripfast.compat.redis.shape.TTL", 0.3)
+    """Locks without a timeout are renewed every 200 ms."""
+    monkeypatch.setattr("gripfast.compat.redis.shape.TTL", 0.6)
 
 
 @contextlib.asynccontextmanager
@@ -102,7 +102,7 @@ async def test_with_a_timeout_it_is_not_renewed_and_told_lost(kind: Kind, name: 
 async def test_ownership_ends_by_the_clock_even_where_the_server_keeps_the_key(
     kind: Kind, name: str, server: Any
 ) -> None:
-    async with lock_of(kind, name, timeout=0.2) as lock:
+    async with lock_of(kind, name, timeout=1.0) as lock:
         await lock.acquire()
         lease = lock.lease
         server.set(name, lock.local.token, px=60_000)

@@ -197,7 +197,7 @@ def test_an_option_of_another_kind_of_connection_is_refused_at_once(colour: Any,
 
 def test_one_silent_connection_is_enough_to_drop_all_idle_ones(lanes: Lanes) -> None:
     """Somebody on the way has forgotten them: otherwise each would be found silent in its turn."""
-    with ThreadPoolExecutor(8) as pool, gripfast.connect(lanes.url(), request_timeout=0.3) as client:
+    with ThreadPoolExecutor(8) as pool, gripfast.connect(lanes.url(), request_timeout=1.0) as client:
         lease = client.lock("job").acquire()
         connect_at_once(client, lanes, pool, 7)
         for lane in lanes.all():
