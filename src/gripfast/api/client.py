@@ -1,6 +1,9 @@
 """The client for threads, and what the one for tasks (`api/aio/client.py`) has in common with it.
 
-A client owns its store, its watchdog and the leases made through it. Made again, quietly, in a forked child.
+A client owns its store, its watchdog and the leases made through it.
+
+Forks: every action compares the pid. In a forked child a client makes a store and a watchdog of its own, and the leases
+that the child inherited are not held.
 """
 
 from __future__ import annotations

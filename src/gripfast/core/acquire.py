@@ -1,12 +1,15 @@
 """How a lock is acquired.
 
-Uncontended this is one request. A claim that finds the lock taken stands in line with the same request; from then on
-the waiter listens, and asks again when the holder's time should be over or its own place must be refreshed. Asking is
-always right: a claim is recognised by its owner id, so a lost reply, a lost push and a hand-off that nobody heard are
-all found by it.
+Uncontended this is one request. If the lock is taken, the same request puts its owner into the queue. From then on the
+waiter listens, and retries when the holder's time should be over or its own position must be refreshed. A retry is
+always right: a claim is recognised by its owner id, so the retry finds what a lost reply or a lost push has granted.
+
+*Dates.* A lease is dated by the clock before its request left. A grant that was pushed is dated by the last request
+that was answered "still waiting". So a push counts only if its token is larger than the one in that answer: otherwise
+it tells of an earlier grant, which may be over (`_is_good`).
 
 Nothing is entered without a grant whose validity is left at the last check. Whatever goes wrong, the owner id is in
-the ledger, and the ledger's reader gives back what it may have got.
+the ledger, and the ledger's reader releases what this owner may have got.
 """
 
 from __future__ import annotations

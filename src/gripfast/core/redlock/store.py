@@ -8,6 +8,10 @@ moment of the decision.
 Keeping it takes a majority, and never sets what is absent. A node that has lost the lock is taken back by a request of
 its own, after a majority was renewed; it counts from the next renewal on. One that came back empty must be old enough
 to vote before it is taken back, too: somebody may count on a vote that it has forgotten.
+
+A node without its memory is known by its missing birth marker. A vote changes nothing there. A client that saw all
+nodes without a marker may tell them, for one second, that the cluster is new (`_establish`). A client that saw a marker
+on others has the nodes without one marked as born now (`_mark`).
 """
 
 from __future__ import annotations

@@ -11,6 +11,8 @@ Whenever the lock is absent, however it went away, the first waiter who is still
 The lock is written before anything is published: a server that refuses the write (OOM, MISCONF, READONLY) has told
 nobody. And nothing is published that could be taken back: a message goes on to the subscribers of all replicas, however
 many PUBLISH has counted here. So NUMSUB, which counts those of this very server, is asked before anything is written.
+A hand-over brings at most 10 s (`WINDOW_MS`), so that one to a dead waiter costs no more. The first renewal brings the
+rest; a waiter that does not renew claims once more before it returns.
 A request may arrive late, after others of its owner: unless it is told to, none shortens a lease. `seen` and
 all ttls are milliseconds, tokens and `since` microseconds of the server's clock.
 

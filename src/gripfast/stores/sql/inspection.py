@@ -1,4 +1,8 @@
-"""What can be seen of locks that live in sessions, and done about them from outside."""
+"""What can be seen of locks that live in sessions, and done about them from outside.
+
+Each request asks the engine, in the same statement, who holds the lock now. The last grant that was written down may be
+over, and its session's number may be another session's by now.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Requests on shared connections: what can be mended is, the rest is a Fault in words."""
+"""Requests on shared connections: what can be mended is, the rest is a Fault in words.
+
+A request has one deadline, the wait for a connection included. Its statements are limited at the server, too.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """One owner's session: a connection of its own, on which it waits for the lock, holds it and frees it.
 
-The owner that has the lock takes a token, committed at once, and asks its session once more, so that nothing is granted
-to a session that is gone.
+A row is committed before it is locked: a missing row locks nothing. The owner that has the lock takes a token, which is
+committed at once, and asks its session once more, so that nothing is granted to a session that is gone. What can't be
+ended in order ends with the session (`_spoilt`).
 """
 
 from __future__ import annotations
