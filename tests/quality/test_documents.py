@@ -10,8 +10,10 @@ from quality.tree import LAB, LEFT_BEHIND, PACKAGE, ROOT, label
 
 DOCUMENTS = [
     *("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md"),
-    "lab/README.md",
+    *("lab/README.md", "lab/ARCHITECTURE.md"),
 ]
+MAPS = {"ARCHITECTURE.md": PACKAGE, "lab/ARCHITECTURE.md": LAB}
+"""Each map, and where its paths start."""
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 LINKED_FROM = [*(ROOT / name for name in DOCUMENTS), *PAGES]
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
@@ -62,11 +64,18 @@ def test_the_document_is_there(name: str) -> None:
     assert (ROOT / name).read_text(encoding="utf-8").strip()
 
 
-@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
-def test_every_path_the_document_names_exists(name: str) -> None:
-    named = named_paths((ROOT / name).read_text(encoding="utf-8"))
+def test_every_path_the_document_names_exists() -> None:
+    named = named_paths((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
     assert named
     assert [path for path in named if not is_there(path, ROOT)] == []
+
+
+@pytest.mark.parametrize("name", MAPS)
+def test_every_path_on_a_map_is_whole_and_exists(name: str) -> None:
+    """Below one folder, or below the project: a reader need not search for a file."""
+    named = named_paths((ROOT / name).read_text(encoding="utf-8"))
+    assert named
+    assert [path for path in named if not any((base / path).exists() for base in (MAPS[name], ROOT))] == []
 
 
 @pytest.mark.parametrize(("name", "there"), [(".venv/", True), ("nowhere.md", False), ("tests/nowhere/", False)])
