@@ -19,6 +19,9 @@ LINKED_FROM = [*(ROOT / name for name in DOCUMENTS), *PAGES]
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+SHELL = re.compile(r"^( *)```(?:sh|console)\n(.*?)^\1```$", re.MULTILINE | re.DOTALL)
+UNSEEN_COMMENT = re.compile(r"""^.*['"\w]#(?: .*)?$""", re.MULTILINE)
+"""The shell sees a comment only behind a blank."""
 QUOTED_PATH = re.compile(r"`([\w./-]+(?:\.(?:py|md|toml|sh)|/))`")
 
 
@@ -53,6 +56,11 @@ def leads_somewhere(link: str, document: Path) -> bool:
     name, _, anchor = link.partition("#")
     target = document.parent / name if name else document
     return target.exists() and (not anchor or anchor in anchors(target.read_text(encoding="utf-8")))
+
+
+def unseen_comments(text: str) -> list[str]:
+    """Lines of shell commands whose comment the shell would take for words."""
+    return [line for _, block in SHELL.findall(text) for line in UNSEEN_COMMENT.findall(block)]
 
 
 def parts_of_the_package() -> list[str]:
@@ -98,6 +106,11 @@ def test_every_link_of_the_document_leads_somewhere(document: Path) -> None:
     assert [link for link in found if not leads_somewhere(link, document)] == []
 
 
+@pytest.mark.parametrize("document", LINKED_FROM, ids=label)
+def test_every_comment_behind_a_command_is_seen_by_the_shell(document: Path) -> None:
+    assert unseen_comments(document.read_text(encoding="utf-8")) == []
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "index.md"], ids=label)
 def test_the_map_of_the_documentation_has_every_page(page: Path) -> None:
     """The menu of the site is made of these links, too."""
@@ -126,3 +139,10 @@ def test_a_link_that_leads_nowhere_is_noticed() -> None:
     assert not leads_somewhere("docs/redis.md#what-redis-can-do", readme)
     assert not leads_somewhere("docs/nothing.md", readme)
     assert not leads_somewhere("#nothing", readme)
+
+
+def test_a_comment_that_the_shell_does_not_see_is_noticed() -> None:
+    assert unseen_comments("```sh\npip install '.[x]'# in a clone\nmake #1 # two\n```\n") == [
+        "pip install '.[x]'# in a clone"
+    ]
+    assert unseen_comments("```sh\npip install '.[x]'  # in a clone\ncurl host/#top\n```\n") == []
