@@ -72,6 +72,13 @@ def test_a_document_names_only_targets_of_the_makefile(name: str) -> None:
     assert wanted - targets((ROOT / "Makefile").read_text(encoding="utf-8")) == set()
 
 
+def test_the_nightly_run_has_what_a_release_relies_on() -> None:
+    relied_on = (ROOT / "RELEASING.md").read_text(encoding="utf-8").partition("1. ")[2].partition("\n2. ")[0]
+    run = commands(read(ROOT / ".github" / "workflows" / "nightly.yml")["jobs"])
+    assert called(relied_on)
+    assert {f"make {target}" for target in called(relied_on)} <= set(run)
+
+
 @pytest.mark.parametrize("path", OTHERS, ids=label)
 def test_templates_and_hooks_can_be_read(path: Path) -> None:
     assert read(path)
