@@ -77,37 +77,39 @@ ENTRIES: tuple[Entry, ...] = (
         "The value is the time at which the lock ends: at second 0 that is 30. A client that finds this time in"
         " the past takes over by GETSET, which writes a new end and returns the old one. If the old end is still"
         " the one that the client saw, nobody was faster, and the client has the lock.",
-        "A's clock is 40 s ahead, so it shows 40 when B's lock has just begun. A takes every lock for expired.",
+        "A's clock is 40 s ahead, so it shows 40 when B's lock has just begun. So A believes that every lock of the"
+        " others has expired.",
         "One of them presents it as the second of two solutions, beside SET with options. It does not say that all"
         " clocks must agree.",
         "Only the engine's clock decides when a lock ends. A client only measures how long something took.",
     ),
     Entry(
         "getset-owner",
-        "The same: whose time stamp is it?",
+        "SETNX and GETSET: the release checks only its own time",
         lambda: Protocol(redis.getset, Alone(), THREE, {SLOW: 1}, tells_time=True),
         "exclusion",
-        "The same program, with right clocks. Look at its end: when the work is done, it deletes the lock, but"
-        " only if its own time is not over yet. This should protect the lock of a client that has taken over.",
+        "The same program, with correct clocks. Look at its end: when the work is done, it deletes the lock, but only"
+        " if its own time is not over yet. This should protect the lock of a client that has taken over.",
         "A is done and looks at the time: 5. Its lock lives until 30, so it may delete it. Then it is slow. B"
         " finds the lock expired and takes it. A deletes B's lock, and C gets in beside B. A has checked its own"
         " time, but not whose lock it is.",
-        "It is the fourth of their four steps: delete the lock if it has not timed out, and leave it alone otherwise.",
+        "One of them describes this lock in four steps. The fourth is: delete the lock if it has not timed out,"
+        " otherwise leave it alone.",
         "The value is a unique owner id. Only its owner can change or delete the lock, or an operator by a force"
         " release.",
     ),
     Entry(
         "getset-overwritten",
-        "The same: the value that was overwritten",
+        "SETNX and GETSET: the loser overwrites the time stamp",
         lambda: Protocol(redis.getset_by_value, LeftOver(), THREE, {SLOW: 1}, tells_time=True),
         "exclusion",
         "The same, with a careful end: the client deletes the lock only if the time stamp is its own. At the"
         " beginning there is an expired lock of a client that died.",
-        "A and B both see that the lock has expired. B is faster and gets it. A's GETSET returns B's time stamp,"
-        " so A knows that it has lost. But GETSET has also written: A's old time stamp has replaced B's, and it is"
-        " in the past. So C takes the lock from B.",
-        "In their third step the answer of GETSET shows the loser that somebody was faster. They do not say that"
-        " the loser has overwritten the winner's time stamp.",
+        "A and B both see that the lock has expired. B is faster and gets it. A's GETSET returns B's time stamp, so A"
+        " knows that it has lost. But GETSET has also written: A's old time stamp has replaced B's time stamp. A's"
+        " time stamp is already in the past. So C takes the lock from B.",
+        "In the third of the four steps, the answer of GETSET shows the loser that somebody was faster. The note does"
+        " not say that the loser has overwritten the winner's time stamp.",
         "A refused attempt writes nothing: looking and writing are one step, at the engine.",
     ),
     Entry(
@@ -150,7 +152,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "watchdog",
-        "The same with a watchdog",
+        "SET NX PX with a watchdog",
         lambda: Protocol(redis.with_watchdog, Alone(), faults={CUT: 1}, renewal=redis.RENEWAL),
         "exclusion",
         "A watchdog is a thread that renews the lock every ten seconds, for as long as the work takes. The lock"
@@ -163,7 +165,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry(
         "watchdog-paused",
-        "The same with a watchdog, and a process that is paused",
+        "A watchdog, and a process that is paused",
         lambda: Protocol(redis.with_watchdog, Alone(), faults={PAUSE: 1}, renewal=redis.RENEWAL),
         "exclusion",
         "The work and the watchdog live in the same process.",
@@ -179,8 +181,9 @@ ENTRIES: tuple[Entry, ...] = (
         "Re-entry, counted in the thread",
         lambda: Protocol(redis.thread_local, Alone(), faults={SLOW: 1}),
         "exclusion",
-        "A function that holds the lock calls another one that takes the same lock. It would wait for itself for"
-        " ever. So the thread counts: if it holds the lock already, it need not request it again.",
+        "A function that holds the lock calls another one that takes the same lock. Without a special case, the"
+        " thread would wait for itself for ever. So the thread keeps a counter: if it already holds the lock, it does"
+        " not request the lock again.",
         "A's lock has expired, and A knows that. But its counter still says 1, and counters do not expire. So A"
         " enters the inner block without a request, beside B.",
         "One of them says that a precise version would have to consider the expiry, too, and advises against re-entry.",
@@ -199,34 +202,35 @@ ENTRIES: tuple[Entry, ...] = (
         " block has lost its lock. Redisson, which counts like this, had this bug. Today each of its releases has a"
         " number, so that the server recognises a repeated one.",
         "One of them describes how Redisson does it, step by step. Another advises against re-entry.",
-        "Requests can be repeated: to acquire, renew or release by owner id twice does the same as once. The"
-        " process counts re-entries, so no answer can be lost.",
+        "Requests can be repeated: to acquire, renew or release by owner id twice does the same as once. The count of"
+        " re-entries is kept in the process, not on the server, so it does not depend on an answer that could be"
+        " lost.",
     ),
     Entry(
         "failover",
         "A lock on a primary whose replica takes over",
         lambda: Protocol(redis.on_primary, Replicated(1), faults={"failover": 1}),
         "exclusion",
-        "A right lock with a careful holder, on a server with a replica: a second server that gets a copy of all"
-        " that the primary writes. It replaces the primary if that goes down, so the lock service is always"
-        " available.",
+        "A correct lock with a careful holder, on a server that has a replica. The replica is a second server that"
+        " gets a copy of everything that is written to the primary. If the primary goes down, the replica takes its"
+        " place, so the lock service stays available.",
         "The replica gets the primary's writes a moment later. When it took over, it had not yet received A's lock.",
         "Three of them tell this story. One says that most systems can tolerate it, one that it is very unlikely"
         " but possible, and one that nothing is guaranteed.",
-        "No lock on a primary and its replicas can prevent that, and Gripfast says so. Tokens go on growing if the"
-        " new primary's clock does, so the fenced resource rejects A. If that is not enough, use Redlock,"
+        "No lock on a primary and its replicas can prevent that, and Gripfast says so. Tokens go on growing unless"
+        " the new primary's clock is behind, so the fenced resource rejects A. If that is not enough, use Redlock,"
         " ZooKeeper, or a database whose standby does not lag.",
     ),
     Entry(
         "failover-wait",
-        "The same with WAIT",
+        "A primary with replicas, and WAIT",
         lambda: Protocol(redis.on_primary_with_wait, Replicated(2), faults={"failover": 1}, takes_time=True),
         "exclusion",
         "WAIT returns when a replica has the write. If one replica has the lock, it should survive the loss of the"
         " primary.",
-        "The replica that takes over is the one without A's lock. The other replica had it, but becomes a copy of"
-        " the new primary, and forgets it. A failover prefers the replica with the most data, but only among those"
-        " that can be reached at that moment, and no majority decides.",
+        "The replica that takes over is the one without A's lock. The other replica had it, but becomes a copy of the"
+        " new primary, and forgets it. A failover prefers the replica with the most data, but only among the replicas"
+        " that can be reached at that moment. It does not require that a majority of them has the write.",
         "None of them mentions WAIT. But it is what people try next.",
         "WAIT makes a loss rarer, not impossible. Gripfast does not pretend otherwise.",
     ),
@@ -251,9 +255,9 @@ ENTRIES: tuple[Entry, ...] = (
         "A session is one connection, as the database sees it. The row is locked until the transaction of that"
         " session ends. If the client dies, its session ends, and the lock with it. (The row has to exist: a"
         " missing row can't be locked.)",
-        "The session ends, but its client lives: because of a time-out, a restart or a firewall. A goes on without"
-        " the lock, and gets no error until its next statement.",
-        "It is the second of their locks in a database. They commit to release it and say no more.",
+        "A time-out, a restart or a firewall ends the session, but the client is still alive. A goes on without the"
+        " lock, and gets no error until its next statement.",
+        "It is the second of their locks in a database. They release it with COMMIT, and say no more.",
         "Gripfast watches the session: the holder knows of its loss within a second. The session has a deadline as"
         " well, and the server ends a session that is silent for longer. Work in the same transaction (`within`)"
         " can't be done without the lock.",
@@ -315,9 +319,9 @@ ENTRIES: tuple[Entry, ...] = (
         "Each of the three clients gets its nearest node, and no other. All fail, all wait for the same time, and"
         " all retry.",
         "Three of them recommend a random pause. One adds that it makes a split rarer, but can't avoid it.",
-        "The pause before a retry is random and grows, so clients that met once meet less and less often. In this"
-        " world nothing breaks any more if each client waits for one second or two, at random. A release notifies"
-        " the waiters.",
+        "The pause before a retry is random and grows, so clients that collided once collide less and less often. In"
+        " this small world the search finds no violation if each client waits for either one or two seconds, at"
+        " random. A release notifies the waiters.",
     ),
     Entry(
         "redlock-paused",
@@ -331,7 +335,8 @@ ENTRIES: tuple[Entry, ...] = (
         " nodes are no better than one here, and five would not be, either.",
         "One of them reports the reply of Redlock's author: Redlock notices a pause before the grant, and no lock"
         " can notice a pause after it.",
-        "The deadline again, and the token: Gripfast's Redlock has one, and the resource checks it.",
+        "As above: after its deadline a lease is not held, and the resource checks the token. Gripfast's Redlock has"
+        " tokens.",
     ),
     Entry(
         "redlock-clock",
@@ -344,8 +349,8 @@ ENTRIES: tuple[Entry, ...] = (
         " two nodes say yes to B, and two of three are a majority. Only n3 still has A's lock (nil: no).",
         "One side calls the assumption about clocks dangerous. The other says that Redlock tolerates an error"
         " smaller than the ttl.",
-        "Gripfast says so: Redlock's exclusion needs clocks that do not jump. Its tokens do not need that, for"
-        " jumps of up to a day.",
+        "Gripfast's documentation says it clearly: Redlock's exclusion needs clocks that do not jump. The tokens of"
+        " Gripfast's Redlock grow even if clocks jump, by up to a day.",
     ),
     Entry(
         "redlock-restart",
@@ -355,8 +360,9 @@ ENTRIES: tuple[Entry, ...] = (
         "A crashed node restarts, and votes again.",
         "One node did not receive A's request. Another node has forgotten A's lock. These two are a majority for B.",
         "They do not mention it. Redis's own page recommends a delayed restart.",
-        "Each node has a birth marker, a key that says since when it has kept its data. A node that comes back"
-        " without a marker gets a new one, and does not vote until every lock that it may have forgotten is over.",
+        "Each node has a birth marker: a key with the time at which the node came back empty, or 0 if it never did. A"
+        " node that comes back without a marker gets a new one, and does not vote until every lock that it may have"
+        " forgotten is over.",
     ),
     Entry(
         "redlock-counters",
@@ -368,9 +374,9 @@ ENTRIES: tuple[Entry, ...] = (
         "The node that B and C share has counted one less than B's other node. So both get the same token, and the"
         " resource can't see which holder is the later one.",
         "They quote that Redlock has no fencing token, and say no more.",
-        "A client proposes a token, and a majority of nodes must accept it as larger than all that they have"
-        " accepted before. That takes one round trip, or two if the proposal was too small. The search for a"
-        " history that breaks this rule found none.",
+        "A client proposes a token, and a majority of nodes must accept it as larger than all that they have accepted"
+        " before. That takes one round trip, or two if the proposal was too small. The search found no sequence of"
+        " events that breaks this rule.",
     ),
 )
 

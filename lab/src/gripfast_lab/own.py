@@ -64,10 +64,12 @@ OWN = (
     Own(
         "gripfast-redis",
         "Gripfast on one Redis server",
-        "The production code. There are two clients (in `line` three), every order of their messages within"
-        " bounds, and one fault: of any kind in `faults`, of the named kind in the others. Seeds are large random"
-        " worlds with many faults. Gripfast says that it can't survive a clock that jumps or a server that forgets."
-        " Such a fault excuses the overlap that it causes, and nothing else.",
+        "This is the production code. The search tries every order of the messages of two clients (three in `line`),"
+        " within bounds. `claims` and `expiry` have only slow messages. In the other worlds one fault happens: any"
+        " kind in `faults`, a lost message in `hand-off`, a cancelled caller in `cancelled`, a pause in `paused`, and"
+        " a process that dies in `line`. Seeds are large random worlds with many faults. Gripfast does not claim to"
+        " survive a clock that jumps or a server that forgets. After such a fault, a lease that it affects may"
+        " overlap another one or be lost early. This is not counted as a violation; everything else is.",
         (
             *_explored("claims", "faults", "hand-off", "cancelled", "expiry", "paused", "line"),
             partial(_seeds, "redis", 400),
@@ -76,17 +78,18 @@ OWN = (
     Own(
         "gripfast-redlock",
         "Gripfast's Redlock",
-        "The production code, on three and five nodes. Some nodes are down, silent, restarted empty or cut off,"
-        " and clients pause and die. A clock that jumps excuses an overlap; a node that comes back empty does not.",
+        "This is the production code, on three and five nodes. Some nodes are down, silent, restarted empty or cut"
+        " off, and clients pause and die. If a clock jumps, an overlap is not counted as a violation. If a node comes"
+        " back empty, it is.",
         (partial(_seeds, "redlock3", 100), partial(_seeds, "redlock5", 100)),
     ),
     Own(
         "gripfast-rules",
         "The rules of Gripfast's Redlock",
-        "Not the code, but its two rules as small models, in every state. Tokens (`fence`, `fence-order`): three"
-        " nodes and two attempts at once. No clock is trusted, so any lock may expire at any moment. Messages come"
-        " late, twice or never. Exclusion (`fence-time`): clocks are as accurate as assumed, and a node forgets"
-        " everything.",
+        "This searches not the code, but two small models of its rules, in every state. The token model (`fence`,"
+        " `fence-order`) has three nodes, and at most two attempts at the same time. It trusts no clock: any lock may"
+        " expire at any moment, and messages come late, twice or never. In the exclusion model (`fence-time`), clocks"
+        " are as accurate as Gripfast assumes, and a node loses all its data.",
         _explored("fence", "fence-order", "fence-time"),
     ),
 )

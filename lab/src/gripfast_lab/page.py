@@ -75,8 +75,8 @@ def _section(number: int, verdict: Verdict) -> Iterator[str]:
         yield str(verdict)
         return
     calm = verdict.calm
-    without = f"Without a fault it holds, in all of its {calm.states:,} states." if calm.ended else "It needs no fault."
-    yield f"{RULES[verdict.rule]} {without}"
+    without = f"Without a fault the rule is kept, in all {calm.states:,} states of this protocol."
+    yield f"{RULES[verdict.rule]} {without if calm.ended else 'No fault is needed.'}"
     yield f"![{story.title}: {verdict.rule} breaks](lab/{entry.name}.svg)"
     yield "\n".join(f"{place}. {_escaped(moment.text)}" for place, moment in enumerate(story.moments, 1))
     if story.goes_on:
@@ -95,7 +95,7 @@ def _own_sections(first: int, own: list[OwnVerdict]) -> Iterator[str]:
             for each in verdict.searched
         ]
         yield "\n".join(["| world | searched | |\n|---|---|---|", *rows])
-    yield f"{NOT_HERE} [The simulation](simulation.md) tells what worlds and seeds are."
+    yield f"{NOT_HERE} [The simulation](simulation.md) says what worlds and seeds are."
 
 
 def _escaped(text: str) -> str:
