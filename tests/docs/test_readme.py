@@ -41,4 +41,5 @@ def test_the_main_job_works_once_installed(tmp_path: Path) -> None:
 
 def test_the_readme_says_how_much_is_a_sample() -> None:
     three, five = (CHUNK * CHUNKS[name] for name in ("redlock3", "redlock5"))
-    assert f"{SEEDS:,} seeds of one Redis server, {three} of Redlock on three nodes, {five} on five" in README
+    runs = f"{SEEDS:,} simulated runs (seeds) with one Redis server, {three} with Redlock on three nodes, {five} with"
+    assert runs in README

@@ -74,7 +74,7 @@ def test_the_options_of_kazoo_are_those_that_are_passed_on() -> None:
 
 def test_the_figures_are_those_of_the_code() -> None:
     assert (session.SHARE, "3/4 of the time-out" in WORDS, "ttl × 4/3" in WORDS) == (0.75, True, True)
-    assert f"({session.SESSIONS_MOST} at most" in WORDS
+    assert f"of its locks, up to {session.SESSIONS_MOST}." in WORDS
     assert (session.TTL_LEAST / session.SHARE, "never less than a second" in WORDS) == (1.0, True)
     assert f"looks again every {store.SLOW_PACE:g} s" in WORDS
     assert (rules.drift(100.0), "1 % and 2 ms" in WORDS) == (pytest.approx(1.002), True)
