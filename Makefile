@@ -31,17 +31,17 @@ INTEROP := tests/interop/node_modules/.ready
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-test: $(READY)  ## lint, types, all tests; those of all stores over a sample of them, which is told; SAMPLE=n takes another
+test: $(READY)  ## lint, types and tests; of the tests only a sample, which is printed; SAMPLE=n takes another
 	$(MAKE) --no-print-directory --jobs 2 lint types compiled
 	$(MAKE) --no-print-directory pytest simtest
 
-test-all:  ## the same, every test over every store in sync and async
+test-all:  ## the same with all tests, over every store, sync and async
 	$(MAKE) --no-print-directory test SAMPLE=all
 
 test-local: $(LOCAL)  ## what needs no server: core, memory, sqlite, the command line; also on macOS
 	GRIPFAST_TESTS=local $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile -rfE --sample all $(COVERED) $(LOCAL_CLI) $(ARGS)
 
-coverage: $(READY)  ## how much of the code the tests of the library run, as a figure; COVERED="tests/core" for fewer
+coverage: $(READY)  ## the test coverage of the library, in per cent; COVERED="tests/core" for a part of the tests
 	$(BIN)/python -m coverage run -m pytest -q $(COVERED) $(ARGS)
 	$(BIN)/python -m coverage report
 
@@ -60,22 +60,22 @@ compiled: $(READY)
 	@# By one process: all workers of pytest would compile all tests at the same time. What is wrong, pytest will tell.
 	@$(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 || true
 
-pytest: $(READY) $(INTEROP)  ## the tests alone, but those of the simulation; ARGS="-k name" picks some
+pytest: $(READY) $(INTEROP)  ## the tests alone, without those of the simulation; ARGS="-k name" picks some
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim --sample $(SAMPLE) $(ARGS)
 
 simtest: $(READY)  ## the tests of the simulation: seeds, mutants, small worlds
 	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile --timeout 300 --sample $(SAMPLE) tests/sim
 
-sweep: $(READY)  ## every point of every sweep, every test over every store in both colours; takes its time
+sweep: $(READY)  ## every point of every sweep, every test over every store, sync and async; takes long
 	GRIPFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/conformance tests/compat tests/regressions tests/chaos/test_cuts.py tests/sim --timeout 3600 $(ARGS)
 
-chaos: $(READY)  ## servers and processes broken under load, for long
+chaos: $(READY)  ## breaks servers and processes under load, for long
 	GRIPFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)
 
-sim: $(READY)  ## a million seeds of the simulation; ARGS="--seeds 10000" for fewer
+sim: $(READY)  ## a million seeds of the simulation of one Redis server; ARGS="--seeds 10000" for fewer
 	$(BIN)/python -m gripfast_lab.sim --seeds 1000000 --jobs $(CORES) $(ARGS)
 
-bench: $(BENCH) $(INTEROP)  ## the benchmarks; ARGS="pair" picks some, ARGS=--list tells which there are
+bench: $(BENCH) $(INTEROP)  ## the benchmarks; ARGS="pair" picks some, ARGS=--list lists them
 	$(BIN)/python -m bench $(ARGS)
 
 docs: $(DOCS)  ## the pages that are generated, and the site, in build/docs
