@@ -108,16 +108,16 @@ def on_postgres(wire: PostgresWire) -> Asking:
 
 
 def on_maria(wire: MariaWire) -> Asking:
-    from gripfast.stores.mysql.packets import literal
+    from gripfast.stores.mysql.packets import query as packet_of
     from gripfast.stores.mysql.scripts import Setting
 
     had_before: set[bytes] = set()
 
     def ask(queries: Sequence[Query]) -> Sequence[Row]:
         texts = []
-        for statement, values in queries:
-            text = statement.filled(values, literal)
-            if isinstance(statement, Setting):
+        for query in queries:
+            text = packet_of([query])[5:]  # behind its length and the command
+            if isinstance(query.statement, Setting):
                 if text in had_before:
                     continue
                 had_before.add(text)

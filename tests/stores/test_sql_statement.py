@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gripfast.stores.mysql.packets import literal
+from gripfast.stores.mysql.packets import filled, literal
 from gripfast.stores.sql.statement import Statement
 
 NAMES = ("name", "owner", "ttl_us", "a", "prefix_end")
@@ -29,8 +29,8 @@ def written(pieces: list[tuple[str, str]]) -> str:
 def test_each_place_is_filled_with_its_value_and_nothing_else_is_changed(
     pieces: list[tuple[str, str]], values: dict[str, Any]
 ) -> None:
-    filled = Statement(written(pieces)).filled(values, literal)
-    assert filled == b"".join(f"{text} ".encode() + literal(values[name]) + b" " for text, name in pieces)
+    text = filled(Statement(written(pieces)), values)
+    assert text == b"".join(f"{text} ".encode() + literal(values[name]) + b" " for text, name in pieces)
 
 
 @given(PIECES)
@@ -45,7 +45,7 @@ def test_places_are_numbered_by_name_in_the_order_of_their_first_use(pieces: lis
 def test_a_cast_and_a_time_zone_are_no_places(sql: str) -> None:
     statement = Statement(sql)
     assert statement.names == ()
-    assert statement.numbered == statement.filled({}, literal) == sql.encode()
+    assert statement.numbered == filled(statement, {}) == sql.encode()
 
 
 def test_a_place_can_be_cast() -> None:
@@ -62,4 +62,4 @@ def test_text_is_written_in_characters_that_end_no_literal(value: str | bytes) -
 
 def test_a_value_that_is_missing_is_no_null() -> None:
     with pytest.raises(KeyError):
-        Statement("SELECT :name").filled({}, literal)
+        filled(Statement("SELECT :name"), {})

@@ -7,13 +7,14 @@ rows, an EOF. An error ends the whole answer. An OK that carries a number, LAST_
 
 from __future__ import annotations
 
+import itertools
 import struct
 from binascii import hexlify
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from gripfast.stores.mysql.protocol import NO_SUCH_SESSION, kind_of
 from gripfast.stores.sql.ports import Answer, Refusal, Rows
-from gripfast.stores.sql.statement import Query, Value
+from gripfast.stores.sql.statement import Query, Statement, Value
 
 QUIT = b"\x01\0\0\0\x01"
 ALLOW_SEVERAL_STATEMENTS = b"\x03\0\0\0\x1b\0\0"
@@ -45,8 +46,14 @@ def literal(value: Value) -> bytes:
     return b"NULL" if value is None else b"x'" + hexlify(value) + b"'"
 
 
+def filled(statement: Statement, values: Mapping[str, Value]) -> bytes:
+    """With the values written out."""
+    literals = map(literal, map(values.__getitem__, statement.names))
+    return statement.template % dict(zip(map(str.encode, statement.names), literals, strict=True))
+
+
 def query(queries: Sequence[Query]) -> bytes:
-    text = b";".join([ask.statement.filled(ask.values, literal) for ask in queries])
+    text = b";".join(itertools.starmap(filled, queries))
     if len(text) + 1 >= _TOO_LARGE:
         raise ValueError(f"a request of {len(text)} bytes is too large")
     return (len(text) + 1).to_bytes(4, "little") + _QUERY + text
@@ -63,7 +70,8 @@ class AnswerReader:
         self._count = 1
         self._results: list[Rows] = []
         self._rows: list[Row] | None = None
-        self._take = self._take_first
+        """Of the result that is being read, from its columns on."""
+        self._in_columns = False
 
     def feed(self, data: bytes) -> Answer | None:
         """The answer, when it is complete."""
@@ -77,6 +85,7 @@ class AnswerReader:
             raise ProtocolBroken("a packet is shorter than it says") from None
 
     def _read(self, data: bytes) -> Answer | None:
+        """Packet by packet: an error may come anywhere, an EOF ends the columns of a result, and then its rows."""
         at, end = 0, len(data)
         self._needs = 4
         while end - at >= 4:
@@ -90,10 +99,21 @@ class AnswerReader:
             if not size or data[at + 3] != self._count:
                 self._check(size, data[at + 3], data[start : start + 1])
             self._count = (data[at + 3] + 1) & 0xFF
-            answer = self._take(data, start, stop)
+            at, first = stop, data[start]
+            is_eof = first == _EOF and size < _EOF_MOST
+            answer: Answer | None = None
+            if first == _ERROR:
+                return self._refused(data[start:stop])
+            if self._in_columns:  # what they are is known from the text
+                self._in_columns = not is_eof
+            elif self._rows is None:
+                answer = self._take_first(data, start, stop, is_eof)
+            elif is_eof:
+                answer = self._end_result(Rows(self._rows, len(self._rows)), data, start + 3, stop)
+            else:
+                self._rows.append(_row(data, start, stop))
             if answer is not None:
                 return answer
-            at = stop
         self._pieces, self._has = ([data[at:]], end - at) if at < end else ([], 0)
         return None
 
@@ -104,47 +124,26 @@ class AnswerReader:
         if count != 0 or first[0] != _ERROR:
             raise ProtocolBroken(f"packet {count} where {self._count} was due")
 
-    def _take_first(self, data: bytes, start: int, stop: int) -> Answer | None:
-        first = data[start]
-        if first == _OK:
+    def _take_first(self, data: bytes, start: int, stop: int, is_eof: bool) -> Answer | None:
+        """Of a result."""
+        if data[start] == _OK:
             affected, at = _number(data, start + 1)
             handed_on, at = _number(data, at)
-            rows: list[Row] = [(b"%d" % handed_on,)] if handed_on else []
-            return self._end_result(Rows(rows, affected), _status(data, at, stop))
-        if first == _ERROR:
-            return self._refused(data[start:stop])
-        if first == _EOF and stop - start < _EOF_MOST:
-            return self._end_result(Rows([], 0), _status(data, start + 3, stop))
-        if first == _LOCAL_FILE:
+            return self._end_result(Rows([(b"%d" % handed_on,)] if handed_on else [], affected), data, at, stop)
+        if is_eof:
+            return self._end_result(Rows([], 0), data, start + 3, stop)
+        if data[start] == _LOCAL_FILE:
             raise ProtocolBroken("the server asks for a file")
-        self._take = self._take_column
+        self._rows, self._in_columns = [], True
         return None
 
-    def _take_column(self, data: bytes, start: int, stop: int) -> Answer | None:
-        first = data[start]
-        if first == _EOF and stop - start < _EOF_MOST:
-            self._rows = []
-            self._take = self._take_row
-        elif first == _ERROR:
-            return self._refused(data[start:stop])
-        return None
-
-    def _take_row(self, data: bytes, start: int, stop: int) -> Answer | None:
-        first = data[start]
-        rows = self._rows
-        assert rows is not None
-        if first == _EOF and stop - start < _EOF_MOST:
-            return self._end_result(Rows(rows, len(rows)), _status(data, start + 3, stop))
-        if first == _ERROR:
-            return self._refused(data[start:stop])
-        rows.append(_row(data, start, stop))
-        return None
-
-    def _end_result(self, result: Rows, status: int) -> Answer | None:
+    def _end_result(self, result: Rows, data: bytes, at: int, stop: int) -> Answer | None:
+        """The server's status tells whether another follows."""
+        if at + 2 > stop:
+            raise IndexError
         self._results.append(result)
         self._rows = None
-        self._take = self._take_first
-        return None if status & _MORE_FOLLOWS else self._results
+        return None if data[at] & _MORE_FOLLOWS else self._results
 
     def _refused(self, payload: bytes) -> Answer:
         code = int.from_bytes(payload[1:3], "little")
@@ -152,12 +151,6 @@ class AnswerReader:
             return [*self._results, Rows([], 0)]
         text = payload[9:] if payload[3:4] == b"#" else payload[3:]
         return Refusal(kind_of(code), str(code), text.decode(errors="replace"))
-
-
-def _status(data: bytes, at: int, stop: int) -> int:
-    if at + 2 > stop:
-        raise IndexError
-    return data[at] | data[at + 1] << 8
 
 
 def _row(data: bytes, at: int, stop: int) -> Row:

@@ -343,8 +343,7 @@ class AioListener:
         link = self._link
         if connection.is_busy:  # the task that sent it was cancelled
             await connection.answer(boottime() + link.timeout)
-        connection.send(queries)
-        answer = await connection.answer(boottime() + link.timeout)
+        answer = await connection.answer(boottime() + link.timeout, to=queries)
         if isinstance(answer, list):
             return None
         connection.close()

@@ -58,7 +58,9 @@ class AioConnection:
         except OSError as error:
             self._end(error)
 
-    async def answer(self, until: float) -> Answer | Fault | None:
+    async def answer(self, until: float, to: Sequence[Query] | None = None) -> Answer | Fault | None:
+        if to is not None:
+            self.send(to)
         answer = self._answer
         assert answer is not None
         if not answer.done():

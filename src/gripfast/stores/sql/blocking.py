@@ -54,9 +54,12 @@ class BlockingConnection:
         except OSError as error:
             self._broken = self._down(error)
 
-    async def answer(self, until: float) -> Answer | Fault | None:
+    async def answer(self, until: float, to: Sequence[Query] | None = None) -> Answer | Fault | None:
         wire, conversation = self._wire, self.conversation
         try:
+            if to is not None and self._broken is None:  # as send() does: this is on the way of every request
+                conversation.sent += 1
+                self._is_written = wire.send(to)
             while self._broken is None:
                 left = max(0.0, until - boottime())
                 if not (self._poll(left * 1000) if self._is_written else is_ready(wire.fileno(), left, to_write=True)):
@@ -157,7 +160,8 @@ class SharedConnections:
             connection.close()
         elif connection is not self._reserve:
             self._idle.put(connection)
-            self._tell_one()
+            if self._returned.locked():  # otherwise the next to look is still to come
+                self._tell_one()
 
     def close_idle(self, before: float) -> None:
         """Those that have not answered since."""
@@ -240,8 +244,7 @@ class BlockingLink:
                 self._shared.put_back(connection)
                 return closed(self.dialect.where)
             self.claims.note(owner, connection.conversation)
-        connection.send(queries)
-        answer = await connection.answer(ends)
+        answer = await connection.answer(ends, to=queries)
         if isinstance(answer, list):
             self._shared.put_back(connection)
             return answer

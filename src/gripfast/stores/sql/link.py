@@ -22,8 +22,8 @@ class Connection(Protocol):
         """What goes wrong is told by the answer."""
         ...
 
-    async def answer(self, until: float) -> Answer | Fault | None:
-        """None if there is none by then: it is still under way."""
+    async def answer(self, until: float, to: Sequence[Query] | None = None) -> Answer | Fault | None:
+        """To what was sent, or is sent now; None if there is none by then: it is still under way."""
         ...
 
     def cut(self) -> None:

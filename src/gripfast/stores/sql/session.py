@@ -212,15 +212,14 @@ class Session:
             answer = None if isinstance(ended, Fault) else await connection.answer(self._link.now() + timeout)
         if answer is None or isinstance(answer, Fault):
             return False
-        connection.send(self._scripts.leave_wait(self._mode, self._key))
-        return isinstance(await connection.answer(self._link.now() + timeout), list)
+        left = self._scripts.leave_wait(self._mode, self._key)
+        return isinstance(await connection.answer(self._link.now() + timeout, to=left), list)
 
     # -- requests on its connection ------------------------------------------------------------------------------
 
     async def _exchange(self, queries: Sequence[Query]) -> Answer | Fault:
         self.dated = self._link.now()
-        self.connection.send(queries)
-        answer = await self.connection.answer(self.dated + self._link.timeout)
+        answer = await self.connection.answer(self.dated + self._link.timeout, to=queries)
         return self._silent() if answer is None else answer
 
     async def _run(self, queries: Sequence[Query]) -> list[Rows] | Fault:

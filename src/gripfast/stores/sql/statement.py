@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 Value = int | float | str | bytes | None
@@ -18,11 +18,8 @@ class Statement:
         self.names = tuple(dict.fromkeys(_PLACE.findall(sql)))
         """Each once, in the order in which they first occur."""
         self.numbered = _PLACE.sub(lambda found: f"${self.names.index(found[1]) + 1}", sql).encode()
-        self._template = _PLACE.sub(r"%(\1)b", sql.replace("%", "%%")).encode()
-
-    def filled(self, values: Mapping[str, Value], literal: Callable[[Value], bytes]) -> bytes:
-        """With the values written out."""
-        return self._template % {name.encode(): literal(values[name]) for name in self.names}
+        self.template = _PLACE.sub(r"%(\1)b", sql.replace("%", "%%")).encode()
+        """For `%` and a dict of bytes."""
 
     def __repr__(self) -> str:
         return f"Statement({self.sql!r})"
