@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gripfast.stores.mysql import scripts, texts
+from gripfast.stores.mysql import scripts
 from gripfast.stores.mysql.wire import MysqlWire
 from gripfast.stores.sql.statement import Query, Statement
 from stores.mysql_stage import CARD, MINUTE, SECOND, SHORT, Row, Stage, ask, last, number, staged
@@ -130,7 +130,7 @@ def test_whoever_registers_is_told_of_at_the_release_until_the_window_ends(stage
     claimed(stage)
     assert stage.row(scripts.register("job", MINUTE))[0] == b"a"
     stage.rows(scripts.register("job", SHORT))  # does not lower it
-    until(lambda: stage.sql(f"SELECT 1 FROM gripfast_lock WHERE since_us + {SHORT} < {texts.NOW}"))
+    until(lambda: stage.sql(f"SELECT 1 FROM gripfast_lock WHERE since_us + {SHORT} < {scripts.NOW}"))
     assert stage.rows(scripts.release("job", "a", "")) == [(b"1", b"1")]
     claimed(stage, name="short")
     stage.rows(scripts.register("short", 1))

@@ -94,9 +94,7 @@ def test_a_transaction_that_was_begun_lasts_beyond_its_request(wire: PostgresWir
 
 def test_an_error_in_the_middle_ends_the_request_and_the_next_one_is_answered(wire: PostgresWire) -> None:
     for _ in range(3):
-        answer = refused(
-            wire, [Query(LENGTH, {"text": "abc"}), *sql("SELECT 1/0"), Query(scripts._LOOK, {"name": "x"})]
-        )
+        answer = refused(wire, [Query(LENGTH, {"text": "abc"}), *sql("SELECT 1/0"), *scripts.look("x")])
         assert (answer.kind, answer.code, answer.message) == ("other", "22012", "division by zero")
         assert told(wire, [Query(LENGTH, {"text": "abc"})]) == [(b"3",)]
 

@@ -1,7 +1,7 @@
 """Every SQL text for MariaDB and MySQL: nothing here is known to one of them alone.
 
-Names, owners, cards and keys are VARBINARY: the collations of the server would merge `Job` with `job`, and even those
-that compare byte by byte ignore spaces at the end.
+Names, owners, holder details and keys are VARBINARY: the collations of the server would merge `Job` with `job`, and
+even those that compare byte by byte ignore spaces at the end.
 
 The time of a decision is when its statement began, UTC_TIMESTAMP(6). It is one moment for all columns, where SYSDATE(6)
 would be another one at each place it is written, and a different one on replicas that repeat statements. A statement
@@ -18,12 +18,12 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Callable
 
-from gripfast.stores.mysql import holders
-from gripfast.stores.mysql.texts import Values
-from gripfast.stores.mysql.texts import statement as _statement
-from gripfast.stores.mysql.texts import stretch_of as _stretch_of
-from gripfast.stores.sql.statement import Query, Statement, Value
+from gripfast.stores.sql.statement import ByMode, Query, Script, Statement, Value
+
+NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+"""Microseconds since 1970; `{now}` in the texts."""
 
 IDLE_SECONDS = 28_800
 """How long the server keeps a session that holds nothing and says nothing."""
@@ -78,6 +78,15 @@ class Setting(Statement):
     """Holds until the session is told otherwise: not sent again with the same values."""
 
 
+def takes(names: str) -> Callable[..., Script]:
+    """As `statement.takes`, with the server's time in the texts."""
+    return lambda *texts: Script(names, *map(_written, texts))
+
+
+def _written(sql: str) -> str:
+    return " ".join(sql.replace("{now}", NOW).split())
+
+
 # -- how a session begins ----------------------------------------------------------------------------------------
 
 _settings = """
@@ -92,21 +101,17 @@ _settings = """
     SELECT CONNECTION_ID(), IF(:birth <> x'' AND GET_LOCK(:birth, 0), :birth,
         (SELECT host FROM information_schema.processlist WHERE id = CONNECTION_ID()))
 """
-_settings_shared = _statement(
-    _settings.replace(
-        "{more}",
+_settings_shared, _settings_own = (
+    Statement(_written(_settings.replace("{more}", more)))
+    for more in (
         """, innodb_lock_wait_timeout = :seconds_up, lock_wait_timeout = :seconds_up
         /*M!100101 , max_statement_time = :seconds */ /*!80000 , max_execution_time = :milliseconds */""",
-    )
-)
-_settings_own = _statement(
-    _settings.replace(
-        "{more}",
         """/*M!100301 , max_statement_time = 0, idle_transaction_timeout = 0, idle_readonly_transaction_timeout = 0,
         idle_write_transaction_timeout = 0 */ /*!80000 , max_execution_time = 0 */""",
     )
 )
-_repeatable_read = _statement("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+settings_for_statement_log = takes("")("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+"""A server that replicates by statements refuses writes under READ COMMITTED."""
 
 
 def new_birth() -> str:
@@ -123,21 +128,14 @@ def settings(timeout: float, is_shared: bool, birth: str) -> list[Query]:
 
     The time-outs for statements have other names in MariaDB and MySQL: each executes the comment meant for it.
     """
-    if not is_shared:
-        return [Query(_settings_own, {"idle": IDLE_SECONDS, "birth": birth})]
-    values: Values = {
+    values: dict[str, Value] = {
         "idle": IDLE_SECONDS,
         "birth": birth,
         "seconds_up": _seconds(int(timeout * 1_000_000)),
         "seconds": round(max(timeout, 0.001), 6),
         "milliseconds": max(1, int(timeout * 1000)),
     }
-    return [Query(_settings_shared, values)]
-
-
-def settings_for_statement_log() -> list[Query]:
-    """A server that replicates by statements refuses writes under READ COMMITTED."""
-    return [Query(_repeatable_read)]
+    return [Query(_settings_shared if is_shared else _settings_own, values)]
 
 
 # -- leases ------------------------------------------------------------------------------------------------------
@@ -148,7 +146,7 @@ _HELD = "IF(expires_us > {now}, owner, NULL), token, expires_us - {now}, ttl_us,
 # the old owner and the old end, `owner` sees the old end, and those behind it see whether this owner has it now. A free
 # row has ended at 0, so GREATEST keeps the end of a lease only if it was this owner's. If nothing changes, nothing is
 # written: asking for a lock that is taken costs no commit.
-_NEW_ROW = ":name, {now}, :owner, {now} + :ttl_us, :ttl_us, {now}, :card, NULL, 0, {now}"
+_NEW_ROW = ":name, {now}, :owner, {now} + :ttl_us, :ttl_us, {now}, :holder, NULL, 0, {now}"
 _CLAIM = """
     INSERT INTO gripfast_lock
         (name, token, owner, expires_us, ttl_us, since_us, card, broken, waited_until_us, checked_us)
@@ -159,43 +157,47 @@ _CLAIM = """
         owner = IF(owner IS NULL OR expires_us <= {now}, :owner, owner),
         expires_us = IF(owner = :owner, GREATEST(expires_us, {now} + :ttl_us), expires_us),
         ttl_us = IF(owner = :owner, :ttl_us, ttl_us),
-        card = IF(owner = :owner, :card, card),
+        card = IF(owner = :owner, :holder, card),
         broken = IF(owner = :owner, NULLIF(broken, owner), broken)
 """
-_claim = _statement(_CLAIM.replace("{row}", f"VALUES ({_NEW_ROW})"))
+_LOOK_AT = f"SELECT {_HELD} FROM gripfast_lock WHERE name = :name"
+claim = takes("name owner ttl_us holder")(_CLAIM.replace("{row}", f"VALUES ({_NEW_ROW})"), _LOOK_AT)
 # That locks the row even if it changes nothing, and those who ask again and again would be in the way of the holder. So
 # they look first, which locks nothing (but on a server that logs statements, for a moment). That costs a tenth more, so
 # who has no reason to expect a holder does not.
 _ANOTHERS = "SELECT 1 FROM gripfast_lock WHERE name = :name AND owner <> :owner AND expires_us > {now}"
-_claim_taken = _statement(_CLAIM.replace("{row}", f"SELECT {_NEW_ROW} FROM DUAL WHERE NOT EXISTS ({_ANOTHERS})"))
-_held = _statement(f"SELECT {_HELD} FROM gripfast_lock WHERE name = :name")
-
-_register = _statement("""
-    UPDATE gripfast_lock SET waited_until_us = GREATEST(waited_until_us, {now} + :window_us) WHERE name = :name
-""")
+claim_taken = takes("name owner ttl_us holder")(
+    _CLAIM.replace("{row}", f"SELECT {_NEW_ROW} FROM DUAL WHERE NOT EXISTS ({_ANOTHERS})"), _LOOK_AT
+)
+register = takes("name window_us")(
+    "UPDATE gripfast_lock SET waited_until_us = GREATEST(waited_until_us, {now} + :window_us) WHERE name = :name",
+    _LOOK_AT,
+)
 
 # One row that somebody has locked for long must not hold up the others of a batch. So its name is handed on only if the
 # row is not locked; who locks it in the moment between the two statements is waited for. MariaDB knows the words from
 # 10.6 on, and waits before.
 _IF_UNLOCKED = "FOR UPDATE /*!80001 SKIP LOCKED */ /*M!100600 SKIP LOCKED */"
-_find_unlocked = _statement(f"""
+_FIND_UNLOCKED = f"""
     SET @gripfast_unlocked = (SELECT name FROM gripfast_lock WHERE name = :name AND owner = :owner {_IF_UNLOCKED})
-""")
+"""
 
-_renew = _statement("""
+_RENEW = """
     UPDATE gripfast_lock
     SET expires_us = IF(:shortens, {now} + :ttl_us, GREATEST(expires_us, {now} + :ttl_us)), ttl_us = :ttl_us
     WHERE name = @gripfast_unlocked AND owner = :owner AND expires_us > {now}
-""")
-_is_renewed = _statement("""
+"""
+_IS_RENEWED = """
     SELECT 1 FROM gripfast_lock WHERE name = @gripfast_unlocked AND owner = :owner AND expires_us > {now}
-""")
+"""
+renew = takes("name owner ttl_us shortens")(_FIND_UNLOCKED, _RENEW, _IS_RENEWED)
 # MySQL has no time-out for one statement that writes: there the client gives it up.
-_WAITING = "/*M!100101 SET STATEMENT max_statement_time = :wait_seconds FOR */"
-_name_it = _statement("SET @gripfast_unlocked = :name")
-_renew_waiting = Statement(f"{_WAITING} {_renew.sql}")
+_WAITING = "/*M!100101 SET STATEMENT max_statement_time = :wait_us / 1000000 FOR */"
+renew_waiting = takes("name owner ttl_us shortens wait_us")(
+    "SET @gripfast_unlocked = :name", _WAITING + _RENEW, _IS_RENEWED
+)
 
-_why = _statement("""
+why = takes("name owner")("""
     SELECT IF(owner <=> :owner AND expires_us > {now}, 'held',
         IF(broken <=> :owner, 'broken', IF(owner <> :owner, 'taken', 'expired')))
     FROM gripfast_lock WHERE name = :name
@@ -206,24 +208,42 @@ _FREED = """
     expires_us = 0 * LAST_INSERT_ID(2 * (expires_us > {now}) + (waited_until_us > {now})),
     since_us = {now}, owner = NULL
 """
-_release = _statement(f"UPDATE gripfast_lock SET {_FREED} WHERE name = :name AND owner = :owner")
-_release_waiting = Statement(f"{_WAITING} {_release.sql}")
-_abandon = _statement(f"UPDATE gripfast_lock SET {_FREED} WHERE name = @gripfast_unlocked AND owner = :owner")
-_is_owner = _statement("SELECT 1 FROM gripfast_lock WHERE name = :name AND owner = :owner")
-_force_release = _statement(f"""
-    UPDATE gripfast_lock SET broken = IF(expires_us > {{now}}, owner, broken), {_FREED}
-    WHERE name = :name AND owner IS NOT NULL
-""")
-_how_freed = _statement("SELECT LAST_INSERT_ID() DIV 2, LAST_INSERT_ID() MOD 2 FROM DUAL WHERE ROW_COUNT() > 0")
-
-_look = _statement(
-    f"SELECT {_HELD} FROM gripfast_lock WHERE name = :name AND owner IS NOT NULL AND expires_us > {{now}}"
+_RELEASE = f"UPDATE gripfast_lock SET {_FREED} WHERE name = :name AND owner = :owner"
+_HOW_FREED = "SELECT LAST_INSERT_ID() DIV 2, LAST_INSERT_ID() MOD 2 FROM DUAL WHERE ROW_COUNT() > 0"
+release = takes("name owner channel")(_RELEASE, _HOW_FREED)
+release_waiting = takes("name owner channel wait_us")(_WAITING + _RELEASE)
+abandon = takes("name owner channel")(
+    _FIND_UNLOCKED,
+    f"UPDATE gripfast_lock SET {_FREED} WHERE name = @gripfast_unlocked AND owner = :owner",
+    "SELECT 1 FROM gripfast_lock WHERE name = :name AND owner = :owner",
+)
+force_release = takes("name channel")(
+    f"""UPDATE gripfast_lock SET broken = IF(expires_us > {{now}}, owner, broken), {_FREED}
+    WHERE name = :name AND owner IS NOT NULL""",
+    _HOW_FREED,
 )
 
-_page = _statement(f"""
-    SELECT name, {_HELD} FROM gripfast_lock
-    WHERE name > :after AND name >= :prefix AND (:prefix_end IS NULL OR name < :prefix_end) ORDER BY name LIMIT :count
-""")
+look = takes("name")(f"{_LOOK_AT} AND owner IS NOT NULL AND expires_us > {{now}}")
+
+_PAGE = """
+    AND name > :after AND name >= :prefix AND (:prefix_end IS NULL OR name < :prefix_end) ORDER BY name LIMIT :count
+"""
+
+
+def _paged(selected: str) -> Callable[[str, str, int], list[Query]]:
+    script = takes("after prefix prefix_end count")(f"SELECT name, {selected} {_PAGE}")
+    return lambda after, prefix, count: script(after, prefix, _prefix_end(prefix), count)
+
+
+def _prefix_end(prefix: str) -> bytes | None:
+    """What comes after all names with this prefix. UTF-8 has no byte that could not be counted up."""
+    text = prefix.encode()
+    return text[:-1] + bytes([text[-1] + 1]) if text else None
+
+
+page = _paged(f"{_HELD} FROM gripfast_lock WHERE 1")
+listen = unlisten = takes("channel")()
+"""The server has nothing to listen to."""
 
 # Found by the index, and passed over if somebody has the row locked. LIMIT, STRAIGHT_JOIN and FORCE INDEX keep them
 # apart from the rest of the statement, so that no other row is touched; `token` has the row itself read: its lock is
@@ -235,76 +255,13 @@ _DUE = f"""
     {_IF_UNLOCKED}) AS due
 """
 _DUE_NAMES = f"{_DUE} STRAIGHT_JOIN gripfast_lock FORCE INDEX (PRIMARY) ON gripfast_lock.name = due.name"
-_count = _statement(f"SET @gripfast_swept = (SELECT COUNT(*) FROM {_DUE})")
-_sweep = _statement(f"DELETE gripfast_lock FROM {_DUE_NAMES} WHERE {_IS_IDLE}")
-_sweep_used = _statement(f"UPDATE {_DUE_NAMES} SET gripfast_lock.checked_us = {_LAST_USE} WHERE NOT {_IS_IDLE}")
-_swept = _statement("SELECT @gripfast_swept")
-
-
-def claim(name: str, owner: str, ttl_us: int, card: str, seems_taken: bool = False) -> list[Query]:
-    return [
-        Query(_claim_taken if seems_taken else _claim, {"name": name, "owner": owner, "ttl_us": ttl_us, "card": card}),
-        Query(_held, {"name": name}),
-    ]
-
-
-def register(name: str, window_us: int) -> list[Query]:
-    return [Query(_register, {"name": name, "window_us": window_us}), Query(_held, {"name": name})]
-
-
-def renew(name: str, owner: str, ttl_us: int, shortens: bool) -> list[Query]:
-    values: Values = {"name": name, "owner": owner, "ttl_us": ttl_us, "shortens": int(shortens)}
-    return [Query(_find_unlocked, values), Query(_renew, values), Query(_is_renewed, values)]
-
-
-def renew_waiting(name: str, owner: str, ttl_us: int, shortens: bool, wait_us: int) -> list[Query]:
-    values: Values = {"name": name, "owner": owner, "ttl_us": ttl_us, "shortens": int(shortens)}
-    waiting = Query(_renew_waiting, values | {"wait_seconds": wait_us / 1_000_000})
-    return [Query(_name_it, values), waiting, Query(_is_renewed, values)]
-
-
-def why(name: str, owner: str) -> list[Query]:
-    return [Query(_why, {"name": name, "owner": owner})]
-
-
-def release(name: str, owner: str, channel: str) -> list[Query]:
-    return [Query(_release, {"name": name, "owner": owner}), Query(_how_freed)]
-
-
-def abandon(name: str, owner: str, channel: str) -> list[Query]:
-    values: Values = {"name": name, "owner": owner}
-    return [Query(_find_unlocked, values), Query(_abandon, values), Query(_is_owner, values)]
-
-
-def release_waiting(name: str, owner: str, channel: str, wait_us: int) -> list[Query]:
-    return [Query(_release_waiting, {"name": name, "owner": owner, "wait_seconds": wait_us / 1_000_000})]
-
-
-def force_release(name: str, channel: str) -> list[Query]:
-    return [Query(_force_release, {"name": name}), Query(_how_freed)]
-
-
-def look(name: str) -> list[Query]:
-    return [Query(_look, {"name": name})]
-
-
-def page(after: str, prefix: str, count: int) -> list[Query]:
-    return [Query(_page, _stretch_of(after, prefix, count))]
-
-
-def sweep(count: int, idle_us: int) -> list[Query]:
-    values: Values = {"count": count, "idle_us": idle_us}
-    return [Query(_count, values), Query(_sweep, values), Query(_sweep_used, values), Query(_swept)]
-
-
-def listen(channel: str) -> list[Query]:
-    """The server has nothing to listen to."""
-    return []
-
-
-def unlisten(channel: str) -> list[Query]:
-    return []
-
+_SWEPT = "SELECT @gripfast_swept"
+sweep = takes("count idle_us")(
+    f"SET @gripfast_swept = (SELECT COUNT(*) FROM {_DUE})",
+    f"DELETE gripfast_lock FROM {_DUE_NAMES} WHERE {_IS_IDLE}",
+    f"UPDATE {_DUE_NAMES} SET gripfast_lock.checked_us = {_LAST_USE} WHERE NOT {_IS_IDLE}",
+    _SWEPT,
+)
 
 # -- sessions ----------------------------------------------------------------------------------------------------
 
@@ -314,32 +271,34 @@ _session_lasts = Setting("SET SESSION wait_timeout = :seconds")
 _session_waits = Setting("SET SESSION innodb_lock_wait_timeout = :seconds")
 
 # A row that is there and locked would have to be waited for, so it is not inserted again.
-_row_make = _statement("""
+row_make = takes("name")("""
     INSERT IGNORE INTO gripfast_row (name)
     SELECT :name FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM gripfast_row WHERE name = :name)
 """)
-_row_exists = _statement("SELECT 1 FROM gripfast_row WHERE name = :name")
-_begin = _statement("START TRANSACTION")
+row_exists = takes("name")("SELECT 1 FROM gripfast_row WHERE name = :name")
+_begin = Query(Statement("START TRANSACTION"))
 
 # Nobody may look at row locks without high privileges, so whoever has the row locked takes a user-level lock as a sign
 # of that: others see it without touching the row, where they could be in somebody's way. The second is for a session
 # that was killed: its row is free a moment before its sign is.
 _SIGN = "CONCAT('gripfast-row:', SHA1(CONCAT(DATABASE(), '/', HEX(name))))"
-_row_wait = _statement(f"""
+_ROW_WAIT = f"""
     SELECT IF(IS_USED_LOCK({_SIGN}) <=> CONNECTION_ID() OR GET_LOCK({_SIGN}, 1), {_SIGN}, '')
     FROM gripfast_row WHERE name = :name FOR UPDATE
-""")
-_row_try = Statement(f"{_row_wait.sql} NOWAIT")
-_lose_signs = _statement("DO RELEASE_ALL_LOCKS(), IF(@gripfast_birth <> x'', GET_LOCK(@gripfast_birth, 0), 0)")
-_rollback = _statement("ROLLBACK")
+"""
+_row_wait, _row_try = takes("name")(_ROW_WAIT), takes("name")(f"{_ROW_WAIT} NOWAIT")
+_ROW_FREE = "DO RELEASE_ALL_LOCKS(), IF(@gripfast_birth <> x'', GET_LOCK(@gripfast_birth, 0), 0)", "ROLLBACK"
+row_free = takes("")(*_ROW_FREE)
+"""The sign goes first: whoever gets the row next finds it free."""
 
 # A session that has a user-level lock gets it again, and would have to release it as often.
-_advisory_wait = _statement("""
+_advisory_wait = takes("key wait_seconds")("""
     SELECT IF(IS_USED_LOCK(:key) <=> CONNECTION_ID(), 1, GET_LOCK(:key, :wait_seconds) <=> 1)
 """)
-_advisory_free = _statement("SELECT RELEASE_LOCK(:key) <=> 1")
+advisory_free = takes("key")("SELECT RELEASE_LOCK(:key) <=> 1")
+leave_wait = ByMode(row=takes("key")(*_ROW_FREE), advisory=advisory_free)
 # A primary that is demoted keeps its sessions, and their locks. The setting is a number, or a word in newer versions.
-_ping = _statement("SELECT CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF')")
+_ping = takes("")("SELECT CONCAT(@@GLOBAL.read_only) IN ('0', 'OFF')")
 
 # The idle ones are found first (LIMIT keeps them apart from the rest of the statement), so that no row is touched that
 # somebody has locked. A caller's own transaction leaves no mark, and who has only just locked a row none yet: those
@@ -348,7 +307,6 @@ _DUE_SESSIONS = """
     (SELECT mode, name, mark, since_us, token FROM gripfast_grant
     WHERE mode = :mode AND checked_us < {now} - :idle_us ORDER BY checked_us LIMIT :count) AS due
 """
-_count_sessions = _statement(f"SET @gripfast_swept = (SELECT COUNT(*) FROM {_DUE_SESSIONS})")
 _IS_IDLE_SESSION = """
     (GREATEST(due.since_us, due.token) < {now} - :idle_us AND IF(due.mark = x'', NULL, IS_USED_LOCK(due.mark)) IS NULL)
 """
@@ -368,12 +326,11 @@ def _idle_sessions(is_idle: str) -> str:
     """
 
 
-_sweep_sessions = _statement(f"DELETE gripfast_grant FROM {_idle_sessions(_IS_IDLE_SESSION)}")
-_sweep_rows = _statement(f"""
+_SWEEP_ROWS = f"""
     DELETE gripfast_grant, gripfast_row, gripfast_within
     FROM {_idle_sessions(_IS_IDLE_ROW)} LEFT JOIN gripfast_row FORCE INDEX (PRIMARY) ON gripfast_row.name = idle.name
     LEFT JOIN gripfast_within FORCE INDEX (PRIMARY) ON gripfast_within.name = idle.name
-""")
+"""
 _SWEEP_USED = f"""
     UPDATE
     (SELECT mode, name, since_us, token, {{is_idle}} AS is_idle FROM {_DUE_SESSIONS} LIMIT :count)
@@ -383,8 +340,20 @@ _SWEEP_USED = f"""
         IF(GREATEST(due.since_us, due.token) < {{now}} - :idle_us, {{now}}, GREATEST(due.since_us, due.token))
     WHERE NOT due.is_idle
 """
-_sweep_used_sessions = _statement(_SWEEP_USED.replace("{is_idle}", _IS_IDLE_SESSION))
-_sweep_used_rows = _statement(_SWEEP_USED.replace("{is_idle}", _IS_IDLE_ROW))
+
+
+def _sweep_sessions(mode: str, sweep_idle: str, is_idle: str) -> Script:
+    count = f"SET @gripfast_swept = (SELECT COUNT(*) FROM {_DUE_SESSIONS})"
+    texts = (count, sweep_idle, _SWEEP_USED.replace("{is_idle}", is_idle), _SWEPT)
+    return takes("count idle_us")(*(text.replace(":mode", f"'{mode}'") for text in texts))
+
+
+sweep_sessions = ByMode(
+    row=_sweep_sessions("row", _SWEEP_ROWS, _IS_IDLE_ROW),
+    advisory=_sweep_sessions(
+        "advisory", f"DELETE gripfast_grant FROM {_idle_sessions(_IS_IDLE_SESSION)}", _IS_IDLE_SESSION
+    ),
+)
 
 
 def advisory_key(database: str, name: str) -> str:
@@ -393,62 +362,25 @@ def advisory_key(database: str, name: str) -> str:
     return "gripfast:" + hashlib.blake2b(text, digest_size=20).hexdigest()
 
 
-def row_make(name: str) -> list[Query]:
-    return [Query(_row_make, {"name": name})]
-
-
-def row_exists(name: str) -> list[Query]:
-    return [Query(_row_exists, {"name": name})]
-
-
 def row_try(name: str, ttl_us: int) -> list[Query]:
-    return [Query(_begin), _lasts(ttl_us), Query(_row_try, {"name": name})]
+    return [_begin, _lasts(ttl_us), *_row_try(name)]
 
 
 def row_wait(name: str, ttl_us: int, wait_us: int) -> list[Query]:
     waits = Query(_session_waits, {"seconds": _seconds(wait_us)})
-    return [Query(_begin), _lasts(ttl_us), waits, Query(_row_wait, {"name": name})]
-
-
-def row_free() -> list[Query]:
-    """The sign goes first: whoever gets the row next finds it free."""
-    return [Query(_lose_signs), Query(_rollback)]
+    return [_begin, _lasts(ttl_us), waits, *_row_wait(name)]
 
 
 def advisory_try(key: Value, ttl_us: int) -> list[Query]:
-    return _advisory(key, ttl_us, 0)
+    return [_lasts(ttl_us), *_advisory_wait(key, 0)]
 
 
 def advisory_wait(key: Value, ttl_us: int, wait_us: int) -> list[Query]:
-    return _advisory(key, ttl_us, _seconds(wait_us))
-
-
-def _advisory(key: Value, ttl_us: int, wait_seconds: int) -> list[Query]:
-    return [_lasts(ttl_us), Query(_advisory_wait, {"key": key, "wait_seconds": wait_seconds})]
-
-
-def advisory_free(key: Value) -> list[Query]:
-    return [Query(_advisory_free, {"key": key})]
-
-
-grant, grant_within, set_ttl = holders.grant, holders.grant_within, holders.set_ttl
-seen, seen_page = holders.seen, holders.seen_page
-has_session, end_session, end_holder = holders.has_session, holders.end_session, holders.end_holder
-end_wait = holders.end_wait
-
-
-def leave_wait(mode: str, key: Value) -> list[Query]:
-    return row_free() if mode == "row" else advisory_free(key)
+    return [_lasts(ttl_us), *_advisory_wait(key, _seconds(wait_us))]
 
 
 def ping(mode: str, ttl_us: int) -> list[Query]:
-    return [_lasts(ttl_us), Query(_ping)]
-
-
-def sweep_sessions(mode: str, count: int, idle_us: int) -> list[Query]:
-    values: Values = {"mode": mode, "count": count, "idle_us": idle_us}
-    sweep = [_sweep_rows, _sweep_used_rows] if mode == "row" else [_sweep_sessions, _sweep_used_sessions]
-    return [Query(each, values) for each in (_count_sessions, *sweep)] + [Query(_swept)]
+    return [_lasts(ttl_us), *_ping()]
 
 
 def _lasts(ttl_us: int) -> Query:
@@ -459,3 +391,81 @@ def _lasts(ttl_us: int) -> Query:
 def _seconds(microseconds: int) -> int:
     """Whole ones, rounded up, at least one: the server has no smaller time-outs, and 0 would be for ever."""
     return min(max(1, -(-microseconds // 1_000_000)), _WAIT_MOST)
+
+
+# -- who holds a lock in a session: what others see of it, and how they end it -----------------------------------
+
+_GRANT = """
+    INSERT INTO gripfast_grant (mode, name, token, owner, session, mark, ttl_us, since_us, card)
+    VALUES (:mode, :name, LAST_INSERT_ID({now}), :owner, :session, :mark, :ttl_us, {now}, :holder)
+    ON DUPLICATE KEY UPDATE
+        token = LAST_INSERT_ID(GREATEST(token + 1, {now})), owner = :owner, session = :session, mark = :mark,
+        ttl_us = :ttl_us, since_us = {now}, card = :holder
+"""
+grant = takes("mode name owner session mark ttl_us holder")(_GRANT)
+
+# A user-level lock would outlive a caller's own transaction, so its sign is a row of another table, locked after
+# the token was taken. Who looks locks it for a moment, if it is free: shared, so that two who look do not see each
+# other. Nobody who looks touches the row that is the lock. MariaDB can leave out rows that are locked from 10.6 on. A
+# subquery may be run though CASE does not need it, so it finds nothing if the sign is a user-level lock.
+_SIGN_ROWS = "(SELECT COUNT(*) FROM gripfast_within WHERE gripfast_within.name = {name}"
+_FREE_SIGN_ROWS = _SIGN_ROWS + "/*!80001 FOR SHARE SKIP LOCKED */ /*M!100600 LOCK IN SHARE MODE SKIP LOCKED */)"
+_HAS_SIGN_ROW = f"{_SIGN_ROWS}) > {_FREE_SIGN_ROWS}".replace("{name}", "IF(mark = x'', gripfast_grant.name, NULL)")
+_IS_HELD = {
+    "row": f"CASE WHEN mark <> x'' THEN IS_USED_LOCK(mark) <=> session ELSE {_HAS_SIGN_ROW} END",
+    "advisory": "IS_USED_LOCK(mark) <=> session",
+}
+
+# For a caller's own transaction: the sign gets the token, too, before the transaction locks it, and by that shows how
+# old its snapshot is. A transaction that takes the lock again has locked the sign already: then it keeps the token that
+# was seen before. Variables are the session's own, and set anew each time; by SELECT, since SET would lock what it
+# reads.
+grant_within = takes("mode name owner session mark holder")(
+    """
+    SELECT MAX(token) INTO @gripfast_had FROM gripfast_within WHERE name = :name AND EXISTS (
+        SELECT 1 FROM gripfast_grant WHERE mode = 'row' AND name = :name AND session = :session AND mark = x''
+    ) AND 0 = """
+    + _FREE_SIGN_ROWS.replace("{name}", ":name"),
+    _GRANT.replace(":mark", "x''").replace(":ttl_us", "0"),
+    """
+    INSERT INTO gripfast_within (name, token) SELECT :name, LAST_INSERT_ID() FROM DUAL WHERE @gripfast_had IS NULL
+    ON DUPLICATE KEY UPDATE token = LAST_INSERT_ID()
+    """,
+    "SELECT LAST_INSERT_ID(), COALESCE(@gripfast_had, LAST_INSERT_ID())",
+)
+
+set_ttl = takes("mode name owner ttl_us")(
+    "UPDATE gripfast_grant SET ttl_us = :ttl_us WHERE mode = :mode AND name = :name AND owner = :owner"
+)
+
+_SEEN = {
+    mode: f"owner, token, ttl_us, since_us, card, session, {is_held} FROM gripfast_grant WHERE mode = '{mode}'"
+    for mode, is_held in _IS_HELD.items()
+}
+seen = ByMode({mode: takes("name")(f"SELECT {columns} AND name = :name") for mode, columns in _SEEN.items()})
+seen_page = ByMode({mode: _paged(columns) for mode, columns in _SEEN.items()})
+
+_HAS_SESSION = """
+    SELECT 1 FROM information_schema.processlist WHERE id = :session
+    AND (:birth = x'' OR host = CONVERT(:birth USING utf8mb4) OR IS_USED_LOCK(:birth) <=> :session)
+"""
+has_session = takes("session birth")(_HAS_SESSION)
+# KILL takes no condition, so it is put together.
+_END = "PREPARE gripfast_end FROM @gripfast_end; EXECUTE gripfast_end"
+end_session, end_wait = (
+    takes("session birth")(
+        f"SET @gripfast_end = IF(EXISTS ({_HAS_SESSION}), CONCAT('KILL {what} ', :session), 'DO 0'); {_END}"
+    )
+    for what in ("CONNECTION", "QUERY")
+)
+"""That there is none of that number is taken for an answer by whoever reads it."""
+# A transaction that was prepared (XA) is not seen: it keeps its locks when its session ends.
+end_holder = ByMode(
+    {
+        mode: takes("name owner")(f"""
+        SELECT COALESCE(MAX(IF({is_held}, CONCAT('KILL CONNECTION ', session), NULL)), 'DO 0') INTO @gripfast_end
+        FROM gripfast_grant WHERE mode = '{mode}' AND name = :name AND owner = :owner; {_END}
+    """)
+        for mode, is_held in _IS_HELD.items()
+    }
+)

@@ -83,7 +83,7 @@ class Scripts(Protocol):
     """The requests of one engine, each a list of statements that are sent together.
 
     What they answer is told here; it is what their last statement does. `held` stands for the columns (owner, token,
-    expires_in_us, ttl_us, since_us, card) of a name, owner NULL if nobody has it. Times are microseconds since the
+    expires_in_us, ttl_us, since_us, holder) of a name, owner NULL if nobody has it. Times are microseconds since the
     epoch by the engine's own clock, at the statement. Names carry the prefix already.
     """
 
@@ -92,154 +92,159 @@ class Scripts(Protocol):
 
     # -- leases; each request commits by itself ------------------------------------------------------------------
 
-    def claim(self, name: str, owner: str, ttl_us: int, card: str, seems_taken: bool = False) -> list[Query]:
+    def claim(self, name: str, owner: str, ttl_us: int, holder: str, /) -> list[Query]:
         """`held` afterwards: granted if the owner is this one. Otherwise whoever had it a moment ago, or nobody.
 
         Who has it already gets the full ttl and keeps the token. A lease that has run out is taken over.
-        If it seems to be another's, and is, nothing is locked, not even for a moment.
         """
         ...
 
-    def register(self, name: str, window_us: int) -> list[Query]:
+    def claim_taken(self, name: str, owner: str, ttl_us: int, holder: str, /) -> list[Query]:
+        """As `claim`, for a name that seems to be another's: if it is, nothing is locked, not even for a moment."""
+        ...
+
+    def register(self, name: str, window_us: int, /) -> list[Query]:
         """`held`; from now on, for the window, somebody waits for it. No row: it was swept."""
         ...
 
-    def renew(self, name: str, owner: str, ttl_us: int, shortens: bool) -> list[Query]:
+    def renew(self, name: str, owner: str, ttl_us: int, shortens: bool, /) -> list[Query]:
         """One row affected if it was this owner's and had not run out. Never lowers the end unless told to. None, too,
         if somebody else has the row locked: that is not waited for, or it would be in the way of all others."""
         ...
 
-    def renew_waiting(self, name: str, owner: str, ttl_us: int, shortens: bool, wait_us: int) -> list[Query]:
+    def renew_waiting(self, name: str, owner: str, ttl_us: int, shortens: bool, wait_us: int, /) -> list[Query]:
         """As `renew`, but whoever has the row locked is waited for, in line with others who do: for so long at most,
         then it is refused as busy (MySQL: as soon as the session's own time-out is over)."""
         ...
 
-    def why(self, name: str, owner: str) -> list[Query]:
+    def why(self, name: str, owner: str, /) -> list[Query]:
         """One column: broken, taken, expired, or held, if it is still this owner's; no row is expired."""
         ...
 
-    def release(self, name: str, owner: str, channel: str) -> list[Query]:
+    def release(self, name: str, owner: str, channel: str, /) -> list[Query]:
         """(was_held, is_waited_for), each 0 or 1. No row: it is not this owner's. was_held is 0 if it had run out,
         and nobody had taken it: then it is freed all the same. Notifies the channel if it is waited for."""
         ...
 
-    def abandon(self, name: str, owner: str, channel: str) -> list[Query]:
+    def abandon(self, name: str, owner: str, channel: str, /) -> list[Query]:
         """As `release`, but a row that somebody else has locked is not waited for: any row tells that it was so, and
         that this owner still has it."""
         ...
 
-    def release_waiting(self, name: str, owner: str, channel: str, wait_us: int) -> list[Query]:
+    def release_waiting(self, name: str, owner: str, channel: str, wait_us: int, /) -> list[Query]:
         """As `release`, and waits as `renew_waiting` does."""
         ...
 
-    def force_release(self, name: str, channel: str) -> list[Query]:
+    def force_release(self, name: str, channel: str, /) -> list[Query]:
         """As `release`, whoever has it; that owner counts as broken."""
         ...
 
-    def look(self, name: str) -> list[Query]:
+    def look(self, name: str, /) -> list[Query]:
         """`held`, if somebody has it."""
         ...
 
-    def page(self, after: str, prefix: str, count: int) -> list[Query]:
+    def page(self, after: str, prefix: str, count: int, /) -> list[Query]:
         """(name, *held) of the next `count` names with the prefix after `after`, in order, those included that nobody
         has; names compared byte by byte, by the primary key."""
         ...
 
-    def sweep(self, count: int, idle_us: int) -> list[Query]:
+    def sweep(self, count: int, idle_us: int, /) -> list[Query]:
         """Looks at up to `count` names that were not looked at for `idle_us`, found by an index. Those that are free,
         and whose `since` and token are both older than that, are forgotten; the others come again when they may be.
         (how many, `count` or more if there are more)."""
         ...
 
-    def listen(self, channel: str) -> list[Query]: ...
+    def listen(self, channel: str, /) -> list[Query]: ...
 
-    def unlisten(self, channel: str) -> list[Query]: ...
+    def unlisten(self, channel: str, /) -> list[Query]: ...
 
     # -- sessions; on the lock's own connection unless told ------------------------------------------------------
 
-    def advisory_key(self, database: str, name: str) -> int | str: ...
+    def advisory_key(self, database: str, name: str, /) -> int | str: ...
 
-    def row_make(self, name: str) -> list[Query]:
+    def row_make(self, name: str, /) -> list[Query]:
         """On a shared connection: the row to be locked, committed."""
         ...
 
-    def row_exists(self, name: str) -> list[Query]:
+    def row_exists(self, name: str, /) -> list[Query]:
         """On a shared connection: any row, if it is there. Waits for nobody who has it locked."""
         ...
 
-    def row_try(self, name: str, ttl_us: int) -> list[Query]:
+    def row_try(self, name: str, ttl_us: int, /) -> list[Query]:
         """(mark) if it is locked now; refused as busy if somebody else has it; no row if there is none to lock."""
         ...
 
-    def row_wait(self, name: str, ttl_us: int, wait_us: int) -> list[Query]:
+    def row_wait(self, name: str, ttl_us: int, wait_us: int, /) -> list[Query]:
         """As `row_try`, after waiting for so long at most."""
         ...
 
     def row_free(self) -> list[Query]: ...
 
-    def advisory_try(self, key: Value, ttl_us: int) -> list[Query]:
+    def advisory_try(self, key: Value, ttl_us: int, /) -> list[Query]:
         """(1) if it is ours now, otherwise (0)."""
         ...
 
-    def advisory_wait(self, key: Value, ttl_us: int, wait_us: int) -> list[Query]:
+    def advisory_wait(self, key: Value, ttl_us: int, wait_us: int, /) -> list[Query]:
         """As `advisory_try`, after waiting for so long at most; (0) or refused as busy when that is over."""
         ...
 
-    def advisory_free(self, key: Value) -> list[Query]:
+    def advisory_free(self, key: Value, /) -> list[Query]:
         """(1) if it was ours."""
         ...
 
-    def ping(self, mode: str, ttl_us: int) -> list[Query]:
+    def ping(self, mode: str, ttl_us: int, /) -> list[Query]:
         """(1): the session is there, and will be for a ttl, on a server that takes writes. What is locked on one that
         was demoted excludes nobody any more."""
         ...
 
-    def grant(self, mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: int, card: str) -> list[Query]:
+    def grant(
+        self, mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: int, holder: str, /
+    ) -> list[Query]:
         """(token): the next one, committed, with who has it. For row locks on a shared connection. By the mark (what
         `row_try` told, or the advisory key) others can see whether it is still held."""
         ...
 
-    def grant_within(self, mode: str, name: str, owner: str, session: int, mark: Value, card: str) -> list[Query]:
+    def grant_within(self, mode: str, name: str, owner: str, session: int, mark: Value, holder: str, /) -> list[Query]:
         """(token, shown): as `grant`, on a shared connection, for what a caller's own transaction has locked in that
         session. `shown` is what the transaction must see: the token, or on MySQL the one of its own grant before."""
         ...
 
-    def set_ttl(self, mode: str, name: str, owner: str, ttl_us: int) -> list[Query]:
+    def set_ttl(self, mode: str, name: str, owner: str, ttl_us: int, /) -> list[Query]:
         """For those who look, on a shared connection."""
         ...
 
-    def seen(self, mode: str, name: str) -> list[Query]:
-        """(owner, token, ttl_us, since_us, card, session, is_held) of the last grant, on a shared connection."""
+    def seen(self, mode: str, name: str, /) -> list[Query]:
+        """(owner, token, ttl_us, since_us, holder, session, is_held) of the last grant, on a shared connection."""
         ...
 
-    def seen_page(self, mode: str, after: str, prefix: str, count: int) -> list[Query]:
-        """(name, owner, token, ttl_us, since_us, card, session, is_held) of the next names; on a shared connection."""
+    def seen_page(self, mode: str, after: str, prefix: str, count: int, /) -> list[Query]:
+        """(name, owner, token, ttl_us, since_us, holder, session, is_held) of the next names, on a shared one."""
         ...
 
-    def end_session(self, session: int, birth: str) -> list[Query]:
+    def end_session(self, session: int, birth: str, /) -> list[Query]:
         """Have the server end another session of the same user; on a shared connection. None such is no error. Without
         its birth, whichever has that number."""
         ...
 
-    def end_holder(self, mode: str, name: str, owner: str) -> list[Query]:
+    def end_holder(self, mode: str, name: str, owner: str, /) -> list[Query]:
         """Have the server end the session in which this owner holds the lock now; nothing happens if none does. (gid),
         not NULL, if a prepared transaction holds it, which belongs to no session: then none is ended."""
         ...
 
-    def end_wait(self, session: int, birth: str) -> list[Query]:
+    def end_wait(self, session: int, birth: str, /) -> list[Query]:
         """Have the server break off what another session of the same user does, and keep the session; on a shared
         connection. None such is no error."""
         ...
 
-    def leave_wait(self, mode: str, key: Value) -> list[Query]:
+    def leave_wait(self, mode: str, key: Value, /) -> list[Query]:
         """After that, on the session itself: whatever it may have got all the same is freed."""
         ...
 
-    def has_session(self, session: int, birth: str) -> list[Query]:
+    def has_session(self, session: int, birth: str, /) -> list[Query]:
         """Any row, if the server still has it."""
         ...
 
-    def sweep_sessions(self, mode: str, count: int, idle_us: int) -> list[Query]:
+    def sweep_sessions(self, mode: str, count: int, idle_us: int, /) -> list[Query]:
         """As `sweep`, for names that are locked in sessions; what is locked now stays."""
         ...
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 Value = int | float | str | bytes | None
@@ -28,3 +30,28 @@ class Statement:
 class Query(NamedTuple):
     statement: Statement
     values: Mapping[str, Value] = {}
+
+
+class Script:
+    """A request: statements that leave together. Its values are given in the order of `names`, and each statement takes
+    those that it has places for."""
+
+    def __init__(self, names: str, *statements: str | Statement) -> None:
+        self._names = names.split()
+        self.statements = tuple(Statement(each) if isinstance(each, str) else each for each in statements)
+
+    def __call__(self, *values: Value) -> list[Query]:
+        given = dict(zip(self._names, values, strict=True))
+        return list(map(Query, self.statements, itertools.repeat(given)))
+
+
+def takes(names: str) -> Callable[..., Script]:
+    """takes("name owner")(text, …): a script of these texts, with these values."""
+    return functools.partial(Script, names)
+
+
+class ByMode(dict[str, Callable[..., list[Query]]]):
+    """A script for each mode of locks in sessions."""
+
+    def __call__(self, mode: str, *values: Value) -> list[Query]:
+        return self[mode](*values)

@@ -117,8 +117,9 @@ class LeaseStore(Store):
         while True:
             sent = link.now()
             details = holder_details(claim.label, os.getpid())
-            seems_taken = sent < self._seen_taken.get(name, sent)
-            queries = self._scripts.claim(name, owner, round(claim.ttl * 1_000_000), details, seems_taken)
+            scripts, seems_taken = self._scripts, sent < self._seen_taken.get(name, sent)
+            script = scripts.claim_taken if seems_taken else scripts.claim
+            queries = script(name, owner, round(claim.ttl * 1_000_000), details)
             answer = await link.request(queries, owner)
             if not isinstance(answer, list):
                 answer = await self._requests.recover(answer, queries, sent + link.timeout, owner)
