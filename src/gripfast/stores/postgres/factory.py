@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import math
-import threading
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import SplitResult
@@ -44,7 +43,7 @@ def factory_of(engine: Any, options: dict[str, Any]) -> StoreFactory:
         settings = engines.settings_of(engine, _defaults().keys() - _NOT_OURS)
         return SqlFactory(_dialect(_checked(settings)), options)
     settings = _settings_of(engine)
-    connect = functools.partial(_connect_by, engine.pool.recreate())
+    connect = functools.partial(_connect_by, engine.pool.recreate(), Calls(PostgresWire.close))
     return SqlFactory(PostgresDialect(_where(settings), _database(settings), connect), options)
 
 
@@ -159,44 +158,12 @@ def _split_hosts(settings: dict[str, str]) -> list[dict[str, str]]:
     ]
 
 
-def _connect_by(pool: Any, deadline: float) -> PostgresWire:
-    """As the engine does, on a thread of its own: the engine has its own idea of how long that may take."""
-    made = _Made()
-    threading.Thread(target=made.make, args=(pool,), name="gripfast-connect", daemon=True).start()
-    return made.taken(deadline)
-
-
-class _Made:
-    """A connection that is being made, for one who may have left by then."""
-
-    def __init__(self) -> None:
-        self._is_over = threading.Event()
-        self._lock = threading.Lock()
-        self._has_left = False
-        self._wire: PostgresWire | None = None
-        self._reason = ""
-
-    def make(self, pool: Any) -> None:
-        try:
-            wire = _wire_of(pool)
-        except Exception as error:  # of any kind: the engine's creator and events are the application's
-            self._reason = str(error) or type(error).__name__
-        else:
-            with self._lock:
-                self._wire = wire
-                if self._has_left:
-                    wire.close()
-        self._is_over.set()
-
-    def taken(self, deadline: float) -> PostgresWire:
-        if not self._is_over.wait(max(0.0, deadline - boottime())):
-            with self._lock:
-                self._has_left = True
-        if self._wire is not None and not self._has_left:
-            return self._wire
-        if self._wire is not None:
-            self._wire.close()
-        raise NoConnection(self._reason or None)
+def _connect_by(pool: Any, calls: Calls[PostgresWire], deadline: float) -> PostgresWire:
+    """As the engine does, which has its own idea of how long that may take."""
+    try:
+        return calls.run(lambda: _wire_of(pool), deadline - boottime())
+    except Exception as error:  # of any kind: the engine's creator and events are the application's
+        raise NoConnection(str(error) or (None if isinstance(error, TimeoutError) else type(error).__name__)) from None
 
 
 def _wire_of(pool: Any) -> PostgresWire:

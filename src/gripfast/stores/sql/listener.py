@@ -16,11 +16,10 @@ from typing import NamedTuple
 
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
-from gripfast.stores.sql.descriptors import is_ready
+from gripfast.stores.sql.descriptors import await_answer
 from gripfast.stores.sql.faults import no_answer_in, not_notified
-from gripfast.stores.sql.ports import Dialect, Fault, Wire, WireDown
+from gripfast.stores.sql.ports import Dialect, Fault, Refusal, Wire, WireDown
 from gripfast.stores.sql.queues import Queues
-from gripfast.stores.sql.statement import Query
 
 _log = logging.getLogger("gripfast.connection")
 
@@ -143,7 +142,10 @@ class ListenerThread:
         try:
             while self._is_wanted:
                 self._carry_out(self._next_orders())
-                self._receive()
+                if isinstance(said := self._wire.receive(), Refusal):  # unasked: it ends the session
+                    raise WireDown(self._dialect.refused(said))
+                for channel in self._wire.pushes():
+                    self._queues.wake_channel(channel)
         except OSError as error:
             _log.info("%s: the connection that listens for releases broke: %s", self._dialect.where, error)
         except WireDown as down:
@@ -173,29 +175,14 @@ class ListenerThread:
     def _carry_out(self, orders: list[Order]) -> None:
         scripts = self._dialect.scripts
         for channel, is_wanted, done in orders:
-            self._request(scripts.listen(channel) if is_wanted else scripts.unlisten(channel))
+            queries = scripts.listen(channel) if is_wanted else scripts.unlisten(channel)
+            answer = await_answer(self._wire, self._wire.send(queries), boottime() + self._timeout)
+            if answer is None:
+                raise TimeoutError("no answer to LISTEN")
+            if isinstance(answer, Refusal):
+                raise WireDown(self._dialect.refused(answer))
             (self.channels.add if is_wanted else self.channels.discard)(channel)
             done.put(True)
-
-    def _request(self, queries: list[Query]) -> None:
-        is_written = self._wire.send(queries)
-        ends = boottime() + self._timeout
-        while True:
-            is_ready(self._wire.fileno(), ends - boottime(), not is_written)
-            is_written = is_written or self._wire.flush()
-            if self._receive():
-                return
-            if boottime() >= ends:
-                raise TimeoutError("no answer to LISTEN")
-
-    def _receive(self) -> bool:
-        """What has arrived. True if it answers the request that is under way."""
-        answer = self._wire.receive()
-        for channel in self._wire.pushes():
-            self._queues.wake_channel(channel)
-        if answer is None or isinstance(answer, list):
-            return answer is not None
-        raise WireDown(self._dialect.refused(answer))
 
     def _give_up(self) -> None:
         for each in self._drain():
