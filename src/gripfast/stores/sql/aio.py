@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -17,13 +16,10 @@ from dataclasses import dataclass
 from gripfast.machine import boottime
 from gripfast.stores.local_aio import AioInbox
 from gripfast.stores.sql.aio_connection import AioConnection, AioSessionInbox, AioTurn
-from gripfast.stores.sql.blocking import HURRY, SHARED_MOST
-from gripfast.stores.sql.conversation import Claims, verdict
 from gripfast.stores.sql.faults import broken, closed, no_answer_in, none_free, not_notified
-from gripfast.stores.sql.link import Connection
-from gripfast.stores.sql.pool import OwnConnections
+from gripfast.stores.sql.link import HURRY, Link
+from gripfast.stores.sql.pool import Connection
 from gripfast.stores.sql.ports import Answer, Dialect, Fault, Wire, WireDown
-from gripfast.stores.sql.queues import Queues
 from gripfast.stores.sql.statement import Query
 
 _log = logging.getLogger("gripfast.connection")
@@ -44,30 +40,24 @@ class _Request:
             self.reply.set_result(answer)
 
 
-class AioLink:
+class AioLink(Link):
     def __init__(self, dialect: Dialect, timeout: float, most: int) -> None:
-        self.dialect = dialect
-        self.timeout = timeout
-        self.queues = Queues()
-        self.claims = Claims()
-        self.now = boottime
-        self.chance = random.random
+        super().__init__(dialect, timeout, most)
         self.new_inbox = AioInbox
         self.new_session_inbox = AioSessionInbox
         self.new_turn = AioTurn
-        self.pause = asyncio.sleep
         self.listener = AioListener(self)
         self._loop = asyncio.get_running_loop()
-        self._shared_most = min(most, SHARED_MOST)
         self._shared: list[AioConnection] = []
         self._reserve: AioConnection | None = None
         """For what is urgent while all others are in use."""
         self._requests: deque[_Request] = deque()
         self._is_growing = False
         self._alive: set[AioConnection] = set()
-        self._own: OwnConnections[AioConnection] = OwnConnections(dialect.where, most)
-        self._takes_claims = True
         self._is_closed = False
+
+    async def pause(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
     # -- shared connections --------------------------------------------------------------------------------------
 
@@ -180,44 +170,13 @@ class AioLink:
 
     def _answered(self, connection: AioConnection, request: _Request, answer: Answer | Fault) -> None:
         if not isinstance(answer, list):
-            judged = verdict(self.dialect, answer, 0.0)
-            if judged.leaves_server:
-                self.leave_server()
-            if judged.closes:
-                connection.close()
-                self._close_idle(request.started)
-            answer = judged.answer
+            answer = self.judged(connection, answer, request.started, request.until)
         request.answer(answer)
         self._hand_out()
 
     def _close_idle(self, before: float) -> None:
-        """Those that have not answered since."""
         for other in [each for each in self._shared if not each.is_busy and each.conversation.used_at < before]:
             other.close()
-
-    def leave_server(self) -> None:
-        self._close_idle(math.inf)
-        self._own.close_idle()
-
-    async def await_claims(self, owners: Sequence[str]) -> None:
-        """The loop reads the answers; the twin waits for them, on a thread of its own."""
-
-    # -- connections for one lock each ---------------------------------------------------------------------------
-
-    async def open(self) -> AioConnection | Fault:
-        if (idle := self._own.take_idle()) is not None:
-            return idle
-        reserved = self._own.reserve()
-        if isinstance(reserved, Fault):
-            return reserved
-        made = await self.dialled(is_shared=False)
-        if isinstance(made, AioConnection):
-            self._own.add(made)
-        return made
-
-    def put_back(self, connection: Connection) -> None:
-        assert isinstance(connection, AioConnection)
-        self._own.put_back(connection)
 
     def reads(self, connection: Connection) -> bool:
         return isinstance(connection, AioConnection)
@@ -270,9 +229,6 @@ class AioLink:
             then(closed(self.dialect.where))
             return
         threading.Thread(target=connect, name="gripfast-dial", daemon=True).start()
-
-    def stop_waiting(self) -> None:
-        self._takes_claims = False
 
     async def close(self) -> None:
         self._close()

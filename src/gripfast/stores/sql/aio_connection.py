@@ -13,7 +13,7 @@ from gripfast.machine import boottime
 from gripfast.stores.local_aio import AioInbox
 from gripfast.stores.sql.conversation import Conversation
 from gripfast.stores.sql.faults import broken
-from gripfast.stores.sql.link import Connection
+from gripfast.stores.sql.pool import Connection
 from gripfast.stores.sql.ports import Answer, Fault, Refusal, Wire
 from gripfast.stores.sql.statement import Query
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import queue
-import random
 import time
 from _thread import allocate_lock
 from collections.abc import Callable, Sequence
@@ -14,20 +13,16 @@ from gripfast.interrupts.guard import Guard
 from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import BlockingInbox, Nothing
-from gripfast.stores.sql.conversation import Claims, Conversation, verdict
+from gripfast.stores.sql.conversation import Claims, Conversation
 from gripfast.stores.sql.descriptors import is_ready, new_poll
 from gripfast.stores.sql.faults import closed, none_free
-from gripfast.stores.sql.link import Connection
+from gripfast.stores.sql.link import HURRY, Link
 from gripfast.stores.sql.listener import BlockingListener
-from gripfast.stores.sql.pool import OwnConnections, count_open
+from gripfast.stores.sql.pool import Connection, count_open
 from gripfast.stores.sql.ports import Answer, Dialect, Fault, Refusal, Wire, WireDown
 from gripfast.stores.sql.queues import Queues
 from gripfast.stores.sql.statement import Query
 
-HURRY = 0.05
-"""Seconds that a request waits for a connection in use before another one is made."""
-SHARED_MOST = 4
-"""Connections that requests share."""
 AWAIT_CLAIMS = 0.25
 """Seconds for an answer that another thread reads."""
 
@@ -201,7 +196,7 @@ class SharedConnections:
         return BlockingConnection(wire, self._dialect.where)
 
 
-class BlockingLink:
+class BlockingLink(Link):
     def __init__(
         self,
         dialect: Dialect,
@@ -212,21 +207,14 @@ class BlockingLink:
         at_end: Callable[[], None] = lambda: None,
     ) -> None:
         """With `queues` and `claims` it is the twin of a link on asyncio, whose loop reads the answers to claims."""
-        self.dialect = dialect
-        self.timeout = timeout
-        self.queues = Queues() if queues is None else queues
-        self.claims = Claims() if claims is None else claims
-        self.now = boottime
-        self.chance = random.random
+        super().__init__(dialect, timeout, most, queues, claims)
         self.new_inbox = BlockingInbox
         self.new_session_inbox = BlockingSessionInbox
         self.new_turn = BlockingTurn
-        self.listener = BlockingListener(dialect, timeout, self.queues)
-        self._takes_claims = True
+        self.listener = self._listener = BlockingListener(dialect, timeout, self.queues)
         self._is_twin = claims is not None
         self._at_end = at_end
-        self._shared = SharedConnections(dialect, timeout, min(most, SHARED_MOST))
-        self._own: OwnConnections[BlockingConnection] = OwnConnections(dialect.where, most)
+        self._shared = SharedConnections(dialect, timeout, self._shared_most)
 
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - this driver blocks
@@ -245,54 +233,34 @@ class BlockingLink:
                 return closed(self.dialect.where)
             self.claims.note(owner, connection.conversation)
         answer = await connection.answer(ends, to=queries)
-        if isinstance(answer, list):
-            self._shared.put_back(connection)
-            return answer
-        judged = verdict(self.dialect, answer, ends - started)
-        if judged.leaves_server:
-            self.leave_server()
-        if judged.closes:
-            connection.close()
-            self._shared.close_idle(started)
-        else:
-            self._shared.put_back(connection)
-        return judged.answer
+        if not isinstance(answer, list):
+            answer = self.judged(connection, answer, started, ends)
+        self._shared.put_back(connection)
+        return answer
 
-    def leave_server(self) -> None:
-        self._shared.close_idle(math.inf)
-        self._own.close_idle()
+    def _close_idle(self, before: float) -> None:
+        self._shared.close_idle(before)
 
     async def await_claims(self, owners: Sequence[str]) -> None:
         ends = boottime() + AWAIT_CLAIMS
         while self._is_twin and boottime() < ends and any(map(self.claims.has_unanswered, owners)):
             time.sleep(0.002)  # noqa: ASYNC251 - this driver blocks
 
-    async def open(self) -> BlockingConnection | Fault:
-        if (idle := self._own.take_idle()) is not None:
-            return idle
-        reserved = self._own.reserve()
-        if isinstance(reserved, Fault):
-            return reserved
+    async def dialled(self, is_shared: bool) -> BlockingConnection | Fault:
         try:
-            connection = BlockingConnection(self.dialect.dial(self.timeout, is_shared=False), self.dialect.where)
+            return BlockingConnection(self.dialect.dial(self.timeout, is_shared), self.dialect.where)
         except WireDown as down:
             return down.fault
-        self._own.add(connection)
-        return connection
-
-    def put_back(self, connection: Connection) -> None:
-        assert isinstance(connection, BlockingConnection)
-        self._own.put_back(connection)
 
     def reads(self, connection: Connection) -> bool:
         return isinstance(connection, BlockingConnection)
 
     def stop_waiting(self) -> None:
-        self._takes_claims = False
-        self.listener.stop()
+        super().stop_waiting()
+        self._listener.stop()
 
     async def close(self) -> None:
-        self.listener.stop()
+        self._listener.stop()
         self._shared.close()
         self._own.close()
         self._at_end()

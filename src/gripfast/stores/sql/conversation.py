@@ -9,7 +9,8 @@ The rules about requests that come late, get lost or are made again stand here, 
 4. A claim that was answered with a no leaves nothing there: `Claims.was_refused`.
 5. A connection without an answer is closed, and so is every idle one that has not answered since that request began. A
    server that takes no writes is left altogether: `verdict`.
-6. What the server has not done may be repeated, and what only met a connection that had been closed: `may_repeat`.
+6. What the server has not done may be repeated, up to TRIES times, and what only met a connection that had been
+   closed: `may_repeat`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from typing import NamedTuple
 
 from gripfast.stores.sql.faults import broken, no_answer_in
 from gripfast.stores.sql.ports import Answer, Dialect, Fault, Refusal, Wire
+
+TRIES = 6
+"""Of a request that the server gives up because of others."""
 
 
 @dataclass(slots=True, eq=False)

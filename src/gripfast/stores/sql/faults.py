@@ -1,11 +1,11 @@
-"""What is wrong with connections, in words, for both colours."""
+"""What is wrong with connections, in words, for both drivers."""
 
 from __future__ import annotations
 
 from typing import Literal
 
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
-from gripfast.stores.sql.ports import Answer, Dialect, Fault, Kind, Refusal, SessionGone
+from gripfast.stores.sql.ports import Fault, Kind, SessionGone
 
 
 def broken(where: str, error: OSError, was_idle: bool) -> Fault:
@@ -16,18 +16,6 @@ def broken(where: str, error: OSError, was_idle: bool) -> Fault:
 def no_answer_in(where: str, seconds: float) -> Fault:
     text = f"no answer within {_about(seconds)} s"
     return Fault(OutcomeUnknown(f"{where}: {text}: is the server overloaded, stopped or cut off?", {where: text}))
-
-
-def gone_is_down(dialect: Dialect, answer: Answer) -> Answer | Fault:
-    """A session that the server has ended: on a shared connection as good as one that was found closed."""
-    if isinstance(answer, Refusal) and answer.kind in ("gone", "broken_off"):
-        return dialect.refused(answer)._replace(kind="down", was_idle=True)
-    return answer
-
-
-def is_read_only(answer: Answer) -> bool:
-    """The server takes no writes: it was demoted, or never was the primary. Its connections are left."""
-    return isinstance(answer, Refusal) and answer.kind == "read_only"
 
 
 def all_in_use(where: str, most: int) -> Fault:

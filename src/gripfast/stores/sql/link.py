@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+import random
+from collections.abc import Sequence
 from typing import Protocol
 
 from gripfast.core.ports import Inbox
-from gripfast.stores.sql.conversation import Claims, Conversation
-from gripfast.stores.sql.ports import Answer, Dialect, Fault
+from gripfast.machine import boottime
+from gripfast.stores.sql.conversation import Claims, verdict
+from gripfast.stores.sql.pool import Connection, OwnConnections
+from gripfast.stores.sql.ports import Answer, Dialect, Fault, Refusal
 from gripfast.stores.sql.queues import Queues
 from gripfast.stores.sql.statement import Query
 
-
-class Connection(Protocol):
-    conversation: Conversation
-    is_open: bool
-
-    def fileno(self) -> int: ...
-
-    def send(self, queries: Sequence[Query]) -> None:
-        """What goes wrong is told by the answer."""
-        ...
-
-    async def answer(self, until: float, to: Sequence[Query] | None = None) -> Answer | Fault | None:
-        """To what was sent, or is sent now; None if there is none by then: it is still under way."""
-        ...
-
-    def cut(self) -> None:
-        """From any thread: the end of the session."""
-        ...
-
-    def close(self) -> None:
-        """By its own thread or loop."""
-        ...
+HURRY = 0.05
+"""Seconds that a request waits for a connection in use before another one is made."""
+SHARED_MOST = 4
+"""Connections that requests share."""
 
 
 class SessionInbox(Inbox, Protocol):
@@ -65,56 +51,94 @@ class Listener(Protocol):
     def unlisten(self, channel: str) -> None: ...
 
 
-class Link(Protocol):
-    dialect: Dialect
-    queues: Queues
-    claims: Claims
-    timeout: float
-    """Seconds for one request."""
-    now: Callable[[], float]
-    chance: Callable[[], float]
-    """Between 0 and 1."""
+class Link:
+    """With what both drivers have."""
 
-    @property
-    def listener(self) -> Listener: ...
+    new_inbox: type[Inbox]
+    new_session_inbox: type[SessionInbox]
+    new_turn: type[Turn]
+    listener: Listener
 
-    def new_inbox(self) -> Inbox: ...
+    def __init__(
+        self, dialect: Dialect, timeout: float, most: int, queues: Queues | None = None, claims: Claims | None = None
+    ) -> None:
+        """`most` connections for one lock each."""
+        self.dialect = dialect
+        self.timeout = timeout
+        """Seconds for one request."""
+        self.queues = Queues() if queues is None else queues
+        self.claims = Claims() if claims is None else claims
+        self.now = boottime
+        self.chance = random.random
+        self._shared_most = min(most, SHARED_MOST)
+        self._own = OwnConnections(dialect.where, most)
+        self._takes_claims = True
 
-    def new_session_inbox(self) -> SessionInbox: ...
+    async def pause(self, seconds: float) -> None:
+        raise NotImplementedError
 
-    def new_turn(self) -> Turn: ...
-
-    async def pause(self, seconds: float) -> None: ...
+    # -- shared connections --------------------------------------------------------------------------------------
 
     async def request(
         self, queries: Sequence[Query], owner: str | None = None, until: float | None = None, is_urgent: bool = False
     ) -> Answer | Fault:
         """On a connection that is shared. With `owner` this is a claim. What has not left until then, or when nobody
         waits for it any more, never leaves. What is urgent does not queue; there is one such request at a time."""
-        ...
+        raise NotImplementedError
 
-    async def await_claims(self, owners: Sequence[str]) -> None:
-        """Give the claims of these a moment to be answered, where another thread reads the answers."""
-        ...
+    def judged(
+        self, connection: Connection, answer: Refusal | Fault | None, started: float, until: float
+    ) -> Answer | Fault:
+        """An answer without rows, for the caller; connections that must not be used after it are closed."""
+        judged = verdict(self.dialect, answer, until - started)
+        if judged.leaves_server:
+            self.leave_server()
+        if judged.closes:
+            connection.close()
+            self._close_idle(started)
+        return judged.answer
 
-    async def open(self) -> Connection | Fault:
-        """A connection for one lock alone."""
-        ...
-
-    def put_back(self, connection: Connection) -> None:
-        """It is as it was when it was opened."""
-        ...
-
-    def reads(self, connection: Connection) -> bool:
-        """Whether its answers can be awaited here."""
-        ...
+    def _close_idle(self, before: float) -> None:
+        """Those that have not answered since."""
+        raise NotImplementedError
 
     def leave_server(self) -> None:
         """It takes no writes: connections that nobody uses are closed, and the next request makes a new one."""
-        ...
+        self._close_idle(math.inf)
+        self._own.close_idle()
+
+    async def await_claims(self, owners: Sequence[str]) -> None:
+        """Give the claims of these a moment to be answered, where another thread reads the answers."""
+
+    # -- connections for one lock each ---------------------------------------------------------------------------
+
+    async def open(self) -> Connection | Fault:
+        if (idle := self._own.take_idle()) is not None:
+            return idle
+        reserved = self._own.reserve()
+        if isinstance(reserved, Fault):
+            return reserved
+        made = await self.dialled(is_shared=False)
+        if not isinstance(made, Fault):
+            self._own.add(made)
+        return made
+
+    async def dialled(self, is_shared: bool) -> Connection | Fault:
+        raise NotImplementedError
+
+    def put_back(self, connection: Connection) -> None:
+        """It is as it was when it was opened."""
+        self._own.put_back(connection)
+
+    def reads(self, connection: Connection) -> bool:
+        """Whether its answers can be awaited here."""
+        raise NotImplementedError
+
+    # -- the end -------------------------------------------------------------------------------------------------
 
     def stop_waiting(self) -> None:
         """The client is being closed: claims that have not left do not leave any more."""
-        ...
+        self._takes_claims = False
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        raise NotImplementedError

@@ -3,39 +3,62 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import Generic, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from gripfast.interrupts.guard import Guard
 from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
+from gripfast.stores.sql.conversation import Conversation
 from gripfast.stores.sql.descriptors import is_ready
 from gripfast.stores.sql.faults import all_in_use
-from gripfast.stores.sql.link import Connection
-from gripfast.stores.sql.ports import Fault
+from gripfast.stores.sql.ports import Answer, Fault
+from gripfast.stores.sql.statement import Query
 
 IDLE_MOST = 8
 """Connections that are kept."""
 TRUSTED = 0.25
 """Seconds after its use in which a connection is not looked at before it is used again."""
 
-C = TypeVar("C", bound=Connection)
+
+class Connection(Protocol):
+    conversation: Conversation
+    is_open: bool
+
+    def fileno(self) -> int: ...
+
+    def send(self, queries: Sequence[Query]) -> None:
+        """What goes wrong is told by the answer."""
+        ...
+
+    async def answer(self, until: float, to: Sequence[Query] | None = None) -> Answer | Fault | None:
+        """To what was sent, or is sent now; None if there is none by then: it is still under way."""
+        ...
+
+    def cut(self) -> None:
+        """From any thread: the end of the session."""
+        ...
+
+    def close(self) -> None:
+        """By its own thread or loop."""
+        ...
 
 
 class Reservation:
     """Of a connection that is being made; over when nobody has it, however that came."""
 
 
-class OwnConnections(Generic[C]):
+class OwnConnections:
     def __init__(self, where: str, most: int) -> None:
         self._where = where
         self._most = most
-        self._idle: deque[C] = deque()
-        self._open: Living[C] = Living()
+        self._idle: deque[Connection] = deque()
+        self._open: Living[Connection] = Living()
         self._reserved: Living[Reservation] = Living()
         self._reserving = Guard()
         self._is_closed = False
 
-    def take_idle(self) -> C | None:
+    def take_idle(self) -> Connection | None:
         while True:
             try:
                 connection = self._idle.pop()
@@ -57,10 +80,10 @@ class OwnConnections(Generic[C]):
         self._reserved.add(reserved)
         return reserved
 
-    def add(self, connection: C) -> None:
+    def add(self, connection: Connection) -> None:
         self._open.add(connection)
 
-    def put_back(self, connection: C) -> None:
+    def put_back(self, connection: Connection) -> None:
         if connection.is_open and not self._is_closed and len(self._idle) < IDLE_MOST:
             self._idle.append(connection)
         else:
@@ -78,5 +101,5 @@ class OwnConnections(Generic[C]):
         self.close_idle()
 
 
-def count_open(connections: Living[C]) -> int:
+def count_open(connections: Iterable[Connection]) -> int:
     return sum(connection.is_open for connection in connections)

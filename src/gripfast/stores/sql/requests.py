@@ -15,13 +15,10 @@ from gripfast.core import rules
 from gripfast.core.ports import Unreachable, to_raise, unreachable
 from gripfast.errors import ConfigurationError, StoreUnavailable
 from gripfast.stores.sql import protocol
-from gripfast.stores.sql.conversation import may_repeat, was_undone
+from gripfast.stores.sql.conversation import TRIES, may_repeat, was_undone
 from gripfast.stores.sql.link import Link
 from gripfast.stores.sql.ports import Answer, Fault, Refusal, Rows
 from gripfast.stores.sql.statement import Query
-
-TRIES = 6
-"""Of a request that the server gives up because of others."""
 
 CHUNK = 200
 """Statements that leave together."""

@@ -13,9 +13,10 @@ from typing import Literal
 
 from gripfast.core.ports import Claim
 from gripfast.stores.sql import protocol
-from gripfast.stores.sql.conversation import was_undone
+from gripfast.stores.sql.conversation import TRIES, was_undone
 from gripfast.stores.sql.faults import no_answer_in
-from gripfast.stores.sql.link import Connection, SessionInbox
+from gripfast.stores.sql.link import SessionInbox
+from gripfast.stores.sql.pool import Connection
 from gripfast.stores.sql.ports import Answer, Fault, Refusal, Rows
 from gripfast.stores.sql.requests import Requests, holder_details
 from gripfast.stores.sql.statement import Query, Value
@@ -24,7 +25,6 @@ WAIT_SLICE = 30.0
 """Seconds for which a waiter is in the engine's queue before it asks anew: how long a dead one may stay there."""
 SESSION_LEAST = 0.25
 """Seconds of silence that a session is allowed at least: less than that may be this machine's fault."""
-TRIES = 3
 
 DEMOTED = Refusal("read_only", "1290", "it was set to read only while it had locks")
 

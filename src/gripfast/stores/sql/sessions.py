@@ -28,12 +28,13 @@ from gripfast.core.ports import (
 )
 from gripfast.errors import ConfigurationError, Reason
 from gripfast.stores.sql import protocol
+from gripfast.stores.sql.conversation import TRIES
 from gripfast.stores.sql.descriptors import ended
 from gripfast.stores.sql.inspection import Inspection
 from gripfast.stores.sql.link import Link, SessionInbox
 from gripfast.stores.sql.ports import Fault
 from gripfast.stores.sql.requests import Requests, Sweeps, no_answer
-from gripfast.stores.sql.session import TRIES, WAIT_SLICE, Session
+from gripfast.stores.sql.session import WAIT_SLICE, Session
 from gripfast.stores.sql.store import SLOW_PACE
 
 CAPABILITIES = Capabilities(
