@@ -61,7 +61,7 @@ def test_a_new_name_is_granted_with_the_time_for_a_token(wire: PostgresWire) -> 
     before = clock_us(wire)
     held = claimed(wire, new_name(), "a")
     after = clock_us(wire)
-    assert (held.owner, held.ttl, held.card) == ("a", 30.0, CARD)
+    assert (held.owner, held.ttl, held.details) == ("a", 30.0, CARD)
     assert before <= held.token <= after
     assert before <= held.since_us <= after
     assert 29.0 < held.expires_in <= 30.0
@@ -72,7 +72,7 @@ def test_a_released_name_is_granted_again_with_a_larger_token(wire: PostgresWire
     first = claimed(wire, name, "a")
     told(wire, scripts.release(name, "a", "c"))
     second = claimed(wire, name, "b", 5_000_000, "{}")
-    assert (second.owner, second.ttl, second.card) == ("b", 5.0, "{}")
+    assert (second.owner, second.ttl, second.details) == ("b", 5.0, "{}")
     assert second.token > first.token
 
 

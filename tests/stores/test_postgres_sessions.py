@@ -283,7 +283,7 @@ def test_a_row_lock_is_seen_while_its_transaction_lasts(wire: PostgresWire, mine
     token = granted(wire, "row", name, "a", mine.session, mark)
     (row,) = told(wire, scripts.seen("row", name))
     held, session, is_held_now = read_seen(row)
-    assert (held.owner, held.token, held.ttl, held.card) == ("a", token, 30.0, CARD)
+    assert (held.owner, held.token, held.ttl, held.details) == ("a", token, 30.0, CARD)
     assert (session, is_held_now) == (mine.session, True)
     answered(mine, scripts.row_free())
     assert not is_held(wire, "row", name)

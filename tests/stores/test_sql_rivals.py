@@ -37,7 +37,7 @@ def test_who_is_told_of_a_connection_that_another_takes_waits_no_longer_than_it_
     started = time.monotonic()
     while any(waiter.is_alive() for waiter in waiters):
         assert time.monotonic() - started < SOON
-        shared._tell_one()
+        shared._wake_one()
     assert found == [None] * 4
 
 

@@ -64,7 +64,7 @@ class MysqlDialect:
         return protocol.refused(self.where, self.database, refusal)
 
     def _begin(self, wire: MysqlWire, timeout: float, is_shared: bool, until: float) -> None:
-        self._ask(wire, packets.ALLOW_SEVERAL_STATEMENTS, timeout, until)
+        self._answer(wire, packets.ALLOW_SEVERAL_STATEMENTS, timeout, until)
         answer = self._set_up(wire, timeout, is_shared, until)
         variables, (session, birth) = answer[-3].rows, answer[-1].rows[0]
         wire.session, wire.birth = int(session or 0), (birth or b"").decode()
@@ -72,19 +72,19 @@ class MysqlDialect:
         if cluster is not None:
             raise WireDown(protocol.unfit(self.where, cluster))
         if protocol.logs_statements(variables):
-            self._ask(wire, packets.query(scripts.settings_for_statement_log()), timeout, until)
+            self._answer(wire, packets.query(scripts.settings_for_statement_log()), timeout, until)
 
     def _set_up(self, wire: MysqlWire, timeout: float, is_shared: bool, until: float) -> list[Rows]:
         try:
-            return self._ask(
+            return self._answer(
                 wire, packets.query(scripts.settings(timeout, is_shared, scripts.new_birth())), timeout, until
             )
         except WireDown as down:
             if down.fault.kind != "other":
                 raise
-        return self._ask(wire, packets.query(scripts.settings(timeout, is_shared, "")), timeout, until)
+        return self._answer(wire, packets.query(scripts.settings(timeout, is_shared, "")), timeout, until)
 
-    def _ask(self, wire: MysqlWire, packet: bytes, timeout: float, until: float) -> list[Rows]:
+    def _answer(self, wire: MysqlWire, packet: bytes, timeout: float, until: float) -> list[Rows]:
         try:
             answer = await_answer(wire, wire.send_packet(packet), until)
         except OSError as error:
@@ -101,7 +101,7 @@ def factory(url: SplitResult, options: dict[str, Any]) -> StoreFactory:
 
 
 def factory_of(engine: Any, options: dict[str, Any]) -> StoreFactory:
-    """From an Engine or an AsyncEngine: each colour can be made from either."""
+    """From an Engine or an AsyncEngine: sync and async stores can be made from either."""
     return SqlFactory(dialect_of(engine), options)
 
 

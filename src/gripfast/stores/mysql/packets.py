@@ -2,7 +2,7 @@
 
 A packet is three bytes of length, one that counts, and a payload. A query of several statements is answered by one
 result for each, and each says whether another follows: either an OK, or the number of columns, the columns, an EOF, the
-rows, an EOF. An error ends the whole answer. An OK that carries a number, LAST_INSERT_ID, is told as a row of that.
+rows, an EOF. An error ends the whole answer. An OK that carries a number, LAST_INSERT_ID, counts as a row of that.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Row = tuple[bytes | None, ...]
 
 
 class ProtocolBroken(ConnectionError):
-    """What arrived is no answer to what was asked."""
+    """What arrived is no answer to the request."""
 
 
 def literal(value: Value) -> bytes:

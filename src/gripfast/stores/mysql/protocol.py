@@ -83,7 +83,7 @@ def logs_statements(variables: Iterable[tuple[bytes | None, ...]]) -> bool:
 
 
 def unfit(where: str, cluster: str) -> Fault:
-    """Two nodes of such a cluster would grant the same row or user-level lock. Asking again will not help."""
+    """Two nodes of such a cluster would grant the same row or user-level lock. To retry will not help."""
     message = (
         f"is a node of {cluster}, where each node has row locks and user-level locks of its own: two holders would be "
         "let in. Leave out `mode` (a lease), or use a single primary"
@@ -95,7 +95,7 @@ def _advice(database: str, refusal: Refusal) -> str:
     code = int(refusal.code)
     advice: Mapping[Kind, str] = {
         "busy": "did not get at its row in time: someone has it locked, or the server is overloaded",
-        "retry": "gave up a transaction because of a deadlock: it can be asked again",
+        "retry": "gave up a transaction because of a deadlock: it can be tried again",
         "no_table": f"has no tables for locks in {database!r}: make them with what `gripfast schema` prints",
         "no_rights": f"does not let this user do that: GRANT {_RIGHTS} ON `{database}`.* TO the user "
         "(without CREATE if the tables were made with `gripfast schema`)",

@@ -11,7 +11,7 @@ sending), and the token grows all the same. The SELECT behind it begins after th
 
 What a statement did is never taken from the count of changed rows alone: the count means changed or found depending on
 how the connection was opened. Where a statement has to hand on what it found, LAST_INSERT_ID(number) keeps that for the
-session, however many others write the row in between; it is also told with the end of the statement, as a row.
+session, however many others write the row in between; it also comes with the end of the statement, as a row.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ _HELD = "IF(expires_us > {now}, owner, NULL), token, expires_us - {now}, ttl_us,
 # Assignments are made from left to right, and each sees what those before it have set: `token` and `since_us` still see
 # the old owner and the old end, `owner` sees the old end, and those behind it see whether this owner has it now. A free
 # row has ended at 0, so GREATEST keeps the end of a lease only if it was this owner's. If nothing changes, nothing is
-# written: asking for a lock that is taken costs no commit.
+# written: a claim for a lock that is taken costs no commit.
 _NEW_ROW = ":name, {now}, :owner, {now} + :ttl_us, :ttl_us, {now}, :holder, NULL, 0, {now}"
 _CLAIM = """
     INSERT INTO gripfast_lock
@@ -162,9 +162,9 @@ _CLAIM = """
 """
 _LOOK_AT = f"SELECT {_HELD} FROM gripfast_lock WHERE name = :name"
 claim = takes("name owner ttl_us holder")(_CLAIM.replace("{row}", f"VALUES ({_NEW_ROW})"), _LOOK_AT)
-# That locks the row even if it changes nothing, and those who ask again and again would be in the way of the holder. So
-# they look first, which locks nothing (but on a server that logs statements, for a moment). That costs a tenth more, so
-# who has no reason to expect a holder does not.
+# That locks the row even if it changes nothing, and those who claim again and again would be in the way of the holder.
+# So they look first, which locks nothing (but on a server that logs statements, for a moment). That costs a tenth more,
+# so a claim that has no reason to expect a holder does not.
 _ANOTHERS = "SELECT 1 FROM gripfast_lock WHERE name = :name AND owner <> :owner AND expires_us > {now}"
 claim_taken = takes("name owner ttl_us holder")(
     _CLAIM.replace("{row}", f"SELECT {_NEW_ROW} FROM DUAL WHERE NOT EXISTS ({_ANOTHERS})"), _LOOK_AT

@@ -55,7 +55,7 @@ class MysqlWire:
 
     def send(self, queries: Sequence[Query]) -> bool:
         """Without settings that are in force already."""
-        needed = [ask for ask in queries if not isinstance(ask.statement, Setting) or self._is_new(ask)]
+        needed = [query for query in queries if not isinstance(query.statement, Setting) or self._is_new(query)]
         return self.send_packet(packets.query(needed))
 
     def send_packet(self, packet: bytes) -> bool:
@@ -91,10 +91,10 @@ class MysqlWire:
                     self._in_force.clear()  # it may have been one of them
                 return answer
 
-    def _is_new(self, ask: Query) -> bool:
-        if self._in_force.get(ask.statement) == ask.values:
+    def _is_new(self, query: Query) -> bool:
+        if self._in_force.get(query.statement) == query.values:
             return False
-        self._in_force[ask.statement] = ask.values
+        self._in_force[query.statement] = query.values
         return True
 
     def pushes(self) -> list[str]:
@@ -126,7 +126,7 @@ class _Grave(weakref.ref[MysqlWire]):
     """Closes the socket of a wire that nobody closed, as soon as it is dropped: the server then frees what it held.
 
     All of it is done by functions written in C, so no interrupt can be raised in the middle of it, where nobody would
-    hear of it. The reference to the socket keeps the garbage collector from seeing it, and warning, before.
+    learn of it. The reference to the socket keeps the garbage collector from seeing it, and warning, before.
     """
 
     __slots__ = ("close",)

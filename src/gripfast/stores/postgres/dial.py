@@ -1,7 +1,7 @@
 """How a connection begins: libpq makes it (names, TLS, passwords), then its session is set up in one round trip.
 
 Nothing of this is left to libpq's waiting: a host that does not answer has its share of the time and no more. Nor is
-the look-up of a host's name, for which libpq would wait as long as the system does: it is told the addresses.
+the look-up of a host's name, for which libpq would wait as long as the system does: it gets the addresses.
 """
 
 from __future__ import annotations

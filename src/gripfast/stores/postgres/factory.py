@@ -60,7 +60,7 @@ def _dialect(settings: Mapping[str, str]) -> PostgresDialect:
 
 
 def _settings(url: SplitResult, options: dict[str, Any]) -> dict[str, str]:
-    """What libpq is told, taken out of the options."""
+    """What libpq gets, taken out of the options."""
     if "@" in url.path or any("@" in name for name in options) or url.netloc.count("@") > 1:
         raise ConfigurationError("the URL can't be read: write / ? # @ in a user name or password as %2F %3F %23 %40")
     settings = _parsed(url)

@@ -1,7 +1,7 @@
 """What PostgreSQL's errors mean, and what an operator can do about them. No I/O.
 
 A refusal has a SQLSTATE. A connection that could not be made has nothing but libpq's words, in English unless the
-server speaks another language to strangers: those are told as they are.
+server speaks another language to strangers: those are passed on as they are.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _TABLES = "gripfast_lock, gripfast_row, gripfast_grant"
 
 _ADVICE: Mapping[Kind, str] = {
     "busy": "did not do it in time: another session has the row locked, or it is overloaded",
-    "retry": "could not order this among what others did at the same time: it is asked again",
+    "retry": "could not order this among what others did at the same time: it is tried again",
     "no_table": "has no tables for locks: make them with what `gripfast schema` prints, or let this user create them",
     "no_rights": "does not let this user do that: GRANT SELECT, INSERT, UPDATE, DELETE ON "
     f"{_TABLES} TO it; if they are missing, make them with what `gripfast schema` prints",

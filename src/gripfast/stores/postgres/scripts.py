@@ -2,7 +2,7 @@
 
 Time is clock_timestamp(), read where a row lock has been waited for already; now() is when the transaction began. Each
 lease request is a single statement, so none depends on the isolation level: under a stricter one than READ COMMITTED
-a race ends with a serialisation error instead, and asking again is right.
+a race ends with a serialisation error instead, and a retry is right.
 
 A claim looks first: one that finds the name held writes nothing, locks nothing and waits for no disk.
 """
@@ -24,7 +24,7 @@ SCHEMA: tuple[Statement, ...] = (
     since_us        bigint NOT NULL,            -- held since then, or free since then
     card            text NOT NULL,              -- who the owner is, as JSON
     broken          text,                       -- the last owner that was forced out
-    waited_until_us bigint NOT NULL DEFAULT 0,  -- until then, a release is told to those who wait
+    waited_until_us bigint NOT NULL DEFAULT 0,  -- until then, a release is notified
     checked_us      bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
                                                 -- made then, or looked at whether it is still used
 ) WITH (fillfactor = 50)"""),
@@ -86,8 +86,8 @@ claim = claim_taken = takes("name owner ttl_us holder")(f"""
     SELECT held.* FROM (SELECT) AS always
     LEFT JOIN (SELECT * FROM taken UNION ALL SELECT * FROM claimed) AS held ON true
 """)
-"""It looks first in any case. One who meets another between the look and the lock is told nobody, in a row of NULLs: it
-is somebody's by now."""
+"""It looks first in any case. One who meets another between the look and the lock gets a row of NULLs: nobody,
+though it is somebody's by now."""
 
 register = takes("name window_us")(f"""
     UPDATE gripfast_lock SET waited_until_us = greatest(waited_until_us, {_CLOCK} + :window_us::bigint)
@@ -343,7 +343,7 @@ def advisory_key(database: str, name: str) -> int:
 
 # -- forgetting names that nobody uses any more --------------------------------------------------------------------
 
-# Which of them are due an index tells. The moment is the statement's: an index can't be searched for a clock that goes
+# An index shows which of them are due. The moment is the statement's: an index can't be searched for a clock that goes
 # on. It is old, if anything, so nothing is forgotten too early. What was used since comes again when it may be idle;
 # what is held now, after as long. Rows that somebody has locked are passed over.
 _MOMENT = "(extract(epoch FROM statement_timestamp()) * 1000000)::bigint"

@@ -58,9 +58,9 @@ class PostgresWire:
         self._maker = os.getpid()
         self._ending = threading.RLock()
         self._ended = ""
-        """Why nothing can be asked any more."""
+        """Why nothing can be requested any more."""
         self._notices = _Notices()
-        pgconn.notice_handler = self._notices.hear
+        pgconn.notice_handler = self._notices.receive
         self._names: dict[Statement, bytes] = {}
         """Prepared ones."""
         self._names_given = 0
@@ -222,7 +222,7 @@ class PostgresWire:
             if status == _TUPLES_OK:
                 self._rows.append(_rows(result))
             elif status != _COMMAND_OK:
-                self._hear_refusal(result, prepared)
+                self._take_refusal(result, prepared)
                 if self._ended:
                     break
             elif prepared is None:
@@ -235,7 +235,7 @@ class PostgresWire:
             return self._refusal
         return self._rows[1:] if self.before is not None else self._rows
 
-    def _hear_refusal(self, result: PGresult, prepared: Statement | None) -> None:
+    def _take_refusal(self, result: PGresult, prepared: Statement | None) -> None:
         if prepared is not None:
             self._names.pop(prepared, None)
         if result.status != _FATAL_ERROR:
@@ -262,11 +262,11 @@ class PostgresWire:
 
 
 class _Notices:
-    """What the server says without being asked."""
+    """What the server says unrequested."""
 
     last_words = ""
 
-    def hear(self, notice: PGresult) -> None:
+    def receive(self, notice: PGresult) -> None:
         text = (notice.error_field(DiagnosticField.MESSAGE_PRIMARY) or b"").decode(errors="replace")
         if notice.error_field(DiagnosticField.SEVERITY_NONLOCALIZED) in (b"FATAL", b"PANIC"):
             self.last_words = text

@@ -1,1 +1,1 @@
-"""What the SQL stores share: leases in a table, row locks and advisory locks, whatever the engine and the colour."""
+"""What the SQL stores share: leases in a table, row locks and advisory locks, for every engine, sync and async."""

@@ -1,6 +1,6 @@
 """One connection on an event loop, and those who wait for it.
 
-The loop reads answers by callbacks, whoever asked, so that a cancelled task leaves nothing unread.
+The loop reads every answer by callbacks, so that a cancelled task leaves nothing unread.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class AioConnection:
             await asyncio.wait([answer], timeout=max(0.0, until - boottime()))
         return answer.result() if answer.done() else None
 
-    def when_answered(self, tell: Callable[[], None]) -> None:
+    def when_answered(self, notify: Callable[[], None]) -> None:
         if self._answer is not None:
-            self._answer.add_done_callback(lambda _: tell())
+            self._answer.add_done_callback(lambda _: notify())
 
     def cut(self) -> None:
         self.is_open = False
@@ -92,8 +92,8 @@ class AioConnection:
         if answer is not None:
             self.conversation.answered, self.conversation.used_at = self.conversation.sent, boottime()
             is_over = isinstance(answer, Refusal) and answer.kind == "gone"
-            self.is_open = not is_over  # first: whoever is told may send again at once
-            self._tell(answer)
+            self.is_open = not is_over  # first: the callback may send again at once
+            self._call_back(answer)
             if is_over:
                 self._end(ConnectionError("the server ended the session"))
 
@@ -108,7 +108,7 @@ class AioConnection:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 
-    def _tell(self, answer: Answer | Fault) -> None:
+    def _call_back(self, answer: Answer | Fault) -> None:
         then, self._then, self.is_busy = self._then, None, False
         if then is not None:
             then(answer)
@@ -124,7 +124,7 @@ class AioConnection:
             self._wire.close()
             if self.at_end is not None:
                 self.at_end()
-        self._tell(self.conversation.broken(self._where, error))
+        self._call_back(self.conversation.broken(self._where, error))
 
 
 class AioTurn:
@@ -162,8 +162,8 @@ class AioSessionInbox(AioInbox):
         assert isinstance(connection, AioConnection)
         me = weakref.ref(self)
 
-        def tell() -> None:
+        def notify() -> None:
             if (inbox := me()) is not None:
                 inbox.receive(None)
 
-        connection.when_answered(tell)
+        connection.when_answered(notify)

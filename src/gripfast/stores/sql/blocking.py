@@ -131,14 +131,14 @@ class SharedConnections:
             except queue.Empty:  # another thread was quicker
                 continue
             if not self._idle.empty():
-                self._tell_one()
+                self._wake_one()
             return connection
         return None
 
-    def _tell_one(self) -> None:
+    def _wake_one(self) -> None:
         try:
             self._returned.release()
-        except RuntimeError:  # it is told already
+        except RuntimeError:  # it is awake already
             pass
 
     def _borrow_reserve(self, until: float) -> BlockingConnection | Fault:
@@ -156,7 +156,7 @@ class SharedConnections:
         elif connection is not self._reserve:
             self._idle.put(connection)
             if self._returned.locked():  # otherwise the next to look is still to come
-                self._tell_one()
+                self._wake_one()
 
     def close_idle(self, before: float) -> None:
         """Those that have not answered since."""
@@ -169,7 +169,7 @@ class SharedConnections:
                 connection.close()
             else:
                 self._idle.put(connection)
-                self._tell_one()
+                self._wake_one()
 
     def close(self) -> None:
         self._is_closed = True  # what is still under way closes its own

@@ -17,7 +17,7 @@ def is_ready(fd: int, seconds: float, to_write: bool = False) -> bool:
 
 
 def new_poll(fd: int, to_write: bool = False) -> Callable[[float], object]:
-    """Made once for a descriptor: what it is told is milliseconds, what it tells is true if it can be read."""
+    """Made once for a descriptor: takes milliseconds, and is true if the descriptor can be read by then."""
     if not hasattr(select, "poll"):
         return lambda ms: any(select.select([fd], [fd] if to_write else [], [], ms / 1000))
     poll = select.poll()

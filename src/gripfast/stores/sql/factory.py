@@ -1,4 +1,4 @@
-"""From a dialect and options to stores of either colour; no I/O."""
+"""From a dialect and options to stores, sync and async; no I/O."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Inspection:
         return await self._freed_by(name, held, session)
 
     async def _freed_by(self, name: str, held: protocol.Held, session: int) -> bool | Unreachable:
-        """The server has only been told to end the session."""
+        """The server only passes on the order to end the session."""
         ends = self._link.now() + self._link.timeout
         while True:
             seen = await self._seen(name)

@@ -23,7 +23,7 @@ SHARED_MOST = 4
 
 class SessionInbox(Inbox, Protocol):
     def follow(self, connection: Connection) -> None:
-        """Have its waiter ask when this connection has an answer."""
+        """Have its waiter claim again when this connection has an answer."""
         ...
 
 
@@ -42,7 +42,7 @@ class Turn(Protocol):
 
 
 class Listener(Protocol):
-    """Has the first waiter for a name ask when its channel is notified."""
+    """Has the first waiter for a name claim again when its channel is notified."""
 
     def listens_to(self, channel: str) -> bool: ...
 

@@ -28,7 +28,7 @@ class Connection(Protocol):
     def fileno(self) -> int: ...
 
     def send(self, queries: Sequence[Query]) -> None:
-        """What goes wrong is told by the answer."""
+        """What goes wrong is in the answer."""
         ...
 
     async def answer(self, until: float, to: Sequence[Query] | None = None) -> Answer | Fault | None:

@@ -1,7 +1,7 @@
-"""What an engine gives: connections that never block, and its texts. A colour waits for their descriptors.
+"""What an engine gives: connections that never block, and its texts. A driver waits for their descriptors.
 
-An error that the server tells is a Refusal, an answer like any other: its connection is still good. What is wrong with
-a connection is a Fault by the time a store sees it.
+An error that the server answers with is a Refusal, an answer like any other: its connection is still good. What is
+wrong with a connection is a Fault by the time a store sees it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Wire(Protocol):
 class Scripts(Protocol):
     """The requests of one engine, each a list of statements that are sent together.
 
-    What they answer is told here; it is what their last statement does. `held` stands for the columns (owner, token,
+    Their answer is that of their last statement, as it is described here. `held` stands for the columns (owner, token,
     expires_in_us, ttl_us, since_us, holder) of a name, owner NULL if nobody has it. Times are microseconds since the
     epoch by the engine's own clock, at the statement. Names carry the prefix already.
     """
@@ -113,8 +113,8 @@ class Scripts(Protocol):
         ...
 
     def renew_waiting(self, name: str, owner: str, ttl_us: int, shortens: bool, wait_us: int, /) -> list[Query]:
-        """As `renew`, but whoever has the row locked is waited for, in line with others who do: for so long at most,
-        then it is refused as busy (MySQL: as soon as the session's own time-out is over)."""
+        """As `renew`, but waits for whoever has the row locked, queued with others who do: for so long at most, then it
+        is refused as busy (MySQL: as soon as the session's own time-out is over)."""
         ...
 
     def why(self, name: str, owner: str, /) -> list[Query]:
@@ -127,7 +127,7 @@ class Scripts(Protocol):
         ...
 
     def abandon(self, name: str, owner: str, channel: str, /) -> list[Query]:
-        """As `release`, but a row that somebody else has locked is not waited for: any row tells that it was so, and
+        """As `release`, but a row that somebody else has locked is not waited for: any row says that it was so, and
         that this owner still has it."""
         ...
 
@@ -158,7 +158,7 @@ class Scripts(Protocol):
 
     def unlisten(self, channel: str, /) -> list[Query]: ...
 
-    # -- sessions; on the lock's own connection unless told ------------------------------------------------------
+    # -- sessions; on the lock's own connection unless it is said ------------------------------------------------------
 
     def advisory_key(self, database: str, name: str, /) -> int | str: ...
 
@@ -201,7 +201,7 @@ class Scripts(Protocol):
         self, mode: str, name: str, owner: str, session: int, mark: Value, ttl_us: int, holder: str, /
     ) -> list[Query]:
         """(token): the next one, committed, with who has it. For row locks on a shared connection. By the mark (what
-        `row_try` told, or the advisory key) others can see whether it is still held."""
+        `row_try` gave, or the advisory key) others can see whether it is still held."""
         ...
 
     def grant_within(self, mode: str, name: str, owner: str, session: int, mark: Value, holder: str, /) -> list[Query]:

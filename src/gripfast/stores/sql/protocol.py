@@ -19,14 +19,15 @@ CHANNEL_BYTES = 16
 
 
 class Held(NamedTuple):
-    """What the engine tells about a name."""
+    """What the engine knows about a name."""
 
     owner: str | None
     token: int
     expires_in: float
     ttl: float
     since_us: int
-    card: str
+    details: str
+    """Of the holder."""
 
     @property
     def is_free(self) -> bool:
@@ -39,45 +40,45 @@ def microseconds(seconds: float) -> int:
 
 @functools.lru_cache(maxsize=1024)
 def channel_of(name: str) -> str:
-    """Where the releases of a name are told; an identifier in every engine."""
+    """Where releases of a name are notified; an identifier in every engine."""
     return "gripfast_" + hashlib.blake2b(name.encode(), digest_size=CHANNEL_BYTES).hexdigest()
 
 
-def write_card(label: str | None, host: str, pid: int) -> str:
+def write_details(label: str | None, host: str, pid: int) -> str:
     return json.dumps({"host": host, "pid": pid, "label": label}, ensure_ascii=False)
 
 
 def read_held(row: Row) -> Held:
-    owner, token, expires_in_us, ttl_us, since_us, card = row
+    owner, token, expires_in_us, ttl_us, since_us, details = row
     return Held(
         None if owner is None else owner.decode(),
         number(token),
         number(expires_in_us) / 1_000_000,
         number(ttl_us) / 1_000_000,
         number(since_us),
-        text(card),
+        text(details),
     )
 
 
 def read_seen(row: Row) -> tuple[Held, int, bool]:
     """Of a lock that lives in a session: with its session, and whether that has it now."""
-    owner, token, ttl_us, since_us, card, session, is_held = row
+    owner, token, ttl_us, since_us, details, session, is_held = row
     ttl = number(ttl_us) / 1_000_000 or math.inf  # as long as somebody's transaction
-    held = Held(None if owner is None else owner.decode(), number(token), ttl, ttl, number(since_us), text(card))
+    held = Held(None if owner is None else owner.decode(), number(token), ttl, ttl, number(since_us), text(details))
     return held, number(session), flag(is_held)
 
 
 def lock_info(name: str, held: Held) -> LockInfo | None:
     if held.owner is None or held.is_free:
         return None
-    card = read_details(held.card) or Details()
+    holder = read_details(held.details) or Details()
     return LockInfo(
         name=name,
         owner=held.owner,
         token=held.token,
-        label=card.label,
-        host=card.host,
-        pid=card.pid,
+        label=holder.label,
+        host=holder.host,
+        pid=holder.pid,
         since=read_moment(held.since_us),
         expires_in=held.expires_in,
         waiters=0,
@@ -90,7 +91,7 @@ def beginning_with(prefix: str, rows: list[Row]) -> list[Row]:
 
 
 def only(answer: list[Rows]) -> Row | None:
-    """The row that the last statement told, if there is one."""
+    """The row of the last statement, if it has one."""
     rows = answer[-1].rows
     return rows[0] if rows else None
 

@@ -1,4 +1,4 @@
-"""The waiters of this client, by name: only the first in each queue asks the engine.
+"""The waiters of this client, by name: only the first in each queue claims at the engine.
 
 Two hundred waiters for one name cost what one does. The first leaves its queue when it is granted, gives up or dies;
 the next is notified. A dead waiter is not noticed before somebody looks, so each waiter checks, now and then, whether
@@ -21,7 +21,7 @@ class Waiter:
     owner: str
     inbox: weakref.ref[Inbox]
     tries: int = 0
-    """How often it has asked in vain."""
+    """Claims that were made in vain."""
 
 
 @dataclass(slots=True)
@@ -37,21 +37,21 @@ class Queues(dict[str, _Queue]):
     def __init__(self) -> None:
         super().__init__()
         self.ahead: dict[str, str] = {}
-        """The owner that asks for a name first, while nobody is queued for it."""
+        """The owner that claims a name first, while nobody is queued for it."""
         self.names: dict[str, str] = {}
         """Of the channels that are listened to."""
         self._guard = Guard()
 
     def goes_ahead(self, name: str, owner: str) -> bool:
-        """Nobody is before this owner: it asks, and tells the answer. In single steps, without a mutex."""
+        """Nobody is before this owner: it claims, and its answer serves all. In single steps, without a mutex."""
         return name not in self and self.ahead.setdefault(name, owner) == owner
 
     def join(self, name: str, owner: str, inbox: Inbox, is_ahead: bool = False) -> Waiter | None:
-        """Be queued; the waiter, if it is the first: it asks. The one that went ahead is before all others."""
+        """Be queued; the waiter, if it is the first: it claims. The one that went ahead is before all others."""
         return self._guard.run(self._join, name, owner, inbox, is_ahead)
 
     def leave(self, name: str, owner: str) -> None:
-        """The next one asks."""
+        """The next waiter claims."""
         self._through(name, owner)
         if name in self:
             first = self._guard.run(self._leave, name, owner)
@@ -66,20 +66,20 @@ class Queues(dict[str, _Queue]):
             queue.answer = answer
 
     def _through(self, name: str, owner: str) -> None:
-        """If it went ahead: whoever came meanwhile asks next."""
+        """If it went ahead: the first of those queued meanwhile claims next."""
         if self.ahead.get(name) == owner:
             self.ahead.pop(name, None)
             if name in self:
                 self.wake(name)
 
     def behind(self, name: str, pace: float) -> Taken | Unreachable:
-        """What a waiter behind the first is told: the same, but it asks at its own pace."""
+        """The answer for a waiter behind the first: the same, but it looks at its own pace."""
         queue = self.get(name)
         answer = NOTHING_KNOWN if queue is None else queue.answer
         return answer._replace(again_in=pace) if isinstance(answer, Taken) else answer
 
     def wake(self, name: str) -> None:
-        """Have the first waiter ask."""
+        """Have the first waiter claim."""
         queue = self.get(name)
         for waiter in list(queue.waiters) if queue is not None else ():
             if _notify(waiter):
@@ -91,7 +91,7 @@ class Queues(dict[str, _Queue]):
             self.wake(name)
 
     def wake_all(self) -> None:
-        """Something has changed for everyone: each waiter asks."""
+        """Something has changed for everyone: each waiter claims."""
         for queue in list(self.values()):
             for waiter in list(queue.waiters):
                 _notify(waiter)

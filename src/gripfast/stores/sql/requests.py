@@ -92,7 +92,7 @@ class Requests:
     async def run_each(
         self, requests: Sequence[Sequence[Query]], within: float, is_urgent: bool = False
     ) -> list[Rows] | Fault:
-        """Requests that leave together; what the last statement of each has told."""
+        """Requests that leave together; the rows of the last statement of each."""
         queries = [query for request in requests for query in request]
         answer = await self.run(queries, within=within, is_urgent=is_urgent)
         if isinstance(answer, Fault):
@@ -101,18 +101,18 @@ class Requests:
         return [answer[end - 1] for end in ends]
 
     async def end_session(self, session: int, birth: str, within: float = math.inf) -> Fault | None:
-        """Until it is gone: the server only has it told to end."""
+        """Until it is gone: the server only passes the order on."""
         ends = self.link.now() + min(within, self.link.timeout)
-        queries, is_told = self.scripts.end_session(session, birth), False
+        queries, is_ordered = self.scripts.end_session(session, birth), False
         while (left := ends - self.link.now()) > 0.0:
             answer = await self.run(queries, within=left)
             if isinstance(answer, Fault):
                 return answer
-            if is_told and not answer[-1].rows:
+            if is_ordered and not answer[-1].rows:
                 return None
-            if is_told:
+            if is_ordered:
                 await self.link.pause(LOOK_PAUSE)
-            queries, is_told = self.scripts.has_session(session, birth), True
+            queries, is_ordered = self.scripts.has_session(session, birth), True
         return Fault(StoreUnavailable(f"{self.link.dialect.where}: session {session} did not end in time"))
 
     def refused(self, words: str) -> Unreachable:
@@ -151,4 +151,4 @@ def no_answer(fault: Fault) -> Unreachable:
 @functools.lru_cache(maxsize=256)
 def holder_details(label: str | None, pid: int) -> str:
     """Of this process."""
-    return protocol.write_card(label, machine.hostname(), pid)
+    return protocol.write_details(label, machine.hostname(), pid)

@@ -1,7 +1,7 @@
 """One owner's session: a connection of its own, on which it waits for the lock, holds it and frees it.
 
 A row is committed before it is locked: a missing row locks nothing. The owner that has the lock takes a token, which is
-committed at once, and asks its session once more, so that nothing is granted to a session that is gone. What can't be
+committed at once, and pings its session once more, so that nothing is granted to a session that is gone. What can't be
 ended in order ends with the session (`_spoilt`).
 """
 
@@ -22,7 +22,7 @@ from gripfast.stores.sql.requests import Requests, holder_details
 from gripfast.stores.sql.statement import Query, Value
 
 WAIT_SLICE = 30.0
-"""Seconds for which a waiter is in the engine's queue before it asks anew: how long a dead one may stay there."""
+"""Seconds for which a waiter is in the engine's queue before it enters it anew: how long a dead one may stay there."""
 SESSION_LEAST = 0.25
 """Seconds of silence that a session is allowed at least: less than that may be this machine's fault."""
 

@@ -3,8 +3,8 @@
 An owner has a connection of its own, from its first claim to its release (`session.py`). The engine queues those who
 wait: the first waiter of each client is in the engine's queue by a statement that is not answered yet.
 
-The server ends a session that was silent for a ttl, and frees its lock. The holder is not silent: it asks at a third of
-that. Whether the session is still there is looked at several times a second.
+The server ends a session that was silent for a ttl, and frees its lock. The holder is not silent: it pings at a third
+of that. Whether the session is still there is looked at several times a second.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Leases in a table: one row per name, kept after the release so that its token survives.
 
 Each request is one committed transaction, by the engine's clock. Where a server can notify others of a release, the
-first waiter of each client is notified; elsewhere it asks again and again, at a pace that slows down.
+first waiter of each client is notified; elsewhere it claims again and again, at a pace that slows down.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from gripfast.stores.sql.queues import Waiter
 from gripfast.stores.sql.requests import CHUNK, Requests, Sweeps, holder_details, no_answer
 
 SLOW_PACE = 5.0
-"""Seconds after which a waiter asks although it was not notified."""
+"""Seconds after which a waiter claims although it was not notified."""
 WINDOW = 3 * SLOW_PACE
 """Seconds for which a name counts as waited for."""
 POLL_FIRST, POLL_MOST = 0.02, 1.0

@@ -21,8 +21,8 @@ comes after the lock then. Each name has a second row, in gripfast_within: the c
 caller's transaction locks it, which is also how others see that the lock is held. On a server that knows
 innodb_snapshot_isolation, that locking read is refused if there is a snapshot that is older than the token; if there is
 none, none is made, and more locks can be taken in the same transaction. The server rolls the transaction back with that
-refusal. Other servers are asked by a plain read, which makes a snapshot: the next lock would be refused. Nothing is
-asked if the transaction begins with the lock.
+refusal. On other servers a plain read shows it, which makes a snapshot: the next lock would be refused. Neither is
+done if the transaction begins with the lock.
 The lock time-out counts whole seconds, and a server may look only once a second whether it is over: so the last one or
 two seconds of a wait are tries. A time-out ends the statement alone; where the server is set to roll back the
 transaction then (innodb_rollback_on_timeout), all of the wait is tries.
@@ -370,13 +370,13 @@ def _store_with_sessions(store: Store) -> SessionStore:
 
 async def _checked_caller(connection: object, store: SessionStore, is_async: bool) -> CallerConnection:
     kind = full_name(type(connection))
-    colour = drivers.is_async(connection)
-    if colour is None:
+    is_awaited = drivers.is_async(connection)
+    if is_awaited is None:
         raise ConfigurationError(f"within() takes connections of {drivers.known(TRANSACTIONAL)}, not a {kind}")
-    if colour is not is_async:
+    if is_awaited is not is_async:
         raise ConfigurationError(
             f"a {kind} is awaited: use the lock of connect_async()"
-            if colour
+            if is_awaited
             else f"a {kind} would block the event loop: use the lock of connect(), or a connection that is awaited"
         )
     caller = await recognised(connection)
