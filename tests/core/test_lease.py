@@ -11,7 +11,7 @@ from gripfast.core.lease import LeaseState, Want
 
 def lease(ttl: float = 10.0, max_hold: float | None = None, sent: float = 100.0) -> LeaseState:
     state = LeaseState(Want("job", "job", ttl, True, max_hold, None), "me")
-    state.grant(7, ttl, sent, math.inf if max_hold is None else sent + max_hold)
+    state.grant(7, ttl, sent, sent, max_hold)
     return state
 
 
@@ -85,6 +85,6 @@ def test_of_many_threads_that_end_it_one_wins() -> None:
 
 def test_what_is_not_renewed_is_not_tried_again_either() -> None:
     state = LeaseState(Want("job", "job", 10.0, False, None, None), "me")
-    state.grant(7, 10.0, 100.0, math.inf)
+    state.grant(7, 10.0, 100.0, 100.0)
     state.renew_later(101.0)
     assert state.renew_at == math.inf

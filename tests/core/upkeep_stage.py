@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -60,7 +59,7 @@ class Scene:
         """As `core.acquire` does it."""
         state = LeaseState(Want(name, name, ttl, True, None, None), owner=name)
         mark = self.env.ledger.enter(state)
-        state.grant(1, ttl, self.now, math.inf)
+        state.grant(1, ttl, self.now, self.now)
         state.on_lost = lambda state, reason: self.told.append(state.name)
         mark.granted = True
         self.leases.append(state)

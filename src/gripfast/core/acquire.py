@@ -47,10 +47,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
                 sent = answer.sent
             if answer.most < math.inf:
                 state.ttl, state.most, state.ceiling = answer.ttl, answer.most, answer.most
-            now = env.now()
-            # By the moment of the grant, not of the request: one that waits in line is older than a short max_hold.
-            state.grant(answer.token, answer.ttl, sent, math.inf if want.max_hold is None else now + want.max_hold)
-            if state.remaining(now) > 0.0:
+            if state.grant(answer.token, answer.ttl, sent, env.now(), want.max_hold):
                 mark.granted = True
                 env.announce(state)
                 if _log.isEnabledFor(logging.DEBUG):

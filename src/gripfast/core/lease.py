@@ -37,9 +37,9 @@ class Want(NamedTuple):
 class LeaseState:
     __slots__ = (
         "__weakref__",
-        "_endings",
         "ceiling",
         "deadline",
+        "endings",
         "handles",
         "key",
         "limit",
@@ -71,20 +71,29 @@ class LeaseState:
         self.on_lost: Callable[[LeaseState, Reason], None] | None = None
         self.listeners: list[Callable[[], None]] = []
         self.handles: list[weakref.ref[Any]] = []
-        self._endings: list[list[Reason]] = []
+        self.endings: list[list[Reason]] = []
+        """Empty until it is over; the first one counts."""
 
     @property
     def ending(self) -> Reason | None:
-        return self._endings[0][0] if self._endings else None
+        return self.endings[0][0] if self.endings else None
 
-    def grant(self, token: int, ttl: float, sent: float, limit: float) -> None:
-        """`limit`: the moment at which max_hold is over."""
-        self.limit = limit
-        self._date(sent, ttl)
+    def grant(self, token: int, ttl: float, sent: float, now: float, max_hold: float | None = None) -> bool:
+        """True if it is held: the answer may have come too late, or the client may be closed by now.
+
+        `max_hold` counts from now, not from the request: that of a waiter is older than a short max_hold.
+        """
+        if max_hold is not None:
+            self.limit = now + max_hold
+        deadline, renew_at = rules.dates(sent, ttl if ttl < self.ceiling else self.ceiling)
+        self.deadline = deadline if deadline < self.limit else self.limit
+        if self.renews:
+            self.renew_at = renew_at
         self.token = token
+        return now < self.deadline and not self.endings
 
     def remaining(self, now: float) -> float:
-        if self._endings:
+        if self.endings:
             return 0.0
         left = self.deadline - now
         if left > 0.0:
@@ -101,8 +110,8 @@ class LeaseState:
     def finish(self, ending: Reason) -> bool:
         """True if this is the ending that counts."""
         mine = [ending]
-        self._endings.append(mine)
-        return self._endings[0] is mine
+        self.endings.append(mine)
+        return self.endings[0] is mine
 
     def tell(self) -> None:
         """Wake whoever waits for the end of this lease."""
@@ -117,17 +126,9 @@ class LeaseState:
         """An answer after the deadline comes too late: the loss may have been seen."""
         if self.remaining(now) > 0.0:
             self.ttl = ttl
-            self._date(sent, ttl)
+            self.grant(self.token, ttl, sent, now)
 
     def renew_later(self, now: float) -> None:
         """A lease that is not kept by renewals was only to be extended once: whoever asked for it is told."""
         if self.renews:
             self.renew_at = now + rules.renew_retry(self.ttl)
-
-    def _date(self, sent: float, ttl: float) -> None:
-        if ttl > self.ceiling:
-            ttl = self.ceiling
-        deadline, renew_at = rules.dates(sent, ttl)
-        self.deadline = deadline if deadline < self.limit else self.limit
-        if self.renews:
-            self.renew_at = renew_at

@@ -23,7 +23,7 @@ class Notices:
 
     def announce(self, state: LeaseState) -> float:
         """A lease was granted, or its deadline lowered, or it is over. The moment at which to look."""
-        moment = -math.inf if state.ending is not None else state.deadline
+        moment = -math.inf if state.endings else state.deadline
         self._next_deadline.announce(moment)
         return min(moment, self._env.now() + rules.LOOK_AT_SESSIONS) if self._has_sessions else moment
 
@@ -47,7 +47,7 @@ class Notices:
     def _look(self, now: float) -> float:
         next_deadline = math.inf
         for state in self._env.ledger.leases():
-            if state.ending is None and state.deadline > now:
+            if state.deadline > now and not state.endings:
                 if state.deadline < next_deadline:
                     next_deadline = state.deadline
             elif (reason := state.lost(now)) is not None:

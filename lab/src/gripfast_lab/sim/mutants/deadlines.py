@@ -11,7 +11,7 @@ DEADLINES = (
         "dated by the reply",
         "deadlines",
         "A grant is dated by the moment when its reply came, not by the moment before its request left.",
-        (Edit(acquire.acquire, "answer.ttl, sent, math.inf", "answer.ttl, env.now(), math.inf"),),
+        (Edit(acquire.acquire, "answer.ttl, sent, env.now()", "answer.ttl, env.now(), env.now()"),),
     ),
     Mutant(
         "no drift",
@@ -47,12 +47,12 @@ DEADLINES = (
         "expired grant returned",
         "deadlines",
         "A grant whose deadline has passed by the time of its reply is returned as held.",
-        (Edit(acquire.acquire, "if state.remaining(now) > 0.0:", "if state is not None:"),),
+        (Edit(acquire.acquire, "want.max_hold):", "want.max_hold) or True:"),),
     ),
     Mutant(
         "max_hold not looked at",
         "deadlines",
         "A lease is renewed past its max_hold.",
-        (Edit(lease.LeaseState._date, "deadline if deadline < self.limit else self.limit", "deadline"),),
+        (Edit(lease.LeaseState.grant, "deadline if deadline < self.limit else self.limit", "deadline"),),
     ),
 )

@@ -65,7 +65,7 @@ RENEWAL = (
         "late answer revives",
         "renewal",
         "An answer that comes after the deadline, or after the release, makes the lease held again.",
-        (Edit(lease.LeaseState.renewed, "if self.remaining(now) > 0.0:", "self._endings.clear()\n    if True:"),),
+        (Edit(lease.LeaseState.renewed, "if self.remaining(now) > 0.0:", "self.endings.clear()\n    if True:"),),
     ),
     Mutant(
         "renewal dated by its reply",
@@ -83,7 +83,7 @@ RENEWAL = (
         "renewal comes too late",
         "renewal",
         "A lease is renewed only when it has run out.",
-        (Edit(lease.LeaseState._date, "self.renew_at = renew_at", "self.renew_at = deadline"),),
+        (Edit(lease.LeaseState.grant, "self.renew_at = renew_at", "self.renew_at = deadline"),),
     ),
     Mutant(
         "failed extend is tried for ever",
