@@ -98,11 +98,16 @@ class Handle(Generic[R]):
         """Made by a parent process, which alone owns it."""
         return self._runtime.pid != this.pid
 
-    def _is_last(self) -> bool:
-        """Release this handle; True if no other is left, so that the lease itself must go."""
+    def _let_go(self) -> bool:
+        """Release this handle; True if no other is left, so that the lease itself must be released."""
+        if self._runtime.pid != this.pid:
+            return False  # inherited
         self._is_released = True
         handles = self._state.handles
-        return len(handles) == 1 or all(each is None or each._is_released for each in (ref() for ref in handles))
+        if len(handles) == 1 or all(each is None or each._is_released for each in (ref() for ref in handles)):
+            return True
+        self._raise_if_lost()
+        return False
 
     def _raise_if_lost(self) -> None:
         loss = self._state.lost(boottime())
@@ -135,12 +140,8 @@ class Lease(Handle[BlockingRuntime]):
 
     def release(self) -> None:
         """Release the lock. A second call does nothing. Raises LeaseLost if the lease was already lost."""
-        if self._runtime.pid != this.pid:
-            return  # inherited
-        if self._is_last():
+        if self._let_go():
             drive(release(self._runtime.env, self._state))
-        else:
-            self._raise_if_lost()
 
     def __enter__(self) -> Lease:
         self.ensure_held()

@@ -37,6 +37,9 @@ from gripfast.runtime.ticker import Ticker
 
 _log = logging.getLogger("gripfast.lease")
 
+running_loop = asyncio._get_running_loop
+"""None where no loop runs."""
+
 RETRY_ROUND = 0.1
 """Seconds until a round of the watchdog that was cancelled or failed is made again."""
 
@@ -44,7 +47,7 @@ RETRY_ROUND = 0.1
 class AioRuntime:
     def __init__(self, store: Store, aside: Store, patience: Patience, client: object) -> None:
         self.pid = os.getpid()
-        self._loop = loop_here()
+        self.loop = loop_here()
         self._reaper = Reaper(aside, boottime)
         self._aside = aside
         self._undertaker: Ticker[Mark] = Ticker("gripfast-undertaker", self._give_back, self._end)
@@ -57,34 +60,23 @@ class AioRuntime:
         self._renew_at = math.inf
         self._looks_at = math.inf
         self._timer: asyncio.TimerHandle | None = None
-        self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._running = False
+        self._ended: asyncio.Future[None] = self.loop.create_future()
+        self.is_running = False
         _runtimes.add(self)
 
     def start(self) -> None:
         self.check_loop()
-        if not self._running:
+        if not self.is_running:
             self._undertaker.start()
-            self._running = True
-
-    def runs_here(self) -> bool:
-        """Started, and by this process on this loop."""
-        return self._running and self.pid == this.pid and self.is_loop_here()
-
-    def is_loop_here(self) -> bool:
-        try:
-            return asyncio.get_running_loop() is self._loop
-        except RuntimeError:  # none runs on this thread
-            return False
+            self.is_running = True
 
     def check_loop(self) -> None:
-        """To be called by whatever a caller can start, and first: nothing may be touched from elsewhere."""
-        try:
-            is_here = asyncio.get_running_loop() is self._loop
-        except RuntimeError:
-            is_here = False
-        if not is_here:
-            which = "an event loop that is closed" if self._loop.is_closed() else "another event loop"
+        """To be called by whatever a caller can start, and first: nothing may be touched from elsewhere.
+
+        A forked child is not refused for its loop: the leases that it has inherited are not held, and say why.
+        """
+        if running_loop() is not self.loop and self.pid == this.pid:
+            which = "an event loop that is closed" if self.loop.is_closed() else "another event loop"
             raise ConfigurationError(
                 f"this AsyncClient belongs to {which}: make one client per loop with connect_async(), and use its "
                 "locks and leases in that loop"
@@ -92,14 +84,14 @@ class AioRuntime:
 
     def tell(self, state: LeaseState) -> None:
         """Wake whoever waits for its end; from any thread: those who wait are tasks of the loop."""
-        if self.is_loop_here():
+        if running_loop() is self.loop:
             state.tell()
         else:
-            _tell_loop(self._loop, state.tell)
+            _tell_loop(self.loop, state.tell)
 
     async def extend(self, state: LeaseState, ttl: float) -> Unreachable | None:
         """Have the watchdog renew it now; the reply, or None with the lease over."""
-        reply: asyncio.Future[Unreachable | None] = self._loop.create_future()
+        reply: asyncio.Future[Unreachable | None] = self.loop.create_future()
         self._errands.append(Extend(state, ttl, lambda answer: None if reply.done() else reply.set_result(answer)))
         self._start_round()
         while (left := state.remaining(boottime())) > 0.0 and not reply.done():
@@ -111,7 +103,7 @@ class AioRuntime:
         self.check_loop()
         self._losses.tell()  # what is lost by now is told as a loss
         self.stop_soon()
-        if not self._running:
+        if not self.is_running:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(EXIT_PATIENCE):
@@ -131,13 +123,14 @@ class AioRuntime:
 
     def call_back(self, on_lost: Callable[..., Any], *args: object) -> None:
         """As a task of its own."""
-        _keep(self._loop.create_task(_call_back(on_lost, *args), name="gripfast-on-lost"))
+        _keep(self.loop.create_task(_call_back(on_lost, *args), name="gripfast-on-lost"))
 
     def _announce(self, state: LeaseState) -> None:
-        looks_at = self._losses.announce(state)
+        looks_at = min(self._losses.announce(state), state.renew_at)
         self._upkeep.renews_at.announce(state.renew_at)
         self._renew_at = min(self._renew_at, state.renew_at)
-        self._look_before(min(looks_at, state.renew_at))
+        if looks_at < self._looks_at:
+            self._look_before(looks_at)
 
     def _look_before(self, moment: float) -> None:
         moment = min(moment, boottime() + LOOK_AT_LEAST)
@@ -145,7 +138,7 @@ class AioRuntime:
             if self._timer is not None:
                 self._timer.cancel()
             self._looks_at = moment
-            self._timer = self._loop.call_later(max(0.0, moment - boottime()), self._look)
+            self._timer = self.loop.call_later(max(0.0, moment - boottime()), self._look)
 
     def _look(self) -> None:
         self._looks_at, self._timer = math.inf, None
@@ -159,7 +152,7 @@ class AioRuntime:
     def _start_round(self) -> None:
         if not self._is_going_round:
             self._is_going_round = True  # first: an eager task may be over before create_task() returns
-            task = self._loop.create_task(self._look_after(), name="gripfast-watchdog")
+            task = self.loop.create_task(self._look_after(), name="gripfast-watchdog")
             task.add_done_callback(self._round_ended)
             _keep(task)
 
@@ -197,10 +190,10 @@ class AioRuntime:
         """The last thing it does, whether the client was closed or just dropped, with or without a loop."""
         for state in self.env.ledger.states():
             state.finish("released")
-            _tell_loop(self._loop, state.tell)
+            _tell_loop(self.loop, state.tell)
         drive(self._reaper.reap_all(self.env.ledger))
         drive(self._aside.close())
-        _tell_loop(self._loop, self._tell_ended)
+        _tell_loop(self.loop, self._tell_ended)
 
     def _tell_ended(self) -> None:
         if self._timer is not None:
@@ -211,10 +204,9 @@ class AioRuntime:
 
 def loop_here() -> asyncio.AbstractEventLoop:
     """The running one; an error that says so if there is none."""
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        raise ConfigurationError("an AsyncClient needs a running event loop of asyncio, and none runs here") from None
+    if (loop := running_loop()) is None:
+        raise ConfigurationError("an AsyncClient needs a running event loop of asyncio, and none runs here")
+    return loop
 
 
 def _tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:

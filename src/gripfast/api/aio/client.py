@@ -18,7 +18,7 @@ from gripfast.core import rules
 from gripfast.core.ports import Hold, LockInfo, Store
 from gripfast.errors import ClientClosed, Reason
 from gripfast.machine import this
-from gripfast.runtime.aio import AioRuntime, loop_here
+from gripfast.runtime.aio import AioRuntime, loop_here, running_loop
 
 _log = logging.getLogger("gripfast.client")
 
@@ -107,7 +107,7 @@ class AsyncClient(AnyClient):
 
     def _check_loop(self) -> None:
         """Once it was used, it belongs to the loop in which that was."""
-        if self._runtime is not None and self._runtime.pid == this.pid:
+        if self._runtime is not None:
             self._runtime.check_loop()
 
     def _store(self) -> Store:
@@ -115,10 +115,15 @@ class AsyncClient(AnyClient):
 
     def _start(self) -> AioRuntime:
         runtime = self._runtime
-        if runtime is not None and runtime.runs_here() and not self._is_closed:
-            return runtime
-        runtime = self._making.run(self._make)
-        runtime.start()
+        if (
+            runtime is None
+            or not runtime.is_running
+            or runtime.pid != this.pid
+            or self._is_closed
+            or running_loop() is not runtime.loop
+        ):
+            runtime = self._making.run(self._make)
+            runtime.start()
         return runtime
 
     def _make(self) -> AioRuntime:

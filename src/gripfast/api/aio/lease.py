@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from gripfast.api.client import AnyClient
 from gripfast.api.lease import Handle
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import to_raise
 from gripfast.core.release import release
-from gripfast.errors import LeaseLost, Reason
+from gripfast.errors import LeaseLost
 from gripfast.machine import boottime
-from gripfast.runtime.aio import AioRuntime
+from gripfast.runtime.aio import AioRuntime, running_loop
 
 
 class AsyncLease(Handle[AioRuntime]):
     """One successful acquisition. `async with lease` releases it at the end, and cancels the body on a loss."""
 
-    __slots__ = ("_body",)
-
-    def __init__(
-        self, client: AnyClient, runtime: AioRuntime, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
-    ) -> None:
-        super().__init__(client, runtime, state, on_lost)
-        self._body: _Body | None = None
+    _body: _Body | None = None
 
     @property
     def lost(self) -> AsyncLost:
@@ -36,7 +28,7 @@ class AsyncLease(Handle[AioRuntime]):
 
     async def extend(self, ttl: float | None = None) -> None:
         """Renew now. With `ttl`, change the ttl of this lease, too."""
-        self._check_loop()
+        self._runtime.check_loop()
         ttl = self.ttl if ttl is None else self._client._checked_ttl(ttl)
         self.ensure_held()
         answer = await self._runtime.extend(self._state, ttl)
@@ -46,33 +38,22 @@ class AsyncLease(Handle[AioRuntime]):
 
     async def release(self) -> None:
         """Release the lock. A second call does nothing. Raises LeaseLost if the lease was already lost."""
-        self._check_loop()
-        await self._release()
-
-    async def _release(self) -> None:
-        if self._is_inherited():
-            return
-        if self._is_last():
+        if running_loop() is not self._runtime.loop:
+            self._runtime.check_loop()
+        if self._let_go():
             await release(self._runtime.env, self._state)
-        else:
-            self._raise_if_lost()
 
     def _release_soon(self) -> None:
         """For callers that can't await, or are in another loop: over at once here, given back in the background."""
         if self._is_inherited():
             return
         self._raise_if_lost()
-        if self._is_last() and self._state.finish("released"):
+        if self._let_go() and self._state.finish("released"):
             self._runtime.tell(self._state)
             self._runtime.env.ledger.abandon(self._state)
 
-    def _check_loop(self) -> None:
-        """What a forked child has inherited is refused for that reason, not for its loop."""
-        if not self._is_inherited():
-            self._runtime.check_loop()
-
     async def __aenter__(self) -> AsyncLease:
-        self._check_loop()
+        self._runtime.check_loop()
         return self._begin()
 
     def _begin(self) -> AsyncLease:
@@ -86,14 +67,14 @@ class AsyncLease(Handle[AioRuntime]):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._check_loop()
+        self._runtime.check_loop()
         await self._end(kind, error)
 
     async def _end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
         """The body, on the loop."""
         was_cancelled_by_loss = self._body is not None and self._body.end(kind)
         try:
-            await self._release()
+            await self.release()
         except LeaseLost as lost:
             if was_cancelled_by_loss:
                 raise lost from error
@@ -150,7 +131,7 @@ class AsyncLost:
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is lost: True; False if the time is over or the lease was released."""
-        self._lease._check_loop()
+        self._lease._runtime.check_loop()
         over = asyncio.Event()
         state = self._lease._state
         state.listeners.append(over.set)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Coroutine, Generator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,7 @@ class AsyncLock(AnyLock):
 
     def acquire(self, wait: float | None = None) -> Acquiring:
         """`await` it for the lease, or enter it with `async with`. After `wait` seconds it raises LockTimeout."""
-        patience = rules.checked_wait(wait)
-        return Acquiring(lambda: self._acquire_or_raise(patience))
+        return Acquiring(self, None if wait is None else rules.checked_wait(wait))
 
     async def try_acquire(self) -> AsyncLease | None:
         """The lease, or None if someone else holds the lock; never waits."""
@@ -49,13 +48,6 @@ class AsyncLock(AnyLock):
         """
         env = self._client._start().env
         return await within(env, self._settings.want, connection, rules.checked_wait(wait), durable, is_async=True)
-
-    async def _acquire_or_raise(self, patience: float | None) -> AsyncLease:
-        started = boottime()
-        answer = await self._acquire(patience)
-        if isinstance(answer, Taken):
-            raise self._settings.timed_out(boottime() - started, answer)
-        return answer
 
     async def _acquire(self, patience: float | None) -> AsyncLease | Taken:
         runtime = self._client._start()
@@ -95,15 +87,20 @@ class AsyncLock(AnyLock):
 class Acquiring(Awaitable[AsyncLease]):
     """What `AsyncLock.acquire()` returns: awaited, or entered."""
 
-    def __init__(self, start: Callable[[], Awaitable[AsyncLease]]) -> None:
-        self._start = start
+    def __init__(self, lock: AsyncLock, patience: float | None) -> None:
+        self._lock = lock
+        self._patience = patience
         self._lease: AsyncLease | None = None
 
     def __await__(self) -> Generator[Any, None, AsyncLease]:
-        return self._start().__await__()
+        started = boottime()
+        answer = yield from self._lock._acquire(self._patience).__await__()
+        if isinstance(answer, Taken):
+            raise self._lock._settings.timed_out(boottime() - started, answer)
+        return answer
 
     async def __aenter__(self) -> AsyncLease:
-        self._lease = await self._start()
+        self._lease = await self
         return await self._lease.__aenter__()
 
     async def __aexit__(

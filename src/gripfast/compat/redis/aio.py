@@ -109,7 +109,7 @@ class AsyncLock(Shape[AsyncLease]):
             return await self._release_by_token(held)
         lease = cast(AsyncLease, held)
         with self._in_redis_terms("release"):
-            if lease._runtime.is_loop_here():
+            if asyncio.get_running_loop() is lease._runtime.loop:
                 await lease.release()
             else:
                 lease._release_soon()
