@@ -13,7 +13,6 @@ from hiredis import ReplyError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gripfast.runtime.blocking import drive
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import LOOKS, NOBODY, PARKED_MOST, Conversation, Lending, Server
 from gripfast.stores.redis.faults import Fault, not_connected
@@ -383,15 +382,16 @@ def test_a_reply_that_meets_a_clean_up_of_another_thread_is_told_all_the_same() 
     assert (told.replies, talk.is_open) == ([1], True)
 
 
-def test_no_claim_leaves_a_link_that_was_shut_though_its_connection_is_open() -> None:
+def test_no_claim_leaves_while_its_client_is_being_closed_though_its_connection_is_open() -> None:
     """It would get the lock behind the clean-up of its client."""
     server, clock = Server("redis://a", 1.0), Clock()
     talk, opening = Talk(server, clock), Opening("redis://a", Told)
     opening.latest = talk
     link = SharedLink(server, opening, Opening("redis://a", Told), Inboxes(), lambda: clock.now, Told)
-    link.shut()
-    fault: Any = drive(link.ask(b"claim", "me"))  # type: ignore[arg-type]
-    assert (fault.was_sent, talk.sent) == (False, [])
+    link.stop_waiting()
+    told = link.ask(b"claim", "me")
+    assert isinstance(told, Told)
+    assert (fault_of(told).was_sent, talk.sent) == (False, [])
 
 
 class Begun(Opening):

@@ -67,7 +67,7 @@ class AioLink(SharedLink):
     def _plan_notifications(self) -> Plan:
         channel = protocol.new_channel(secrets.token_hex(16))
         make = functools.partial(self._dialer.connect_and_subscribe, channel)
-        return make, lambda base: _Listener(self._loop, base, self.where, channel, self.inboxes)
+        return make, lambda base: _Listener(self._loop, base, self.server, channel, self.inboxes)
 
 
 class _Socket:
@@ -98,9 +98,6 @@ class _Socket:
     def end(self, fault: Fault | None) -> None:
         raise NotImplementedError
 
-    def interrupted(self) -> None:
-        raise NotImplementedError
-
     def close(self) -> None:
         """Without a word to the loop."""
         self.is_open = False
@@ -116,7 +113,7 @@ class _Socket:
         try:
             self._write()
         except BaseException:
-            self.interrupted()
+            self.end(None)
             raise
 
     def _write(self) -> None:
@@ -146,7 +143,7 @@ class _Socket:
         try:
             self._read()
         except BaseException:
-            self.interrupted()
+            self.end(None)
             raise
 
     def _read(self) -> None:
@@ -177,7 +174,6 @@ class AioConversation(_Socket, Conversation):
 
     take = Conversation.take
     end = Conversation.end
-    interrupted = Conversation.interrupted
 
     def write(self, packed: bytes) -> None:
         """At once if nothing is under way; otherwise with everything else of this turn of the loop."""
@@ -220,11 +216,13 @@ class _Listener(_Socket):
     is_open = True
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, base: Wire, where: str, channel: bytes, inboxes: Inboxes
+        self, loop: asyncio.AbstractEventLoop, base: Wire, server: Server, channel: bytes, inboxes: Inboxes
     ) -> None:
         self.channel = channel
+        self._server = server
         self._inboxes = inboxes
-        super().__init__(loop, base, where)
+        super().__init__(loop, base, server.where)
+        server.channel = channel
 
     def take(self, reply: Any) -> None:
         if (push := protocol.read_push(reply)) and (inbox := self._inboxes.find(push.owner)) is not None:
@@ -235,7 +233,6 @@ class _Listener(_Socket):
         if self.is_open:
             self.is_open = False
             self.let_go(keep=False)
+            if self._server.channel == self.channel:
+                self._server.channel = None
             self._inboxes.ask_again()
-
-    def interrupted(self) -> None:
-        self.end(None)

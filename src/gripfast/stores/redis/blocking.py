@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import secrets
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,7 +14,7 @@ from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server
+from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server, left_for_request
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import Fault, LinkDown, cut, no_reply
 from gripfast.stores.redis.listening import Listening, ListeningInbox
@@ -33,47 +32,39 @@ class BlockingLink:
         at_end: Callable[[], None] = lambda: None,
     ) -> None:
         """`clean_up`: where claims were sent whose clean-ups are sent here."""
-        self.where = dialer.where
+        self.server = server = Server(dialer.where, dialer.timeout)
         self.inboxes = Inboxes()
-        self.channel: bytes | None = None
         self._dialer = dialer
-        self._server = server = Server(dialer.where, dialer.timeout)
         self._lending: Lending[Wire] = Lending(server, idle_most)
         self._idle = self._lending.idle
-        self.late = server.late
         self.clean_up = clean_up or functools.partial(server.clean_up, parks=True)
-        self._notifications = Notifications(dialer, self.inboxes, self)
+        self._notifications = Notifications(dialer, self.inboxes, server)
         self.inbox = functools.partial(ListeningInbox, self._notifications)
         self._at_end = at_end
 
     def ask(self, packed: bytes, owner: str | None = None) -> Any:
-        within = math.inf
         try:
-            if self._idle:
-                wire = self._idle.pop()
-            else:
-                wire, within = self._dial(math.inf)
+            wire, within = (self._idle.pop(), math.inf) if self._idle else self._dial(math.inf)
         except LinkDown as down:
             return down.fault
         except IndexError:  # another thread was quicker
             return self.ask(packed, owner)
         if owner is not None:
-            self._server.sends(owner, wire)
+            self.server.sends(owner, wire)
         try:
             reply = wire.ask(packed, within)
         except (OSError, HiredisError) as error:
             return self._failed(wire, error)
-        if owner is None and type(reply) is int and len(self._idle) < self._lending.idle_most:
-            self._idle.append(wire)  # as `take_back` does in nearly all cases
-        else:
-            self._lending.take_back(wire, owner, (reply,))
+        self._lending.take_back(wire, owner, (reply,))
         return reply
 
     def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
         try:
-            wire, left = self._take(within)
+            wire, left = (self._idle.pop(), within) if self._idle else self._dial(within)
         except LinkDown as down:
             return down.fault
+        except IndexError:
+            return self.ask_many(commands, within)
         try:
             replies = wire.ask_many(b"".join(commands), len(commands), left)
         except (OSError, HiredisError) as error:
@@ -89,7 +80,7 @@ class BlockingLink:
         self._notifications.end(channel)
         self._lending.drop_idle()
 
-    def shut(self) -> None:
+    def stop_waiting(self) -> None:
         self._notifications.close()
 
     async def close(self) -> None:
@@ -98,54 +89,45 @@ class BlockingLink:
         close_the_dead()
         self._at_end()
 
-    def _take(self, within: float) -> tuple[Wire, float]:
-        """And the seconds that are left for the request."""
-        try:
-            return self._idle.pop(), within
-        except IndexError:
-            pass
-        return self._dial(within)
-
     def _dial(self, within: float) -> tuple[Wire, float]:
-        """A request and the connection made for it have one deadline; at least a tenth of it is the request's."""
-        seconds = min(within, self._dialer.timeout)
-        until = boottime() + seconds
+        """And the seconds that are left for the request."""
+        seconds, started = min(within, self._dialer.timeout), boottime()
         wire = self._dialer.dial(seconds)
-        return wire, max(seconds / 10, until - boottime())
+        return wire, left_for_request(seconds, boottime() - started)
 
     def _failed(self, wire: Wire, error: OSError | HiredisError, within: float = math.inf) -> Fault:
         self._lending.drop_idle()
         if not isinstance(error, TimeoutError | BlockingIOError):
             wire.is_sent = False  # nothing can follow on it
-        return no_reply(self.where, min(within, self._dialer.timeout), error, wire.has_answered)
+        return no_reply(self.server.where, min(within, self._dialer.timeout), error, wire.has_answered)
 
 
 class Notifications(Listening):
     """The connection on which grants are pushed, and who reads it."""
 
-    def __init__(self, dialer: Dialer, inboxes: Inboxes, link: BlockingLink) -> None:
+    def __init__(self, dialer: Dialer, inboxes: Inboxes, server: Server) -> None:
         super().__init__()
-        self._link = weakref.proxy(link)
-        """Its `channel` is what is listened to: another one for each connection, so that none is blamed for another."""
+        self._server = server
+        """Its `channel` is another one for each connection, so that none is blamed for another."""
         self._wire: Wire | None = None
         self._dialer = dialer
         self._inboxes = inboxes
         self._opening = Guard()
         self._failures = 0
         self._failure: Fault
-        self._is_shut = False
+        self._is_closed = False
 
     def open(self) -> None:
         self._opening.run(self._open, self._failures)
 
     def close(self) -> None:
         """Whoever listens is told of the end, asks, and is told why."""
-        self._is_shut = True
+        self._is_closed = True
         self._end()
 
     def end(self, channel: bytes) -> None:
         """Nothing can be received on it, though nobody has said so."""
-        if channel == self._link.channel:
+        if channel == self._server.channel:
             self._end()
 
     def _open(self, failures: int) -> None:
@@ -160,10 +142,10 @@ class Notifications(Listening):
         except LinkDown as down:
             self._failures, self._failure = self._failures + 1, down.fault
             raise
-        if self._is_shut:
+        if self._is_closed:
             wire.close()
             raise LinkDown(cut(self._dialer.where, None))
-        self._wire, self._link.channel = wire, channel
+        self._wire, self._server.channel = wire, channel
 
     def read(self, seconds: float) -> None:
         """One message at most. The end of the connection has everyone ask, which opens another."""
@@ -180,7 +162,7 @@ class Notifications(Listening):
             self._inboxes.deliver(push.owner, push.granted)
 
     def _end(self) -> None:
-        self._link.channel = None
+        self._server.channel = None
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.hang_up()  # its reader may be in the middle of it: the last to know it closes it

@@ -7,7 +7,7 @@ rule about late, lost and repeated requests stands in one place:
 1. *Order.* Replies come in the order of the requests (`Conversation.ask_for`, `take`). A request whose caller has
    stopped waiting keeps its position: its reply is read and dropped, and never taken for another's.
 2. *Interrupts.* If an interrupt comes between what is written or read and the note of it, the order is not known any
-   more: the driver ends the conversation (`interrupted`).
+   more: the conversation ends (`Conversation.ask_for`; a driver does the same where it writes and reads).
 3. *Unanswered claims.* A claim is noted before it leaves, and the note goes when its reply is read (`Server.sends`,
    `take`). A claim may still take effect after its owner got the lock by a retry, and has released it.
 4. *Clean-up.* A clean-up must not overtake the claim that it cleans up: it is sent behind it, on the same connection
@@ -21,6 +21,9 @@ rule about late, lost and repeated requests stands in one place:
    connects anew (`take`, `Lending.take_back`).
 8. *Lending.* Where a connection is lent to one request at a time, the next one gets it only if nothing else is owed on
    it (`Lending.take_back`); after a fault the idle ones go too (`Lending.drop_idle`).
+9. *One deadline.* A request and the connection that is made for it have one deadline (`left_for_request`).
+10. *Closing.* While a client is being closed, no claim leaves: it would get the lock behind the clean-up of its client
+    (`Conversation.ask_for`). Where connections are lent, the caller undoes such a claim (`core/closing.py`).
 """
 
 from __future__ import annotations
@@ -79,6 +82,10 @@ class Server:
         """By owner: the connection that carried its last claim, from before that left until its reply is read."""
         self.late: dict[str, list[Followed]] = {}
         """By owner: the connections of earlier claims, which it has repeated because they were given up."""
+        self.channel: bytes | None = None
+        """Where its notifications arrive; None while nobody listens."""
+        self.is_closing = False
+        """The client is being closed."""
         self._parked: deque[Followed] = deque()
         self._is_closed = False
 
@@ -146,28 +153,27 @@ class Server:
         """The oldest goes when there are too many."""
         if conversation not in self._parked:
             self._parked.append(conversation)
-        while len(self._parked) > (0 if self._is_closed else PARKED_MOST):
-            self._close_oldest()
+        self._close_parked()
 
     def has_parked(self, conversation: Followed) -> bool:
         return conversation in self._parked
 
     def close(self) -> None:
         self._is_closed = True
-        while self._parked:
-            self._close_oldest()
+        self._close_parked()
         self.unanswered.clear()
         self.late.clear()
 
-    def _close_oldest(self) -> None:
-        try:
-            self._parked.popleft().close()
-        except IndexError:  # another thread was quicker
-            pass
+    def _close_parked(self) -> None:
+        while len(self._parked) > (0 if self._is_closed else PARKED_MOST):
+            try:
+                self._parked.popleft().close()
+            except IndexError:  # another thread was quicker
+                return
 
 
-class Conversation:
-    """One connection. A driver has the methods of the first part."""
+class Conversation(Followed):
+    """One connection. A driver has the methods of the first part, and those of Followed."""
 
     def __init__(self, server: Server, loop: Loop) -> None:
         self.server = server
@@ -179,7 +185,7 @@ class Conversation:
         self.answers = 0
         self.taught: set[object] = set()
         """Kinds of requests whose scripts were sent on it, where that is noted."""
-        self.owed: deque[tuple[Taker | Batch, str | None]] = deque()
+        self.owed: deque[tuple[Taker, str | None]] = deque()
         """In order: who is told each reply, and whose claim it answers."""
         self._may_be_repeated = False
         """It was given up earlier than most callers would have done."""
@@ -197,14 +203,13 @@ class Conversation:
         """Nothing is read or written any more. `keep` leaves it open, so that what was sent still arrives."""
         raise NotImplementedError
 
-    def interrupted(self) -> None:
-        """The order of the replies is not known any more."""
-        self.end(cut(self.server.where, None))
-
     # -- requests and replies ------------------------------------------------------------------------------------
 
     def ask_for(self, taker: Taker, packed: bytes, owner: str | None = None) -> None:
         """`owner`: whose claim it is, if it is one."""
+        if owner is not None and self.server.is_closing:
+            taker.set_result(cut(self.server.where, None)._replace(was_sent=False))
+            return
         try:
             if owner is not None:
                 self.server.sends(owner, self)
@@ -213,7 +218,7 @@ class Conversation:
             if self._timer is None:
                 self._watch()
         except BaseException:
-            self.interrupted()
+            self.end(None)
             raise
 
     def ask_many_for(self, taker: Taker, packed: bytes, owners: Sequence[str | None]) -> None:
@@ -226,7 +231,7 @@ class Conversation:
             self.write(packed)
             self._watch()
         except BaseException:
-            self.interrupted()
+            self.end(None)
             raise
 
     def take(self, reply: Any) -> None:
@@ -241,10 +246,8 @@ class Conversation:
                 server.follows(owner, self)
         if type(reply) is ReplyError and is_readonly(reply):
             self.loop.call_soon(self.end, None)  # behind what else has arrived
-        if type(taker) is Batch:
-            taker.take(reply)
-        elif not taker.done():  # type: ignore[union-attr]
-            taker.set_result(reply)  # type: ignore[union-attr]
+        if not taker.done():
+            taker.set_result(reply)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -263,9 +266,7 @@ class Conversation:
         fault = fault._replace(was_idle=self._may_be_repeated or had_answered)
         while self.owed:
             taker, _ = self.owed.popleft()
-            if isinstance(taker, Batch):
-                taker.fail(fault.copy())
-            elif not taker.done():
+            if not taker.done():
                 taker.set_result(fault.copy())
 
     # -- silence -------------------------------------------------------------------------------------------------
@@ -306,34 +307,30 @@ class Conversation:
         self.server.park(self)
         self.end(not_answered(self.server.where, seconds), keep=True)
 
-    def follow(self, packed: bytes) -> bool:
-        raise NotImplementedError
-
-    def close(self) -> None:
-        raise NotImplementedError
-
 
 class Batch:
-    """The replies to commands that left together."""
+    """Takes the replies to commands that left together, and tells all of them at once, or one Fault."""
 
-    __slots__ = ("_count", "_has_failed", "_replies", "_taker")
+    __slots__ = ("_count", "_replies", "_taker")
 
     def __init__(self, taker: Taker, count: int) -> None:
         self._taker = taker
         self._count = count
         self._replies: list[Any] = []
-        self._has_failed = False
 
-    def take(self, reply: Any) -> None:
+    def done(self) -> bool:
+        return self._taker.done()
+
+    def set_result(self, reply: Any, /) -> None:
         self._replies.append(reply)
-        if len(self._replies) == self._count and not self._taker.done():
-            self._taker.set_result(self._replies)
+        if len(self._replies) == self._count or isinstance(reply, Fault):
+            taker, self._taker = self._taker, NOBODY
+            taker.set_result(reply if isinstance(reply, Fault) else self._replies)
 
-    def fail(self, fault: Fault) -> None:
-        """Told once, for all of them."""
-        if not self._has_failed and not self._taker.done():
-            self._has_failed = True
-            self._taker.set_result(fault)
+
+def left_for_request(seconds: float, connecting: float) -> float:
+    """Of so many seconds, after so many spent on connecting: at least a tenth."""
+    return max(seconds / 10, seconds - connecting)
 
 
 class Nobody:

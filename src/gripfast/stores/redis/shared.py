@@ -12,7 +12,7 @@ from typing import Any
 
 from gripfast.errors import ClientClosed, GripfastError
 from gripfast.stores.inboxes import Inboxes
-from gripfast.stores.redis.conversation import Conversation, Server
+from gripfast.stores.redis.conversation import Conversation, Server, left_for_request
 from gripfast.stores.redis.faults import Fault, LinkDown, cut
 
 
@@ -96,6 +96,9 @@ class Opening:
 
     def close(self) -> None:
         self._is_closed = True
+        self.disconnect()
+
+    def disconnect(self) -> None:
         if self.connection is not None:
             self.connection.end(None)
 
@@ -118,25 +121,16 @@ class SharedLink:
         now: Callable[[], float],
         new_future: Callable[[], Any],
     ) -> None:
-        self.where = server.where
         self.server = server
-        self.late = server.late
+        self.clean_up: Callable[[str, bytes], bool | None] = server.clean_up
         self.requests = requests
         self.notifications = notifications
         self.inboxes = inboxes
         self.new_future = new_future
         self._now = now
-        self._is_shut = False
-
-    @property
-    def channel(self) -> bytes | None:
-        listener = self.notifications.latest
-        return listener.channel if listener is not None and listener.is_open else None
 
     def ask(self, packed: bytes, owner: str | None = None) -> Awaitable[Any]:
         conversation: Conversation | None = self.requests.latest
-        if self._is_shut and owner is not None:
-            return self._refuse()
         if conversation is None or not conversation.is_open:
             return self._open_and_ask(packed, owner)
         future = self.new_future()
@@ -155,37 +149,26 @@ class SharedLink:
         return await replies
 
     async def _open_and_ask(self, packed: bytes, owner: str | None) -> Any:
-        """A request and the connection made for it have one deadline; at least a tenth of it is the request's."""
-        timeout = self.server.timeout
-        until = self._now() + timeout
+        timeout, started = self.server.timeout, self._now()
         try:
             conversation: Conversation = await self.requests.open()
         except LinkDown as down:
             return down.fault
-        if self._is_shut and owner is not None:  # whoever cleans up after a closed client was here before
-            return await self._refuse()
         reply = self.new_future()
         conversation.ask_for(reply, packed, owner)
-        conversation.expect_within(max(timeout / 10, until - self._now()), told=timeout)
+        conversation.expect_within(left_for_request(timeout, self._now() - started), told=timeout)
         return await reply
 
-    async def _refuse(self) -> Fault:
-        return cut(self.where, None)._replace(was_sent=False)
-
     async def listen(self) -> None:
-        if self.notifications.connection is None:
+        if self.server.channel is None:
             await self.notifications.open()
 
     def stop_listening(self, channel: bytes) -> None:
-        if channel == self.channel:
-            self.notifications.latest.end(None)
+        if channel == self.server.channel:
+            self.notifications.disconnect()
 
-    def clean_up(self, owner: str, packed: bytes) -> bool | None:
-        """From any thread, and also when the loop is gone."""
-        return self.server.clean_up(owner, packed)
-
-    def shut(self) -> None:
-        self._is_shut = True
+    def stop_waiting(self) -> None:
+        self.server.is_closing = True
         self.inboxes.ask_again()
 
     async def close(self) -> None:

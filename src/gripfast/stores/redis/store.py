@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from hiredis import ReplyError
@@ -44,6 +44,7 @@ from gripfast.core.ports import (
 from gripfast.errors import Reason, StoreUnavailable
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol, scripts
+from gripfast.stores.redis.conversation import Server
 from gripfast.stores.redis.faults import Fault, LinkDown, refused, was_sent
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.spec import CAPABILITIES
@@ -60,13 +61,8 @@ class Link(Protocol):
 
     suspends: bool
     """What `ask` and `ask_many` return has to be awaited."""
-    where: str
+    server: Server
     inboxes: Inboxes
-
-    @property
-    def channel(self) -> bytes | None:
-        """Where pushes are heard; None if nobody listens."""
-        ...
 
     @property
     def inbox(self) -> Callable[[], Inbox]: ...
@@ -86,16 +82,13 @@ class Link(Protocol):
     def stop_listening(self, channel: bytes) -> None: ...
 
     @property
-    def late(self) -> Mapping[str, object]:
-        """Owners of whom a claim was given up for lost and may still arrive."""
-        ...
-
-    @property
     def clean_up(self) -> Callable[[str, bytes], bool | None]:
         """Send a clean-up behind the unanswered claims of this owner, on their connections: `Server.clean_up`."""
         ...
 
-    def shut(self) -> None: ...
+    def stop_waiting(self) -> None:
+        """The client is being closed: have every waiter ask now, to be refused."""
+        ...
 
     async def close(self) -> None: ...
 
@@ -116,7 +109,7 @@ class RedisStore(Store):
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         link = self._link
-        channel = None if claim.inbox is None else link.channel
+        channel = None if claim.inbox is None else link.server.channel
         if channel is not None:
             link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
         packed = protocol.claim(claim.name, claim, self._card(claim.label), channel or b"")
@@ -142,7 +135,7 @@ class RedisStore(Store):
         if isinstance(reply, Fault):
             return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
         answer = protocol.read_claim(reply, claim, channel)
-        if isinstance(answer, Taken) and claim.inbox is None and claim.owner in self._link.late:
+        if isinstance(answer, Taken) and claim.inbox is None and claim.owner in self._link.server.late:
             self._clean_up_after(claim.name, claim.owner)  # nobody asks for it any more
         return answer
 
@@ -150,15 +143,15 @@ class RedisStore(Store):
         """Whether the server that answered can push to this waiter; otherwise it can when that has asked again."""
         if channel is not None and protocol.is_heard(taken):
             self._vain = 0
-        elif channel is not None and channel == self._link.channel:
+        elif channel is not None and channel == self._link.server.channel:
             if self._vain >= VAIN_MOST:
                 return True  # nor will it: it has to ask
             self._vain += 1
             self._link.stop_listening(channel)
-        if channel is None or self._link.channel is None:
+        if channel is None or self._link.server.channel is None:
             await self._link.listen()
             return False
-        return channel == self._link.channel
+        return channel == self._link.server.channel
 
     async def release(self, hold: Hold) -> Reason | Unreachable | None:
         link = self._link
@@ -167,7 +160,7 @@ class RedisStore(Store):
         if link.suspends:
             reply = await reply
         answer = None if reply == 1 else await self._release_slowly(hold, packed, reply)
-        if link.late and hold.owner in link.late:
+        if hold.owner in link.server.late:
             self._clean_up_after(hold.name, hold.owner)  # not earlier: it would do the work of the release
         return answer
 
@@ -253,7 +246,7 @@ class RedisStore(Store):
         return unreachable(reply.error) if isinstance(reply, Fault) else bool(reply == 1)
 
     def stop_waiting(self) -> None:
-        self._link.shut()
+        self._link.stop_waiting()
 
     async def close(self) -> None:
         await self._link.close()
@@ -274,7 +267,7 @@ class RedisStore(Store):
             reply = was_sent(await self._got(self._link.ask(packed, owner)))
         if script is not None and protocol.forgot_script(reply):
             reply = await self._got(self._link.ask(script.in_full(packed), owner))
-        return refused(self._link.where, reply) if isinstance(reply, ReplyError) else reply
+        return refused(self._link.server.where, reply) if isinstance(reply, ReplyError) else reply
 
     async def _ask_each(self, script: Script, commands: Sequence[bytes], within: float = math.inf) -> list[Any]:
         """A reply or a Fault for each."""
@@ -288,7 +281,7 @@ class RedisStore(Store):
             again = await self._got(self._link.ask_many([script.in_full(commands[at]) for at in forgotten], within))
             for place, at in enumerate(forgotten):
                 replies[at] = again if isinstance(again, Fault) else again[place]
-        return [refused(self._link.where, each) if isinstance(each, ReplyError) else each for each in replies]
+        return [refused(self._link.server.where, each) if isinstance(each, ReplyError) else each for each in replies]
 
 
 def card_of_this_process(label: str | None) -> bytes:

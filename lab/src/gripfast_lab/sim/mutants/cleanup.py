@@ -59,7 +59,7 @@ CLEAN_UP = (
         "release does not follow late claims",
         "clean-up",
         "A release leaves alone a claim of its owner that is still on its way.",
-        (Edit(RedisStore.release, "if link.late and hold.owner in link.late:", "if False:"),),
+        (Edit(RedisStore.release, "if hold.owner in link.server.late:", "if False:"),),
     ),
     Mutant(
         "reaper gives up too early",

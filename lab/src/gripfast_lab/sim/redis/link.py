@@ -124,9 +124,10 @@ class SimConversation(Conversation):
 class Listener:
     """The connection on which notifications arrive."""
 
-    def __init__(self, connection: Connection, channel: bytes, inboxes: Inboxes) -> None:
-        self.channel = channel
+    def __init__(self, connection: Connection, channel: bytes, server: Server, inboxes: Inboxes) -> None:
+        self.channel = server.channel = channel
         self.is_open = True
+        self._server = server
         self._connection = connection
         self._inboxes = inboxes
         connection.receive = self._receive
@@ -140,6 +141,7 @@ class Listener:
 
     def close(self) -> None:
         self.is_open = False
+        self._server.channel = None
         self._connection.hang_up()
 
     def _receive(self, messages: list[Any]) -> None:
@@ -183,7 +185,7 @@ class Place:
         self._channels += 1
         channel = protocol.new_channel(f"{self.process.name}-{self._channels}")
         await self._first_reply(conversation, protocol.subscribe(channel))
-        return Listener(conversation.connection, channel, self.inboxes)
+        return Listener(conversation.connection, channel, self.server, self.inboxes)
 
     async def _first_reply(self, conversation: SimConversation, packed: bytes) -> None:
         future = Future()
@@ -235,14 +237,14 @@ class LendingLink(SimLink):
         super().__init__(place)
         self._dial = place.dial
         self._lending: Lending[SimConversation] = Lending(place.server, idle_most)
-        self.clean_up = clean_up or partial(place.server.clean_up, parks=True)  # type: ignore[method-assign, assignment]
+        self.clean_up = clean_up or partial(place.server.clean_up, parks=True)
 
     async def listen(self) -> None:
         """A claim that is under way when the client is closed fails, and is undone by its caller."""
         try:
             await super().listen()
         except ClientClosed:
-            raise LinkDown(cut(self.where, None)) from None
+            raise LinkDown(cut(self.server.where, None)) from None
 
     async def ask(self, packed: bytes, owner: str | None = None) -> Any:
         replies = await self._lend(packed, owner, 1)
