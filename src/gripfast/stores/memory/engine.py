@@ -68,7 +68,7 @@ class MemoryEngine:
     def page(self, prefix: str, after: str | None) -> Page:
         """Which names were held when the list began is found out while others go on."""
         if after is None:
-            self._listed = sorted(name for name, row in list(self._rows.items()) if row.owner is not None)
+            self._listed = sorted(name for name, row in self._rows.copy().items() if row.owner is not None)
         return self._guard.run(self._page, prefix, after)
 
     def force_release(self, name: str) -> bool:

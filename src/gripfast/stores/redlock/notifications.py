@@ -49,7 +49,7 @@ class Notifications(Listening):
     def read(self, seconds: float) -> None:
         """The end of a connection has everyone ask, which opens another."""
         poller = new_poller()
-        by_fd = {wire.sock.fileno(): (at, wire) for at, wire in list(self._wires.items())}
+        by_fd = {wire.sock.fileno(): (at, wire) for at, wire in self._wires.copy().items()}
         for fd in by_fd:
             poller.register(fd, READABLE)
         # Not for long: connections that others open meanwhile are not among these.
@@ -59,7 +59,7 @@ class Notifications(Listening):
     def close(self) -> None:
         """Whoever listens is told of the end, asks, and is told why."""
         self._is_shut = True
-        for at, wire in list(self._wires.items()):
+        for at, wire in self._wires.copy().items():
             self._end(at, wire)
         self._inboxes.ask_again()
 

@@ -147,7 +147,7 @@ class Pool:
 
     def _forget_the_answered(self) -> None:
         """Not every owner says when it is done; where everything was answered, nothing has to follow."""
-        for owner, bundle in list(self._carriers.items()):
+        for owner, bundle in self._carriers.copy().items():
             places = [bundle, *self._late.get(owner, ())]
             if bundle.user != owner and not any(place.owes(owner) for place in places):
                 self._carriers.pop(owner, None)

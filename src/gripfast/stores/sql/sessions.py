@@ -180,7 +180,7 @@ class SessionStore(Store):
         return None
 
     def look(self) -> Sequence[tuple[str, Reason]]:
-        held = {owner: each.connection for owner, each in list(self.sessions.items()) if each.phase == "granted"}
+        held = {owner: each.connection for owner, each in self.sessions.copy().items() if each.phase == "granted"}
         over = ended(connection.fileno() for connection in held.values())
         return [
             (owner, "session")

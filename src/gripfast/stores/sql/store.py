@@ -178,7 +178,7 @@ class LeaseStore(Store):
             return None
         names = self._queues.names
         if len(names) >= CHANNELS_MOST:
-            for other in [each for each, known in list(names.items()) if known not in self._queues]:
+            for other in [each for each, known in names.copy().items() if known not in self._queues]:
                 listener.unlisten(other)
                 names.pop(other, None)
         names[channel] = name

@@ -68,7 +68,7 @@ class Guardian:
                 self._clear_idle_names(now)
 
     def _delete_overdue(self, now: float) -> None:
-        for path, until in list(self.until.items()):
+        for path, until in self.until.copy().items():
             if now > until and self.until.pop(path, None) is not None:
                 _log.warning("lease on %s was not renewed in time; deleting its node", path)
                 send([(self, Delete(path, -1))], functools.partial(self._deleted, path))

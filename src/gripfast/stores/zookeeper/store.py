@@ -303,7 +303,7 @@ class ZooKeeperStore:
                 session.guardian.believe(node.path, sent + min(hold.ttl, session.share))
 
     def look(self) -> Sequence[tuple[str, Reason]]:
-        return [(owner, "session") for owner, node in list(self.nodes.items()) if node.is_first and node.is_over]
+        return [(owner, "session") for owner, node in self.nodes.copy().items() if node.is_first and node.is_over]
 
     # Releases ---------------------------------------------------------------------------------------------------------
 
