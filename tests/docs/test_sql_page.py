@@ -23,7 +23,7 @@ from gripfast.stores.mysql.spec import OF_THE_DRIVER
 from gripfast.stores.options import COMMON
 from gripfast.stores.postgres import protocol as postgres_protocol
 from gripfast.stores.postgres import scripts as postgres_scripts
-from gripfast.stores.sql import blocking, pool, requests, session, store
+from gripfast.stores.sql import conversation, link, pool, requests, session, store
 from gripfast.stores.sql.factory import SESSIONS_MOST, SqlFactory
 from gripfast.stores.sql.faults import all_in_use
 from gripfast.stores.sql.ports import Refusal
@@ -167,9 +167,9 @@ def test_the_figures_are_those_of_the_code() -> None:
     assert f"some {1000 * store.poll_pause(1):g} ms" in WORDS
     assert (store.POLL_MOST, "down to once a second" in WORDS) == (1.0, True)
     assert f"After {session.WAIT_SLICE:g} s without an answer" in WORDS
-    assert f"at most {blocking.SHARED_MOST} connections" in WORDS
+    assert f"at most {link.SHARED_MOST} connections" in WORDS
     assert f"Up to {pool.IDLE_MOST} connections stay open" in WORDS
-    assert f"retried, {requests.TRIES} times at most" in WORDS
+    assert f"retried, {conversation.TRIES} times at most" in WORDS
     assert f"up to {requests.SWEEP_MOST} names" in WORDS
     assert f"every {requests.SWEEP_AFTER}th release" in WORDS
     assert (rules.TOKEN_MEMORY_US, "free for a day" in WORDS) == (86_400_000_000, True)
