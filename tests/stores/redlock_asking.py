@@ -6,11 +6,10 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
-import redis
-
 from gripfast.core.redlock.ballot import Roll, VoteBallot
 from gripfast.core.redlock.nodes import Answer, Each, Failed, Free, Request, Unlock, Vote
-from gripfast.stores.redis.dial import Dialer
+from gripfast.stores.redis import plain
+from gripfast.stores.redis.factory import RedisFactory
 from gripfast.stores.redis.keys import side_key
 from gripfast.stores.redis.store import card_of_this_process
 from gripfast.stores.redlock.aio import AioNodes
@@ -34,8 +33,7 @@ def five_servers() -> Iterator[list[RedisServer]]:
 
 def nodes_at(ports: Sequence[int], timeout: float, **settings: Any) -> AioNodes:
     dialers = [
-        Dialer(f"redis://{HOST}:{port}/0", redis.Connection, {"host": HOST, "port": port, **settings}, timeout)
-        for port in ports
+        RedisFactory("redis", plain.connect, {"host": HOST, "port": port, **settings}).dialer(timeout) for port in ports
     ]
     return AioNodes(dialers, Wording(0.0, functools.lru_cache(card_of_this_process)))
 

@@ -15,12 +15,13 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+import redis
 
 from gripfast import LeaseLost, StoreUnavailable
 from support.both_colours import CLAIMS, LOOKS, Outcome, both_colours, each, outcome, outcomes, staged
 from support.colours import renewal_of
 from support.proxy import Proxy
-from support.redis_server import RedisServer
+from support.redis_server import RedisServer, shared_server
 from support.redis_troubles import (
     DEAF,
     NO_WRITES,
@@ -78,9 +79,9 @@ async def assert_all_fail(url: str, where: str, says: str, **options: Any) -> No
             assert PASSWORD not in repr(actor.client)
 
 
-async def assert_claims_fail_at_once(url: str, where: str, says: str) -> None:
+async def assert_claims_fail_at_once(target: Any, where: str, says: str) -> None:
     """Asking again would not help: nobody is patient."""
-    async with both_colours(url, **PATIENT) as actors:
+    async with both_colours(target, **PATIENT) as actors:
         for told in await each(actors, lambda actor: outcomes(actor, CLAIMS)):
             assert_clear(told, where, says)
 
@@ -214,6 +215,14 @@ async def test_a_wrong_or_missing_password_is_said_at_once(server: RedisServer) 
         await assert_claims_fail_at_once(url, place, "refuses the user name or password: check those")
     await assert_claims_fail_at_once(f"redis://127.0.0.1:{server.port}/0", place, "wants a password: put it into")
     await assert_all_fail(f"redis://127.0.0.1:{server.port}/0", place, "wants a password: put it into")
+
+
+@staged
+async def test_a_password_that_the_server_has_not_asked_for_is_said_at_once() -> None:
+    port = shared_server().port
+    theirs = redis.Redis("127.0.0.1", port, password=PASSWORD)
+    for target in (f"redis://:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/0", theirs):
+        await assert_claims_fail_at_once(target, where(port), "refuses the user name or password: check those")
 
 
 LEAST = [

@@ -8,6 +8,7 @@ import pytest
 import redis
 
 import gripfast
+from gripfast.stores.redis import driver as redis_py
 from gripfast.stores.redis import factory
 from support.both_colours import both_colours, each, outcome, staged
 from support.redis_server import HOST, RedisServer
@@ -24,7 +25,7 @@ class AsBefore(redis.SSLConnection):
 
 @pytest.fixture(params=[redis.SSLConnection, AsBefore], ids=["this redis-py", "an old redis-py"])
 def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(factory.KINDS, "rediss", request.param)
+    monkeypatch.setitem(redis_py.KINDS, "rediss", request.param)
 
 
 @pytest.fixture(scope="module")

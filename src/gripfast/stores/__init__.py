@@ -55,17 +55,22 @@ class StoreSpec(NamedTuple):
     """The engine whose folder it uses; it uses no other."""
 
     def load(self) -> Any:
-        """The factory's module; the error for a missing driver names the extra that installs it."""
-        try:
-            return importlib.import_module(self.factory)
-        except ModuleNotFoundError as error:
-            if not self.extra or (error.name or "").startswith("gripfast"):
-                raise
-            from gripfast.extras import how_to_install
+        """The factory's module."""
+        return loaded(self.factory, self.extra)
 
-            raise ConfigurationError(
-                f"this store needs {error.name}, which is not installed: {how_to_install(self.extra)}"
-            ) from None
+
+def loaded(module: str, extra: str) -> Any:
+    """The error for a missing driver names the extra that installs it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if not extra or (error.name or "").startswith("gripfast"):
+            raise
+        from gripfast.extras import how_to_install
+
+        raise ConfigurationError(
+            f"this store needs {error.name}, which is not installed: {how_to_install(extra)}"
+        ) from None
 
 
 class Address(NamedTuple):

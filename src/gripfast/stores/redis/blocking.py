@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-import secrets
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -136,7 +136,7 @@ class Notifications(Listening):
             return
         if self._failures != failures:
             raise LinkDown(self._failure.copy())
-        channel = protocol.new_channel(secrets.token_hex(16))
+        channel = protocol.new_channel(os.urandom(16).hex())
         try:
             wire = self._dialer.subscribe(channel)
         except LinkDown as down:

@@ -1,47 +1,34 @@
-"""How a connection begins: redis-py makes it (names, TLS, passwords, database), then its socket is ours.
+"""How a connection begins: `plain.py` or, with TLS, redis-py makes it (`driver.py`); then its server is looked at.
 
-Connections of both colours begin here, on threads of their own (`bounded`): how long a resolver, TLS or a password's
-provider take is nobody's to say, and whoever waits has a deadline.
+Sync and async connections begin here, on threads of their own (`bounded`): how long a resolver, TLS or a password's
+provider take is nobody's to say, and the caller has a deadline.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import socket
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
-import redis
 from hiredis import HiredisError, ReplyError
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from gripfast.bounded import Calls
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.faults import Fault, LinkDown, no_reply, not_connected, refused
+from gripfast.stores.redis.faults import MAX_CLIENTS, Fault, LinkDown, no_reply, not_connected, refused
 from gripfast.stores.redis.wire import Wire, close_the_dead
 
 _log = logging.getLogger("gripfast.connection")
 
 
 class Dialer:
-    def __init__(
-        self, where: str, kind: type[redis.connection.AbstractConnection], settings: Mapping[str, Any], timeout: float
-    ) -> None:
+    def __init__(self, where: str, connect: Callable[[], Wire], timeout: float) -> None:
         self.where = where
         self.timeout = timeout
         """Seconds that one request may take, and the making of a connection."""
         self.calls: Calls[Wire] = Calls(Wire.close)
-        self._kind = kind
+        self._connect = connect
         self._has_looked = False
-        self._settings = {
-            **settings,
-            "protocol": 2,
-            "retry": Retry(NoBackoff(), 0),  # whoever asks has a patience of its own
-            "socket_timeout": timeout,
-            "socket_connect_timeout": min(timeout, settings.get("socket_connect_timeout") or timeout),
-        }
 
     def dial(self, within: float = math.inf) -> Wire:
         """A connection with nothing under way on it. Seconds, if that is less than the time-out."""
@@ -67,12 +54,9 @@ class Dialer:
     def connect(self) -> Wire:
         close_the_dead()
         try:
-            connection = self._kind(**self._settings)
-            connection.connect()  # type: ignore[no-untyped-call]
+            wire = self._connect()
         except Exception as error:  # of any kind: names that can't be encoded, a credential provider's own trouble
             raise LinkDown(not_connected(self.where, error)) from None
-        wire = Wire(cast(socket.socket, connection._sock), self.timeout)
-        connection._sock = None
         _log.info("connected to %s", self.where)
         if not self._has_looked:
             self._look_at(wire)
@@ -99,7 +83,8 @@ class Dialer:
         info = self._first_reply(wire, protocol.command(b"INFO", b"memory"))
         if isinstance(info, ReplyError):
             fault = refused(self.where, info)
-            if "NOAUTH" in str(fault.error):
+            if fault.kind == "login" or MAX_CLIENTS in str(info):
+                wire.close()
                 raise LinkDown(fault)
         elif (policy := protocol.read_policy(info)) not in ("", "noeviction"):
             _log.warning(

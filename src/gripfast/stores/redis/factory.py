@@ -2,38 +2,22 @@
 
 from __future__ import annotations
 
-import inspect
-import ssl
-from collections.abc import Mapping
+import functools
+from collections.abc import Container, Mapping
 from typing import Any
 from urllib.parse import SplitResult, unquote
 
-import redis
-import redis.asyncio
-from redis.connection import URL_QUERY_ARGUMENT_PARSERS, AbstractConnection
-
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError
-from gripfast.stores import AioStores
-from gripfast.stores.redis.aio import AioLink
+from gripfast.stores import AioStores, loaded
+from gripfast.stores.redis import plain
 from gripfast.stores.redis.blocking import BlockingLink
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.spec import CAPABILITIES
+from gripfast.stores.redis.plain import Connect
+from gripfast.stores.redis.spec import CAPABILITIES, SPEC
 from gripfast.stores.redis.store import RedisStore
 
 PREFIX = "lock:"
-
-KINDS: Mapping[str, Any] = {
-    "redis": redis.Connection,
-    "rediss": redis.SSLConnection,
-    "unix": redis.UnixDomainSocketConnection,
-}
-_USED = {
-    "host", "port", "path", "db", "username", "password", "credential_provider", "client_name", "socket_timeout",
-    "socket_connect_timeout", "socket_keepalive", "socket_keepalive_options", "socket_type", "redis_connect_func",
-    "driver_info", "lib_name", "lib_version",
-}  # fmt: skip
-"""Settings of a connection that matter here, beside those of TLS; the others are about commands and replies."""
 
 
 class RedisFactory:
@@ -42,11 +26,10 @@ class RedisFactory:
     max_ttl = rules.TTL_MAX
     prefix = PREFIX
 
-    def __init__(self, kind: type[AbstractConnection], settings: Mapping[str, Any]) -> None:
-        self.where = _where(kind, settings)
-        self._kind = kind
+    def __init__(self, scheme: str, connect: Connect, settings: Mapping[str, Any]) -> None:
+        self.where = _where(scheme, settings)
+        self._connect = connect
         self._settings = settings
-        self._socket_timeout = settings.get("socket_timeout")
         for name in ("socket_timeout", "socket_connect_timeout"):
             if settings.get(name) is not None:
                 rules.checked_request_timeout(name, settings[name])
@@ -56,33 +39,42 @@ class RedisFactory:
 
     def aio(self, request_timeout: float) -> AioStores:
         """Clean-ups have a connection of their own, opened when needed and closed again."""
+        from gripfast.stores.redis.aio import AioLink  # asyncio, which a lock for threads does not need
+
         dialer = self.dialer(request_timeout)
         link = AioLink(dialer)
         aside = BlockingLink(dialer, idle_most=0, clean_up=link.clean_up, at_end=link.close_soon)
         return AioStores(RedisStore(link), RedisStore(aside))
 
     def dialer(self, request_timeout: float) -> Dialer:
-        timeout = min(request_timeout, self._socket_timeout or request_timeout)
-        return Dialer(self.where, self._kind, self._settings, timeout)
+        timeout = min(request_timeout, self._settings.get("socket_timeout") or request_timeout)
+        to_connect = min(timeout, self._settings.get("socket_connect_timeout") or timeout)
+        timeouts = {"socket_timeout": timeout, "socket_connect_timeout": to_connect}
+        return Dialer(self.where, functools.partial(self._connect, {**self._settings, **timeouts}), timeout)
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> RedisFactory:
-    kind = KINDS[url.scheme]
     check_quoting(url, options)
-    return RedisFactory(kind, address(url) | driver_options(kind, options))
+    connect, settings = connecting(url.scheme, options)
+    return RedisFactory(url.scheme, connect, address(url) | settings)
 
 
 def factory_of(client: Any, options: dict[str, Any]) -> RedisFactory:
     """From a redis.Redis or a redis.asyncio.Redis: each colour can be made from either."""
-    pool = client.connection_pool
-    kind, given = pool.connection_class, pool.connection_kwargs
-    if "connection_pool" in given:  # Sentinel's find their server through their pool
-        raise ConfigurationError("a client made by Sentinel is not supported yet: give one of the primary itself")
-    settings = {name: value for name, value in given.items() if _is_used(name) or name not in _standard()}
-    if not issubclass(kind, AbstractConnection):
-        kind = _blocking_twin(kind)
-        settings = {name: value for name, value in settings.items() if _is_used(name) and name != "redis_connect_func"}
-    return RedisFactory(kind, settings)
+    return RedisFactory(*_driver().for_client(client))
+
+
+def connecting(scheme: str, options: dict[str, Any], others: Container[str] = ()) -> tuple[Connect, dict[str, Any]]:
+    """How connections are made, and their settings, which are taken out of the options; not `others` of these."""
+    if scheme == "rediss" or any(name not in plain.OPTIONS and name not in others for name in options):
+        made: tuple[Connect, dict[str, Any]] = _driver().for_options(scheme, options)
+        return made
+    given = [name for name in plain.OPTIONS if name in options]
+    return plain.connect, {name: plain.parsed(name, options.pop(name), plain.OPTIONS) for name in given}
+
+
+def _driver() -> Any:
+    return loaded("gripfast.stores.redis.driver", SPEC.extra)
 
 
 def check_quoting(url: SplitResult, options: Mapping[str, Any]) -> None:
@@ -110,60 +102,9 @@ def address(url: SplitResult) -> dict[str, Any]:
     return login | {"host": url.hostname or "localhost", "port": url.port or 6379, "db": int(database or 0)}
 
 
-def driver_options(kind: type[AbstractConnection], options: dict[str, Any]) -> dict[str, Any]:
-    """Those that redis-py knows, taken out of the options; what is about commands and replies is not needed here."""
-    known = _known(kind) | {"max_connections"}
-    given = {name: options.pop(name) for name in list(options) if name in known}
-    parsed = {name: _parsed(name, value) for name, value in given.items() if _is_used(name)}
-    return parsed | _whose_certificate(parsed) if issubclass(kind, redis.SSLConnection) else parsed
-
-
-def _whose_certificate(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Whether a certificate has to be the host's own: always, unless the caller says otherwise, or wants none checked.
-
-    Said in any case, because redis-py before 6.0 would accept one that was made for any host.
-    """
-    if given.get("ssl_check_hostname") is not None:
-        return {}
-    return {"ssl_check_hostname": given.get("ssl_cert_reqs", "required") not in ("none", None, ssl.CERT_NONE)}
-
-
-def _parsed(name: str, value: Any) -> Any:
-    if not isinstance(value, str) or name not in URL_QUERY_ARGUMENT_PARSERS:
-        return value
-    try:
-        return URL_QUERY_ARGUMENT_PARSERS[name](value)  # type: ignore[operator]
-    except (TypeError, ValueError):
-        raise ConfigurationError(f"{name} can't be {value!r}") from None
-
-
-def _is_used(name: str) -> bool:
-    return name in _USED or name.startswith("ssl_")
-
-
-def _known(kind: type) -> set[str]:
-    """The settings that redis-py's connections of this kind have."""
-    makers = [vars(each)["__init__"] for each in kind.__mro__[:-1] if "__init__" in vars(each)]
-    return {name for make in makers for name in inspect.signature(make).parameters} - {"self", "args", "kwargs"}
-
-
-def _standard() -> set[str]:
-    """What redis-py itself may set for a connection; the rest is of a class of the caller's own."""
-    return {name for kind in (*KINDS.values(), redis.asyncio.Connection) for name in _known(kind)}
-
-
-def _blocking_twin(kind: type) -> type[AbstractConnection]:
-    if issubclass(kind, redis.asyncio.SSLConnection):
-        return redis.SSLConnection
-    if issubclass(kind, redis.asyncio.UnixDomainSocketConnection):
-        return redis.UnixDomainSocketConnection
-    return redis.Connection
-
-
-def _where(kind: type[AbstractConnection], settings: Mapping[str, Any]) -> str:
-    if issubclass(kind, redis.UnixDomainSocketConnection):
+def _where(scheme: str, settings: Mapping[str, Any]) -> str:
+    if scheme == "unix":
         return f"unix://{settings.get('path', '')}"
-    scheme = "rediss" if issubclass(kind, redis.SSLConnection) else "redis"
     host = str(settings.get("host", "localhost"))
     host = f"[{host}]" if ":" in host else host
     return f"{scheme}://{host}:{settings.get('port', 6379)}/{settings.get('db', 0) or 0}"

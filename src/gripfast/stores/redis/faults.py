@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import ssl
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import redis
 from hiredis import ReplyError
 
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
@@ -41,9 +39,19 @@ _KINDS: Mapping[str, Kind] = {
     "DB index": "unfit",
 }
 """The others may end by themselves."""
+_CODES: Mapping[str, str] = {
+    "AuthenticationError": "WRONGPASS",
+    "NoPermissionError": "NOPERM",
+    "BusyLoadingError": "LOADING",
+    "ReadOnlyError": "READONLY",
+    "ResponseError": "",
+    "ReplyError": "",
+}
+"""A server's errors, as redis-py raises them and we do, and what redis-py leaves out of their text. By name: redis-py
+need not be loaded."""
 _CODE = re.compile(rf"\b({'|'.join(_ADVICE)})\b")
 _OTHER_HOST = re.compile("certificate is not valid for '[^']*'")
-_MAX_CLIENTS = "max number of clients"
+MAX_CLIENTS = "max number of clients"
 
 
 def was_sent(reply: Any) -> Any:
@@ -63,27 +71,20 @@ def is_readonly(reply: ReplyError) -> bool:
 
 def not_connected(where: str, error: Exception) -> Fault:
     """The connection could not be made, or the server did not like how it began."""
-    if isinstance(error, redis.AuthenticationError):
-        return _fault(where, f"NOAUTH {error}" if "required" in str(error) else f"WRONGPASS {error}")
-    if isinstance(error, redis.exceptions.NoPermissionError):
-        return _fault(where, f"NOPERM {error}")
-    if isinstance(error, redis.BusyLoadingError):
-        return _fault(where, f"LOADING {error}")
-    if isinstance(error, redis.ReadOnlyError):
-        return _fault(where, f"READONLY {error}")
-    if _MAX_CLIENTS in str(error):
-        return _fault(where, str(error))
+    kinds = [kind.__name__ for kind in type(error).__mro__]
+    code = next((_CODES[kind] for kind in kinds if kind in _CODES), None)
+    if code is not None or MAX_CLIENTS in str(error):
+        code = "NOAUTH" if code == "WRONGPASS" and "required" in str(error) else code
+        return _fault(where, f"{code or ''} {error}".strip())
     if found := _OTHER_HOST.search(str(error)):
         advice = "use a name that stands in it, or ssl_check_hostname=false to trust a certificate for any host"
         return _named(where, f"can't be reached: its {found[0]}; {advice}")
-    if isinstance(error.__cause__ or error, ssl.SSLError) or "SSL" in str(error):
+    if "SSL" in f"{type(_root(error)).__name__} {error}":
         return _named(where, f"can't be reached: {_cause(error)}; check that it speaks TLS, and the certificates")
-    if isinstance(error, redis.TimeoutError | TimeoutError):
+    if "TimeoutError" in kinds:
         speaks_tls = ", and that it speaks TLS" if where.startswith("rediss:") else ""
         advice = f"check its address and firewalls{speaks_tls}"
         return _named(where, f"can't be reached: the connection was not made in time; {advice}")
-    if isinstance(error, redis.ResponseError):
-        return _fault(where, str(error))
     fault = _named(where, f"can't be reached: {_cause(error)}; check that it runs, and its address")
     return fault._replace(was_refused=isinstance(_root(error), REFUSED))
 
@@ -111,10 +112,12 @@ def _fault(where: str, text: str) -> Fault:
         text = f"NOPERM {text}"  # Redis 7.0 says ERR if it was a command within a script
     if "unauthenticated" in text:
         text = f"NOAUTH {text}"  # it says ERR if the request is too large for a stranger
+    if "without any password configured" in text:
+        text = f"WRONGPASS {text}"
     found = _CODE.search(text)
     if found is not None:
         return _named(where, f"{_ADVICE[found[1]]} ({_short(text)})", _KINDS.get(found[1], "down"))
-    if _MAX_CLIENTS in text:
+    if MAX_CLIENTS in text:
         return _named(where, f"has no connection left: raise its maxclients or close some ({_short(text)})")
     return _named(where, f"answered with an error: {_short(text)}")
 

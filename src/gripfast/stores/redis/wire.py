@@ -12,7 +12,7 @@ import os
 import queue
 import select
 import socket
-import ssl
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -22,8 +22,6 @@ from hiredis import Reader
 from gripfast.machine import boottime
 
 CHUNK = 16384
-
-_WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Wire:
@@ -119,8 +117,9 @@ class Wire:
             try:
                 self.is_busy = True
                 self.reader.feed(self._buffer, 0, self._receive(self._buffer) or _closed())
-            except (TimeoutError, *_WOULD_BLOCK):
-                pass
+            except OSError as error:
+                if not would_block(error):
+                    raise
             self.is_busy = False
             message = self.reader.gets()
         return None if message is False else message
@@ -142,13 +141,20 @@ def _left(until: float) -> float:
     return max(0.001, until - boottime())
 
 
+def would_block(error: OSError) -> bool:
+    """It can't be read or written now. TLS says so by errors of its own; who uses it has loaded it."""
+    tls = sys.modules.get("ssl")
+    own = (tls.SSLWantReadError, tls.SSLWantWriteError) if tls else ()
+    return isinstance(error, (BlockingIOError, InterruptedError, TimeoutError, *own))
+
+
 def _closed() -> int:
     raise ConnectionResetError
 
 
 def _poll_of(sock: socket.socket) -> Callable[[float], Any] | None:
     """A time-out of the socket module costs a call more, before every send."""
-    if isinstance(sock, ssl.SSLSocket) or type(sock).__module__ != "socket" or not hasattr(select, "poll"):
+    if type(sock).__module__ != "socket" or not hasattr(select, "poll"):
         return None
     poller = select.poll()
     poller.register(sock.fileno(), select.POLLIN)

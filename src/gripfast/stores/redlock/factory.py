@@ -17,7 +17,8 @@ from gripfast.errors import ConfigurationError
 from gripfast.stores import Address, AioStores, spec_of
 from gripfast.stores.options import COMMON
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.factory import KINDS, PREFIX, RedisFactory, address, check_quoting, driver_options
+from gripfast.stores.redis.factory import PREFIX, RedisFactory, address, check_quoting, connecting
+from gripfast.stores.redis.spec import SPEC as REDIS
 from gripfast.stores.redis.store import card_of_this_process
 from gripfast.stores.redlock.aio import AioNodes
 from gripfast.stores.redlock.blocking import BlockingNodes
@@ -68,10 +69,9 @@ class RedlockFactory:
 def factory(url: SplitResult, options: dict[str, Any]) -> RedlockFactory:
     check_quoting(url, options)
     scheme = _KIND_OF_NODES[url.scheme]
-    kind = KINDS[scheme]
     addresses = [address(url._replace(scheme=scheme, netloc=host)) for host in _hosts(url.netloc)]
-    common = driver_options(kind, options)
-    return RedlockFactory([RedisFactory(kind, each | common) for each in addresses], options)
+    connect, common = connecting(scheme, options, SPEC.options)
+    return RedlockFactory([RedisFactory(scheme, connect, each | common) for each in addresses], options)
 
 
 def factory_of_several(targets: Sequence[Address | object], options: dict[str, Any]) -> RedlockFactory:
@@ -94,8 +94,8 @@ def factory_of_several(targets: Sequence[Address | object], options: dict[str, A
 def _node(target: Address, options: dict[str, Any]) -> RedisFactory:
     """Takes the options that it knows out of `options`."""
     url = target.url
-    if url.scheme not in KINDS:
-        known = ", ".join(f"{scheme}://" for scheme in KINDS)
+    if url.scheme not in REDIS.schemes:
+        known = ", ".join(f"{scheme}://" for scheme in REDIS.schemes)
         raise ConfigurationError(
             f"a list names nodes of Redlock by {known} or clients of redis-py, not by {url.scheme}://"
         )
@@ -104,8 +104,8 @@ def _node(target: Address, options: dict[str, Any]) -> RedisFactory:
         raise ConfigurationError(
             f"{name} is the same for all nodes: give it to connect([…], {name}=…), not to one of them"
         )
-    kind = KINDS[url.scheme]
-    node = RedisFactory(kind, address(url) | driver_options(kind, options))
+    connect, settings = connecting(url.scheme, options)
+    node = RedisFactory(url.scheme, connect, address(url) | settings)
     if unknown := target.options.keys() & options.keys():
         raise ConfigurationError(f"unknown option for {node.where}: {', '.join(sorted(unknown))}")
     return node
