@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from gripfast.api.lease import Lease
 from gripfast.api.settings import LockSettings
-from gripfast.api.within import InTransaction, within
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.lease import LeaseState
@@ -19,6 +18,7 @@ from gripfast.runtime.blocking import drive
 
 if TYPE_CHECKING:
     from gripfast.api.client import AnyClient, Client
+    from gripfast.api.within import InTransaction
 
 
 class AnyLock:
@@ -72,6 +72,8 @@ class Lock(AnyLock):
         A rollback to a savepoint may release the lock, too, while the transaction goes on. With `durable` the call
         raises ConfigurationError if that could happen.
         """
+        from gripfast.api.within import within
+
         env = self._client._start().env
         return drive(within(env, self._settings.want, connection, rules.checked_wait(wait), durable, is_async=False))
 

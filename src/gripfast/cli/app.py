@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import sys
-import traceback
 from collections.abc import Sequence
 
 import click
@@ -71,6 +70,8 @@ def _invoke(args: list[str]) -> int:
 def _failed(error: BaseException) -> int:
     code, message = explain(error)
     if os.environ.get("GRIPFAST_DEBUG"):
+        import traceback
+
         click.echo(redacted("".join(traceback.format_exception(error))), err=True)
     if message:
         say(message)

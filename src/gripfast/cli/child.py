@@ -10,8 +10,9 @@ Arguments: gate's file descriptor, parent's pid, signals to block, signals to ig
 
 from __future__ import annotations
 
+# What `signal` is made of, without its enums: those take longer to load than everything else here.
+import _signal as signal  # type: ignore[import-not-found]
 import os
-import signal
 import sys
 
 NOT_EXECUTABLE = 126

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from gripfast.cli import codes, family
 from gripfast.cli.failure import Failure
 from gripfast.cli.signals import Signals
 
-CHILD = Path(__file__).with_name("child.py")
+CHILD = os.path.join(os.path.dirname(__file__), "child.py")
 
 _PATIENCE = 2.0
 _PAUSE = 0.005
@@ -39,6 +37,8 @@ class Command:
     stopped = False
 
     def __init__(self, words: Sequence[str], env: Mapping[str, str]) -> None:
+        import subprocess  # only here
+
         self._process = subprocess.Popen(words, env=env, close_fds=False)
         self.pid = self._process.pid
 
@@ -87,7 +87,7 @@ class GatedCommand(Command):
         os.set_inheritable(at_child, True)
         whom = [str(at_child), str(os.getpid()), _listed(signals.inherited_mask), _listed(signals.ignored)]
         try:
-            super().__init__([sys.executable, "-I", "-S", str(CHILD), *whom, *words], env)
+            self.pid = os.posix_spawn(sys.executable, [sys.executable, "-I", "-S", CHILD, *whom, *words], env)
         finally:
             os.close(at_child)
         self._status: int | None = None
@@ -139,8 +139,6 @@ class GatedCommand(Command):
             if left == refused or time.monotonic() > give_up:
                 break
             time.sleep(_PAUSE)
-        if self._process.returncode is None:
-            self._process.returncode = -signal.SIGKILL
         return Killed(left == refused, refused)
 
     def _note(self, status: int) -> None:
@@ -148,7 +146,6 @@ class GatedCommand(Command):
             self.stopped = os.WIFSTOPPED(status)
             return
         code = os.waitstatus_to_exitcode(status)
-        self._process.returncode = code
         self._status = code if code >= 0 else codes.of_signal(-code)
 
     def _close_gate(self) -> None:

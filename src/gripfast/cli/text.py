@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime
 
 from gripfast import LockInfo
@@ -81,10 +79,14 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_json(value: object) -> str:
+    import json  # for those who want it
+
     return json.dumps(value, indent=2)
 
 
 def info_as_dict(info: LockInfo) -> dict[str, object]:
+    from dataclasses import asdict
+
     since = info.since and info.since.isoformat()
     expires = None if math.isinf(info.expires_in) else round(info.expires_in, 3)
     return {**asdict(info), "since": since, "expires_in": expires}

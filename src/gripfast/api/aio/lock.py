@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.lock import AnyLock, still_held
-from gripfast.api.within import InTransaction, within
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.ports import Taken
@@ -17,6 +16,7 @@ from gripfast.machine import boottime
 
 if TYPE_CHECKING:
     from gripfast.api.aio.client import AsyncClient
+    from gripfast.api.within import InTransaction
 
 
 class AsyncLock(AnyLock):
@@ -46,6 +46,8 @@ class AsyncLock(AnyLock):
         A rollback to a savepoint may release the lock, too, while the transaction goes on. With `durable` the call
         raises ConfigurationError if that could happen.
         """
+        from gripfast.api.within import within
+
         env = self._client._start().env
         return await within(env, self._settings.want, connection, rules.checked_wait(wait), durable, is_async=True)
 
