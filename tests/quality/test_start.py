@@ -8,6 +8,7 @@ import pytest
 
 import gripfast
 from quality.test_layering import ENGINE_CLIENTS
+from support.redis_server import shared_server
 
 HEAVY = {
     "asyncio", "ast", "concurrent.futures", "ctypes", "dataclasses", "hashlib", "importlib.metadata", "inspect", "json",
@@ -16,8 +17,11 @@ HEAVY = {
 }  # fmt: skip
 """What takes a millisecond or more to load, itself or with what it needs."""
 
-FOR_OTHERS = ENGINE_CLIENTS | {"click", "asyncio", "concurrent.futures", "importlib.metadata", "ssl", "gripfast.cli"}
-"""Nothing that a lock of the embedded store or in memory needs, for threads."""
+FOR_OTHERS = ENGINE_CLIENTS | {
+    "asyncio", "click", "concurrent.futures", "importlib.metadata", "multiprocessing", "platform", "ssl", "subprocess",
+    "tempfile", "uuid", "gripfast.api.within", "gripfast.cli",
+}  # fmt: skip
+"""Nothing that a lock for threads needs, unless it is taken, and nothing of another engine."""
 
 BLOCKING = "import gripfast; client = gripfast.connect({url!r}); client.lock('n').acquire().release(); client.close()"
 
@@ -46,21 +50,24 @@ def test_importing_gripfast_starts_no_thread() -> None:
 @pytest.mark.parametrize("store", ["embedded", "memory"])
 def test_a_lock_for_threads_loads_no_event_loop_and_no_other_engine(store: str, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/locks.db" if store == "embedded" else "memory://"
+    gripfast.connect(url).lock("n").acquire().release()  # a name that is new to a file takes more
     loaded = loaded_by(BLOCKING.format(url=url))
-    assert loaded & FOR_OTHERS == set()
+    assert loaded & (FOR_OTHERS | {"hashlib", "socket"}) == set()
     assert "gripfast.api.client" in loaded
+
+
+def test_a_plain_redis_url_loads_no_redis_py() -> None:
+    """It takes longer to load than everything else together."""
+    loaded = loaded_by(BLOCKING.format(url=shared_server().url))
+    assert loaded & FOR_OTHERS == {"hiredis"}
 
 
 def test_a_command_loads_no_other_command() -> None:
     run = "from gripfast.cli import main; assert main(['run', '--url', 'memory://', 'n', '--', 'true']) == 0"
     others = {
-        "asyncio",
-        "importlib.metadata",
-        "ssl",
-        "click.shell_completion",
-        "gripfast.fencing",
+        "asyncio", "importlib.metadata", "ssl", "subprocess", "click.shell_completion", "gripfast.fencing",
         "gripfast.cli.locks",
-    }
+    }  # fmt: skip
     assert loaded_by(run) & others == set()
 
 
