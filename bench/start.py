@@ -28,7 +28,11 @@ DONE = "; import os; os.write(1, b'.')"
 
 IMPORT = "import gripfast"
 LEASE = "import gripfast; gripfast.connect({url!r}).lock('bench').acquire().release()"
-RUN = "import sys; from gripfast.cli import main; sys.exit(main(['run', '--url', {url!r}, 'bench', '--', 'true']))"
+RUN = (
+    "import sys; sys.argv[1:] = ['run', '--url', {url!r}, 'bench', '--', 'true']; "
+    "from gripfast.cli import main; sys.exit(main())"
+)
+"""As the installed script does it."""
 REDIS_PY = (
     "import redis; lock = redis.Redis.from_url({url!r}).lock('redis-py', timeout=30); lock.acquire(); lock.release()"
 )

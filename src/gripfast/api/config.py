@@ -17,7 +17,7 @@ from gripfast.stores.options import COMMON, check, from_url, hint
 
 _PATIENCE = ("request_timeout", "connect_patience")
 _SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
-_END_OF_HOSTS = re.compile(r"(?=[/?#])|$")
+_END_OF_HOSTS = r"(?=[/?#])|$"
 
 
 class Config(NamedTuple):
@@ -78,7 +78,7 @@ def _split(target: str, spec: StoreSpec) -> SplitResult:
     try:
         if spec.several_hosts:
             scheme, _, rest = target.partition("://")
-            hosts, rest = _END_OF_HOSTS.split(rest, 1)
+            hosts, rest = re.split(_END_OF_HOSTS, rest, maxsplit=1)
             url = urlsplit(f"{scheme}://{rest}")._replace(netloc=hosts)
         else:
             url = urlsplit(target)

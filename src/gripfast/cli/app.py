@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import logging
 import os
 import sys
+import threading
 from collections.abc import Sequence
 
 import click
@@ -41,17 +44,33 @@ def cli(ctx: click.Context) -> int | None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """The exit status of `gripfast ARGS`."""
+    """The exit status of `gripfast ARGS`. Without arguments, do what this process was started for, and end it."""
     open_closed_streams()
     _say_warnings()
     try:
         status = _invoke(sys.argv[1:] if args is None else list(args))
         sys.stdout.flush()
     except BrokenPipeError:
-        return _reader_left()
+        status = _reader_left()
     except (Exception, KeyboardInterrupt) as error:
-        return _failed(error)
+        status = _failed(error)
+    if args is None:
+        _end(status)
     return status
+
+
+def _end(status: int) -> None:
+    """To take the interpreter apart takes longer than to take a lock and release it: that is left to the system.
+
+    Only where nobody would notice: not while a thread is at work that a process waits for.
+    """
+    if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
+        return
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
 
 
 def _invoke(args: list[str]) -> int:

@@ -10,8 +10,8 @@ from gripfast.cli import codes
 from gripfast.cli.signals import Interrupted
 from gripfast.errors import ConfigurationError, LeaseLost, LockTimeout, StoreUnavailable, visible
 
-_CREDENTIALS = re.compile(r"(?<=://)\S*@")
-_SECRET = re.compile(r"(?i)\b(passw(?:or)?d|pwd|secret)=[^&\s]+")
+_CREDENTIALS = r"(?<=://)\S*@"
+_SECRET = r"(?i)\b(passw(?:or)?d|pwd|secret)=[^&\s]+"
 
 
 class Failure(Exception):
@@ -55,7 +55,7 @@ def say(message: str) -> None:
 
 
 def redacted(text: str) -> str:
-    return _SECRET.sub(r"\1=***", _CREDENTIALS.sub("***@", text))
+    return re.sub(_SECRET, r"\1=***", re.sub(_CREDENTIALS, "***@", text))
 
 
 def _usage(error: click.UsageError) -> str:
