@@ -48,9 +48,9 @@ def api() -> str:
     top = [*filter(names.__contains__, FIRST), *(name for name in names if name not in FIRST)]
     parts = [
         "# The API",
-        "Written by `scripts/reference.py` from the signatures and docstrings of the code. Times are seconds, whole or "
-        "not. [The options of `connect()`](#options-of-connect) are at the end. Names that are not on this page are "
-        "private and may change.",
+        "Written by `scripts/reference.py` from the signatures and docstrings of the code. Times are in seconds; "
+        "fractions are allowed. [The options of `connect()`](#options-of-connect) are at the end. Names that are not "
+        "on this page are private and may change.",
         *(part for name in top for part in described(name, getattr(gripfast, name), "##")),
     ]
     for path in FURTHER:
@@ -62,13 +62,16 @@ def api() -> str:
 
 def options() -> Iterator[str]:
     """Those of our own engines: other packages may be installed."""
-    yield "Options stand in the query of the URL, or are keywords of `connect()`. Every store takes these:"
+    yield (
+        "Put options into the query of the URL, or pass them to `connect()` as keywords. The page of each store lists "
+        "the defaults. Every store takes these:"
+    )
     yield table(COMMON)
     for spec in specs():
         if spec.factory.startswith("gripfast.") and spec.schemes:
             yield "### " + ", ".join(f"{scheme}://" for scheme in spec.schemes)
             yield table(spec.options) if spec.options else "No others." if not spec.more_options else ""
-            yield f"It also takes {spec.more_options}." if spec.more_options else ""
+            yield f"These URLs also take {spec.more_options}." if spec.more_options else ""
 
 
 def table(known: Mapping[str, Option]) -> str:

@@ -55,7 +55,7 @@ class Calls(Generic[T]):
     def _check_late(self) -> None:
         since = boottime() - LATE_FOR
         if sum(moment > since for moment in list(self.late.values())) >= LATE_MOST:
-            raise TimeoutError(f"{LATE_MOST} earlier attempts still hang")
+            raise TimeoutError(f"{LATE_MOST} earlier attempts to connect have not ended yet")
 
 
 class Call(Generic[T]):

@@ -75,7 +75,7 @@ async def recognised(connection: Any) -> CallerConnection:
         return await _caller_of_sqlalchemy(connection)
     driver = _driver_of(connection)
     if driver is None:
-        raise ConfigurationError(f"a {full_name(type(connection))} is no database connection that is known here")
+        raise ConfigurationError(f"a {full_name(type(connection))} is not supported: use a connection of {known()}")
     if _is_pipelined(connection):
         await driver.run(driver, connection, "SELECT 1", {})  # whether it has begun is known when it is answered
     keeps = driver.has_begun(connection) or not _commits_each(connection)

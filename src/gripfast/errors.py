@@ -4,7 +4,7 @@ LockTimeout           the caller: wait longer, or find out why the holder takes 
 LeaseLost             the caller: stop; someone else may hold the lock
 StaleToken            the caller: stop; a newer holder has written
 StoreUnavailable      the operator: the engine can't be reached, or refused the request
-ConfigurationError    the developer: a bad URL, name, ttl, or a missing extra
+ConfigurationError    the developer: a bad URL, name or ttl, a missing extra, the wrong loop or connection
 ClientClosed          the developer: the client is used after its end
 """
 
@@ -19,14 +19,15 @@ if TYPE_CHECKING:
 
 Reason = Literal["expired", "taken", "broken", "session", "max_hold", "released"]
 
-_WHY: Mapping[Reason, str] = {
-    "expired": "it could not be renewed before its deadline",
+WHY: Mapping[Reason, str] = {
+    "expired": "it was not renewed before its deadline",
     "taken": "someone else holds the lock now",
-    "broken": "it was force-released",
-    "session": "the session or process that held it is gone",
-    "max_hold": "it reached its max_hold",
-    "released": "it is already released",
+    "broken": "it was released by force",
+    "session": "its session with the server, or the process that held it, has ended",
+    "max_hold": "it was held for max_hold seconds",
+    "released": "it was already released",
 }
+_STOP = "Someone else may hold the lock: stop the work that needs it"
 
 
 class GripfastError(Exception):
@@ -47,24 +48,27 @@ class LockTimeout(GripfastError, TimeoutError):
 
 
 class LeaseLost(GripfastError):
-    """The lease ended before its release; `reason` says why.
+    """The lease is not held any more; `reason` says why. Stop the work that needs the lock.
 
-    - `expired`: it could not be renewed before its deadline.
+    - `expired`: it was not renewed before its deadline.
     - `taken`: someone else holds the lock now.
-    - `broken`: it was force-released.
-    - `session`: the session or process that held it is gone. In a forked child: the lease belongs to the parent.
-    - `max_hold`: it reached its max_hold.
-    - `released`: it is already released.
+    - `broken`: it was released by force.
+    - `session`: its session with the server, or the process that held it, has ended; or this is a forked child, and the
+      lease belongs to the parent process.
+    - `max_hold`: it was held for max_hold seconds, so Gripfast released it.
+    - `released`: it was already released. Acquire the lock again.
     """
 
     def __init__(self, name: str, reason: Reason, why: str | None = None) -> None:
-        """`why`: in words, where more is known than the reason says."""
+        """`why`: in words, and what to do, where more is known than the reason says."""
         self.name = name
         self.reason: Reason = reason
-        super().__init__(name, reason, why or _WHY[reason])
+        super().__init__(name, reason, why)
 
     def __str__(self) -> str:
-        return f"lease on {self.name!r} lost ({self.reason}): {self.args[2]}"
+        if self.reason == "released":
+            return f"lease on {self.name!r} is not held: {WHY[self.reason]}; acquire the lock again"
+        return f"lease on {self.name!r} lost ({self.reason}): {self.args[2] or f'{WHY[self.reason]}. {_STOP}'}"
 
 
 class StaleToken(GripfastError):
@@ -81,7 +85,7 @@ class StaleToken(GripfastError):
 
 
 class StoreUnavailable(GripfastError):
-    """The engine can't be reached, or refused the request; `nodes` has the error of each node."""
+    """The store can't be reached, or refused the request; `nodes` maps the address of each server to its error."""
 
     def __init__(self, message: str, nodes: Mapping[str, str] | None = None) -> None:
         self.message = message
@@ -93,11 +97,15 @@ class StoreUnavailable(GripfastError):
 
 
 class OutcomeUnknown(StoreUnavailable):
-    """The answer was lost: the engine may or may not have done what was requested."""
+    """No answer came, so the request may or may not have taken effect.
+
+    After a failed acquire Gripfast cleans up by itself: you can try again.
+    """
 
 
 class ConfigurationError(GripfastError, ValueError):
-    """A bad URL, name, ttl or option, or a missing extra."""
+    """The program has to be changed: a bad URL, name, ttl or option, a missing extra, the wrong event loop, or a
+    connection or transaction that can't be used."""
 
 
 class ClientClosed(GripfastError):
@@ -124,7 +132,7 @@ def _shown(text: str) -> str:
 def describe_holder(holder: LockInfo | None) -> str:
     """Who holds it and for how long, in words an operator can act on."""
     if holder is None:
-        return "held by an unknown holder"
+        return "held, but it is not known by whom"
     if holder.since is None:
         return f"held by another program's lock ({_shown(holder.owner)}), {_expiry(holder.expires_in)}"
     label = f" ({_shown(holder.label)})" if holder.label else ""

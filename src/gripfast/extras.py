@@ -8,4 +8,5 @@ from __future__ import annotations
 
 def how_to_install(extra: str) -> str:
     """The line that adds an extra, for both ways."""
-    return f"pip install 'gripfast[{extra}]', or in a clone of Gripfast: pip install '.[{extra}]'"
+    from_a_clone, from_an_index = f"pip install '.[{extra}]'", f"pip install 'gripfast[{extra}]'"
+    return f"in a clone of Gripfast run {from_a_clone} (once it is published: {from_an_index})"

@@ -203,7 +203,7 @@ def test_a_task_that_ended_without_leaving_does_not_keep_the_lock() -> None:
             await auntil(lambda: _is_free_async(client))
             assert [len(each) for each in by_hand(lock)._all] in ([], [0])
             with pytest.raises(
-                RuntimeError, match="the thread or task that called __enter__ has ended, which released the lock"
+                RuntimeError, match="the thread or task that called __enter__ has ended, and the lock was released"
             ):
                 await lock.__aexit__(None, None, None)
             assert task.done()  # and is still known here

@@ -69,3 +69,15 @@ async def test_a_bad_name_is_refused_before_any_io(tmp_path: Path, colour: str) 
             await alice.calls(refusing, "a\0b")
     await world.close()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_option_that_a_url_has_twice_is_named() -> None:
+    with pytest.raises(ConfigurationError, match="the option ttl twice"):
+        gripfast.connect("memory://?ttl=5&prefix=a&ttl=5")
+
+
+def test_an_option_like_no_other_is_told_with_those_there_are() -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"unknown option for memory://: colour; known options: .*request_timeout"
+    ):
+        gripfast.connect("memory://?colour=red")

@@ -228,5 +228,8 @@ def test_a_cluster_is_refused(name: str) -> None:
 def test_without_redis_py_the_import_says_what_to_install() -> None:
     program = "import sys; sys.modules['redis'] = None; import gripfast.compat.redis"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert "ImportError: gripfast.compat.redis needs redis-py: pip install 'gripfast[redis]'" in done.stderr
-    assert "or in a clone of Gripfast: pip install '.[redis]'" in done.stderr
+    assert (
+        "ImportError: gripfast.compat.redis needs redis-py: in a clone of Gripfast run pip install '.[redis]'"
+        in done.stderr
+    )
+    assert "once it is published: pip install 'gripfast[redis]'" in done.stderr

@@ -185,7 +185,7 @@ async def test_what_the_body_raised_comes_first(
             async with lock:
                 server.delete(name)
                 _ = 1 / 0
-    assert "no longer owned at the end of its block" in caplog.text
+    assert "released or lost before the end of its block" in caplog.text
 
 
 @our_kinds
@@ -220,7 +220,7 @@ async def test_a_name_that_no_lock_can_have_is_refused_at_once(kind: Kind, bad: 
 @pytest.mark.parametrize(("cls", "colour"), [(Lock, OURS[1]), (AsyncLock, OURS[0])])
 async def test_a_client_of_the_other_colour_is_refused(cls: type, colour: Kind, name: str) -> None:
     async with colour.client() as client:
-        with pytest.raises(DataError, match=r"AsyncLock for redis\.asyncio\.Redis"):
+        with pytest.raises(DataError, match=r"AsyncLock a redis\.asyncio\.Redis"):
             client.lock(name, lock_class=cls)
 
 

@@ -119,7 +119,7 @@ def test_what_belongs_to_a_loop_that_has_ended_is_refused_and_its_leases_are_giv
 
 def test_without_any_running_loop_it_is_refused_too(url: str) -> None:
     home = Home(url)
-    with pytest.raises(gripfast.ConfigurationError, match="none runs here"):
+    with pytest.raises(gripfast.ConfigurationError, match="there is none here"):
         home.client.lock("first").try_acquire().send(None)
     asyncio.run(home.begin())
     for each in home.uses():

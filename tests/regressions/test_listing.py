@@ -26,4 +26,4 @@ def test_a_list_is_in_the_order_of_names(store: StoreUnderTest, tmp_path: Path) 
 @pytest.mark.parametrize("kind", [gripfast.Client, gripfast.AsyncClient])
 def test_the_documentation_says_where_it_is_not(kind: type) -> None:
     says = " ".join((kind.list.__doc__ or "").split())  # type: ignore[attr-defined]
-    assert "On Redis and Redlock they come in no order" in says
+    assert "On Redis and Redlock the order is arbitrary" in says

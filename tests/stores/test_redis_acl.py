@@ -70,7 +70,7 @@ def live(url: str, name: str, admin: "redis.Redis", patience: float = 20) -> Non
 def failures(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What went wrong and is to be repeated in the background; force releases and losses are warnings, too."""
     warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    return [warning for warning in warnings if not re.match("force release of|lease on .* lost", warning)]
+    return [warning for warning in warnings if not re.match("released .* by force|lease on .* lost", warning)]
 
 
 def hand_over(held: gripfast.Lease, other: gripfast.Client, name: str, patience: float) -> None:

@@ -394,7 +394,7 @@ def test_without_the_package_the_error_has_the_line_that_installs_it(package: st
     assert run.returncode == 0, run.stderr
     told = json.loads(run.stdout)
     assert len(told) == errors
-    for line in (package, "pip install 'gripfast[redis]'", "in a clone of Gripfast: pip install '.[redis]'"):
+    for line in (package, "pip install 'gripfast[redis]'", "in a clone of Gripfast run pip install '.[redis]'"):
         assert all(line in message for message in told), told
 
 

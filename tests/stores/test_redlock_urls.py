@@ -218,8 +218,8 @@ def test_options_of_gripfast_in_the_url_of_one_node_are_refused_with_advice(
         (["redis://a", "redis://b", "redlock://c,d,e"], {}, "not by redlock://"),
         (["redis://a", "redis://b", "sqlite:///c.db"], {}, "not by sqlite://"),
         (["redis://a", "redis://b", "c"], {}, "scheme"),
-        (["redis://a", "redis://b", 3], {}, "can't connect to a builtins.int"),
-        (["redis://a", "redis://b", ["redis://c"]], {}, "can't connect to a builtins.list"),
+        (["redis://a", "redis://b", 3], {}, "connect() does not know a builtins.int"),
+        (["redis://a", "redis://b", ["redis://c"]], {}, "connect() does not know a builtins.list"),
         (["redis://a", "redis://b", "redis://c/0", "redis://c/1"], {}, "databases of one server are not"),
         (["redis://a", "redis://b", redis.Redis("a")], {}, "a:6379 is named twice"),
         (["redis://a", "redis://b", "rediss://b"], {}, "b:6379 is named twice"),
@@ -268,7 +268,7 @@ def test_the_usual_ttl_is_never_too_large(connect: Callable[..., Any], url: str,
 def test_a_ttl_that_nodes_are_not_prepared_for_is_refused_before_anything_is_asked(
     connect: Callable[..., Any], most: float, too_much: float
 ) -> None:
-    says = f"not be larger than max_ttl, {most:g} seconds.*a larger max_ttl in every client"
+    says = f"at most max_ttl, which is {most:g} seconds.*a larger max_ttl in every client"
     with pytest.raises(ConfigurationError, match=says):
         connect(f"redlock://a,b,c?max_ttl={most}&ttl={too_much}")
     client = connect(["redis://a", "redis://b", "redis://c"], max_ttl=most)

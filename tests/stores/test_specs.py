@@ -174,7 +174,11 @@ def test_a_switch_is_read_wherever_it_comes_from() -> None:
 
 @pytest.mark.parametrize(
     "unknown, told",
-    [({"mod"}, "; did you mean mode?"), ({"mod", "lable"}, "; did you mean label and mode?"), ({"bogus"}, "")],
+    [
+        ({"mod"}, "; did you mean mode?"),
+        ({"mod", "lable"}, "; did you mean label and mode?"),
+        ({"bogus"}, "; known options: label, mode, most, patience, strict"),
+    ],
 )
 def test_an_unknown_option_is_told_with_what_may_have_been_meant(unknown: set[str], told: str) -> None:
     assert hint(unknown, KNOWN) == told

@@ -101,11 +101,13 @@ class Client(AnyClient):
         """A lock with this name. Does no I/O.
 
         - `ttl`: seconds that a lease lasts unless it is renewed. The default is the ttl of `connect()`, or 30.
-        - `renew`: the client renews the lease every third of the ttl, as long as the process lives.
-        - `max_hold`: after so many seconds the client releases the lock, and the lease is lost.
+        - `renew`: if true, the client renews the lease every third of the ttl, as long as the process lives. If false,
+          the lease ends at its ttl.
+        - `max_hold`: the longest time that a lease may be held, in seconds. Then the client releases the lock, and the
+          lease counts as lost.
         - `reentrant`: the thread that holds the lock may acquire it again. It gets another handle on the same lease.
         - `label`: says who holds the lock; `inspect()` and `LockTimeout` show it. At most 4096 UTF-8 bytes.
-        - `on_lost`: called with the lease and the reason, on a thread of its own, when the lease is lost.
+        - `on_lost`: a function that is called as `on_lost(lease, reason)`, on a new thread, when the lease is lost.
         """
         settings = self._settings(
             name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost
@@ -115,9 +117,10 @@ class Client(AnyClient):
     def locked(
         self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator: hold the lock while the function runs. `{user_id}` in the name is replaced by that argument.
+        """A decorator: hold the lock while the function runs. A placeholder in the name, such as `{user_id}`, is
+        replaced by the function's argument of that name.
 
-        If someone else holds the lock for `wait` seconds (None: wait for ever), the call raises LockTimeout. With
+        If the lock is not free within `wait` seconds (None: wait for ever), the call raises LockTimeout. With
         `busy="skip"` it returns None without running the function. `settings` are those of `lock()`.
 
         Coroutine functions work, too: they use an AsyncClient of the same store, one for each event loop.
@@ -137,8 +140,8 @@ class Client(AnyClient):
         return info and self._shown(info)
 
     def list(self, prefix: str = "") -> Iterator[LockInfo]:
-        """The locks that are held, read page by page, in the order of their names. On Redis and Redlock they come in no
-        order, and one may come twice."""
+        """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
+        arbitrary, and a lock may occur twice."""
         prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
         while True:
             page = reached(drive(self._store().page(prefix, after)))
@@ -147,15 +150,15 @@ class Client(AnyClient):
                 return
 
     def force_release(self, name: str) -> bool:
-        """For operators: release the lock, whoever holds it. True if someone held it. Tokens go on growing."""
-        was_held = reached(drive(self._store().force_release(self._key(name))))
-        _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
-        return was_held
+        """For operators: release the lock, whoever holds it. True if someone held it. The next holder's token is still
+        larger than all earlier ones."""
+        return was_forced(name, reached(drive(self._store().force_release(self._key(name)))))
 
     def close(self) -> None:
-        """Release what is still held, and end the threads. Takes a limited time, and is final.
+        """Release everything that is still held, and stop the background threads. Takes about 2 s at most, even if the
+        store does not answer. A closed client can't be used again.
 
-        It also ends the AsyncClients that `locked` uses for coroutine functions, in all loops.
+        It also closes the AsyncClients that `locked` made for coroutine functions.
         """
         self._is_closed = True
         ends = boottime() + EXIT_PATIENCE
@@ -230,6 +233,15 @@ def reached(answer: T | Unreachable) -> T:
     if isinstance(answer, Unreachable):
         raise to_raise(answer.error)
     return answer
+
+
+def was_forced(name: str, was_held: bool) -> bool:
+    """Logs it."""
+    if was_held:
+        _log.warning("released %r by force; its holder may still be at work", name)
+    else:
+        _log.info("%r was already free; nothing to release by force", name)
+    return was_held
 
 
 def _async_client(config: Config) -> AsyncClient:

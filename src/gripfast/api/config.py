@@ -84,15 +84,16 @@ def _split(target: str, spec: StoreSpec) -> SplitResult:
             url = urlsplit(target)
             url.port  # noqa: B018 - reading it is what checks it
     except ValueError:
-        raise ConfigurationError("the URL can't be read: check its brackets and its port") from None
+        raise ConfigurationError("the URL can't be read: check its port, and the brackets of an IPv6 address") from None
     if url.fragment or target.endswith("#"):
         raise ConfigurationError("write '#' in a URL as %23")
     return url
 
 
 def _query(url: SplitResult) -> dict[str, str]:
-    pairs = parse_qsl(url.query, keep_blank_values=True)
-    query = dict(pairs)
-    if len(query) < len(pairs):
-        raise ConfigurationError("the URL has an option twice")
+    query: dict[str, str] = {}
+    for name, value in parse_qsl(url.query, keep_blank_values=True):
+        if name in query:
+            raise ConfigurationError(f"the URL has the option {name} twice: write it once")
+        query[name] = value
     return query

@@ -75,7 +75,10 @@ class _Namer:
 
     def __init__(self, template: str, function: Callable[..., Any]) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-            raise ConfigurationError(f"{function.__qualname__} is a generator: use `with lock` inside it")
+            raise ConfigurationError(
+                f"{function.__qualname__} is a generator function: the decorator would release the lock before its "
+                "body runs. Use `with lock` inside it"
+            )
         self._template = rules.checked_name(template)
         self._signature = inspect.signature(function)
         self._fields = self._check_fields(function)
@@ -91,7 +94,9 @@ class _Namer:
         try:
             parsed = list(string.Formatter().parse(self._template))
         except ValueError as error:
-            raise ConfigurationError(f"the name {self._template!r} can't be filled in: {error}") from None
+            raise ConfigurationError(
+                f"the name {self._template!r} is not a valid template: {error}. Write a literal brace as {{{{ or }}}}"
+            ) from None
         roots = [field.partition(".")[0].partition("[")[0] for _, field, _, _ in parsed if field is not None]
         unknown = [root for root in roots if root not in self._signature.parameters]
         if unknown:

@@ -11,9 +11,12 @@ from gripfast.interrupts.guard import Guard
 
 
 def connect(target: object = None, **options: Any) -> Client:
-    """A client for threads. `target` is a URL, or an engine's client that you already have, such as a redis.Redis. A
-    list of targets is Redlock on those servers. Without a target it is $GRIPFAST_URL, or else the embedded store.
-    Does no I/O."""
+    """Return a client for threads. Does no I/O.
+
+    `target` is a URL, or a client object that you already have: a redis.Redis, a SQLAlchemy Engine or a KazooClient. A
+    list of Redis targets makes one Redlock. Without a target, Gripfast uses $GRIPFAST_URL, or a file in your home
+    directory.
+    """
     return Client(configure(target, options))
 
 

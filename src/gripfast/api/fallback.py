@@ -17,15 +17,18 @@ _warned: list[None] = []
 
 def default_url() -> str:
     if os.environ.get("GRIPFAST_REQUIRE_URL", "") not in ("", "0"):
-        raise ConfigurationError("GRIPFAST_REQUIRE_URL is set, so a URL is required: set GRIPFAST_URL")
+        raise ConfigurationError(
+            "GRIPFAST_REQUIRE_URL forbids the default file: set GRIPFAST_URL, or pass a URL to connect()"
+        )
     from gripfast.stores.sqlite import factory
 
     url = factory.default_url()
     if not _warned and _is_managed():
         _warned.append(None)
         _log.warning(
-            "GRIPFAST_URL is not set, and this process runs under a service manager or in a container: its locks are "
-            "in the file %s, and work only between processes that share this file",
+            "GRIPFAST_URL is not set, so locks are in the file %s. This process runs under a service manager or in a "
+            "container: other processes may not see this file, and then the locks do not exclude them. Set "
+            "GRIPFAST_URL; to keep this file, set it to the URL above",
             url,
         )
     return url

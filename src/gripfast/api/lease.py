@@ -60,12 +60,13 @@ class Handle(Generic[R]):
 
     @property
     def ttl(self) -> float:
-        """Seconds that a renewal brings; less than requested if the engine's session does not allow more."""
+        """The ttl of this lease in seconds; less than requested if the store does not allow more (ZooKeeper's session
+        time-out)."""
         return self._state.ttl
 
     @property
     def held(self) -> bool:
-        """Whether the lease is neither lost nor released at this moment, by the clock."""
+        """True while the lease is held. Reads the local clock each time, and sends nothing."""
         return self.remaining() > 0.0
 
     def remaining(self) -> float:
@@ -91,7 +92,7 @@ class Handle(Generic[R]):
 
     def _loss_of_a_fork(self) -> LeaseLost:
         """Its parent may live, and hold it."""
-        why = f"it belongs to process {self._runtime.pid}, from which this one was forked; acquire the lock here anew"
+        why = f"it belongs to the parent process {self._runtime.pid}, not to this forked child; acquire the lock here"
         return LeaseLost(self.name, "session", why)
 
     def _is_inherited(self) -> bool:
@@ -126,7 +127,8 @@ class Lease(Handle[BlockingRuntime]):
 
     @property
     def lost(self) -> Lost:
-        """Event-like: `is_set()`, and `wait(timeout=None)`, which blocks until the lease is lost or released."""
+        """Like a threading.Event: `is_set()` says whether the lease is lost. `wait(timeout=None)` blocks until it is
+        lost (returns True), or until it is released or the timeout is over (returns False)."""
         return Lost(self)
 
     def extend(self, ttl: float | None = None) -> None:

@@ -32,7 +32,7 @@ class AnyLock:
 
     @property
     def ttl(self) -> float:
-        """Seconds, as requested; `Lease.ttl` is what you got."""
+        """The requested ttl in seconds. `Lease.ttl` is the ttl that the store granted."""
         return self._settings.want.ttl
 
     def __repr__(self) -> str:
@@ -42,8 +42,8 @@ class AnyLock:
 class Lock(AnyLock):
     """`with lock as lease`, `lock.acquire(wait=…)` or `lock.try_acquire()`.
 
-    In a `contextlib.ExitStack` the lease lasts until the stack is closed, on any thread, or until the thread that
-    entered it ends.
+    In a `contextlib.ExitStack` the lease lasts until the stack is closed (any thread may close it), or until the thread
+    that entered the lock ends.
     """
 
     _new_book = ByThreads
@@ -51,7 +51,8 @@ class Lock(AnyLock):
     _client: Client
 
     def acquire(self, wait: float | None = None) -> Lease:
-        """Wait for the lock. After `wait` seconds (None: never) raise LockTimeout, which has the holder."""
+        """Wait for the lock. If it is not free within `wait` seconds, raise LockTimeout; its `holder` says who holds
+        the lock. With None, wait for ever."""
         if wait is None:
             return self._acquire(None)  # type: ignore[return-value] # who waits for ever is never told that it is taken
         started = boottime()
@@ -61,7 +62,7 @@ class Lock(AnyLock):
         return answer
 
     def try_acquire(self) -> Lease | None:
-        """The lease, or None if someone else holds the lock; never waits."""
+        """Return the lease, or None if someone else holds the lock. Does not wait for the holder."""
         answer = self._acquire(0.0)
         return None if isinstance(answer, Taken) else answer
 
@@ -69,8 +70,8 @@ class Lock(AnyLock):
         """Take the lock in the open transaction of your own database connection; commit or rollback releases it.
 
         Call it before you read anything in that transaction. It needs `?mode=row`, or `?mode=advisory` on PostgreSQL.
-        A rollback to a savepoint may release the lock, too, while the transaction goes on. With `durable` the call
-        raises ConfigurationError if that could happen.
+        A rollback to a savepoint may release the lock, too, while the transaction goes on. With `durable=True` the call
+        raises ConfigurationError if a rollback to a savepoint could release the lock.
         """
         from gripfast.api.within import within
 

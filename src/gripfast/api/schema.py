@@ -21,7 +21,10 @@ _SCRIPTS: Mapping[str, str] = {
 def locks(engine: str) -> str:
     """The DDL of the tables the locks are in, for all modes; safe to run again."""
     if engine not in _SCRIPTS:
-        raise ConfigurationError(f"{engine} needs no tables for locks: the embedded store makes its own file")
+        raise ConfigurationError(
+            f"{engine} needs no tables for locks, because the embedded store creates its own file. For the table of "
+            "fencing tokens, use --fencing-only"
+        )
     statements = importlib.import_module(_SCRIPTS[engine]).SCHEMA
     return "\n".join(f"{statement.sql.strip()};\n" for statement in statements)
 

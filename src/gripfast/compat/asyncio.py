@@ -6,8 +6,8 @@ It behaves like asyncio's lock. Five things are new:
 - You do not await release(). It ends the lease in this process at once, and releases the lock in the background.
   `async with` waits until the lock is released.
 - If the lease was lost, release() raises LeaseLost. Leaving `async with` raises it too, unless the body raised
-  something itself. The body is not cancelled, because a Condition changes leases within one body. Use `on_lost`, or
-  `client.lock()`.
+  something itself. The body is not cancelled, because a Condition may release and re-acquire the lock inside one body.
+  To be told of a loss, use `on_lost`, or use `client.lock()` instead of this class.
 - The lock belongs to the event loop of its client. In another loop acquire(), release() and `async with` raise
   ConfigurationError and change nothing.
 - locked() can't send a request without await. It says whether this object holds the lock, by the clock.
@@ -27,7 +27,8 @@ __all__ = ["Lock"]
 
 
 class Lock:
-    """Like asyncio.Lock: not re-entrant, and any task may release it (`holdings` says which lease that is).
+    """Like asyncio.Lock: not re-entrant, and any task may release it. If one object has several leases (because one was
+    lost), release() means the caller's latest lease, or else the oldest.
 
     `settings` are those of `client.lock` except `reentrant`: ttl, renew, max_hold, label, on_lost.
     """

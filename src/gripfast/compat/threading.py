@@ -9,9 +9,9 @@ They behave like threading's locks, with the same arguments, return values and e
 - A Condition notifies threads of this process only. wait() releases the lock for everyone, but notify() does not reach
   other processes.
 
-acquire(), and `__enter__` called by hand or by an ExitStack, keep the lease on the lock object until release(). If the
-object is dropped before, the lock is released. `with` keeps the lease in the block, so an interrupt at any point
-releases it.
+After acquire() the lock object keeps the lease until release(); so does `__enter__` called by hand or by an ExitStack.
+If the lock object is garbage-collected before, the lock is released. In a `with` block the block keeps the lease, so
+that even a KeyboardInterrupt at any point releases the lock.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ __all__ = ["Lock", "RLock"]
 
 
 class Lock:
-    """Like threading.Lock: not re-entrant, and any thread may release it (`holdings` says which lease that is).
+    """Like threading.Lock: not re-entrant, and any thread may release it. If one object has several leases (because one
+    was lost), release() means the caller's latest lease, or else the oldest.
 
     `settings` are those of `client.lock` except `reentrant`: ttl, renew, max_hold, label, on_lost.
     """
@@ -49,7 +50,8 @@ class Lock:
         return self._shared
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """True when this thread has the lock; False if someone else still holds it after the wait, if any."""
+        """Return True when this thread has the lock, and False if someone else still holds it when the wait (if there
+        is one) is over."""
         patience = _patience(blocking, timeout)
         try:
             lease = self._lock.acquire(patience)

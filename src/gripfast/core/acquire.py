@@ -120,7 +120,7 @@ async def _persist(
             await patience.unreachable(answer)
         else:
             patience.answered()
-            _log.debug("%r is held; requested as %s", want.name, claim.owner)
+            _log.debug("%r is held by someone else; waiting as owner %s", want.name, claim.owner)
             if claim.inbox is None and answer.is_split and patience.is_left():
                 await env.pause(answer.again_in or 0.0)
                 pushed = None
@@ -162,6 +162,6 @@ async def _leave(env: Env, state: LeaseState, may_have_left: bool) -> None:
 
 def _too_late(want: Want) -> StoreUnavailable:
     return StoreUnavailable(
-        f"the engine granted {want.name!r} only after its ttl of {want.ttl:g} s had run out: "
-        "it is too slow for this ttl; use a longer one"
+        f"the store took longer than the ttl of {want.ttl:g} s to grant {want.name!r}: use a longer ttl, or find out "
+        "why the store is slow"
     )

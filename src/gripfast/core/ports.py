@@ -25,14 +25,15 @@ Raised = TypeVar("Raised", bound=Exception)
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a store can do. Tests skip by these, never by a store's name."""
+    """What a store can do. Check these in your code, not the store's name."""
 
     fair: bool
     """Waiters get the lock in the order in which they came."""
     push: bool
     """Waiters are notified; they do not poll."""
     session: bool
-    """Leases end with a session of the engine; `ttl` requests its time-out."""
+    """A lease lives in a session with the server, and ends with it. `ttl` is the time-out that is requested for the
+    session; the server may grant less."""
     durable_fence: bool
     """Tokens survive a power cut of the engine's machine."""
     lists: bool
@@ -56,10 +57,11 @@ class LockInfo:
     host: str
     pid: int
     since: datetime | None
-    """None if another program's lock has set the key. Then only `owner` and `expires_in` are known."""
+    """None if another library has set the lock on the same Redis key. Then only `owner` and `expires_in` are known."""
     expires_in: float
     """Infinite if it never expires."""
     waiters: int
+    """How many wait. Always 0 if `Capabilities.waiters_seen` is false."""
 
 
 class Claim(NamedTuple):

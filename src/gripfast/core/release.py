@@ -23,9 +23,8 @@ async def release(env: Env, state: LeaseState) -> None:
         state.tell()
     try:
         answer = await env.store.release(Hold(state.key, state.owner, state.ttl))
-    except ClientClosed as error:
-        # The client is being closed meanwhile, which gives everything back.
-        _log.warning("%r is released when its client is closed: %s", state.name, error)
+    except ClientClosed:
+        _log.info("%r is released by the closing of its client, which releases everything", state.name)
         env.ledger.abandon(state)
         return
     except BaseException:

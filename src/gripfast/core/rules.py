@@ -127,7 +127,7 @@ def checked_name(name: object) -> str:
     if not isinstance(name, str):
         raise ConfigurationError(f"a lock's name must be text, not {type(name).__name__}")
     if not _encodes(name):
-        raise ConfigurationError(f"a lock's name must be encodable as UTF-8: {name!r}")
+        raise ConfigurationError(f"a lock's name must be valid Unicode text (no lone surrogates): {name!r}")
     size = len(name.encode())
     if not 0 < size <= NAME_BYTES_MAX:
         raise ConfigurationError(f"a lock's name must have 1 to {NAME_BYTES_MAX} UTF-8 bytes; this one has {size}")
@@ -140,8 +140,8 @@ def checked_ttl(ttl: object, max_ttl: float = TTL_MAX) -> float:
     seconds = _checked_seconds("ttl", ttl, TTL_MIN, TTL_MAX)
     if seconds > max_ttl:
         raise ConfigurationError(
-            f"ttl must not be larger than max_ttl, {max_ttl:g} seconds, but it is {seconds:g}. Use a shorter ttl "
-            "(leases are renewed while they are held), or a larger max_ttl in every client of these nodes"
+            f"ttl must be at most max_ttl, which is {max_ttl:g} seconds, not {seconds:g}. Use a shorter ttl (leases "
+            "are renewed while they are held), or set a larger max_ttl in every client of these nodes"
         )
     return seconds
 
@@ -192,7 +192,7 @@ def checked_label(label: object) -> str | None:
     if not isinstance(label, str):
         raise ConfigurationError(f"a label must be text, not {type(label).__name__}")
     if not _encodes(label):
-        raise ConfigurationError(f"a label must be encodable as UTF-8: {label!r}")
+        raise ConfigurationError(f"a label must be valid Unicode text (no lone surrogates): {label!r}")
     if (size := len(label.encode())) > LABEL_BYTES_MAX:
         raise ConfigurationError(f"a label must have at most {LABEL_BYTES_MAX} UTF-8 bytes; this one has {size}")
     return label

@@ -60,7 +60,8 @@ class Upkeep:
             return await extend(self._env, errand.state, errand.ttl)
         except Exception as error:
             _log.exception("unexpected error while extending %r", errand.state.name)
-            return unreachable(OutcomeUnknown(f"{errand.state.name!r} was not extended: unexpected {error!r}"))
+            what = f"the lease on {errand.state.name!r} may not have been extended, because of an unexpected error"
+            return unreachable(OutcomeUnknown(f"{what}: {error!r}. Please report it"))
 
     async def _renew(self) -> float:
         if self._env.now() >= self.renews_at.next():
@@ -73,7 +74,7 @@ class Upkeep:
         try:
             return await self._reaper.reap(errand for errand in errands if isinstance(errand, Mark))
         except Exception:
-            _log.exception("unexpected error while releasing; will retry")
+            _log.exception("unexpected error while releasing abandoned leases; will retry")
             return self._env.now() + _RETRY
 
     async def give_all_back(self) -> None:
@@ -105,7 +106,7 @@ class Reaper:
         try:
             await self._try(list(self._left.values()), is_news=True)
         except Exception:
-            _log.exception("unexpected error while closing a client: not all its leases are released")
+            _log.exception("unexpected error while closing a client: some leases may stay held until their ttl is over")
 
     async def reap(self, marks: Iterable[Mark]) -> float:
         """Seconds on the clock at which to come again; infinity when all is given back."""
@@ -140,7 +141,8 @@ class Reaper:
         if failed := [trouble for trouble in answers if trouble is not None]:
             self._forget()
             level = logging.WARNING if is_news else logging.DEBUG
-            _log.log(level, "can't clean up %d leases or positions yet (%s); will retry", len(failed), failed[0].error)
+            what = "can't release %d leases or places in the queue yet (%s); will retry"
+            _log.log(level, what, len(failed), failed[0].error)
         return answers
 
     def _pace(self, answers: Sequence[Unreachable | None]) -> None:
@@ -167,7 +169,10 @@ def _warn_if_dropped(mark: Mark) -> None:
     if not mark.granted:
         return
     mark.granted = False
-    message = f"lease on {mark.name!r} was dropped without release(); it is released now. Use `with`, or keep the lease"
+    message = (
+        f"lease on {mark.name!r} was dropped without release(), so it is released now. Use `with`, or keep a "
+        "reference to the lease until you release it"
+    )
     try:
         warnings.warn(message, ResourceWarning, stacklevel=2)
     except ResourceWarning:  # warnings may be errors, but no warning may stop the watchdog

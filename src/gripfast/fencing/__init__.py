@@ -1,8 +1,8 @@
 """Check fencing tokens where you write, to reject a late writer.
 
-A lease can end while its holder is paused between its last check and its write. No lock can prevent that write. The
-resource can, because the next holder's token is larger. So the writer sends its token with the write, and the resource
-rejects a token that is smaller than the largest it has seen:
+A lease can end while its holder is paused between its last check and its write. No lock can prevent that late write.
+The place that is written to (the resource) can, because the next holder's token is larger. So the writer sends its
+token with the write, and the resource rejects a token that is smaller than the largest it has seen:
 
     with connection.transaction():                       # the caller's own, of psycopg here
         guard(connection, "invoices", lease.token)       # StaleToken: roll back, write nothing
@@ -15,8 +15,8 @@ transaction as the write. `async_guard` is the same for async connections. `sche
 `write` is for Redis, which has no transaction to join: the check and the commands are one script. `Gate` keeps the
 token in memory, for a service that is itself the resource.
 
-The check and the write are one step only if you write before the commit, as a command of `write`, or within
-`Gate.writing`.
+The check protects only a write in the same step: in the same transaction as `guard`, as a command of the same `write`
+call, or inside the `with Gate.writing(…)` block.
 """
 
 from gripfast.fencing.dialects import async_guard, guard, schema

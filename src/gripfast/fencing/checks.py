@@ -30,6 +30,7 @@ def checked_resource(resource: object) -> str:
         raise ConfigurationError(f"the name of a resource must be valid Unicode text, not {resource!r}") from None
     if size > MAX_RESOURCE_BYTES or "\0" in resource:
         raise ConfigurationError(
-            f"the name of a resource must have at most {MAX_RESOURCE_BYTES} UTF-8 bytes and no NUL"
+            f"the name of a resource must have at most {MAX_RESOURCE_BYTES} UTF-8 bytes (this one has {size}) and must "
+            "not contain NUL"
         )
     return resource

@@ -22,8 +22,8 @@ class Dialect:
 
     def needs_a_transaction(self) -> ConfigurationError:
         return ConfigurationError(
-            "the guard and the write must be in one transaction, but this connection commits every statement by "
-            f"itself: {self.begin} before the guard"
+            "the guard and the write must be in one transaction, but this connection is in autocommit mode. "
+            f"Before the guard, {self.begin}"
         )
 
 

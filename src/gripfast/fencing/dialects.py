@@ -18,7 +18,8 @@ def guard(connection: object, resource: str, token: int) -> None:
     It is one statement inside your own transaction: guard and write commit, or roll back, together. An equal token is
     the same holder writing again. After StaleToken the transaction is still open: roll it back, as after any error.
 
-    Guard first, then read what the write depends on: an earlier holder may still write until you have called guard.
+    Call guard first, and only then read what the write depends on: until guard returns, a late earlier holder may still
+    change the data.
     """
     if _is_async(connection):
         raise ConfigurationError(f"a {_kind(connection)} is async: use await gripfast.fencing.async_guard(…)")
@@ -28,11 +29,11 @@ def guard(connection: object, resource: str, token: int) -> None:
     except StopIteration:
         return
     guarding.close()
-    raise RuntimeError(f"{_kind(connection)} suspended in a sync call")
+    raise RuntimeError(f"a {_kind(connection)} does not block: use await gripfast.fencing.async_guard(…)")
 
 
 async def async_guard(connection: object, resource: str, token: int) -> None:
-    """The same for async connections."""
+    """Like `guard`, for async connections."""
     if not _is_async(connection):
         raise ConfigurationError(f"a {_kind(connection)} is not async: use gripfast.fencing.guard(…)")
     await _guard(connection, checked_resource(resource), checked_token(token))

@@ -32,7 +32,8 @@ class _Entry:
 
 
 class Gate:
-    """Thread-safe; make one per service. After a restart it is empty, and accepts the first token of each resource."""
+    """Remembers the largest token of each resource in memory, for a service that is itself the resource. Thread-safe;
+    make one for the service. After a restart it is empty, and accepts the first token of each resource."""
 
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
@@ -40,8 +41,9 @@ class Gate:
     def guard(self, resource: str, token: int) -> None:
         """Raise StaleToken if the gate has seen a larger token for the resource; an equal one is the same holder again.
 
-        This holds only at that moment. It is enough if no other writer can come between guard and write: in one asyncio
-        task without an await in between, or in one thread that does all writing. Otherwise write inside `writing`.
+        The check is valid only at the moment of the call. That is enough if no other writer can come between guard and
+        write: in one asyncio task without an await in between, or in one thread that does all writing. Otherwise write
+        inside `writing`.
         """
         token, entry = checked_token(token), self._entry(resource)
         with entry.mutex:
@@ -49,7 +51,8 @@ class Gate:
 
     @contextmanager
     def writing(self, resource: str, token: int) -> Iterator[None]:
-        """Guard, and keep other writers of the resource out until you leave the block; for services with threads."""
+        """A context manager: check the token as `guard` does, and keep other writers of the resource out until the
+        block ends. For services with threads."""
         token, entry = checked_token(token), self._entry(resource)
         with entry.mutex:
             entry.admit(token)

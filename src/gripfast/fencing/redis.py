@@ -45,7 +45,7 @@ MAX_WORDS = 7000
 """Of one command: Lua's stack takes 8000 values, a few of which are in use."""
 MAX_KEEP = 100 * 365 * 86400
 OLDEST_TIME_US = 10**15
-"""September 2001. A smaller token counts something else than microseconds, as ZooKeeper's and etcd's do."""
+"""September 2001. A smaller token counts something else than microseconds, as ZooKeeper's does."""
 
 BLOCKING = ("redis.client.Redis",)
 ASYNCIO = ("redis.asyncio.client.Redis",)
@@ -158,21 +158,22 @@ def write(
         write(client, "invoice:7", lease.token, ("SET", "invoice:7", "paid"), ("INCR", "paid"))
 
     The check and the commands are one atomic step of the server. `client` is a redis.Redis or a redis.asyncio.Redis;
-    with the latter, await the call. Returns the replies, one for each command, as EVAL returns them (numbers above
-    2**53 are rounded). An equal token is the same holder writing again. Without commands the token is checked and
-    stored.
+    with the latter, await the call. Returns one reply for each command, in the form in which Lua scripts return them
+    (integers above 2**53 are rounded). An equal token is the same holder writing again. Without commands the token is
+    checked and stored.
 
-    `keep`: seconds after which Redis may forget the token of an idle resource; None: never. Use the same value for all
-    writers of a resource, longer than anyone holds the lock, and only with tokens that are times (not ZooKeeper's or
-    etcd's).
+    `keep`: seconds after which Redis may forget the token of an idle resource; None: never. All writers of a resource
+    must use the same value, and it must be longer than anyone holds the lock. It works only with tokens that are times,
+    so not with ZooKeeper's.
 
-    Errors of the server are raised as the client's own (redis.ResponseError and its kinds). If one of several commands
-    fails, the commands before it stay written, because Redis undoes nothing. The message names the command. The client
-    may repeat a request if the reply was lost. So if a command must not run twice (INCR), use a client without retries.
+    An error of the server is raised as redis-py raises it (redis.ResponseError or a subclass). If one of several
+    commands fails, the commands before it stay written, because Redis undoes nothing. The message names the command.
+    The client may repeat a request if the reply was lost. So if a command must not run twice (INCR), use a client
+    without retries.
     """
     if not is_client(client):
         raise ConfigurationError(
-            f"fencing.write needs a redis.Redis or a redis.asyncio.Redis, not a {full_name(type(client))}"
+            f"fencing.write needs a redis.Redis or a redis.asyncio.Redis (no pipeline), not a {full_name(type(client))}"
         )
     request = _request(checked_resource(resource), checked_token(token), commands, keep)
     return _awrite(client, request) if is_a(client, ASYNCIO) else _write(client, request)
@@ -244,7 +245,7 @@ def _keep_ms(keep: object, token: int) -> int:
         )
     if token < OLDEST_TIME_US:
         raise ConfigurationError(
-            f"keep needs tokens that are times in microseconds, but {token} is not one: tokens of ZooKeeper and etcd "
-            "are not times. Leave keep out"
+            f"keep works only with tokens that are times in microseconds, and {token} is none (ZooKeeper's tokens are "
+            "not times). Leave keep out"
         )
     return math.ceil(keep * 1000)

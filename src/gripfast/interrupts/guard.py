@@ -30,7 +30,8 @@ class Guard:
             self._mutex, self._pid = threading.RLock(), os.getpid()
         if self._is_mine():
             raise StoreUnavailable(
-                "a signal handler or finaliser can't use the client while its own thread is in a request"
+                "this signal handler or finaliser interrupted a request of the same client on the same thread, so it "
+                "can't use the client. Set a flag in it, and use the client after it has returned"
             )
         try:
             try:

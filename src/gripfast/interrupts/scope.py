@@ -96,8 +96,8 @@ class ByHand:
             if entries.pop(scope, scope) is None:
                 return scope
         raise RuntimeError(
-            "this lock is not entered: __exit__ was already called, or the thread or task that called __enter__ has "
-            "ended, which released the lock"
+            "this lock is not entered: either __exit__ was already called, or the thread or task that called __enter__ "
+            "has ended, and the lock was released then"
         )
 
     def _mine(self) -> _Entries | None:

@@ -171,7 +171,7 @@ class AioRuntime:
             self._renew_at = boottime() + RETRY_ROUND
             if not isinstance(error, Exception):
                 raise
-            _log.exception("unexpected error in the watchdog, which goes on")
+            _log.exception("unexpected error in the watchdog; it keeps running. Please report this")
 
     def _round_ended(self, task: asyncio.Task[None]) -> None:
         """Not in a `finally` of the round itself: a task that is cancelled before its first step has none."""
@@ -205,7 +205,10 @@ class AioRuntime:
 def loop_here() -> asyncio.AbstractEventLoop:
     """The running one; an error that says so if there is none."""
     if (loop := running_loop()) is None:
-        raise ConfigurationError("an AsyncClient needs a running event loop of asyncio, and none runs here")
+        raise ConfigurationError(
+            "an AsyncClient needs a running asyncio event loop, and there is none here: call it in a coroutine, for "
+            "example under asyncio.run(), or use connect() for threads"
+        )
     return loop
 
 
@@ -221,7 +224,7 @@ async def _call_back(on_lost: Callable[..., Any], *args: object) -> None:
         if inspect.isawaitable(result):
             await result
     except Exception:
-        _log.exception("on_lost raised")
+        _log.exception("the on_lost function raised an exception, which is ignored")
 
 
 def _keep(task: asyncio.Task[None]) -> None:

@@ -38,7 +38,9 @@ class Callbacks:
             try:
                 threading.Thread(target=self.run_waiting, name=self._name, daemon=True).start()
             except (RuntimeError, MemoryError) as error:
-                _log.log(level, "%d calls of on_lost are waiting for a thread: %s", len(self._waiting), error)
+                _log.log(
+                    level, "can't start threads for %d calls of on_lost (%s); will retry", len(self._waiting), error
+                )
                 return boottime() + RETRY
         return math.inf
 
@@ -57,4 +59,4 @@ def _run(call: Call) -> None:
     try:
         call()
     except Exception:
-        _log.exception("on_lost raised")
+        _log.exception("the on_lost function raised an exception, which is ignored")

@@ -82,7 +82,7 @@ class Ticker(Generic[T]):
         try:
             return self._work(items)
         except Exception:
-            _log.exception("unexpected error in %s, which goes on", self._thread.name)
+            _log.exception("unexpected error in the thread %s; it keeps running. Please report this", self._thread.name)
             return boottime() + LOOK_AT_LEAST
 
     def _next_look(self, moment: float) -> float:

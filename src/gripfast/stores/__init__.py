@@ -128,8 +128,8 @@ def spec_of(client: object) -> StoreSpec:
             return spec
     known = ", ".join(kind for spec in specs() for kind in spec.clients)
     raise ConfigurationError(
-        f"can't connect to a {type(client).__module__}.{type(client).__qualname__}: "
-        f"give a URL such as sqlite:///locks.db, or one of {known}"
+        f"connect() does not know a {type(client).__module__}.{type(client).__qualname__}: "
+        f"pass a URL such as sqlite:///locks.db, or an object of one of these classes: {known}"
     )
 
 
@@ -162,6 +162,6 @@ def _loaded(point: Any) -> StoreSpec | None:
         return spec
     import logging  # only for this
 
-    message = "the engine %s can't be used: %s should be its StoreSpec, not %r"
+    message = "can't use the store %s of another package: %s gave %r, not a StoreSpec. Reinstall or remove that package"
     logging.getLogger("gripfast.client").warning(message, point.name, point.value, spec)
     return None

@@ -21,7 +21,7 @@ class Option(NamedTuple):
 
 COMMON: Mapping[str, Option] = {
     "ttl": Option("seconds", "how long a lease lasts unless it is renewed; `lock(ttl=…)` overrides it"),
-    "prefix": Option("text", "stands before each name in the store"),
+    "prefix": Option("text", "text that is put before each name in the store"),
     "request_timeout": Option("seconds", "how long one request may take"),
     "connect_patience": Option("seconds", "how long `acquire()` retries a store that can't be reached"),
 }
@@ -29,8 +29,8 @@ COMMON: Mapping[str, Option] = {
 
 _BOOLS = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
 _TIMEOUT = (
-    "; request_timeout limits one request, connect_patience the attempts to reach the server, and acquire(wait=…) "
-    "the wait for the lock"
+    "; did you mean request_timeout (for one request), connect_patience (for reaching the server) or acquire(wait=…) "
+    "(for the lock)?"
 )
 
 
@@ -55,7 +55,7 @@ def hint(unknown: Container[str], known: Mapping[str, Option]) -> str:
     import difflib  # only for an error
 
     near = [name for each in sorted(unknown) for name in difflib.get_close_matches(each, known, n=1)]  # type: ignore[call-overload]
-    return f"; did you mean {' and '.join(near)}?" if near else ""
+    return f"; did you mean {' and '.join(near)}?" if near else f"; known options: {', '.join(sorted(known))}"
 
 
 def _number(name: str, text: str, kind: str) -> Any:

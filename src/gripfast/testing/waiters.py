@@ -14,7 +14,7 @@ class _Taken(logging.Handler):
         self.told: set[tuple[str, str]] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if isinstance(record.msg, str) and "is held; requested as" in record.msg and isinstance(record.args, tuple):
+        if isinstance(record.msg, str) and "waiting as owner" in record.msg and isinstance(record.args, tuple):
             name, owner = record.args
             self.told.add((str(name), str(owner)))
 

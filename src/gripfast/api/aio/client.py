@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import weakref
 from collections.abc import AsyncIterator, Callable
 from types import TracebackType
@@ -11,7 +10,7 @@ from typing import Any
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock
-from gripfast.api.client import AnyClient, HeldHere, reached
+from gripfast.api.client import AnyClient, HeldHere, reached, was_forced
 from gripfast.api.config import Config
 from gripfast.api.decorator import locked_async
 from gripfast.core import rules
@@ -20,14 +19,13 @@ from gripfast.errors import ClientClosed, Reason
 from gripfast.machine import this
 from gripfast.runtime.aio import AioRuntime, loop_here, running_loop
 
-_log = logging.getLogger("gripfast.client")
-
 
 class AsyncClient(AnyClient):
-    """Locks for tasks of one event loop, the one in which it is first used. `async with` closes it.
+    """Locks for the tasks of one event loop. The client belongs to the loop in which it is first used. Leaving
+    `async with client` closes it.
 
-    In any other loop, or without a loop, everything that you await raises ConfigurationError and changes nothing. What
-    only reads the clock (`held`, `remaining()`, `ensure_held()`, `lost.is_set()`) works anywhere.
+    In another loop, or outside a loop, every `await` on it raises ConfigurationError and changes nothing. `held`,
+    `remaining()`, `ensure_held()` and `lost.is_set()` only read the clock, and work anywhere.
     """
 
     def __init__(self, config: Config) -> None:
@@ -58,7 +56,8 @@ class AsyncClient(AnyClient):
     def locked(
         self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-        """A decorator: hold the lock while the coroutine runs. `{user_id}` in the name is replaced by that argument.
+        """A decorator: hold the lock while the coroutine runs. A placeholder in the name, such as `{user_id}`, is
+        replaced by the function's argument of that name.
 
         `wait`, `busy` and the settings are those of `Client.locked`.
         """
@@ -71,8 +70,8 @@ class AsyncClient(AnyClient):
         return info and self._shown(info)
 
     async def list(self, prefix: str = "") -> AsyncIterator[LockInfo]:
-        """The locks that are held, read page by page, in the order of their names. On Redis and Redlock they come in no
-        order, and one may come twice."""
+        """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
+        arbitrary, and a lock may occur twice."""
         prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
         while True:
             page = reached(await self._store().page(prefix, after))
@@ -82,13 +81,13 @@ class AsyncClient(AnyClient):
                 return
 
     async def force_release(self, name: str) -> bool:
-        """For operators: release the lock, whoever holds it. True if someone held it. Tokens go on growing."""
-        was_held = reached(await self._store().force_release(self._key(name)))
-        _log.warning("force release of %r: %s", name, "was held" if was_held else "was free")
-        return was_held
+        """For operators: release the lock, whoever holds it. True if someone held it. The next holder's token is still
+        larger than all earlier ones."""
+        return was_forced(name, reached(await self._store().force_release(self._key(name))))
 
     async def aclose(self) -> None:
-        """Release what is still held, and end the threads. Takes a limited time, and is final."""
+        """Release everything that is still held, and stop the background threads. Takes about 2 s at most, even if the
+        store does not answer. A closed client can't be used again."""
         self._check_loop()
         self._is_closed = True
         if self._runtime is not None and self._runtime.pid == this.pid:

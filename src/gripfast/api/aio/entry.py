@@ -11,7 +11,8 @@ from gripfast.api.loops import ClientPerLoop
 
 
 def connect_async(target: object = None, **options: Any) -> AsyncClient:
-    """A client for the tasks of one event loop. Takes what connect() takes. Do not await it; does no I/O."""
+    """Return a client for the tasks of one event loop. Takes the same arguments as connect(). It does no I/O, so there
+    is nothing to await."""
     return AsyncClient(configure(target, options))
 
 

@@ -17,13 +17,15 @@ from gripfast.runtime.aio import AioRuntime, running_loop
 
 
 class AsyncLease(Handle[AioRuntime]):
-    """One successful acquisition. `async with lease` releases it at the end, and cancels the body on a loss."""
+    """One successful acquisition. `async with lease` releases it at the end. If the lease is lost, the body is
+    cancelled, and the block raises LeaseLost."""
 
     _body: _Body | None = None
 
     @property
     def lost(self) -> AsyncLost:
-        """Event-like: `is_set()`, and `await wait(timeout=None)`, which ends when the lease is lost or released."""
+        """`is_set()` says whether the lease is lost. `await wait(timeout=None)` returns True when the lease is lost,
+        and False when it is released or the timeout is over."""
         return AsyncLost(self)
 
     async def extend(self, ttl: float | None = None) -> None:

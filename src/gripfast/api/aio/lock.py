@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 class AsyncLock(AnyLock):
     """`async with lock as lease`, `await lock.acquire(wait=…)` or `await lock.try_acquire()`.
 
-    In a `contextlib.AsyncExitStack` the lease lasts until the stack is closed, by any task, or until the task that
-    entered it ends.
+    In a `contextlib.AsyncExitStack` the lease lasts until the stack is closed (any task may close it), or until the
+    task that entered the lock ends.
     """
 
     _new_book = ByTasks
@@ -31,11 +31,12 @@ class AsyncLock(AnyLock):
     _client: AsyncClient
 
     def acquire(self, wait: float | None = None) -> Acquiring:
-        """`await` it for the lease, or enter it with `async with`. After `wait` seconds it raises LockTimeout."""
+        """Use it as `lease = await lock.acquire()`, or as `async with lock.acquire(wait=5) as lease`. Raises
+        LockTimeout if the lock is not free within `wait` seconds."""
         return Acquiring(self, None if wait is None else rules.checked_wait(wait))
 
     async def try_acquire(self) -> AsyncLease | None:
-        """The lease, or None if someone else holds the lock; never waits."""
+        """Return the lease, or None if someone else holds the lock. Does not wait for the holder."""
         answer = await self._acquire(0.0)
         return None if isinstance(answer, Taken) else answer
 
@@ -43,8 +44,8 @@ class AsyncLock(AnyLock):
         """Take the lock in the open transaction of your own database connection; commit or rollback releases it.
 
         Call it before you read anything in that transaction. It needs `?mode=row`, or `?mode=advisory` on PostgreSQL.
-        A rollback to a savepoint may release the lock, too, while the transaction goes on. With `durable` the call
-        raises ConfigurationError if that could happen.
+        A rollback to a savepoint may release the lock, too, while the transaction goes on. With `durable=True` the call
+        raises ConfigurationError if a rollback to a savepoint could release the lock.
         """
         from gripfast.api.within import within
 

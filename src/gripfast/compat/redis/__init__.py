@@ -1,18 +1,19 @@
 """redis-py's lock classes over Gripfast: `redis.Redis().lock("job", lock_class=gripfast.compat.redis.Lock)`.
 
 Arguments, return values, errors and the key in Redis are those of redis-py, and both kinds of lock exclude each other.
-These things differ, because redis-py's way goes wrong:
+These things differ on purpose, because redis-py's lock can stay held for ever, or release somebody else's lock:
 
 - `timeout=None` is a lease of 30 s that is renewed while its holder lives. In redis-py the key stays for ever. With a
-  timeout the lock is a lease of that many seconds which is not renewed, as in redis-py (10 ms at least, a day at most).
+  timeout the lock is a lease of that many seconds (at least 10 ms, at most a day). It is not renewed, as in redis-py.
 - Waiters are served first come, first served, and notified. `sleep` is accepted and ignored.
 - A lost reply, a cancelled task, an interrupt or a fork leaves no key behind. Threads and tasks that share a lock
   object do not release each other's lock.
 - If a lock object is dropped while it holds the lock, the lock is released, with a ResourceWarning. The same happens
-  when a thread ends (with `thread_local`). To leave the lock held until its timeout, keep the object for so long.
+  when a thread ends (with `thread_local`). If you want the lock to stay held until its timeout, keep a reference to the
+  lock object until then.
 - If the body of a `with` block raises an exception, you get that exception, even if the lock was lost as well.
-- If the engine can't be reached, acquire() retries before it raises the error, for 30 s if the wait has no limit.
-  release() does not fail for that: it is retried in the background.
+- If the server can't be reached, acquire() retries until its wait is over (30 s if the wait has no limit), and then
+  raises the error. release() raises nothing in that case; Gripfast repeats it in the background.
 
 `lock.fencing_token` and `lock.lease` give access to Gripfast's own API.
 """

@@ -19,9 +19,10 @@ from gripfast.interrupts.scope import Exit, Scope, scope_of_this_entry
 
 
 class AsyncLock(Shape[AsyncLease]):
-    """Like redis.asyncio.lock.Lock: not re-entrant, for the tasks that share it.
+    """Like redis.asyncio.lock.Lock. Not re-entrant. Tasks may share one object.
 
-    A loss does not cancel the body of `async with`; `await lock.lease.lost.wait()` waits for it.
+    If the lock is lost, the body of `async with` is not cancelled. `await lock.lease.lost.wait()` returns when that
+    happens.
     """
 
     _who = staticmethod(this_task)
@@ -34,7 +35,8 @@ class AsyncLock(Shape[AsyncLease]):
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """True when the caller has the lock; False if someone else still holds it after the wait, if any.
+        """Return True when the caller has the lock, and False if someone else still holds it when the wait (if there is
+        one) is over.
 
         `token` becomes the value of the lock's key. Use a new one each time, or none: then Gripfast makes one.
         """
@@ -66,7 +68,7 @@ class AsyncLock(Shape[AsyncLease]):
         return await self._renew("extend", held, ttl)
 
     async def reacquire(self) -> Literal[True]:
-        """Let the lease last for a whole timeout from now."""
+        """Reset the lease to a full `timeout`, counted from now."""
         held = self._due("reacquire")
         return await self._renew("reacquire", held, cast(float, self.timeout))
 

@@ -17,7 +17,7 @@ from gripfast.interrupts.scope import Exit, Scope, scope_of_this_entry
 
 
 class Lock(Shape[Lease]):
-    """Like redis.lock.Lock: not re-entrant, for the threads that share it."""
+    """Like redis.lock.Lock. Not re-entrant. Threads may share one object."""
 
     _who = staticmethod(this_thread)
     _lease_type = Lease
@@ -30,7 +30,8 @@ class Lock(Shape[Lease]):
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """True when the caller has the lock; False if someone else still holds it after the wait, if any.
+        """Return True when the caller has the lock, and False if someone else still holds it when the wait (if there is
+        one) is over.
 
         `token` becomes the value of the lock's key. Use a new one each time, or none: then Gripfast makes one.
         `sleep` is ignored.
@@ -63,7 +64,7 @@ class Lock(Shape[Lease]):
         return self._renew("extend", held, ttl)
 
     def reacquire(self) -> Literal[True]:
-        """Let the lease last for a whole timeout from now."""
+        """Reset the lease to a full `timeout`, counted from now."""
         held = self._due("reacquire")
         return self._renew("reacquire", held, cast(float, self.timeout))
 

@@ -64,7 +64,7 @@ class Shape(Generic[L]):
         self.local = (ThreadLocal if self.thread_local else Local)(self._who)
         self._latest_terms: Terms | None = None
         if any(kind.__module__.startswith("redis.asyncio") for kind in type(redis).__mro__) is not self._is_async:
-            raise DataError("Lock is for redis.Redis, AsyncLock for redis.asyncio.Redis")
+            raise DataError("Lock needs a redis.Redis, AsyncLock a redis.asyncio.Redis: use the other class or client")
         with self._in_redis_terms("make"):
             self._clients: Clients = clients_of(redis)
             terms = self._terms()
@@ -81,7 +81,7 @@ class Shape(Generic[L]):
         """Larger than the tokens of all earlier holders, so the database you write to can reject a late writer."""
         lease: Any = self.lease
         if lease is None:
-            raise LockError("Cannot fence with an unlocked lock", lock_name=self.name)
+            raise LockError("Cannot read the fencing token of an unlocked lock: acquire it first", lock_name=self.name)
         token: int = lease.token
         return token
 
@@ -157,7 +157,9 @@ class Shape(Generic[L]):
         """At the end of a block, which may be failing by itself: that is what must come out then."""
         if self.raise_on_release_error and not is_failing:
             raise error
-        _log.warning("lock %r was unlocked or no longer owned at the end of its block", self.name)
+        _log.warning(
+            "lock %r was released or lost before the end of its block: others may have held it meanwhile", self.name
+        )
 
     def __repr__(self) -> str:
         return f"<gripfast.compat.redis.{type(self).__name__} {self.name!r} on {self._clients.blocking.where}>"

@@ -11,11 +11,11 @@ from gripfast.stores.options import Option
 OF_THE_DRIVER: Mapping[str, Option] = {
     "use_ssl": Option("bool", "connect by TLS"),
     "verify_certs": Option("bool", "the server's certificate must be trusted"),
-    "check_hostname": Option("bool", "it must be made for this host"),
+    "check_hostname": Option("bool", "the server's certificate must be valid for its host name"),
     "ca": Option("text", "a file of certificates to trust"),
     "certfile": Option("text", "a file with the client's own certificate"),
-    "keyfile": Option("text", "a file with the key of that certificate"),
-    "keyfile_password": Option("text", "the password of that key"),
+    "keyfile": Option("text", "a file with the private key of the client's certificate"),
+    "keyfile_password": Option("text", "the password of the private key"),
 }
 """Settings of kazoo's client."""
 CAPABILITIES = Capabilities(
