@@ -34,6 +34,13 @@ def test_a_store_that_can_not_be_asked_is_69(args: list[str], tmp_path: Path) ->
     assert "locks.db" in ended.stderr
 
 
+def test_a_store_whose_driver_logs_is_told_in_one_line_too() -> None:
+    """kazoo logs each attempt to connect; the error says the same."""
+    ended = run_gripfast("--url", "zookeeper://localhost:1", "ls")
+    assert (ended.returncode, ended.stdout) == (69, "")
+    assert ended.stderr.count("\n") == 1, ended.stderr
+
+
 def test_a_file_that_is_no_database_is_told_and_left_as_it_is(tmp_path: Path, call: Call) -> None:
     letter = tmp_path / "letter.txt"
     letter.write_text("this is not a database, it is a letter. " * 100)

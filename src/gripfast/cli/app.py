@@ -111,7 +111,7 @@ class _Sayer(logging.Handler):
             say(record.getMessage())
 
 
-_TOLD_BY_COMMANDS = {"gripfast.client", "gripfast.lease", "gripfast.watchdog"}
+_TOLD_BY_COMMANDS = {"gripfast.client", "gripfast.lease", "gripfast.watchdog", "gripfast.zookeeper"}
 
 
 def _say_warnings() -> None:

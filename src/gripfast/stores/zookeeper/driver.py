@@ -36,13 +36,14 @@ from kazoo.retry import ForceRetryError, KazooRetry
 from gripfast.machine import boottime
 
 _quiet = logging.getLogger("gripfast.zookeeper")
-_quiet.setLevel(logging.INFO)  # below that kazoo writes down every request, passwords included
+# Below INFO kazoo writes down every request, passwords included. A level would override that of `gripfast`.
+_quiet.addFilter(lambda record: record.levelno >= logging.INFO)
 
 CONNECTING_LEAST, CONNECTING_MOST = 1.0, 5.0
 """Seconds for which one server may be silent while a connection is made, however short or long sessions are."""
 TLS = ("use_ssl", "ca", "certfile", "keyfile", "keyfile_password", "verify_certs", "check_hostname")
 """What a client keeps of how it was made."""
-NO_ANSWER = TimeoutError("no answer in time")
+NO_ANSWER = TimeoutError("no answer in time: is the server overloaded, stopped or cut off?")
 
 
 # Requests -------------------------------------------------------------------------------------------------------------
