@@ -70,18 +70,32 @@ def has_begun(run: int, log: Log) -> bool:
     return any(line[0] == "ready" and line[2] == str(run) for line in log.lines())
 
 
-@pytest.mark.usefixtures("url")
-def test_a_command_that_lives_on_keeps_the_lock(client: gripfast.Client, log: Log) -> None:
+def undying(log: Log) -> list[str]:
     """A setuid program is not killed with its parent; here the command itself says that it will not be."""
     undo = "import ctypes, os, sys; ctypes.CDLL(None).prctl(1, 0, 0, 0, 0); os.execvp(sys.argv[1], sys.argv[1:])"
-    command = [sys.executable, "-I", "-S", "-c", undo, *log.puppet()]
-    with started("run", "nightly", "--", *command) as running:
+    return [sys.executable, "-I", "-S", "-c", undo, *log.puppet()]
+
+
+@pytest.mark.usefixtures("url")
+def test_a_command_that_lives_on_keeps_the_lock(client: gripfast.Client, log: Log) -> None:
+    with started("run", "nightly", "--", *undying(log)) as running:
         pid = log.pid()
         running.send(signal.SIGKILL)
         until(lambda: not is_alive(running.pid))
         assert client.lock("nightly").try_acquire() is None
         os.kill(pid, signal.SIGKILL)
         client.lock("nightly").acquire(wait=5).release()
+
+
+@pytest.mark.usefixtures("url")
+def test_a_command_that_lives_on_keeps_the_lock_until_its_ttl_is_over(client: gripfast.Client, log: Log) -> None:
+    with started("run", "nightly", "--ttl", "1", "--", *undying(log)) as running:
+        pid = log.pid()
+        running.send(signal.SIGKILL)
+        until(lambda: not is_alive(running.pid))
+        client.lock("nightly").acquire(wait=15).release()
+        assert is_alive(pid)
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_launcher_whose_gate_stays_shut_never_becomes_the_command(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_bug_is_told_in_one_line_too() -> None:
 
 
 def test_a_store_that_can_not_be_asked_is_told_with_what_to_do() -> None:
-    assert explain(StoreUnavailable("no answer"))[1].startswith("no answer. Check --url")
+    assert explain(StoreUnavailable("no answer"))[1].startswith("no answer. To use another store")
 
 
 @pytest.mark.parametrize("args", [["frobnicate"], ["ls", "--frobnicate"], ["show"]])

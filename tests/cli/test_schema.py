@@ -77,7 +77,7 @@ def test_a_store_without_tables_is_told_apart(call: Call, monkeypatch: pytest.Mo
         monkeypatch.setenv("GRIPFAST_URL", url)
         refused = call("schema")
         assert (refused.returncode, refused.stdout) == (64, "")
-        assert "Name the engine: postgresql, mysql, mariadb, sqlite" in refused.stderr
+        assert "Name a database: postgresql, mysql, mariadb, sqlite" in refused.stderr
 
 
 def test_an_unknown_engine_is_refused(call: Call) -> None:

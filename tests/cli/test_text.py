@@ -2,6 +2,7 @@
 
 import json
 import math
+from datetime import UTC, datetime
 
 import pytest
 
@@ -66,6 +67,11 @@ def test_a_lock_of_other_software_is_shown_as_what_it_is() -> None:
     assert "their id" in holder(FOREIGN)
     assert "never" in human_table([FOREIGN])
     assert len(plain_table([FOREIGN]).split()) == 8
+
+
+def test_a_label_is_quoted() -> None:
+    info = LockInfo("job", "id", 1, "by hand", "vm", 12, datetime.now(UTC), 30.0, 0)
+    assert holder(info).startswith('held by "by hand", pid 12 on vm for 0.')
 
 
 def test_what_is_not_known_of_it_is_null_in_json() -> None:

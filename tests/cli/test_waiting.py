@@ -48,7 +48,7 @@ def test_without_a_terminal_it_says_so_once(client: gripfast.Client) -> None:
         until(lambda: waiters(client, "nightly") == 1)
         lease.release()
         assert running.ended() == (0, "", "")
-    assert line.startswith("gripfast: waiting for nightly, held by the big backup")
+    assert line.startswith('gripfast: waiting for nightly, held by "the big backup", pid ')
 
 
 def test_a_lock_that_is_free_is_taken_without_a_word(client: gripfast.Client) -> None:

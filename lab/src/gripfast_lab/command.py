@@ -20,24 +20,26 @@ if TYPE_CHECKING:
     from gripfast_lab.story import Story
 
 WIDTH_AT_MOST = 120
+SCENARIO_HELP = "What to simulate: redis (one server), redlock3 (three nodes) or redlock5 (five nodes)."
 _FILE = click.Path(dir_okay=False, allow_dash=True)
 svg_option = click.option("--svg", type=_FILE, help="Draw a picture into this file; - is the standard output.")
-html_option = click.option("--html", type=_FILE, help="Write an HTML page into this file; it needs no other file.")
+html_option = click.option("--html", type=_FILE, help="Write a self-contained HTML page to this file.")
 
 
 @click.group(invoke_without_command=True, short_help="See how locks break.")
 @html_option
 @click.pass_context
 def lab(ctx: click.Context, html: str | None) -> int | None:
-    """The locks that people build, from worst to best, each with the shortest history that breaks it.
+    """Show the locks that people commonly build, from worst to best, each with the shortest sequence of events (a
+    history) that breaks it.
 
     \b
     gripfast lab                          all of them, with verdicts; takes half a minute
     gripfast lab show set-nx-ex-del       one of them, and how it breaks
-    gripfast lab seed 42                  a seed of the simulation, drawn in the same way
+    gripfast lab seed 42                  one random run of the simulation, drawn in the same way
 
-    A program finds these histories by searching everything that can happen in a small world. It searches Gripfast's own
-    locks as well: the production code, in the simulation.
+    A program finds these histories by searching everything that can happen in a small world. It also searches for
+    histories that break Gripfast's own locks. For that it runs the production code in the simulation.
     """
     if ctx.invoked_subcommand is not None:
         if html is not None:
@@ -46,9 +48,9 @@ def lab(ctx: click.Context, html: str | None) -> int | None:
     return _list(html)
 
 
-@lab.command(short_help="Show how one of them breaks.")
+@lab.command(short_help="Show how one of these locks breaks.")
 @click.argument("name", shell_complete=lambda ctx, param, typed: _names(typed))
-@click.option("--program", is_flag=True, help="Show the protocol as a program, too.")
+@click.option("--program", is_flag=True, help="Also show the lock's protocol as Python code.")
 @svg_option
 @html_option
 def show(name: str, program: bool, svg: str | None, html: str | None) -> int:
@@ -71,13 +73,14 @@ def show(name: str, program: bool, svg: str | None, html: str | None) -> int:
     return 0
 
 
-@lab.command(short_help="Draw a seed of the simulation.")
+@lab.command(short_help="Run the simulation with one seed and draw it.")
 @click.argument("seed", type=click.IntRange(min=0))
-@click.option("--scenario", default="redis", show_default=True, help="redis, redlock3 or redlock5.")
+@click.option("--scenario", default="redis", show_default=True, help=SCENARIO_HELP)
 @svg_option
 @html_option
 def seed(seed: int, scenario: str, svg: str | None, html: str | None) -> int:
-    """Run SEED of the simulation and draw what happened. If it breaks a rule, draw the smallest plan that does."""
+    """Run the simulation with SEED and draw what happened. If the run breaks a rule, draw the smallest set of actions
+    and faults that still breaks it."""
     from gripfast_lab.seeds import story_of_seed
     from gripfast_lab.sim.runner import scenarios
 

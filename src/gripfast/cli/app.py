@@ -35,7 +35,7 @@ def cli(ctx: click.Context) -> int | None:
     gripfast run nightly -- ./backup.sh     only one of me
     gripfast ls                             who holds what
 
-    Without --url and $GRIPFAST_URL the locks are in a file in your home directory, for one machine.
+    Without --url and $GRIPFAST_URL the locks are in a file in your home directory. That works on one machine only.
     """
     if ctx.invoked_subcommand is not None:
         return None

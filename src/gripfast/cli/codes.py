@@ -14,13 +14,13 @@ NO_COMMAND = 127
 SIGNALLED = 128
 
 MEANINGS = {
-    DECLINED: "you answered no (break)",
+    DECLINED: "nothing was changed: you answered no, or the lock has a new holder (break)",
     USAGE: "wrong usage: an option, name, ttl or URL",
     NOT_FOUND: "nobody holds that lock (show, break)",
     UNAVAILABLE: "the store can't be reached, or refused the request",
     INTERNAL: "a bug in gripfast",
     BUSY: "someone else holds the lock (run: see --busy-exit-code)",
-    LOST: "the lock was lost, and the command was stopped (run)",
+    LOST: "the lock was lost while the command ran, or before it could start (run)",
     NOT_EXECUTABLE: "the command can't be executed (run)",
     NO_COMMAND: "the command was not found (run)",
 }

@@ -33,7 +33,8 @@ OWN = {
 """Command to module and name."""
 GROUP = "gripfast.commands"
 NOT_HERE = {
-    "lab": "the lab is a package of its own: pip install gripfast-lab, or in a clone of Gripfast: pip install . ./lab"
+    "lab": "the lab is a package of its own: in a clone of Gripfast run pip install . ./lab "
+    "(once it is published: pip install gripfast-lab)"
 }
 """What to say to who calls a command that is known, but not installed."""
 
@@ -65,10 +66,12 @@ def _loaded(point: EntryPoint) -> click.Command:
     try:
         command: object = point.load()
     except Exception as error:
-        return _failing(point.name, f"{point.value} can't be loaded, {type(error).__name__}: {error}")
-    if not isinstance(command, click.Command):
-        return _failing(point.name, f"{point.value} is no command of click's")
-    return command
+        return _unfit(point, f"{point.value} can't be loaded, {type(error).__name__}: {error}")
+    return command if isinstance(command, click.Command) else _unfit(point, f"{point.value} is not a click.Command")
+
+
+def _unfit(point: EntryPoint, why: str) -> click.Command:
+    return _failing(point.name, f"can't use the command {point.name}: {why}. Reinstall or remove its package")
 
 
 def _failing(name: str, why: str) -> click.Command:

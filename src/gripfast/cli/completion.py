@@ -79,7 +79,7 @@ def complete(cli: click.Command, instruction: str) -> int:
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script with which your shell completes commands, options and the names of held locks.
+    """Print a completion script for your shell. It completes commands, options and the names of held locks.
 
     \b
     bash:  eval "$(gripfast completion bash)"          in ~/.bashrc

@@ -40,10 +40,11 @@ def explain(error: BaseException) -> tuple[int, str]:
         case LeaseLost():
             return codes.LOST, str(error)
         case StoreUnavailable():
-            return codes.UNAVAILABLE, f"{_sentence(str(error))} Check --url, $GRIPFAST_URL and the store itself"
+            return codes.UNAVAILABLE, f"{_sentence(str(error))} To use another store, set --url or $GRIPFAST_URL"
         case click.Abort():
             return codes.DECLINED, "nothing was changed"
-    return codes.INTERNAL, f"internal error, {type(error).__name__}: {error} (GRIPFAST_DEBUG=1 shows where)"
+    what = f"internal error, {type(error).__name__}: {error}"
+    return codes.INTERNAL, f"{_sentence(what)} Please report it, with what is printed under GRIPFAST_DEBUG=1"
 
 
 def say(message: str) -> None:

@@ -29,8 +29,9 @@ def ls(ctx: click.Context, in_json: bool, prefix: str) -> None:
     gripfast ls --prefix report:
     gripfast ls --json
 
-    Into a pipe it prints the same eight columns without headings: name, label, host, pid, since, seconds until the lock
-    expires unless it is renewed, waiters, token. It writes blanks inside a name as \\x20.
+    On a terminal it prints a table with headings. Into a pipe it prints one line for each lock, without headings: name,
+    label, host, pid, since, seconds until the lock expires unless it is renewed, waiters, token. A blank inside one of
+    these is written as \\x20.
     """
     with open_client(ctx) as client:
         infos = sorted(client.list(prefix), key=lambda info: info.name)
@@ -68,7 +69,7 @@ def show(ctx: click.Context, name: str, in_json: bool) -> None:
 @name_argument
 @url_option
 @json_option
-@click.option("--yes", is_flag=True, help="Do not ask first. Required without a terminal.")
+@click.option("--yes", is_flag=True, help="Break the lock without asking. Required if stdin is not a terminal.")
 @click.pass_context
 def break_(ctx: click.Context, name: str, in_json: bool, yes: bool) -> None:
     """Release the lock NAME by force: take it away from its holder.
@@ -76,8 +77,9 @@ def break_(ctx: click.Context, name: str, in_json: bool, yes: bool) -> None:
     \b
     gripfast break nightly
 
-    The next waiter gets the lock at once, but the old holder may still be at work. It learns of its loss only at its
-    next renewal. Until then only fencing tokens protect what both write to. So first make sure that the holder is gone.
+    The next waiter gets the lock at once, but the old holder may still be at work. The old holder notices only at its
+    next renewal. Until then both may write, and only fencing tokens protect the data. So first make sure that the
+    holder is gone.
     """
     if not (yes or sys.stdin.isatty()):
         raise click.UsageError("Without a terminal gripfast can't ask you; add --yes if you are sure.", ctx)
@@ -97,12 +99,13 @@ def break_(ctx: click.Context, name: str, in_json: bool, yes: bool) -> None:
 
 def _confirm(client: gripfast.Client, info: gripfast.LockInfo) -> None:
     click.echo(text.portrait(info), err=True)
-    if not click.confirm("Take it away? The holder may still be at work.", err=True):
+    if not click.confirm("Release this lock by force? Its holder may still be at work.", err=True):
         raise Failure(codes.DECLINED, "nothing was changed")
     now = client.inspect(info.name)
     if now is not None and now.owner != info.owner:
-        raise Failure(codes.DECLINED, "the lock has another holder by now; nothing was changed. Look again: "
-                      f"gripfast show {shlex.quote(info.name)}")  # fmt: skip
+        raise Failure(
+            codes.DECLINED, f"the lock has another holder by now; nothing was changed. Look again: {_show(info.name)}"
+        )
 
 
 @click.command(short_help="Wait until a lock is free.")
@@ -112,12 +115,12 @@ def _confirm(client: gripfast.Client, info: gripfast.LockInfo) -> None:
 @json_option
 @click.pass_context
 def wait(ctx: click.Context, name: str, wait: float | None, in_json: bool) -> int:
-    """Wait until the lock NAME is free, without keeping it. The exit code is 75 if --wait is over first.
+    """Wait until the lock NAME is free, without keeping it. The exit code is 75 if it stays held for --wait seconds.
 
     \b
     gripfast wait nightly --wait 3600 && echo "the backup is done"
 
-    The command waits in the queue like every waiter. When its turn comes, it releases the lock at once.
+    gripfast waits in the queue like everybody else. When it gets the lock, it releases it at once.
     """
     began = time.monotonic()
     busy: gripfast.LockTimeout | None = None
@@ -130,7 +133,7 @@ def wait(ctx: click.Context, name: str, wait: float | None, in_json: bool) -> in
     if in_json:
         click.echo(text.as_json(_verdict(name, time.monotonic() - began, busy)))
     if busy:
-        say(f"{name} is still {text.holder(busy.holder)}")
+        say(f"{name} is still {text.holder(busy.holder)}. Wait longer with --wait, or see: {_show(name)}")
     return codes.BUSY if busy else 0
 
 
@@ -139,6 +142,10 @@ def _verdict(name: str, waited: float, busy: gripfast.LockTimeout | None) -> dic
     if busy:
         verdict["holder"] = text.info_as_dict(busy.holder) if busy.holder else None
     return verdict
+
+
+def _show(name: str) -> str:
+    return f"gripfast show {shlex.quote(name)}"
 
 
 def _nobody(name: str) -> Failure:

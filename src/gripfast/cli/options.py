@@ -18,7 +18,7 @@ Callback = TypeVar("Callback", bound=Callable[..., Any])
 
 def _in_seconds(_: click.Context, __: click.Parameter, seconds: float | None) -> float | None:
     if seconds is not None and not 0 <= seconds < math.inf:
-        raise click.BadParameter(f"{seconds} is not a number of seconds.")
+        raise click.BadParameter(f"must be a number of seconds, 0 or more, not {seconds:g}.")
     return seconds
 
 
@@ -51,7 +51,7 @@ url_option = click.option(
     callback=_remember_url,
     expose_value=False,
     help="Where the locks are. [default: $GRIPFAST_URL, or a file in your home directory] "
-    "Put a URL with a password into the variable: everyone on the machine can read arguments.",
+    "If the URL has a password, set the variable: other users of the machine can see the arguments of a command.",
 )
 json_option = click.option("--json", "in_json", is_flag=True, help="Print JSON.")
 wait_option = seconds_option("--wait", "Wait at most this long. [default: for ever]")

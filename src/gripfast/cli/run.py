@@ -18,14 +18,14 @@ from gripfast.cli.spawn import Command, start
 from gripfast.cli.supervise import KEPT, Ending, Supervisor, end_family, sane_grace
 from gripfast.cli.text import holder
 from gripfast.cli.waiting import obtain
-from gripfast.errors import visible
+from gripfast.errors import WHY, visible
 
 GRACE = 5.0
 
-TTL_HELP = """How long the lock stays held after gripfast has vanished. It is renewed while the command runs.
-[default: 30, or what the URL says]"""
-GRACE_HELP = f"""Time between TERM and KILL if the lock can't be renewed; at most half the ttl.
-[default: {GRACE:g}, or half the ttl if that is less]"""
+TTL_HELP = """How long the lock stays held if gripfast dies and the store does not notice (the embedded store notices at
+once). gripfast renews it while the command runs. [default: 30, or what the URL says]"""
+GRACE_HELP = f"""If the lock can't be renewed, send TERM this long before the lease ends, and KILL just before it ends;
+at most half the ttl. [default: {GRACE:g}, or half the ttl if that is less]"""
 BUSY_HELP = f"Exit code if someone else holds the lock. [default: {codes.BUSY}]"
 
 
@@ -43,7 +43,7 @@ class RunCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         cut = args.index("--") if "--" in args else len(args)
         if not (args[cut + 1 :] or ctx.resilient_parsing or "--help" in args[:cut]):
-            raise click.UsageError("The command goes after two dashes: gripfast run NAME -- CMD…", ctx)
+            raise click.UsageError("No command. Write it after two dashes: gripfast run NAME -- ./backup.sh", ctx)
         rest = super().parse_args(ctx, args[:cut])
         ctx.params["words"] = args[cut + 1 :]
         return rest
@@ -58,7 +58,7 @@ class RunCommand(click.Command):
 @seconds_option("--ttl", TTL_HELP)
 @wait_option
 @click.option("--no-wait", is_flag=True, help="Do not wait at all: the same as --wait 0.")
-@click.option("--label", metavar="TEXT", help="Says who holds the lock; ls and show print it.")
+@click.option("--label", metavar="TEXT", help="Tells others who holds the lock; ls and show print this text.")
 @click.option("--busy-exit-code", type=click.IntRange(0, 255), default=codes.BUSY, metavar="CODE", help=BUSY_HELP)
 @seconds_option("--grace", GRACE_HELP)
 @click.pass_context
@@ -79,28 +79,30 @@ def run(
     gripfast run nightly -- ./backup.sh --full
     gripfast run nightly --wait 60 --label "by hand" -- ./backup.sh
 
-    CMD finds the lock's name in $GRIPFAST_NAME. It finds the fencing token, a number that grows with every holder, in
-    $GRIPFAST_TOKEN. gripfast passes signals on to CMD. CMD has the same standard streams as gripfast; a stream that is
-    closed for gripfast is closed for CMD, too.
+    In CMD's environment, $GRIPFAST_NAME is the lock's name, and $GRIPFAST_TOKEN is the fencing token, a number that
+    grows with every holder. gripfast passes signals on to CMD. CMD inherits gripfast's standard input, output and
+    error; one that is closed stays closed.
 
-    If the lock can't be renewed, CMD gets TERM when the grace period begins. CMD and everything it started get KILL
-    before someone else can get the lock. Then gripfast exits with 76.
+    If the lock can't be renewed, CMD gets TERM --grace seconds before the lease ends. CMD and everything it started get
+    KILL before someone else can get the lock. Then gripfast exits with 76.
 
-    If gripfast itself is killed, Linux kills CMD as well, unless CMD is setuid. It does not kill what CMD has started.
-    On other systems CMD goes on. On the embedded store the lock stays held while CMD lives.
+    If gripfast itself is killed, Linux kills CMD as well (unless CMD is setuid), but not the processes that CMD has
+    started. On other systems CMD keeps running. Nobody renews the lock any more, so it is free when its ttl is over at
+    the latest, even if CMD still runs. On the embedded store it is free as soon as CMD has ended.
 
     The lock is released when CMD ends, even if CMD leaves processes running in the background. There is one exception,
-    on Linux: if gripfast passes TERM on, and TERM ends CMD, the processes that CMD started get TERM as well, unless
-    they moved to another session. Then gripfast keeps the lock until all of them have ended.
+    on Linux: gripfast gets TERM, passes it on, and CMD ends because of it. Then gripfast also sends TERM to the
+    processes that CMD left behind (except those in another session), and keeps the lock until they have ended.
 
-    gripfast can't send signals to processes of another user, as in -- sudo ./backup.sh. It says so, and waits until
-    they end. If the lock is lost in the meantime, gripfast kills everything else, and exits with 76.
+    gripfast can't send signals to processes of another user, for example with -- sudo ./backup.sh. It prints a message
+    and waits until they end. If the lock is lost in the meantime, it kills the processes that it may kill, waits for
+    the others, and exits with 76.
 
-    While gripfast is suspended by Ctrl-Z, the lock is not renewed. When it continues, it kills CMD if the ttl has
-    passed.
+    While gripfast is suspended by Ctrl-Z, the lock is not renewed. If the ttl has passed when gripfast continues, it
+    kills CMD.
     """
     if no_wait and wait is not None:
-        raise click.UsageError("--wait and --no-wait exclude each other.", ctx)
+        raise click.UsageError("Use --wait or --no-wait, not both.", ctx)
     settings = Settings(name, words, 0.0 if no_wait else wait, busy_exit_code, grace)
     with open_client(ctx) as client:
         lock = client.lock(name, ttl=ttl, label=label)
@@ -149,7 +151,7 @@ def _conclude(lease: gripfast.Lease, ending: Ending) -> int:
     """Said before the client is closed, which takes a while on a store that does not answer."""
     name = visible(lease.name)
     if not ending.complete:
-        say("some processes of the command did not end although gripfast killed them; see: ps")
+        say("some processes of the command still run although gripfast sent them KILL; look for them with ps")
     if ending.status is None or ending.warned:
         what = "has ended, but gripfast could not kill all its processes" if ending.refused else "was stopped"
         say(f"lost the lock {name}: {_why(lease)}. The command {what}")
@@ -157,7 +159,8 @@ def _conclude(lease: gripfast.Lease, ending: Ending) -> int:
     try:
         lease.release()
     except gripfast.LeaseLost as lost:
-        say(f"{lost}. The command had ended with status {ending.status}")
+        so = f"The command ended with status {ending.status}, and may have run without the lock at the end"
+        say(f"lost the lock {name}: {WHY[lost.reason]}. {so}")
         return codes.LOST
     return ending.status
 
@@ -166,5 +169,5 @@ def _why(lease: gripfast.Lease) -> str:
     try:
         lease.ensure_held()
     except gripfast.LeaseLost as lost:
-        return str(lost)
+        return WHY[lost.reason]
     return "it could not be renewed in time"

@@ -7,26 +7,29 @@ import click
 from gripfast.api import schema as texts
 from gripfast.cli.options import url_of, url_option
 
+FENCING_HELP = "Print only the table for fencing tokens; create it in the database that you write to."
 
-@click.command(short_help="Print the tables as SQL.")
-@click.argument("engine", type=click.Choice(texts.ENGINES), required=False)
+
+@click.command(short_help="Print the SQL that creates Gripfast's tables.")
+@click.argument("engine", type=click.Choice(texts.ENGINES), required=False, metavar="[ENGINE]")
 @url_option
-@click.option("--locks-only", is_flag=True, help="Only the tables of the locks.")
-@click.option("--fencing-only", is_flag=True, help="Only the table of gripfast.fencing, for the database you write to.")
+@click.option("--locks-only", is_flag=True, help="Print only the tables for locks.")
+@click.option("--fencing-only", is_flag=True, help=FENCING_HELP)
 @click.pass_context
 def schema(ctx: click.Context, engine: str | None, locks_only: bool, fencing_only: bool) -> None:
-    """Print the tables for ENGINE as SQL, for your own migrations.
+    """Print the SQL that creates Gripfast's tables in ENGINE, for your own migrations. ENGINE is postgresql, mysql,
+    mariadb or sqlite.
 
     \b
     gripfast schema postgresql | psql shop
     gripfast schema mysql --fencing-only
 
-    Without ENGINE, it prints the tables for the store in --url or $GRIPFAST_URL. Gripfast creates the tables of its
-    locks on first use, if its user may. You always have to create the table for fencing tokens yourself. The embedded
-    store creates its own file.
+    Without ENGINE, it prints the tables for the store in --url or $GRIPFAST_URL. Gripfast creates the tables for locks
+    on first use, if its database user has the right. You always have to create the table for fencing tokens yourself.
+    For sqlite, only that table is printed: the embedded store creates its own file of locks.
     """
     if locks_only and fencing_only:
-        raise click.UsageError("--locks-only and --fencing-only exclude each other.", ctx)
+        raise click.UsageError("Use --locks-only or --fencing-only, not both.", ctx)
     engine = engine or _engine_of_store(ctx)
     parts = []
     if not fencing_only and (locks_only or engine != "sqlite"):
@@ -39,5 +42,5 @@ def schema(ctx: click.Context, engine: str | None, locks_only: bool, fencing_onl
 def _engine_of_store(ctx: click.Context) -> str:
     engine = texts.engine_of(url_of(ctx) or "")
     if engine is None:
-        raise click.UsageError(f"Name the engine: {', '.join(texts.ENGINES)}. Other stores have no tables.", ctx)
+        raise click.UsageError(f"This store has no tables. Name a database: {', '.join(texts.ENGINES)}.", ctx)
     return engine

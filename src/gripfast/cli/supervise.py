@@ -102,7 +102,7 @@ class Supervisor:
             _say_refused(signum, pid, KEPT)
 
     def _end(self, status: int | None) -> Ending:
-        meanwhile = f"the lock {visible(self._lease.name)} is lost, gripfast waits until the process has ended"
+        meanwhile = f"the lock {visible(self._lease.name)} is lost, and gripfast waits until the process has ended"
         complete, refused = end_family(self._command, self._signals, meanwhile)
         return Ending(status, self._warned, complete, refused)
 

@@ -40,10 +40,10 @@ def expires_in(info: LockInfo) -> str:
 def holder(info: LockInfo | None) -> str:
     """Who has it and since when, for a sentence."""
     if info is None:
-        return "held by an unknown holder"
+        return "held, but it is not known by whom"
     if info.since is None:
         return f"held by {FOREIGN} ({visible(info.owner)})"
-    label = f"{visible(info.label)}, " if info.label else ""
+    label = f'"{visible(info.label)}", ' if info.label else ""  # first: on a narrow terminal the rest is cut off
     return f"held by {label}pid {info.pid} on {visible(info.host)} for {held_for(info)} (since {_moment(info)})"
 
 

@@ -69,7 +69,7 @@ class Telling:
     def _draw(self) -> None:
         waited = duration(time.monotonic() - self._began)
         who = self._who()
-        line = f"gripfast: waiting {waited} for {visible(self._name)}, {who or 'which is just becoming free'}"
+        line = f"gripfast: waiting {waited} for {visible(self._name)}, {who or 'which nobody seems to hold now'}"
         if (who or self._drawn) and not self._over.is_set():
             self._drawn = True
             click.echo(_ERASE + clipped(line, _width()), err=True, nl=False)
