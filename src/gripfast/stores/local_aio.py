@@ -147,7 +147,10 @@ class Worker:
 def _no_turn(is_open: bool) -> GripfastError:
     if not is_open:
         return ClientClosed()
-    return StoreUnavailable("the embedded store is too busy: the requests before this one took all its time")
+    return StoreUnavailable(
+        "the embedded store did not get to this request within its request_timeout, because earlier requests took too "
+        "long: use a larger request_timeout, or fewer requests at once"
+    )
 
 
 def _outcome_of(request: Callable[..., T], *args: Any) -> tuple[T | None, BaseException | None]:

@@ -40,5 +40,5 @@ class MemoryFactory:
 
 def factory(url: SplitResult, options: dict[str, Any]) -> MemoryFactory:
     if url.path not in ("", "/") or "@" in url.netloc:
-        raise ConfigurationError("memory:// takes a name, no path and no user: memory://name")
+        raise ConfigurationError("write a memory URL as memory://name, without a path or a user")
     return MemoryFactory(url.netloc)

@@ -183,8 +183,9 @@ class Connections:
     def _open_now(self) -> _Connection:
         if self._name in _poisoned:
             raise StoreUnavailable(
-                f"embedded store {self._name}: this process was forked while a request of another thread hung in the "
-                "database; start it with another method (spawn, forkserver), or fork before using the store"
+                f"embedded store {self._name}: the parent process was forked while another thread was in a request "
+                "that did not end, so this child can't use the file. Start child processes with spawn or forkserver, "
+                "or fork before the first use of the store"
             )
         files.prepare(self._path)
         inode = _inode_of(self._name)
@@ -221,8 +222,8 @@ class Connections:
         version = row[0] if row else None
         if version != scripts.SCHEMA_VERSION:
             raise ConfigurationError(
-                f"{self._name} has schema {version}, this Gripfast knows {scripts.SCHEMA_VERSION}: "
-                "a newer version made it; upgrade Gripfast here, or use another file"
+                f"{self._name} has lock tables of version {version}, but this Gripfast knows {scripts.SCHEMA_VERSION}. "
+                "Probably a newer Gripfast made the file: upgrade this one, or use another file"
             )
 
     def before_fork(self) -> None:

@@ -65,13 +65,13 @@ def prepare(path: Path) -> None:
             {str(path): str(error)},
         ) from error
     if target.is_dir():
-        raise ConfigurationError(f"{path} is a folder; name a file")
+        raise ConfigurationError(f"{path} is a folder: the URL must name a file")
 
 
 def _nowhere(path: Path, folder: Path, error: OSError) -> str:
     """Some folders, such as /proc, answer like this to whoever would make a file in them."""
     if folder.is_dir():
-        return f"{path}: no file can be made in the folder {folder} ({error.strerror}); name a file elsewhere"
+        return f"{path}: can't create a file in {folder} ({error.strerror}): choose a file in another folder"
     return f"{path}: the folder {folder} does not exist; make it first"
 
 

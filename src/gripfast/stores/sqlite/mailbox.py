@@ -208,7 +208,7 @@ def send(address: str, message: bytes, tries: int | None = None) -> bool:
         except (FileNotFoundError, ConnectionRefusedError):
             return False
         except OSError as error:  # out of descriptors, or not ours to write to: it will ask
-            _log.debug("push to %s: %s", address, error)
+            _log.debug("can't notify the waiter at %s: %s", address, error)
             return True
         else:
             return True
@@ -218,7 +218,8 @@ def send(address: str, message: bytes, tries: int | None = None) -> bool:
 def _bind(database: Path) -> tuple[socket.socket | None, str]:
     import socket
 
-    for folder in _folders(database) if hasattr(socket, "AF_UNIX") and hasattr(select, "poll") else ():
+    has_sockets = hasattr(socket, "AF_UNIX") and hasattr(select, "poll")
+    for folder in _folders(database) if has_sockets else ():
         address = str(folder / os.urandom(6).hex())
         if len(os.fsencode(address)) > _ADDRESS_MAX:
             continue
@@ -227,11 +228,18 @@ def _bind(database: Path) -> tuple[socket.socket | None, str]:
             mail = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             mail.bind(address)
         except OSError as error:
-            _log.info("no wake-ups through %s: %s", folder, error)
+            _log.info("can't receive notifications in the folder %s: %s", folder, error)
             continue
         return mail, address
-    _log.warning("no folder for wake-ups: waiters of %s ask at a slow pace", database)
+    _log.log(logging.WARNING if has_sockets else logging.INFO, _NO_FOLDER, database)
     return None, ""
+
+
+_NO_FOLDER = (
+    "waiters of %s can't be notified, so they poll every few seconds: there is no private folder for unix sockets. "
+    "Check that the folder of the database, or that for temporary files, can be written, and that its path is short "
+    "(a socket's path has at most about 100 bytes)"
+)
 
 
 def _make_own(folder: Path) -> None:

@@ -40,14 +40,15 @@ def read_waiter(columns: tuple[Any, ...], boot: str) -> Waiter:
 
 
 _ADVICE = {
-    "SQLITE_BUSY": "another program keeps the database locked; end it, or use a file of Gripfast's own",
-    "SQLITE_LOCKED": "another program keeps the database locked; end it, or use a file of Gripfast's own",
+    "SQLITE_BUSY": "another program keeps the database locked: end it, or give Gripfast a file of its own",
+    "SQLITE_LOCKED": "another program keeps the database locked: end it, or give Gripfast a file of its own",
     "SQLITE_READONLY": "the file or its folder can't be written; check its owner and mode",
     "SQLITE_CANTOPEN": "the file can't be opened; check that its folder exists and can be written",
     "SQLITE_PERM": "the file can't be opened; check its owner and mode",
-    "SQLITE_FULL": "the disk is full; free some room, nothing was lost",
-    "SQLITE_IOERR": "the disk failed or is full; check it, nothing was changed",
-    "SQLITE_CORRUPT": "the file is damaged; move it away and a new one is made (locks held now would be forgotten)",
+    "SQLITE_FULL": "the disk is full: free some space. Nothing was lost",
+    "SQLITE_IOERR": "the disk failed or is full: check it. Nothing was changed",
+    "SQLITE_CORRUPT": "the file is damaged: stop all programs that use it, and move it away. Gripfast then creates a "
+    "new one, without the locks that are held now",
 }
 
 _NOT_A_DATABASE = "SQLITE_NOTADB"
@@ -62,7 +63,7 @@ def explain(error: sqlite3.Error, path: str) -> GripfastError:
     kind = _kind(error)
     if kind == _NOT_A_DATABASE:
         return ConfigurationError(f"{path} is not a SQLite database: name another file, or move this one away")
-    advice = _ADVICE.get(kind, "see the error of SQLite")
+    advice = _ADVICE.get(kind, "SQLite's documentation explains this code")
     return StoreUnavailable(f"embedded store {path}: {error} ({kind}): {advice}", {path: str(error)})
 
 

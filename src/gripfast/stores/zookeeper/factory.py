@@ -83,7 +83,7 @@ def factory_of(client: KazooClient, options: dict[str, Any]) -> ZooKeeperFactory
     def make(_: float) -> Session:
         if os.getpid() != pid:
             raise ConfigurationError(
-                "this KazooClient belongs to the process that was forked: connect() with a new one"
+                "this KazooClient belongs to the parent process: after a fork, connect() with a new KazooClient"
             )
         return Session(where, client, is_ours=is_stopped(client))
 
@@ -93,11 +93,11 @@ def factory_of(client: KazooClient, options: dict[str, Any]) -> ZooKeeperFactory
 def _checked_hosts(hosts: str) -> str:
     each = [host for host in hosts.split(",") if host]
     if not each:
-        raise ConfigurationError("a ZooKeeper URL names its servers: zookeeper://host:2181,host:2181/chroot")
+        raise ConfigurationError("the URL has no servers: write zookeeper://host:2181,host:2181/chroot")
     for host in each:
         port = host.rpartition("]")[2].rpartition(":")[2] if ":" in host.rpartition("]")[2] else str(PORT)
         if not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ConfigurationError(f"{host!r} is no server: write host:port, with commas between several")
+            raise ConfigurationError(f"{host!r} is not a server's address: write host:port, and commas between servers")
     return ",".join(host if ":" in host.rpartition("]")[2] else f"{host}:{PORT}" for host in each)
 
 
@@ -105,10 +105,10 @@ def _checked_path(what: str, path: object) -> str:
     """By the rules of ZooKeeper: what breaks them is refused by kazoo or by the server, each in its own way."""
     if not isinstance(path, str) or not path.startswith("/") or len(path) > PATH_MOST:
         raise ConfigurationError(
-            f"{what} must be a path such as {ROOT}, of {PATH_MOST} characters at most: {_short(path)}"
+            f"{what} must be a path such as {ROOT} with at most {PATH_MOST} characters, not {_short(path)}"
         )
     if any(step in ("", ".", "..") for step in path.split("/")[1:]):
-        raise ConfigurationError(f"{what} must be a path without empty steps, '.' and '..': {path!r}")
+        raise ConfigurationError(f"{what} must not have empty parts, '.' or '..': {path!r}")
     if found := _UNFIT.search(path):
         raise ConfigurationError(f"{what} has {found[0]!r} in it, which ZooKeeper does not allow: {path!r}")
     return path

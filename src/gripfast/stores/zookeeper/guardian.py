@@ -70,7 +70,7 @@ class Guardian:
     def _delete_overdue(self, now: float) -> None:
         for path, until in self.until.copy().items():
             if now > until and self.until.pop(path, None) is not None:
-                _log.warning("lease on %s was not renewed in time; deleting its node", path)
+                _log.warning("the node %s (of a lease or a waiter) was not renewed in time; deleting it", path)
                 send([(self, Delete(path, -1))], functools.partial(self._deleted, path))
 
     def _clear_idle_names(self, now: float) -> None:

@@ -24,15 +24,13 @@ from kazoo.exceptions import (
 
 from gripfast.core import rules
 from gripfast.core.ports import LockInfo
-from gripfast.errors import ConfigurationError, OutcomeUnknown, StoreUnavailable
+from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.stores.holder import Details, read_details, read_moment, read_object
 
 LOCK = "__lock__"
 HALF_ROUND = 2**31
 UNSURE = (TimeoutError, ConnectionLoss, OperationTimeoutError, SessionExpiredError, ConnectionClosedError)
 """Errors after which it may have been done. All others are answers."""
-LABEL_MOST = 50_000
-"""Characters, of up to six bytes in a node's data. By default a server takes a request of 1 MB."""
 _CONTENDER = re.compile(rf"^(?P<owner>.*)(?:{LOCK}|__rlock__)(?P<number>\d{{10}}|-\d{{9,10}})$", re.DOTALL)
 """Readers of kazoo's ReadLock, too: a lock that excludes everybody has to wait for them."""
 
@@ -82,12 +80,6 @@ def position(queue: Iterable[Contender], path: str) -> int | None:
     return None
 
 
-def check_label(label: str) -> None:
-    """Before anything is sent: a server answers too large a request by closing the connection, each time anew."""
-    if len(label) > LABEL_MOST:
-        raise ConfigurationError(f"a label may have {LABEL_MOST:,} characters on ZooKeeper, not {len(label):,}")
-
-
 def write_details(label: str | None, host: str, pid: int, ttl: float) -> bytes:
     return json.dumps({"host": host, "pid": pid, "label": label, "ttl": ttl}, ensure_ascii=False).encode()
 
@@ -119,7 +111,7 @@ def fault(where: str, error: BaseException) -> StoreUnavailable:
     if isinstance(error, NoAuthError):
         text = "this identity may not do that here: check the ACLs of the root, and the login in the URL or the client"
     elif isinstance(error, AuthFailedError):
-        text = "the login was refused"
+        text = "the login was refused: check the user and password in the URL, or the client's auth_data"
     else:
         text = str(error) or type(error).__name__
     kind = OutcomeUnknown if isinstance(error, UNSURE) else StoreUnavailable
@@ -129,7 +121,8 @@ def fault(where: str, error: BaseException) -> StoreUnavailable:
 def not_connected(where: str, troubles: Mapping[str, str]) -> StoreUnavailable:
     """With the troubles of each server, as far as they are known."""
     known = "; ".join(f"{server}: {trouble}" for server, trouble in troubles.items())
-    text = f"no connection ({known or 'no answer yet, or no such host'}): check that it runs, and its address"
+    reason = known or "no answer yet, or no such host"
+    text = f"no connection ({reason}): check that the servers run and that the addresses are right"
     return StoreUnavailable(f"{where}: {text}", dict(troubles) or {where: text})
 
 

@@ -151,7 +151,7 @@ class Session:
         which kazoo does not notice: another one is made, with which the session goes on."""
         if self._attempts.received < since and self.client.connected:
             silent = boottime() - since
-            _log.warning("%s: nothing received for %.1f s; connecting anew", self.where, silent)
+            _log.warning("%s: received nothing for %.1f s; reconnecting", self.where, silent)
             driver.disconnect(self.client)
 
     def _notify_connected(self) -> None:
@@ -171,7 +171,8 @@ class Session:
         if milliseconds := driver.probed_timeout(self.client):
             self.on_connected(milliseconds)
         else:
-            _log.warning("%s: can't open a second session to learn the session's time-out; will retry", self.where)
+            what = "%s: can't find out the session time-out of your KazooClient by a second session; will retry"
+            _log.warning(what, self.where)
             self._starts.append(True)
 
     def on_connected(self, milliseconds: int) -> None:
@@ -179,7 +180,7 @@ class Session:
         believed is over, though the session is not."""
         share = SHARE * milliseconds / 1000
         if share < self.share and self._is_ours:
-            raise SessionExpiredError("the session's time-out has shrunk: a new one begins")  # kazoo then makes it
+            raise SessionExpiredError("the server granted a shorter time-out, so a new session begins")  # by kazoo
         if share < self.share:
             self.epoch += 1  # before anything is dated by the new one
             self.guardian.doubt_all()

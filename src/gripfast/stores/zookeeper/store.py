@@ -97,8 +97,7 @@ class ZooKeeperStore:
     # Claims -----------------------------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
-        if claim.label is not None:
-            protocol.check_label(claim.label)
+
         session, until = self._sessions(claim.ttl), boottime() + self._link.timeout
         if not session.lets_pass and not await self._link.connected(session, until, or_refused=claim.inbox is None):
             return not_connected(session)
@@ -216,7 +215,7 @@ class ZooKeeperStore:
                 return failed(session, written)
             session.proved = sent
         if node.epoch != session.epoch:
-            return failed(session, SessionExpiredError("the session ended meanwhile"))
+            return failed(session, SessionExpiredError("the session ended while the lock was acquired: try again"))
         node.is_first = True
         session.guardian.until[node.path] = session.proved + ttl
         return Granted(node.token, ttl, session.proved, most=session.share)
