@@ -64,7 +64,7 @@ def test_mariadb_is_refused_if_its_snapshot_is_older_than_the_lock(
         is_refused = (level, beginning) in OLD_SNAPSHOTS
         if is_refused:
             with pytest.raises(
-                ConfigurationError, match=r"older .* Roll back, and take the lock before anything is read"
+                ConfigurationError, match=r"old data .* Roll back, and call within.. before you read anything"
             ):
                 client.lock("stock").within(caller, 0)
             caller.rollback()
@@ -127,7 +127,7 @@ async def test_a_connection_of_the_other_colour_is_refused(
 ) -> None:
     async with opened(kind, place.server.url) as caller:
         if kind.is_async:
-            with pytest.raises(ConfigurationError, match="use the lock of connect_async"):
+            with pytest.raises(ConfigurationError, match="use a lock of connect_async"):
                 client.lock("stock").within(caller.given)
         else:
             async with gripfast.connect_async(url) as other:
@@ -140,7 +140,7 @@ async def test_a_connection_of_the_other_colour_is_refused(
 async def test_a_connection_of_another_engine_is_refused(kind: Kind, client: gripfast.Client, place: Place) -> None:
     other = PyMySQL if place.engine == "postgresql" else Psycopg
     async with opened(other, SERVERS[other.engine]().url) as caller:
-        with pytest.raises(ConfigurationError, match=f"in {place.engine}, and this connection is of {other.engine}"):
+        with pytest.raises(ConfigurationError, match=f"in {place.engine}, but this connection is to {other.engine}"):
             client.lock("stock").within(caller.given)
 
 
@@ -164,7 +164,7 @@ async def test_a_connection_of_another_database_is_refused(
 
 def test_other_stores_and_modes_are_refused_with_what_to_use() -> None:
     expected = {
-        "memory://": "your own database: connect to it with postgresql",
+        "memory://": "only with a lock in a database: connect with postgresql",
         postgres_server().lock_space(): r"not for \?mode=lease: .* \?mode=row",
         mariadb_server().lock_space(): r"not for \?mode=lease: .* \?mode=row",
         mariadb_server().lock_space(mode="advisory"): r"not for \?mode=advisory: GET_LOCK .* \?mode=row",

@@ -78,14 +78,14 @@ def test_a_server_that_is_too_old_for_advisory_locks_is_told_as_such() -> None:
         ('FATAL:  database "x" does not exist', "login", "database"),
         ("FATAL:  the database system is starting up", "down", "starting, stopping or recovering"),
         ("session is read-only", "down", "no primary"),
-        ("Connection refused\n\tIs the server running?", "down", "check that it runs"),
+        ("Connection refused\n\tIs the server running on that host?", "down", "check that the server runs"),
     ],
 )
 def test_why_there_is_no_connection(text: str, kind: str, words: str) -> None:
     fault = protocol.not_connected(WHERE, [text])
     assert fault.kind == kind
     assert words in str(fault.error)
-    assert "\n" not in str(fault.error)
+    assert not {"\n", "?"} & set(str(fault.error))
 
 
 def test_several_hosts_are_told_together_and_nothing_is_told_twice() -> None:
@@ -138,6 +138,6 @@ def test_a_name_that_the_databases_encoding_has_no_letter_for_is_told_as_such() 
         with wire_to(url) as wire:
             make_tables(wire)
             fault = dialect_of(url).refused(refused(wire, scripts.claim("🔒", "a", TTL, CARD)))
-        assert "encoding of its database" in str(fault.error)
+        assert "the database's encoding is not UTF8" in str(fault.error)
     finally:
         server.execute("DROP DATABASE latin WITH (FORCE)")

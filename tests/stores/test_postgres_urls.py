@@ -167,7 +167,7 @@ def test_wrong_logins_are_told_without_the_password_and_as_permanent() -> None:
         f"postgresql://{USER}@{HOST}:{server.port}/{DATABASE}",
         f"postgresql://nobody:x@{HOST}:{server.port}/{DATABASE}",
     ):
-        with pytest.raises(WireDown, match="does not let this user in") as raised:
+        with pytest.raises(WireDown, match="refuses the login") as raised:
             dialect_of(url).dial(10, is_shared=True)
         assert raised.value.fault.is_permanent
         assert raised.value.fault.kind == "login"

@@ -212,7 +212,7 @@ async def test_a_wrong_or_missing_password_is_said_at_once(server: RedisServer) 
     command(server, "ACL", "SETUSER", "bob", "on", ">another", "allkeys", "allcommands")
     for user in ("", "bob", "nobody"):
         url = url_of(server, user).replace(quote(PASSWORD, safe=""), "x" + quote(PASSWORD, safe=""))
-        await assert_claims_fail_at_once(url, place, "refuses the user name or password: check those")
+        await assert_claims_fail_at_once(url, place, "refuses the user name or password: check them")
     await assert_claims_fail_at_once(f"redis://127.0.0.1:{server.port}/0", place, "wants a password: put it into")
     await assert_all_fail(f"redis://127.0.0.1:{server.port}/0", place, "wants a password: put it into")
 
@@ -265,7 +265,7 @@ async def test_a_key_that_is_no_lock_is_said_at_once_and_left_alone(server: Redi
         command(server, "RPUSH", f"lock:{name}", "a", "b")
     async with both_colours(url_of(server), **PATIENT) as actors:
         for told in await each(actors, lambda actor: outcomes(actor, names)):
-            assert_clear(told, where(server.port), "choose another name or another prefix")
+            assert_clear(told, where(server.port), "choose another name or prefix")
         assert await each(actors, lambda actor: actor.listing()) == [[], []]
     for name in names:
         assert command(server, "LRANGE", f"lock:{name}", 0, -1) == [b"a", b"b"]

@@ -135,9 +135,9 @@ def test_what_is_left_out_has_the_usual_value(connect: Callable[..., Any]) -> No
 @pytest.mark.parametrize(
     "url, says",
     [
-        ("redis://host/jobs", "number of its database"),
-        ("redis://host/-1", "number of its database"),
-        ("redis://host/1/2", "number of its database"),
+        ("redis://host/jobs", "number of a database"),
+        ("redis://host/-1", "number of a database"),
+        ("redis://host/1/2", "number of a database"),
         ("redis://host?db=jobs", "db"),
         ("redis://host:port", "port"),
         ("redis://host?socket_timeout=soon", "socket_timeout"),

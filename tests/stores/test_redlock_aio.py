@@ -125,7 +125,7 @@ async def test_a_stopped_node_costs_its_time_out_once(servers: list[RedisServer]
                 assert not answers[2].was_asked
                 told = answers[2].error
                 assert "did not answer" in str(told) or "not made in time" in str(told)
-                assert "probed in the background" in told.nodes[nodes.names[2]]
+                assert "keeps trying in the background" in told.nodes[nodes.names[2]]
         await everyone_answers(nodes)
 
 

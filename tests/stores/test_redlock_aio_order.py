@@ -125,7 +125,7 @@ async def test_a_vote_that_can_not_be_followed_has_its_clean_up_asked_for_again(
             await auntil(lambda: nodes.talk.talks[0].requests.connection is None)
             answers = await ask_all(nodes, Free(NAME, "me"))
             assert failed(answers) == [0]
-            assert "may still get a claim" in str(answers[0].error)
+            assert "may still receive a request for the lock" in str(answers[0].error)
             assert await ask_all(nodes, Free(NAME, "me")) == [Freed(False, False)] * NODES
 
 

@@ -83,15 +83,15 @@ def test_options_of_the_driver_are_for_all_nodes() -> None:
     [
         ("redlock://", "host:port,host:port"),
         ("redlock://a", "at least 3"),
-        ("redlock://a,b", "at least 3 nodes, and this names 2"),
-        ("redlock://a,b,", "with commas"),
-        ("redlock://a,,b,c", "with commas"),
+        ("redlock://a,b", "at least 3 nodes, not 2"),
+        ("redlock://a,b,", "host:port,host:port"),
+        ("redlock://a,,b,c", "host:port,host:port"),
         ("redlock://a,b,c:port", "host:port"),
         ("redlock://a,b,c:70000", "port"),
         ("redlock://a,b,[::1", "host:port"),
         ("redlock://a,b,::1", "host:port"),
-        ("redlock://a,b,c/jobs", "number of its database"),
-        ("redlock://a,b,c/1/2", "number of its database"),
+        ("redlock://a,b,c/jobs", "number of a database"),
+        ("redlock://a,b,c/1/2", "number of a database"),
         ("redlock://a,b,c#x", "%23"),
         ("redlock:a,b,c", "scheme"),
         ("redlock://a,b,c?bogus=1", "unknown option for redlock://a:6379,b:6379,c:6379/0: bogus"),
@@ -102,8 +102,8 @@ def test_options_of_the_driver_are_for_all_nodes() -> None:
         ("redlock://a,b,c?max_ttl=100000", "max_ttl must be"),
         ("redlock://a,b,c?restart_grace=soon", "restart_grace must be a number"),
         ("redlock://a,b,c?restart_grace=-1", "restart_grace must be"),
-        ("redlock://a,b,c?restart_grace=59", "restart_grace must not be smaller than max_ttl, 60 seconds"),
-        ("redlock://a,b,c?max_ttl=10&restart_grace=9.9", "restart_grace must not be smaller than max_ttl, 10 seconds"),
+        ("redlock://a,b,c?restart_grace=59", "restart_grace must be at least max_ttl, which is 60 seconds"),
+        ("redlock://a,b,c?max_ttl=10&restart_grace=9.9", "restart_grace must be at least max_ttl, which is 10 seconds"),
         ("redlock://a,b,c?prefix=" + "x" * 600, "512"),
         ("redis://a,b,c", "redlock://host,host,host"),
     ],
@@ -139,7 +139,7 @@ def test_a_password_is_told_by_no_error(connect: Callable[..., Any], url: str) -
 
 @pytest.mark.parametrize("url", ["redlock://a,b,a", "redlock://a,b:6379,b", "redlock://localhost,127.0.0.1,c"])
 def test_the_same_node_twice_is_refused(connect: Callable[..., Any], url: str) -> None:
-    with pytest.raises(ConfigurationError, match="named twice: each node must be a server of its own"):
+    with pytest.raises(ConfigurationError, match="occurs twice: each node must be a different server"):
         connect(url)
 
 
@@ -151,8 +151,8 @@ def test_an_even_number_of_nodes_is_warned_about(connect: Callable[..., Any], ca
         connect("redlock://u:secret@a,b,c,d")
         connect("redlock://a,b,c,d,e,f")
     assert caplog.messages == [
-        "4 nodes of Redlock survive the loss of 1, as 3 do: leave one out, or add one",
-        "6 nodes of Redlock survive the loss of 2, as 5 do: leave one out, or add one",
+        "4 Redlock nodes tolerate the loss of 1, no more than 3 nodes do: remove one, or add one",
+        "6 Redlock nodes tolerate the loss of 2, no more than 5 nodes do: remove one, or add one",
     ]
 
 
@@ -204,7 +204,7 @@ def test_options_of_gripfast_in_the_url_of_one_node_are_refused_with_advice(
 ) -> None:
     name = option.partition("=")[0]
     with pytest.raises(
-        ConfigurationError, match=rf"{name} is the same for all nodes: give it to connect\(\[…\], {name}=…"
+        ConfigurationError, match=rf"{name} must be the same for all nodes: pass it as connect\(\[…\], {name}=…"
     ):
         connect(["redis://a", f"redis://u:secret@b?{option}", "redis://c"])
 
@@ -212,18 +212,18 @@ def test_options_of_gripfast_in_the_url_of_one_node_are_refused_with_advice(
 @pytest.mark.parametrize(
     "targets, options, says",
     [
-        ([], {}, "at least 3 nodes, and this names 0"),
-        (["redis://a"], {}, "for one server give its own URL"),
+        ([], {}, "at least 3 nodes, not 0"),
+        (["redis://a"], {}, "For one server use redis://host"),
         (["redis://a", "redis://b"], {}, "at least 3"),
-        (["redis://a", "redis://b", "redlock://c,d,e"], {}, "not by redlock://"),
-        (["redis://a", "redis://b", "sqlite:///c.db"], {}, "not by sqlite://"),
+        (["redis://a", "redis://b", "redlock://c,d,e"], {}, "not redlock://"),
+        (["redis://a", "redis://b", "sqlite:///c.db"], {}, "not sqlite://"),
         (["redis://a", "redis://b", "c"], {}, "scheme"),
-        (["redis://a", "redis://b", 3], {}, "connect() does not know a builtins.int"),
-        (["redis://a", "redis://b", ["redis://c"]], {}, "connect() does not know a builtins.list"),
-        (["redis://a", "redis://b", "redis://c/0", "redis://c/1"], {}, "databases of one server are not"),
-        (["redis://a", "redis://b", redis.Redis("a")], {}, "a:6379 is named twice"),
-        (["redis://a", "redis://b", "rediss://b"], {}, "b:6379 is named twice"),
-        (["unix:///a", "unix:///b", "unix:///a"], {}, "/a is named twice"),
+        (["redis://a", "redis://b", 3], {}, "does not know a builtins.int"),
+        (["redis://a", "redis://b", ["redis://c"]], {}, "does not know a builtins.list"),
+        (["redis://a", "redis://b", "redis://c/0", "redis://c/1"], {}, "two databases of one server fail together"),
+        (["redis://a", "redis://b", redis.Redis("a")], {}, "a:6379 occurs twice"),
+        (["redis://a", "redis://b", "rediss://b"], {}, "b:6379 occurs twice"),
+        (["unix:///a", "unix:///b", "unix:///a"], {}, "/a occurs twice"),
         (["redis://a", "redis://b?bogus=1", "redis://c"], {}, "unknown option for redis://b:6379/0: bogus"),
         (["redis://a", "redis://b", "redis://c"], {"bogus": 1}, "unknown option for redlock://.*: bogus"),
         (
@@ -302,5 +302,5 @@ def test_what_it_can_do_is_known_before_it_is_asked(connect: Callable[..., Any])
 
 def test_every_order_of_three_is_the_same_for_the_checks(connect: Callable[..., Any]) -> None:
     for order in itertools.permutations(["redis://a", "redis://b", redis.Redis("a")]):
-        with pytest.raises(ConfigurationError, match="a:6379 is named twice"):
+        with pytest.raises(ConfigurationError, match="a:6379 occurs twice"):
             connect(list(order))

@@ -117,17 +117,17 @@ def test_an_argument_that_can_not_be_carried_over_is_refused_by_its_name(
     driver: str, argument: str, value: Any
 ) -> None:
     engine = engine_with(driver, connect_args={argument: value})
-    with pytest.raises(ConfigurationError, match=f"argument '{argument}', .* Give connect\\(\\) a URL") as refusal:
+    with pytest.raises(ConfigurationError, match=f"argument '{argument}' of .* Pass connect\\(\\) a URL") as refusal:
         gripfast.connect(engine)
     assert PASSWORD not in str(refusal.value)
 
 
 @pytest.mark.parametrize("driver", ["psycopg2", "asyncpg", "aiomysql", "mysqlconnector"])
 def test_an_engine_with_a_creator_or_events_of_its_own_is_refused(driver: str) -> None:
-    with pytest.raises(ConfigurationError, match="a creator of its own"):
+    with pytest.raises(ConfigurationError, match="the engine's creator function"):
         gripfast.connect(engine_with(driver, creator=lambda: None))
     if driver in ASYNC:
-        with pytest.raises(ConfigurationError, match="a creator of its own"):
+        with pytest.raises(ConfigurationError, match="the engine's creator function"):
             gripfast.connect(engine_with(driver, async_creator=lambda: None))
     for event in ("connect", "do_connect"):
         engine = engine_with(driver)

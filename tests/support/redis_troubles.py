@@ -168,7 +168,7 @@ def _refused_with(code: str, request: Callable[[], object]) -> bool:
 
 
 DEAF: dict[str, tuple[Break, str]] = {
-    "down": (down, r"can't be reached: .*refused; check that it runs"),
+    "down": (down, r"can't be reached: .*refused; check that the server runs"),
     "stopped": (stopped, r"did not answer within 0.2 s|was not made in time"),
     "loading": (loading, r"still loading its data: .*LOADING"),
     "busy": (running_a_slow_script, r"slow script: .*SCRIPT KILL"),
@@ -178,7 +178,7 @@ DEAF: dict[str, tuple[Break, str]] = {
 
 NO_WRITES: dict[str, tuple[Break, str]] = {
     "replica": (replica, r"use the address of the primary .*READONLY"),
-    "unable to save": (unable_to_save, r"see its log and its disk .*MISCONF"),
+    "unable to save": (unable_to_save, r"look at its log, and whether the disk is full .*MISCONF"),
     "without replicas": (without_replicas, r"min-replicas-to-write .*NOREPLICAS"),
     "out of memory": (out_of_memory, r"raise the limit .*OOM"),
 }

@@ -75,7 +75,7 @@ def no_majority(names: Sequence[str], answers: Sequence[Answer], is_none_said: b
 
 
 _ANSWERED = "answered"
-_UNHEARD = "was not asked, or not waited for"
+_UNHEARD = "gave no answer before the result was clear"
 
 
 def _state(name: str, answer: Answer) -> str:
@@ -84,9 +84,9 @@ def _state(name: str, answer: Answer) -> str:
     if isinstance(answer, Failed):
         return answer.error.nodes.get(name, str(answer.error))
     if isinstance(answer, Unmarked):
-        return "has lost its memory, or is new: it does not vote yet"
+        return "has no birth marker: it is new, or restarted without its data, and does not vote yet"
     if isinstance(answer, Newborn):
-        return f"came back empty not long ago: it votes in {answer.votes_in:.3g} s"
+        return f"restarted without its data: it votes again in {answer.votes_in:.3g} s (restart_grace)"
     return _ANSWERED
 
 
@@ -116,7 +116,7 @@ async def page(nodes: Nodes, prefix: str, after: str | None) -> Page | Unreachab
     names: Sequence[str] = ()
     if isinstance(found, Failed):
         place = place._replace(cursor="0", passed_over=place.passed_over | {place.node})
-        earlier = Failed(StoreUnavailable("could not be asked, a moment ago"), was_asked=True)
+        earlier = Failed(StoreUnavailable("could not be reached a moment ago"), was_asked=True)
         answers: list[Answer] = [earlier if node in place.passed_over else None for node in range(len(nodes.names))]
         answers[place.node] = found
     else:

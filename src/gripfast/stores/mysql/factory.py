@@ -112,10 +112,10 @@ def dialect(url: SplitResult, options: dict[str, Any]) -> MysqlDialect:
     if "," in (url.hostname or ""):
         raise ConfigurationError("a MySQL URL names one host: that of the primary, or of a proxy in front of it")
     if str(options.pop("charset", _CHARSET)).lower() != _CHARSET:
-        raise ConfigurationError(f"charset can't be chosen: it is {_CHARSET}")
+        raise ConfigurationError(f"charset must be {_CHARSET}: leave the option out")
     database = unquote(url.path.strip("/"))
     if not database:
-        raise ConfigurationError("the URL names no database: mysql://user:password@host:3306/database")
+        raise ConfigurationError("the URL has no database: write mysql://user:password@host:3306/database")
     given = {name: options.pop(name) for name in sorted(OF_THE_DRIVER.keys() & options)}
     login = _login(url.username and unquote(url.username), url.password and unquote(url.password))
     return _dialect_to(url.hostname, url.port, database, {**given, **login})

@@ -36,6 +36,9 @@ Row = tuple[bytes | None, ...]
 class ProtocolBroken(ConnectionError):
     """What arrived is no answer to the request."""
 
+    def __init__(self, what: str) -> None:
+        super().__init__(f"unexpected data from the server (is it MySQL or MariaDB?): {what}")
+
 
 def literal(value: Value) -> bytes:
     """Text as hex digits: no character set, quoting or mode of the server can make anything else of it."""

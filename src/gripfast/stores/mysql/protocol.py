@@ -45,22 +45,26 @@ def not_connected(where: str, database: str, error: BaseException) -> Fault:
         advice = "check its address and firewalls, and that it is not overloaded"
         return _fault(where, "down", f"can't be reached: the connection was not made in time; {advice}")
     if type(cause).__name__.startswith("SSL") or code == _TLS_FAILED:
-        advice = "check that it speaks TLS, and the certificates"
+        advice = "check that the server uses TLS on this port, and check the certificates"
         return _fault(where, "down", f"can't be reached: {_text(cause)}; {advice}")
     if isinstance(cause, OSError) or code == _CANNOT_CONNECT:
-        fault = _fault(where, "down", f"can't be reached: {_text(cause)}; check that it runs, and its address")
+        fault = _fault(where, "down", f"can't be reached: {_text(cause)}; {_IS_IT_THERE}")
         return fault._replace(was_refused=isinstance(cause, REFUSED))
     if "cryptography" in str(error):
         advice = "install it with pip install 'PyMySQL[rsa]', or let the connection use TLS"
-        return _fault(where, "login", f"wants a login that needs the package cryptography: {advice}")
+        return _fault(where, "login", f"uses a login method that needs the Python package cryptography: {advice}")
     if code and kind_of(code) not in ("gone", "broken_off"):
         said = str(getattr(error, "orig", error).args[-1])
         return refused(where, database, Refusal(kind_of(code), str(code), said))
-    return _fault(where, "down", f"can't be reached: {_text(cause)}; check that it runs, and its address")
+    return _fault(where, "down", f"can't be reached: {_text(cause)}; {_IS_IT_THERE}")
+
+
+_IS_IT_THERE = "check that the server runs and that the address is right"
 
 
 def no_answer(where: str, seconds: float) -> Fault:
-    return _fault(where, "down", f"can't be reached: no answer within {seconds:g} s; it is paused or overloaded")
+    advice = "check whether it is paused, overloaded or cut off"
+    return _fault(where, "down", f"can't be reached: no answer within {seconds:g} s; {advice}")
 
 
 def several_primaries(variables: Iterable[tuple[bytes | None, ...]]) -> str | None:
@@ -85,8 +89,8 @@ def logs_statements(variables: Iterable[tuple[bytes | None, ...]]) -> bool:
 def unfit(where: str, cluster: str) -> Fault:
     """Two nodes of such a cluster would grant the same row or user-level lock. To retry will not help."""
     message = (
-        f"is a node of {cluster}, where each node has row locks and user-level locks of its own: two holders would be "
-        "let in. Leave out `mode` (a lease), or use a single primary"
+        f"is a node of {cluster}. There each node has its own row locks and user-level locks, so two clients could "
+        "hold the same lock. Use mode=lease, or a server with a single primary"
     )
     return _fault(where, "unfit", message)
 
@@ -94,25 +98,25 @@ def unfit(where: str, cluster: str) -> Fault:
 def _advice(database: str, refusal: Refusal) -> str:
     code = int(refusal.code)
     advice: Mapping[Kind, str] = {
-        "busy": "did not get at its row in time: someone has it locked, or the server is overloaded",
-        "retry": "gave up a transaction because of a deadlock: it can be tried again",
-        "no_table": f"has no tables for locks in {database!r}: make them with what `gripfast schema` prints",
+        "busy": "could not lock the row in time: another session has locked it, or the server is overloaded",
+        "retry": "rolled back the transaction because of a deadlock, even after several attempts: try again",
+        "no_table": f"has no tables for locks in {database!r}: create them with the output of `gripfast schema mysql`",
         "no_rights": f"does not let this user do that: GRANT {_RIGHTS} ON `{database}`.* TO the user "
-        "(without CREATE if the tables were made with `gripfast schema`)",
+        "(CREATE is not needed if the tables exist)",
         "read_only": "takes no writes, it is read-only: use the address of the primary",
         "full": "has no connection left: raise max_connections (or this user's limit), or close some",
-        "gone": "ended the session",
-        "broken_off": "broke off the statement",
-        "login": "refuses the login: check user name and password, from where the user may connect, "
-        "and whether it must use TLS",
-        "unfit": "can't do that",
-        "unstorable": "can't store this name or label",
+        "gone": "ended the session: look at its log for the reason, and try again",
+        "broken_off": "cancelled the statement, as an administrator or a time limit may do: try again",
+        "login": "refuses the login: check the user name, the password, the hosts that the user may connect from, "
+        "and whether TLS is required",
+        "unfit": "does not support this request",
+        "unstorable": "can't store this name or label: use other characters",
         "other": "answered with an error",
     }
     if code == _NO_DATABASE:
         return f"has no database {database!r}, or this user may not see it: create it, or correct the URL"
     if code == _BLOCKED:
-        return "blocks this host after too many failed connections: FLUSH HOSTS there"
+        return "blocks this host after too many failed connections: run FLUSH HOSTS on the server"
     return advice[refusal.kind]
 
 

@@ -61,7 +61,7 @@ class MysqlWire:
     def send_packet(self, packet: bytes) -> bool:
         """Begin a request that is written already."""
         if self._reader is not None:
-            raise ConnectionError("a request is under way, or the connection has ended in the middle of one")
+            raise ConnectionError("the last request on this connection has no complete answer")
         self._unsent = packet
         self._reader = AnswerReader()
         return self.flush()

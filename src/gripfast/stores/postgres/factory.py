@@ -78,7 +78,7 @@ def _parsed(url: SplitResult) -> dict[str, str]:
         found = pq.Conninfo.parse(f"postgresql://{url.netloc}{url.path}".encode())
     except psycopg.Error:
         raise ConfigurationError(
-            "the URL can't be read: it is postgresql://user:password@host:port/database, with % written as %25"
+            "the URL can't be read: write it as postgresql://user:password@host:port/database, and % as %25"
         ) from None
     return {option.keyword.decode(): option.val.decode() for option in found if option.val is not None}
 
@@ -96,7 +96,7 @@ def _settings_of(engine: Any) -> dict[str, str]:
 def _checked(settings: dict[str, str]) -> dict[str, str]:
     ports = settings.get("port", "")
     if not all(port.isdecimal() for port in ports.split(",") if port):
-        raise ConfigurationError("the URL can't be read: a port is a number")
+        raise ConfigurationError("the URL can't be read: its port must be a number")
     if not settings.get("connect_timeout", "0").removeprefix("-").isdecimal():
         raise ConfigurationError(
             f"connect_timeout must be a whole number of seconds, not {settings['connect_timeout']!r}"
@@ -108,7 +108,7 @@ def _checked(settings: dict[str, str]) -> dict[str, str]:
     try:
         make_conninfo(**settings)
     except psycopg.Error as error:
-        raise ConfigurationError(f"libpq does not take these settings: {error}") from None
+        raise ConfigurationError(f"libpq refuses these options: {error}") from None
     return settings
 
 
@@ -151,7 +151,9 @@ def _split_hosts(settings: dict[str, str]) -> list[dict[str, str]]:
     lists = {name: value.split(",") for name in _PER_HOST if (value := settings.get(name))}
     count = max((len(values) for values in lists.values()), default=1)
     if any(len(values) not in (1, count) for values in lists.values()):
-        raise ConfigurationError("the URL names another number of ports than of hosts")
+        raise ConfigurationError(
+            "the URL has a different number of ports than hosts: give one port for all hosts, or one for each"
+        )
     return [
         settings | {name: values[index] if len(values) == count else values[0] for name, values in lists.items()}
         for index in range(count)

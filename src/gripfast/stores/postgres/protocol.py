@@ -38,30 +38,32 @@ _KINDS: Mapping[str, Kind] = {
 }
 
 _TABLES = "gripfast_lock, gripfast_row, gripfast_grant"
+_CREATE_THEM = "create them with the output of `gripfast schema postgresql`"
 
 _ADVICE: Mapping[Kind, str] = {
-    "busy": "did not do it in time: another session has the row locked, or it is overloaded",
-    "retry": "could not order this among what others did at the same time: it is tried again",
-    "no_table": "has no tables for locks: make them with what `gripfast schema` prints, or let this user create them",
+    "busy": "did not finish the statement in time: another session has locked the row, or the server is overloaded",
+    "retry": "gave up the transaction because of concurrent ones (a deadlock or a serialization failure), even after "
+    "several attempts: try again",
+    "no_table": f"has no tables for locks: {_CREATE_THEM}, or let this user create tables",
     "no_rights": "does not let this user do that: GRANT SELECT, INSERT, UPDATE, DELETE ON "
-    f"{_TABLES} TO it; if they are missing, make them with what `gripfast schema` prints",
-    "read_only": "takes no writes: it is a replica, or was set to read only: use the address of the primary, "
+    f"{_TABLES} TO the user. If the tables are missing, {_CREATE_THEM}",
+    "read_only": "takes no writes, because it is a replica or was set to read-only: use the address of the primary, "
     "or name all hosts, as in postgresql://host1,host2/database",
     "full": "has no connection left: raise its max_connections (or the limit of this user or database), or close some",
-    "gone": "ended the session",
-    "broken_off": "broke off the statement",
-    "login": "does not let this user in: check user, password and database, and its pg_hba.conf",
-    "unfit": "can't do that",
-    "unstorable": "can't store this name or label: the encoding of its database, which is not UTF8, lacks characters: "
-    "use others, or a database whose encoding is UTF8",
+    "gone": "ended the session: look at its log for the reason, and try again",
+    "broken_off": "cancelled the statement, as an administrator or a time limit may do: try again",
+    "login": "refuses the login: check the user, the password, the database, and the server's pg_hba.conf",
+    "unfit": "does not support this request",
+    "unstorable": "can't store this name or label, because the database's encoding is not UTF8 and has no such "
+    "characters: use other characters, or a database with the encoding UTF8",
     "other": "answered with an error",
 }
 
 _SPECIAL: Mapping[str, str] = {
-    "53100": "has no room left on its disk: free some",
-    "53200": "is out of memory: see its log",
-    "57P03": "takes no connections now: it is starting, stopping or recovering",
-    "42703": "has tables for locks of another version: compare them with what `gripfast schema` prints",
+    "53100": "has no space left on its disk: free some",
+    "53200": "is out of memory: look at its log",
+    "57P03": "takes no connections now, because it is starting, stopping or recovering: try again in a moment",
+    "42703": "has lock tables of another version of Gripfast: change them to what `gripfast schema postgresql` prints",
 }
 
 _UNKNOWN_SETTING = "42704"
@@ -70,8 +72,8 @@ _MAY_NOT_END = (
     "does not let this user end that session: connect as the user who holds the lock, or GRANT pg_signal_backend"
 )
 _BEHIND_PROXY = (
-    "is reached through a proxy that pools connections, such as pgbouncer, which hands sessions around: "
-    "mode=row and mode=advisory need the server's own address; mode=lease works through a proxy"
+    "is reached through a proxy that pools connections, such as pgbouncer. Locks with mode=row and mode=advisory need "
+    "a session of their own: use the server's own address, or mode=lease"
 )
 
 _NOT_CONNECTED: tuple[tuple[Kind, re.Pattern[str]], ...] = (
@@ -119,8 +121,9 @@ def not_connected(where: str, reasons: Sequence[str | None]) -> Fault:
     if all(_STARTING.search(reason or "") for reason in reasons):
         return _fault(where, f"{_SPECIAL['57P03']} ({told})")
     if any(_REPLICA.search(reason or "") for reason in reasons):
-        return _fault(where, f"has no primary among the hosts that could be reached ({told})")
-    fault = _fault(where, f"can't be reached: {told}; check that it runs, its address and firewalls")
+        advice = "wait for the failover to finish, or add the primary's address"
+        return _fault(where, f"has no primary among the hosts that could be reached ({told}): {advice}")
+    fault = _fault(where, f"can't be reached: {told}; check that the server runs, its address and firewalls")
     return fault._replace(was_refused=all(_REFUSED.search(reason or "") for reason in reasons))
 
 
@@ -146,4 +149,5 @@ def _words(refusal: Refusal) -> str:
 def _short(text: str) -> str:
     """On one line; libpq begins each with the host, and the server with how bad it is."""
     lines = [line.strip() for line in text.splitlines()]
-    return " ".join(line for line in lines if line).removeprefix("connection failed: ").rstrip(".")
+    told = [line for line in lines if line and not line.startswith("Is the server running")]  # we ask that ourselves
+    return " ".join(told).removeprefix("connection failed: ").rstrip(".")

@@ -100,7 +100,7 @@ class PostgresWire:
         except psycopg.Error as error:
             raise self._lost(error) from None
         except BaseException:  # an interrupt, or a value that can't be sent: a part of it may have left
-            self._ended = "a request was broken off"
+            self._ended = "an earlier request was interrupted"
             raise
 
     def flush(self) -> bool:
@@ -125,7 +125,7 @@ class PostgresWire:
         except OSError:
             raise
         except BaseException:  # an interrupt: a part of the answer may be lost
-            self._ended = "an answer was broken off"
+            self._ended = "the reading of an answer was interrupted"
             raise
 
     def pushes(self) -> list[str]:

@@ -87,7 +87,7 @@ class _Socket:
             loop.add_reader(self.sock, self._readable)
         except NotImplementedError:
             raise ConfigurationError(
-                "Redis needs a selector event loop: asyncio.SelectorEventLoop on Windows"
+                "Redis needs an event loop with add_reader(): on Windows use asyncio.SelectorEventLoop"
             ) from None
 
     is_open: bool

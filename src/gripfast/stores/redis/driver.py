@@ -49,7 +49,9 @@ def for_client(client: Any) -> tuple[str, Connect, dict[str, Any]]:
     pool = client.connection_pool
     kind, given = pool.connection_class, pool.connection_kwargs
     if "connection_pool" in given:  # Sentinel's find their server through their pool
-        raise ConfigurationError("a client made by Sentinel is not supported yet: give one of the primary itself")
+        raise ConfigurationError(
+            "clients made by Redis Sentinel are not supported yet: pass a redis.Redis that connects to the primary"
+        )
     settings = {name: value for name, value in given.items() if _is_used(name) or name not in _standard()}
     if not issubclass(kind, AbstractConnection):
         kind = _blocking_twin(kind)

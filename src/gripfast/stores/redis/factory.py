@@ -92,13 +92,17 @@ def address(url: SplitResult) -> dict[str, Any]:
         login["password"] = unquote(url.password)
     if url.scheme == "unix":
         if url.hostname or not url.path.strip("/"):
-            raise ConfigurationError("a unix URL names a socket with three slashes: unix:///run/redis/redis.sock?db=0")
+            raise ConfigurationError(
+                "a unix URL has three slashes before the path of the socket: unix:///run/redis/redis.sock?db=0"
+            )
         return login | {"path": unquote(url.path)}
     if "," in (url.hostname or ""):
-        raise ConfigurationError("a Redis URL names one host: several nodes are redlock://host,host,host")
+        raise ConfigurationError("a Redis URL has one host. For Redlock on several servers: redlock://host,host,host")
     database = url.path.strip("/")
     if database and not database.isdecimal():
-        raise ConfigurationError(f"the path of a Redis URL is the number of its database, not {database!r}")
+        raise ConfigurationError(
+            f"the path of a Redis URL must be the number of a database, as in redis://host:6379/0, not {database!r}"
+        )
     return login | {"host": url.hostname or "localhost", "port": url.port or 6379, "db": int(database or 0)}
 
 

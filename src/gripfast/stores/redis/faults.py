@@ -15,18 +15,19 @@ from gripfast.stores.faults import Kind
 from gripfast.stores.faults import LinkDown as LinkDown
 
 _ADVICE: Mapping[str, str] = {
-    "WRONGPASS": "refuses the user name or password: check those in the URL or of the client",
+    "WRONGPASS": "refuses the user name or password: check them in the URL or in the client",
     "NOAUTH": "wants a password: put it into the URL, redis://user:password@host, or into the client",
     "NOPERM": "does not let this user do that: grant it the commands, keys and channels that docs/redis.md lists",
-    "WRONGTYPE": "has something that is no lock under this lock's key: choose another name or another prefix",
+    "WRONGTYPE": "has a key of another type under this lock's name: choose another name or prefix",
     "READONLY": "is a replica and takes no writes: use the address of the primary",
     "LOADING": "is still loading its data: it will answer when that is done",
     "OOM": "is out of memory (maxmemory): free some or raise the limit",
-    "MISCONF": "refuses writes because it can't save to disk: see its log and its disk",
+    "MISCONF": "refuses writes because it can't save to disk: look at its log, and whether the disk is full",
     "BUSY": "is busy with someone's slow script: wait for it, or end it with SCRIPT KILL",
     "MASTERDOWN": "is a replica that has lost its primary: use the address of the primary",
-    "NOREPLICAS": "refuses writes because too few replicas are connected: see its min-replicas-to-write",
-    "CLUSTERDOWN": "belongs to a cluster that is down: see CLUSTER INFO",
+    "NOREPLICAS": "refuses writes because too few replicas are connected: reconnect them, or lower "
+    "min-replicas-to-write",
+    "CLUSTERDOWN": "belongs to a cluster that is down: run CLUSTER INFO there, and repair the cluster",
     "DB index": "has no database of that number: use a smaller one, or raise its `databases`",
     "MOVED": "is a node of a Redis Cluster, which is not supported yet: use a single server",
 }
@@ -77,20 +78,22 @@ def not_connected(where: str, error: Exception) -> Fault:
         code = "NOAUTH" if code == "WRONGPASS" and "required" in str(error) else code
         return _fault(where, f"{code or ''} {error}".strip())
     if found := _OTHER_HOST.search(str(error)):
-        advice = "use a name that stands in it, or ssl_check_hostname=false to trust a certificate for any host"
+        advice = "use a host name that it contains, or ssl_check_hostname=false to accept a certificate for any host"
         return _named(where, f"can't be reached: its {found[0]}; {advice}")
     if "SSL" in f"{type(_root(error)).__name__} {error}":
-        return _named(where, f"can't be reached: {_cause(error)}; check that it speaks TLS, and the certificates")
+        advice = "check that the server uses TLS on this port, and check the certificates"
+        return _named(where, f"can't be reached: {_cause(error)}; {advice}")
     if "TimeoutError" in kinds:
         speaks_tls = ", and that it speaks TLS" if where.startswith("rediss:") else ""
         advice = f"check its address and firewalls{speaks_tls}"
         return _named(where, f"can't be reached: the connection was not made in time; {advice}")
-    fault = _named(where, f"can't be reached: {_cause(error)}; check that it runs, and its address")
+    advice = "check that the server runs and that the address is right"
+    fault = _named(where, f"can't be reached: {_cause(error)}; {advice}")
     return fault._replace(was_refused=isinstance(_root(error), REFUSED))
 
 
 def not_answered(where: str, seconds: float) -> Fault:
-    message = f"did not answer within {seconds:g} s: it is paused, overloaded or cut off"
+    message = f"did not answer within {seconds:g} s: check whether it is paused, overloaded or cut off"
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
 
 
@@ -103,7 +106,7 @@ def no_reply(where: str, seconds: float, error: Exception, was_idle: bool = Fals
 
 def cut(where: str, error: Exception | None, was_idle: bool = False) -> Fault:
     reason = f": {_cause(error)}" if error is not None and str(error) else ""
-    message = f"closed the connection before it answered{reason}"
+    message = f"closed the connection before it answered{reason}; look at the server's log, and try again"
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}), was_idle=was_idle)
 
 

@@ -89,4 +89,4 @@ def parsed(name: str, value: Any, parsers: Mapping[str, Any]) -> Any:
     try:
         return parsers[name](value)
     except (TypeError, ValueError):
-        raise ConfigurationError(f"{name} can't be {value!r}") from None
+        raise ConfigurationError(f"{name} can't be {value!r}: redis-py's documentation lists its values") from None

@@ -203,7 +203,7 @@ class RedisStore(Store):
                 if isinstance(reply, Fault) and not _is_no_lock(reply):
                     trouble = unreachable(reply.error)
                 elif is_late:
-                    message = f"an unanswered request for {hold.name!r} may still take effect"
+                    message = f"a request for {hold.name!r} that got no answer may still take effect"
                     trouble = unreachable(StoreUnavailable(message))
                 troubles.append(trouble)
         return troubles

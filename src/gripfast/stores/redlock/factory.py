@@ -97,12 +97,12 @@ def _node(target: Address, options: dict[str, Any]) -> RedisFactory:
     if url.scheme not in REDIS.schemes:
         known = ", ".join(f"{scheme}://" for scheme in REDIS.schemes)
         raise ConfigurationError(
-            f"a list names nodes of Redlock by {known} or clients of redis-py, not by {url.scheme}://"
+            f"each node in a list must be a URL with {known} or a client of redis-py, not {url.scheme}://"
         )
     check_quoting(url, target.options)
     for name in sorted(target.options.keys() & _OF_ALL):
         raise ConfigurationError(
-            f"{name} is the same for all nodes: give it to connect([…], {name}=…), not to one of them"
+            f"{name} must be the same for all nodes: pass it as connect([…], {name}=…), not in the URL of one node"
         )
     connect, settings = connecting(url.scheme, options)
     node = RedisFactory(url.scheme, connect, address(url) | settings)
@@ -114,7 +114,7 @@ def _node(target: Address, options: dict[str, Any]) -> RedisFactory:
 def _node_of(client: object) -> RedisFactory:
     node = spec_of(client).load().factory_of(client, {})
     if not isinstance(node, RedisFactory):
-        raise ConfigurationError(f"Redlock needs Redis servers, and {node.where} is none")
+        raise ConfigurationError(f"Redlock needs Redis servers, and {node.where} is not a Redis server")
     return node
 
 
@@ -127,13 +127,13 @@ def _hosts(netloc: str) -> list[str]:
         found = _HOST.fullmatch(host)
         if not part or found is None or int((found[2] or ":")[1:] or 0) > PORT_MOST:
             raise ConfigurationError(
-                "the URL can't be read: it names hosts as redlock://host:port,host:port,[::1]:port/0, with commas, "
-                "and a comma in a user name or password as %2C"
+                "the URL can't be read: write it as redlock://host:port,host:port,[::1]:port/0, and write a comma in a "
+                "user name or password as %2C"
             )
         if own and not login:
             raise ConfigurationError(
-                "the URL can't be read: a user and password stand before the first host, or before each; write a comma "
-                "in them as %2C"
+                "the URL can't be read: put user:password@ before the first host (it then applies to all), or before "
+                "every host. Write a comma in a user name or password as %2C"
             )
     return [part if "@" in part or not login else f"{login}@{part}" for part in parts]
 
@@ -142,8 +142,9 @@ def _checked_grace(grace: object, max_ttl: float) -> float:
     seconds = rules.checked_patience("restart_grace", grace)
     if 0.0 < seconds < max_ttl:
         raise ConfigurationError(
-            f"restart_grace must not be smaller than max_ttl, {max_ttl:g} seconds, and {seconds:g} is: a node that "
-            "came back empty would vote while leases live that it has forgotten; 0 turns this off, for tests"
+            f"restart_grace must be at least max_ttl, which is {max_ttl:g} seconds, not {seconds:g}. Otherwise a node "
+            "that restarted without its data could vote before the leases that it has forgotten are over. In tests, 0 "
+            "turns this protection off"
         )
     return seconds
 
@@ -152,20 +153,21 @@ def _check_nodes(names: Sequence[str]) -> None:
     count = len(names)
     if count < NODES_LEAST:
         raise ConfigurationError(
-            f"Redlock needs at least {NODES_LEAST} nodes, and this names {count}: with fewer, no node may fail; "
-            "for one server give its own URL, redis://host"
+            f"Redlock needs at least {NODES_LEAST} nodes, not {count}: with fewer, not a single node may fail. For one "
+            "server use redis://host"
         )
     servers = [_server(name) for name in names]
     for server in servers:
         if servers.count(server) > 1:
             raise ConfigurationError(
-                f"{server} is named twice: each node must be a server of its own, because nodes count as independent "
-                "(databases of one server are not)"
+                f"{server} occurs twice: each node must be a different server, because two databases of one server "
+                "fail together"
             )
     if count % 2 == 0:
         spare = count - majority(count)
         _log.warning(
-            "%d nodes of Redlock survive the loss of %d, as %d do: leave one out, or add one", count, spare, count - 1
+            "%d Redlock nodes tolerate the loss of %d, no more than %d nodes do: remove one, or add one",
+            *(count, spare, count - 1),
         )
 
 

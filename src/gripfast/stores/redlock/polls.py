@@ -161,7 +161,7 @@ def after_following(where: str, answer: Answer, left: bool | None, is_repeated: 
         return answer._replace(was_held=True)
     if answer.was_held and not is_repeated:
         return answer
-    message = "may still get a claim that was sent on a connection which broke"
+    message = "may still receive a request for the lock that was sent before its connection broke"
     return Failed(OutcomeUnknown(f"{where} {message}", {where: message}), was_asked=True)
 
 
@@ -181,13 +181,13 @@ def setter(request: Request) -> str | None:
 def still_down(where: str, fault: Fault, age: float) -> Fault:
     """What is told of a node that failed so many seconds ago, and is not asked."""
     what = fault.error.nodes.get(where, str(fault.error))
-    message = f"{what}; {f'{age:.0f} s ago, ' if age >= 1 else ''}now probed in the background"
+    message = f"{what} ({f'seen {age:.0f} s ago; ' if age >= 1 else ''}Gripfast keeps trying in the background)"
     made = StoreUnavailable(f"{where} {message}", {where: message})
     return Fault(made, fault.kind, was_refused=fault.was_refused)
 
 
 def withdrawn(where: str, trouble: Fault | None) -> Failed:
     """Instead of an answer to what has not left, and never will: its poll is lost without it."""
-    message = "was not waited for: too many others had failed"
+    message = "was not asked, because too many other nodes had failed already"
     fault = trouble or Fault(StoreUnavailable(f"{where} {message}", {where: message}))
     return Failed(fault.error, was_asked=False, was_refused=fault.was_refused)

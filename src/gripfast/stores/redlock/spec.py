@@ -16,7 +16,9 @@ SPEC = StoreSpec(
     extra="redis",
     options={
         "max_ttl": Option("seconds", "the largest ttl that anybody may ask for; the same for all clients"),
-        "restart_grace": Option("seconds", "how long a node that came back empty does not vote; at least `max_ttl`"),
+        "restart_grace": Option(
+            "seconds", "how long a node that restarted without its data must not vote; at least `max_ttl`"
+        ),
     },
     more_options=f"{MORE_OPTIONS}, for every node",
     capabilities=CAPABILITIES,

@@ -30,7 +30,7 @@ def factory_of(engine: Any, options: dict[str, Any]) -> StoreFactory:
         if spec.builds_on == "sql" and name in spec.schemes:
             made: StoreFactory = spec.load().factory_of(engine, options)
             return made
-    raise ConfigurationError(f"no store for SQLAlchemy's {name} engines: give a URL such as sqlite:///locks.db")
+    raise ConfigurationError(f"SQLAlchemy engines for {name} are not supported: pass a URL such as sqlite:///locks.db")
 
 
 def translated(engine: Any, used: str, translate: Translation, of_queries: Container[str]) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def translated(engine: Any, used: str, translate: Translation, of_queries: Conta
             continue
         told = translate(name, value)
         if told is None:
-            raise _refusal(engine, used, f"it gives {engine.dialect.driver} the argument {name!r}, which")
+            raise _refusal(engine, used, f"the argument {name!r} of {engine.dialect.driver}")
         settings |= told
     return settings
 
@@ -61,10 +61,10 @@ def arguments(engine: Any) -> Mapping[str, Any] | None:
 
 def _arguments(engine: Any, used: str) -> Mapping[str, Any]:
     if any(True for _ in engine.dialect.dispatch.do_connect) or any(map(_is_foreign, engine.pool.dispatch.connect)):
-        raise _refusal(engine, used, "it has events for new connections (do_connect, connect), and what they do")
+        raise _refusal(engine, used, "the engine's events for new connections (do_connect, connect)")
     known = arguments(engine)
     if known is None:
-        raise _refusal(engine, used, "it has a creator of its own, and what that does")
+        raise _refusal(engine, used, "the engine's creator function")
     return known
 
 
@@ -74,8 +74,8 @@ def _is_foreign(listener: Any) -> bool:
     return not module.startswith("sqlalchemy.") or module.startswith("sqlalchemy.event.")
 
 
-def _refusal(engine: Any, used: str, why: str) -> ConfigurationError:
+def _refusal(engine: Any, used: str, what: str) -> ConfigurationError:
     return ConfigurationError(
-        f"this engine can't be used with Gripfast, which connects with {used}: {why} can't be carried over. Give "
-        f"connect() a URL with the options of {used} instead, or an engine whose driver is {used}"
+        f"Gripfast can't use this engine: it connects with {used}, and can't translate {what} for it. Pass connect() a "
+        f"URL with the options of {used}, or an engine whose driver is {used}"
     )

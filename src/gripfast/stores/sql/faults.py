@@ -10,7 +10,8 @@ from gripfast.stores.sql.ports import Fault, Kind, SessionGone
 
 def broken(where: str, error: OSError, was_idle: bool) -> Fault:
     kind: Kind | Literal["down"] = "gone" if isinstance(error, SessionGone) else "down"
-    return Fault(OutcomeUnknown(f"{where}: the connection broke: {error}", {where: str(error)}), kind, was_idle)
+    text = f"the connection broke: {error}; try again, and look at the server's log if this happens often"
+    return Fault(OutcomeUnknown(f"{where}: {text}", {where: str(error)}), kind, was_idle)
 
 
 def no_answer_in(where: str, seconds: float) -> Fault:
@@ -20,14 +21,14 @@ def no_answer_in(where: str, seconds: float) -> Fault:
 
 def all_in_use(where: str, most: int) -> Fault:
     text = f"all {most} connections are in use"
-    error = StoreUnavailable(f"{where}: {text}: give a larger max_connections", {where: text})
+    error = StoreUnavailable(f"{where}: {text}: release locks, or set a larger max_connections", {where: text})
     return Fault(error, "full", was_sent=False)
 
 
 def none_free(where: str, most: int, seconds: float) -> Fault:
     """Requests share a few connections, however many there may be: more would not make a slow server faster."""
     text = f"none of its {most} shared connections was free within {_about(seconds)} s"
-    advice = "is the server overloaded, or has somebody its tables locked?"
+    advice = "is the server overloaded, or has another session locked Gripfast's tables?"
     return Fault(StoreUnavailable(f"{where}: {text}: {advice}", {where: text}), "full", was_sent=False)
 
 
@@ -37,7 +38,7 @@ def _about(seconds: float) -> str:
 
 
 def not_notified(where: str) -> Fault:
-    text = "there is a proxy that pools connections: it does not pass on notifications of releases"
+    text = "a proxy that pools connections does not pass on notifications; to get them, use the server's own address"
     return Fault(StoreUnavailable(f"{where}: {text}", {where: text}), "unfit")
 
 

@@ -17,7 +17,7 @@ from gripfast.stores.sql.statement import Value
 
 PAGE = 100
 
-_BY_WHAT = "(a transaction that was prepared keeps its locks: XA RECOVER lists them, XA ROLLBACK ends one)"
+_BY_WHAT = "Probably by a prepared transaction: find it with XA RECOVER, and end it with XA ROLLBACK or XA COMMIT"
 
 
 class Stamp(NamedTuple):
@@ -89,7 +89,7 @@ class Inspection:
             if seen is None or seen[0].owner != held.owner:
                 return True
             if self._link.now() > ends:
-                return self._requests.refused(f"session {session} was ended, but {name!r} is still held {_BY_WHAT}")
+                return self._requests.refused(f"session {session} was ended, but {name!r} is still held. {_BY_WHAT}")
 
     # -- for locks inside a caller's own transaction --------------------------------------------------------------
 
@@ -117,6 +117,6 @@ class Inspection:
 def _prepared(gid: str) -> str:
     quoted = gid.replace("'", "''")
     return (
-        "is held by a prepared transaction, which belongs to no session that could be ended: "
-        f"COMMIT PREPARED '{quoted}' or ROLLBACK PREPARED '{quoted}' frees it"
+        "is held by a prepared transaction, which has no session to end. Run "
+        f"COMMIT PREPARED '{quoted}' or ROLLBACK PREPARED '{quoted}' to release it"
     )

@@ -113,7 +113,8 @@ class Requests:
             if is_ordered:
                 await self.link.pause(LOOK_PAUSE)
             queries, is_ordered = self.scripts.has_session(session, birth), True
-        return Fault(StoreUnavailable(f"{self.link.dialect.where}: session {session} did not end in time"))
+        text = f"session {session} did not end in time: try again, or end it yourself"
+        return Fault(StoreUnavailable(f"{self.link.dialect.where}: {text}"))
 
     def refused(self, words: str) -> Unreachable:
         where = self.link.dialect.where

@@ -26,7 +26,7 @@ WAIT_SLICE = 30.0
 SESSION_LEAST = 0.25
 """Seconds of silence that a session is allowed at least: less than that may be this machine's fault."""
 
-DEMOTED = Refusal("read_only", "1290", "it was set to read only while it had locks")
+DEMOTED = Refusal("read_only", "1290", "the server became read-only while it held locks")
 
 Phase = Literal["new", "waiting", "locked", "granted"]
 
@@ -160,7 +160,8 @@ class Session:
             return answer
         row = protocol.only(answer)
         if row is None:
-            return self._spoilt(Refusal("other", "", "a trigger on gripfast_grant hides the token"))
+            text = "the statement that writes the token returned no row: remove triggers and rules from gripfast_grant"
+            return self._spoilt(Refusal("other", "", text))
         self.token, self.ttl = protocol.number(row[0]), claim.ttl
         self.phase = "granted"
         return None

@@ -155,7 +155,7 @@ class SessionStore(Store):
         if session is None:
             return "session"
         if session not in mine:
-            return self._requests.refused("another request of the session is under way")
+            return self._requests.refused("the last request of this session is not answered yet")
         if session.connection.conversation.is_unanswered:  # of an earlier round: too old to date anything by
             late = await self._pinged(hold, until)
             if late is not None:
@@ -169,7 +169,7 @@ class SessionStore(Store):
             return "session"
         is_held = await session.pinged(until)
         if is_held is None:
-            return self._requests.refused("no answer in time")
+            return self._requests.refused("no answer in time: is the server overloaded, stopped or cut off?")
         if not is_held:
             self._lose(hold.owner)
             return "session"

@@ -10,9 +10,11 @@ from gripfast.stores.options import Option
 
 OPTIONS: Mapping[str, Option] = {
     "mode": Option(
-        "choice", "what a lock is: a lease in a table, a locked row, an advisory lock", ("lease", "row", "advisory")
+        "choice", "the kind of lock: a lease in a table, a row lock or an advisory lock", ("lease", "row", "advisory")
     ),
-    "max_connections": Option("number", "connections that one client may have for locks in sessions"),
+    "max_connections": Option(
+        "number", "`row` and `advisory` mode: how many connections one client may use for locks, one each"
+    ),
 }
 SPEC = StoreSpec(
     "sql",

@@ -249,7 +249,8 @@ class LeaseStore(Store):
         return "expired" if isinstance(answer, Fault) else REASONS.get(_reason(answer[-1]), "expired")
 
     def _locked(self, name: str) -> Unreachable:
-        return self._requests.refused(f"another session has the row of {name!r} in gripfast_lock locked")
+        text = f"another session has locked the row of {name!r} in gripfast_lock: end its transaction, or the session"
+        return self._requests.refused(text)
 
     # -- releasing -----------------------------------------------------------------------------------------------
 

@@ -73,13 +73,13 @@ MISSES = 3
 """So often a row that was committed a moment ago may be gone when it is looked for: swept, and not elsewhere."""
 
 _ELSEWHERE = (
-    "this connection does not see the tables, or the rows, of Gripfast that the lock's client sees: it must be of the "
-    "same database (on PostgreSQL with the same search_path, too)"
+    "this connection does not see the Gripfast tables of the lock's client: connect both to the same database (on "
+    "PostgreSQL also with the same search_path)"
 )
 
 _BY_STATEMENTS = (
-    "this server replicates by statements (binlog_format=STATEMENT), and refuses to lock or write anything in a READ "
-    "COMMITTED transaction: use REPEATABLE READ, or have the server use ROW or MIXED"
+    "this server uses binlog_format=STATEMENT, and so refuses locks and writes in READ COMMITTED transactions: use "
+    "REPEATABLE READ, or set binlog_format to ROW or MIXED"
 )
 TRANSACTIONAL = ("postgresql", "mysql")
 
@@ -191,8 +191,8 @@ class _InPostgres(_Locking):
         level, *self._timeouts = row
         if level not in ("read committed", "read uncommitted"):
             raise ConfigurationError(
-                f"this transaction is {level.upper()}: everything in it is read as it was at its first statement, "
-                "before the lock was got. Roll back, and use READ COMMITTED"
+                f"this transaction is {level.upper()}, so it would read the data as they were before it got the lock. "
+                "Roll back, and use READ COMMITTED"
             )
 
     async def check_durable(self) -> None:
@@ -201,8 +201,8 @@ class _InPostgres(_Locking):
         row = await self._run(texts.POSTGRES_IS_OUTERMOST, {"made": made[0]})
         if row is None or not row[0]:
             raise ConfigurationError(
-                "this transaction is behind a savepoint (a nested transaction): a rollback to it would free the lock "
-                "while the transaction goes on. Take it outside, or without durable=True"
+                "a savepoint (a nested transaction) is open: a rollback to it would release the lock although the "
+                "outer transaction goes on. Call within() before the savepoint, or without durable=True"
             )
 
     async def _wait(self, ends: float) -> Row | None:
@@ -253,9 +253,9 @@ class _InMySQL(_Locking):
         row = await self._run(texts.MYSQL_SAVEPOINTS)
         if row is None or int(row[1]):
             raise ConfigurationError(
-                "a savepoint was set on this connection before, and this server does not tell whether it is still "
-                "there: a rollback to it could free the lock while the transaction goes on. Use a connection of which "
-                "that is not so, or take the lock without durable=True"
+                "a savepoint was set on this connection earlier, and the server does not say whether it still exists. "
+                "A rollback to it could release the lock although the transaction goes on. Use a connection on which "
+                "no savepoint was ever set, or call within() without durable=True"
             )
 
     async def sees_the_present(self, shown: int) -> bool:
@@ -357,8 +357,9 @@ class _InMySQL(_Locking):
 def _store_with_sessions(store: Store) -> SessionStore:
     if not isinstance(store, LeaseStore | SessionStore):
         raise ConfigurationError(
-            "within() takes the lock in your own database: connect to it with postgresql://…?mode=row, "
-            "postgresql://…?mode=advisory or mysql://…?mode=row. Elsewhere use the lease: with lock.acquire() as lease"
+            "within() works only with a lock in a database: connect with postgresql://…?mode=row, "
+            "postgresql://…?mode=advisory or mysql://…?mode=row. On this store use a lease: with lock.acquire() as "
+            "lease"
         )
     if isinstance(store, LeaseStore) or (store.engine, store.mode) not in texts.TEXTS:
         kind = "a lease" if isinstance(store, LeaseStore) else "GET_LOCK"
@@ -375,17 +376,19 @@ async def _checked_caller(connection: object, store: SessionStore, is_async: boo
         raise ConfigurationError(f"within() takes connections of {drivers.known(TRANSACTIONAL)}, not a {kind}")
     if is_awaited is not is_async:
         raise ConfigurationError(
-            f"a {kind} is awaited: use the lock of connect_async()"
+            f"a {kind} is async: use a lock of connect_async()"
             if is_awaited
-            else f"a {kind} would block the event loop: use the lock of connect(), or a connection that is awaited"
+            else f"a {kind} would block the event loop: use a lock of connect(), or an async connection"
         )
     caller = await recognised(connection)
     if caller.engine != store.engine:
-        raise ConfigurationError(f"the lock is in {store.engine}, and this connection is of {caller.engine}")
+        raise ConfigurationError(
+            f"the lock is in {store.engine}, but this connection is to {caller.engine}: use one database"
+        )
     if not caller.keeps_transaction:
         raise ConfigurationError(
-            "within() holds the lock until the transaction ends, and this connection commits every statement by "
-            "itself: begin a transaction first"
+            "within() holds the lock until the transaction ends, but this connection is in autocommit mode: begin a "
+            "transaction first"
         )
     return caller
 
@@ -393,7 +396,7 @@ async def _checked_caller(connection: object, store: SessionStore, is_async: boo
 def _old_snapshot(name: str, is_over: bool = False) -> ConfigurationError:
     is_rolled_back = " The server has rolled it back." if is_over else ""
     return ConfigurationError(
-        f"this transaction got the lock {name!r}, but it reads a snapshot that is older than that (or another database "
-        f"than that of the lock's client): it would decide by what was true before.{is_rolled_back} Roll back, and "
-        "take the lock before anything is read in the transaction, or use READ COMMITTED"
+        f"this transaction took its snapshot before it got the lock {name!r}, so it would read old data (or its "
+        f"connection is to another database than the lock's client).{is_rolled_back} Roll back, and call within() "
+        "before you read anything in the transaction, or use READ COMMITTED"
     )
