@@ -13,9 +13,10 @@ from hiredis import ReplyError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import LOOKS, NOBODY, PARKED_MOST, Conversation, Lending, Server
-from gripfast.stores.redis.faults import Fault, not_connected
+from gripfast.stores.redis.faults import not_connected
 from gripfast.stores.redis.shared import Opening, SharedLink
 from gripfast.stores.redlock.protocol import Wording
 from gripfast.stores.redlock.talk import Node, NodeTalk

@@ -16,12 +16,13 @@ from hiredis import HiredisError
 
 from gripfast.errors import ConfigurationError
 from gripfast.machine import boottime
+from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.local_aio import AioInbox
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import NOBODY, Conversation, Server
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import Fault, cut
+from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.opening import AioOpening, Plan
 from gripfast.stores.redis.shared import SharedLink
 from gripfast.stores.redis.wire import CHUNK, Wire, close_the_dead

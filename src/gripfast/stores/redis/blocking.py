@@ -12,11 +12,12 @@ from hiredis import HiredisError
 
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
+from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server, left_for_request
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import Fault, LinkDown, cut, no_reply
+from gripfast.stores.redis.faults import cut, no_reply
 from gripfast.stores.redis.listening import Listening, ListeningInbox
 from gripfast.stores.redis.wire import Wire, close_the_dead
 

@@ -34,7 +34,8 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from hiredis import ReplyError
 
-from gripfast.stores.redis.faults import Fault, cut, is_readonly, not_answered
+from gripfast.stores.faults import Fault
+from gripfast.stores.redis.faults import cut, is_readonly, not_answered
 
 PARKED_MOST = 16
 """Connections to one server that are kept open although it is silent on them: a clean-up may have to follow."""

@@ -14,8 +14,9 @@ from typing import Any
 from hiredis import HiredisError, ReplyError
 
 from gripfast.bounded import Calls
+from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.faults import MAX_CLIENTS, Fault, LinkDown, no_reply, not_connected, refused
+from gripfast.stores.redis.faults import MAX_CLIENTS, no_reply, not_connected, refused
 from gripfast.stores.redis.wire import Wire, close_the_dead
 
 _log = logging.getLogger("gripfast.connection")

@@ -10,9 +10,7 @@ from hiredis import ReplyError
 
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.machine import REFUSED
-from gripfast.stores.faults import Fault as Fault
-from gripfast.stores.faults import Kind
-from gripfast.stores.faults import LinkDown as LinkDown
+from gripfast.stores.faults import Fault, Kind
 
 _ADVICE: Mapping[str, str] = {
     "WRONGPASS": "refuses the user name or password: check them in the URL or in the client",

@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gripfast.bounded import Call
+from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import Fault, LinkDown, cut
+from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.shared import Opening
 from gripfast.stores.redis.wire import Wire, close_the_dead
 

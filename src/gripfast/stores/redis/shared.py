@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from gripfast.errors import ClientClosed, GripfastError
+from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import Conversation, Server, left_for_request
-from gripfast.stores.redis.faults import Fault, LinkDown, cut
+from gripfast.stores.redis.faults import cut
 
 
 class Opening:

@@ -42,10 +42,11 @@ from gripfast.core.ports import (
     unreachable,
 )
 from gripfast.errors import Reason, StoreUnavailable
+from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol, scripts
 from gripfast.stores.redis.conversation import Server
-from gripfast.stores.redis.faults import Fault, LinkDown, refused, was_sent
+from gripfast.stores.redis.faults import refused, was_sent
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.spec import CAPABILITIES
 

@@ -28,9 +28,10 @@ from gripfast.core.redlock.nodes import (
     Vote,
 )
 from gripfast.machine import boottime
+from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import Fault, cut
+from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.faults import not_answered as silent
 from gripfast.stores.redis.listening import ListeningInbox
 from gripfast.stores.redis.wire import Wire, close_the_dead

@@ -15,8 +15,9 @@ from queue import Empty, SimpleQueue
 from gripfast.bounded import Call
 from gripfast.core.redlock.nodes import Failed
 from gripfast.machine import boottime
+from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import Fault, LinkDown, cut
+from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.wire import Wire, close_the_dead
 from gripfast.stores.redlock.polls import still_down
 from gripfast.stores.redlock.talk import PAUSE_FIRST, PAUSE_MOST

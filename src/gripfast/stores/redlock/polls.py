@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from gripfast.core.redlock.nodes import Answer, Ballot, Each, Failed, Free, Freed, Request, Unlock, Vote
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
+from gripfast.stores.faults import Fault
 from gripfast.stores.redis.conversation import Conversation, Taker
-from gripfast.stores.redis.faults import Fault
 from gripfast.stores.redlock.protocol import owner_of, sets
 
 if TYPE_CHECKING:

@@ -30,10 +30,11 @@ from typing import Any, TypeGuard
 from gripfast.core.redlock.ballot import majority
 from gripfast.core.redlock.nodes import Each, ForceRelease, Free, Request, Unlock, Vote
 from gripfast.errors import GripfastError
+from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import LOOKS, Conversation, Loop, Server, Timer
 from gripfast.stores.redis.conversation import NOBODY as NO_TAKER
-from gripfast.stores.redis.faults import Fault, cut, not_connected
+from gripfast.stores.redis.faults import cut, not_connected
 from gripfast.stores.redis.shared import Opening
 from gripfast.stores.redlock.polls import NOBODY, Poll, Question, setter, still_down
 from gripfast.stores.redlock.protocol import Wording

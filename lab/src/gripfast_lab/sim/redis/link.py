@@ -16,10 +16,11 @@ from hiredis import ReplyError
 
 from gripfast.core.ports import Granted
 from gripfast.errors import ClientClosed
+from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import IDLE_MOST, NOBODY, Conversation, Lending, Server
-from gripfast.stores.redis.faults import Fault, LinkDown, cut, not_connected, refused
+from gripfast.stores.redis.faults import cut, not_connected, refused
 from gripfast.stores.redis.shared import Opening, SharedLink
 from gripfast_lab.sim.network import Connection, Network, Peer
 from gripfast_lab.sim.processes import Process, Timer
