@@ -264,9 +264,9 @@ def test_nodes_that_came_back_empty_do_not_vote(stage: Stage) -> None:
     stage.nodes.will_answer(YES, YES, Newborn(12.0), Newborn(12.0), Unmarked(77))
     answer = stage.claim()
     assert isinstance(answer, Unreachable)
-    assert "came back empty" in answer.error.nodes[NAMES[2]]
+    assert "restarted without its data" in answer.error.nodes[NAMES[2]]
     assert "12" in answer.error.nodes[NAMES[2]]
-    assert "memory" in answer.error.nodes[NAMES[4]]
+    assert "birth marker" in answer.error.nodes[NAMES[4]]
 
 
 def test_a_node_without_a_marker_is_told_to_mark_its_birth_where_others_have_one(stage: Stage) -> None:

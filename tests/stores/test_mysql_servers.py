@@ -248,7 +248,7 @@ def test_a_missing_table_is_told_with_the_way_to_make_it(database: Stage) -> Non
     database.sql("DROP TABLE gripfast_lock")
     fault = fault_of(database, scripts.claim("job", "a", MINUTE, CARD))
     assert (fault.kind, fault.is_permanent) == ("no_table", False)
-    assert "`gripfast schema`" in str(fault.error)
+    assert "`gripfast schema mysql`" in str(fault.error)
 
 
 def test_a_users_own_limit_of_connections_is_told() -> None:
@@ -328,7 +328,9 @@ def test_what_makes_a_server_one_of_several(variables: dict[str, str], cluster: 
 def test_a_session_that_the_server_ended_leaves_the_outcome_unknown() -> None:
     fault = protocol.refused("mysql://here/db", "db", Refusal("gone", "1927", "Connection was killed"))
     assert isinstance(fault.error, OutcomeUnknown)
-    assert str(fault.error) == "mysql://here/db ended the session (error 1927: Connection was killed)"
+    said = str(fault.error)
+    assert said.startswith("mysql://here/db ended the session: look at its log for the reason, and try again")
+    assert said.endswith(" (error 1927: Connection was killed)")
     busy = protocol.refused("mysql://here/db", "db", Refusal("busy", "1205", "Lock wait timeout exceeded"))
     assert type(busy.error) is StoreUnavailable
 

@@ -20,9 +20,9 @@ def fault_of(code: str, message: str = "in the server's words", is_fatal: bool =
     [
         ("55P03", "busy", "in time"),
         ("57014", "busy", "in time"),
-        ("40001", "retry", "tried again"),
-        ("40P01", "retry", "tried again"),
-        ("23505", "retry", "tried again"),
+        ("40001", "retry", "try again"),
+        ("40P01", "retry", "try again"),
+        ("23505", "retry", "try again"),
         ("42P01", "no_table", "gripfast schema"),
         ("3F000", "no_table", "gripfast schema"),
         ("42501", "no_rights", "GRANT SELECT, INSERT, UPDATE, DELETE ON gripfast_lock, gripfast_row, gripfast_grant"),
