@@ -152,7 +152,7 @@ def _is_good(pushed: Granted, want: Want, taken: Taken, remaining: float) -> boo
 
 
 async def _leave(env: Env, state: LeaseState, may_have_left: bool) -> None:
-    """Not granted: a plain no leaves nothing at the engine, otherwise there may be a place in line to give up."""
+    """Not granted: a plain no leaves nothing at the engine, otherwise there may be a position to give up."""
     hold = Hold(state.key, state.owner, state.ttl)
     if may_have_left and any(for_each(await env.store.abandon([hold]), 1)):
         env.ledger.abandon(state)

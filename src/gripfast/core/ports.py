@@ -65,7 +65,7 @@ class LockInfo:
 
 
 class Claim(NamedTuple):
-    """Take the lock for this owner if it is free; if it is not and `inbox` is given, stand in line."""
+    """Take the lock for this owner if it is free; if it is not and `inbox` is given, join its queue."""
 
     name: str
     owner: str
@@ -75,7 +75,7 @@ class Claim(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """What an owner may have at an engine: the lock, or a place in the line for it."""
+    """What an owner may have at an engine: the lock, or a position in its queue."""
 
     name: str
     owner: str
@@ -101,7 +101,7 @@ class Taken(NamedTuple):
     token: int
     """The last one granted: a push counts only with a larger one, otherwise it is of an earlier time."""
     again_in: float | None = None
-    """When to ask again, if the store knows better than the rules."""
+    """When to retry, if the store knows better than the rules."""
     is_split: bool = False
     """Nobody has it: of those who asked at the same time, none got enough."""
     source: bytes = b""
@@ -157,11 +157,11 @@ class Inbox(Protocol):
     """Where the pushes for one waiting owner arrive. The recipe holds it; the store knows it only weakly."""
 
     def deliver(self, push: Granted | None) -> bool:
-        """Hand in a grant, or None for "ask"; from any thread. False if nobody can hear it any more."""
+        """Hand in a grant, or None for "retry"; from any thread. False if nobody can receive it any more."""
         ...
 
     async def hear(self, until: float) -> Granted | None:
-        """The grant that was pushed, or None: it is time to ask."""
+        """The grant that was pushed, or None: it is time to retry."""
         ...
 
 
@@ -174,7 +174,7 @@ class Store(Protocol):
     capabilities: Capabilities
 
     def inbox(self) -> Inbox:
-        """A place for pushes; a claim that carries it stands in line if need be."""
+        """Where pushes arrive; a claim that carries it joins the queue if need be."""
         ...
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable: ...
@@ -194,7 +194,7 @@ class Store(Protocol):
         ...
 
     async def abandon(self, holds: Sequence[Hold]) -> Abandoned:
-        """Remove whatever these owners have, lock or place in line; nothing left is success."""
+        """Remove whatever these owners have, lock or position; nothing left is success."""
         ...
 
     def forget(self, owner: str) -> None:
@@ -217,8 +217,8 @@ class Store(Protocol):
         return ()
 
     def stop_waiting(self) -> None:
-        """The client is being closed: have every waiter ask now, to be refused. A claim that has not left yet, for want
-        of a connection, had better not leave any more."""
+        """The client is being closed: have every waiter retry now, to be refused. A claim that still waits for a
+        connection must not leave any more."""
         ...
 
     async def close(self) -> None: ...

@@ -67,7 +67,7 @@ def packed_terms(ttl: float, card: bytes, owner_size: int) -> bytes:
 
 
 def claim(key: str, claim: Claim, card: bytes, channel: bytes) -> bytes:
-    """An empty channel stays out of the line."""
+    """With an empty channel it stays out of the queue."""
     owner = claim.owner.encode("utf-8", "surrogateescape")  # to_bytes, on the hot path
     size = len(owner)
     terms = packed_terms(claim.ttl, card, size)
@@ -127,7 +127,7 @@ def command(*arguments: bytes) -> bytes:
 
 
 def read_claim(reply: Any, claim: Claim, channel: bytes | None) -> Granted | Taken:
-    """Only what is heard on this channel counts as a push, and only if the server that answered can be heard there."""
+    """Only what arrives on this channel counts as a push, and only if the server that answered publishes to it."""
     if type(reply) is int:
         return Granted(reply, claim.ttl)
     return Taken(read_info(claim.name, reply), last_token(reply[2]), source=channel or b"" if is_heard(reply) else b"")

@@ -12,7 +12,7 @@ run id and the same connections. So the server itself says it, in the step that 
 3. An answer "still waiting" says whether its server has a subscriber to the waiter's channel. If so, the answer and
    all pushes on this channel are of one server, whatever its role was, is and becomes: a push is as good as the answer
    to a claim that this server had got at that moment.
-4. Otherwise the subscription is at another server, or gone: it is ended, another is made, and the waiter asks again.
+4. Otherwise the subscription is at another server, or gone: it is ended, another is made, and the waiter retries.
    What was pushed on the old channel and is still in an inbox has another source than the new answer
    (`core/acquire.py`), and does not count.
 """
@@ -88,7 +88,7 @@ class Link(Protocol):
         ...
 
     def stop_waiting(self) -> None:
-        """The client is being closed: have every waiter ask now, to be refused."""
+        """The client is being closed: have every waiter retry now, to be refused."""
         ...
 
     async def close(self) -> None: ...
