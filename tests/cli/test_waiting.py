@@ -28,10 +28,10 @@ def test_a_terminal_shows_who_holds_the_lock_and_how_long_it_has_waited(client: 
 
 def test_the_line_fits_a_narrow_terminal(client: gripfast.Client) -> None:
     with client.lock("nightly", label="备份" * 30).acquire():
-        with on_terminal(*GRIPFAST, "run", "nightly", "--", "true", columns=50) as terminal:
+        with on_terminal(*GRIPFAST, "run", "nightly", "--", "true", columns=56) as terminal:
             line = terminal.shows(r"\r\x1b\[K(gripfast: waiting [^\r]*…)")[1]
             assert "备份" in line
-            assert len(line) + line.count("备") + line.count("份") <= 49
+            assert len(line) + line.count("备") + line.count("份") <= 55
 
 
 def test_a_label_can_not_steer_the_terminal(client: gripfast.Client) -> None:

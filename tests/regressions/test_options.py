@@ -28,7 +28,7 @@ Connect = Callable[..., object]
 @CONNECTS
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_timeout_is_no_option_and_the_error_says_which_are(target: str, connect: Connect) -> None:
-    with pytest.raises(ConfigurationError, match=r"timeout; request_timeout limits .* connect_patience"):
+    with pytest.raises(ConfigurationError, match=r"timeout; did you mean request_timeout .* connect_patience"):
         connect(target, timeout=1)
 
 

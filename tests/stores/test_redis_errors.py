@@ -222,7 +222,7 @@ async def test_a_password_that_the_server_has_not_asked_for_is_said_at_once() ->
     port = shared_server().port
     theirs = redis.Redis("127.0.0.1", port, password=PASSWORD)
     for target in (f"redis://:{quote(PASSWORD, safe='')}@127.0.0.1:{port}/0", theirs):
-        await assert_claims_fail_at_once(target, where(port), "refuses the user name or password: check those")
+        await assert_claims_fail_at_once(target, where(port), "refuses the user name or password: check them")
 
 
 LEAST = [

@@ -236,7 +236,7 @@ async def test_who_goes_and_comes_back_is_told_in_the_log(
     told = [message for message in caplog.messages if "marked down" in message or "is up" in message]
     assert told == [
         f"{where} marked down, probing in the background: "
-        "did not answer within 0.25 s: it is paused, overloaded or cut off",
+        "did not answer within 0.25 s: check whether it is paused, overloaded or cut off",
         f"{where} is up: it answers again",
     ]
     assert "secret" not in caplog.text
