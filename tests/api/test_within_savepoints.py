@@ -128,9 +128,7 @@ async def test_on_postgres_savepoints_that_are_over_do_not_count(url: str, place
             await caller.execute(f"{ending} SAVEPOINT over")
             if ending == "RELEASE":
                 await _within_durable(url, caller)
-        with pytest.raises(
-            ConfigurationError, match="a savepoint .* is open"
-        ):  # it is still there after a rollback to it
+        with pytest.raises(ConfigurationError, match="a savepoint"):  # it is still there after a rollback to it
             await _within_durable(url, caller)
 
 
