@@ -21,6 +21,7 @@ from gripfast_lab.sim.redis.replies import (
     SMALLEST,
     Reply,
     Status,
+    UnknownSubcommand,
     Words,
     bad_expiry,
     error,
@@ -377,7 +378,7 @@ def _publish(keys: Keyspace, words: Words) -> Reply:
 def _pubsub(keys: Keyspace, words: Words) -> Reply:
     """Of its subcommands, the one that scripts need."""
     if words[1].upper() != b"NUMSUB":
-        raise ReplyError(f"ERR unknown subcommand '{words[1].decode(errors='replace')}'. Try PUBSUB HELP.")
+        raise UnknownSubcommand(f"ERR unknown subcommand '{words[1].decode(errors='replace')}'. Try PUBSUB HELP.")
     return [word for channel in words[2:] for word in (channel, keys.receivers(channel))]
 
 

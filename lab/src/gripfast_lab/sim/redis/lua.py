@@ -19,10 +19,11 @@ from lupa import lua51  # type: ignore[import-untyped]
 from gripfast_lab.sim.redis import commands, prelude
 from gripfast_lab.sim.redis.database import Database
 from gripfast_lab.sim.redis.keyspace import Keyspace
-from gripfast_lab.sim.redis.replies import LARGEST, OK, SMALLEST, Reply, Status, error, one_line
+from gripfast_lab.sim.redis.replies import LARGEST, OK, SMALLEST, Reply, Status, UnknownSubcommand, error, one_line
 
 EXACT = 10**17
 """Below, Redis shows a number of Lua's with all of its digits."""
+UNKNOWN = b"ERR Unknown Redis command called from script"
 NOT_FOR_SCRIPTS = frozenset([b"EVAL", b"EVALSHA", b"SCRIPT", b"SUBSCRIBE", b"UNSUBSCRIBE"])
 
 
@@ -118,7 +119,7 @@ class Lua:
                 raise ReplyError("ERR Wrong number of args calling Redis command from script")
             reply = run(self._database, words)  # type: ignore[arg-type]
         except ReplyError as refusal:
-            return self._field(b"err", str(refusal).encode())
+            return self._field(b"err", UNKNOWN if isinstance(refusal, UnknownSubcommand) else str(refusal).encode())
         except BaseException as trouble:
             self._trouble = trouble
             raise
@@ -140,7 +141,7 @@ class Lua:
             raise ReplyError("ERR This Redis command is not allowed from script")
         command = commands.find(name)
         if command is None:
-            raise ReplyError("ERR Unknown Redis command called from script")
+            raise ReplyError(UNKNOWN.decode())
         return command
 
     def _shown(self, reply: Reply) -> Any:

@@ -35,6 +35,10 @@ def wrong_type() -> ReplyError:
     return ReplyError("WRONGTYPE Operation against a key holding the wrong kind of value")
 
 
+class UnknownSubcommand(ReplyError):
+    """Scripts are not told which: to them it is an unknown command."""
+
+
 def wrong_number(command: str) -> ReplyError:
     return ReplyError(f"ERR wrong number of arguments for '{command}' command")
 
