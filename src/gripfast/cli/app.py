@@ -62,8 +62,11 @@ def main(args: Sequence[str] | None = None) -> int:
 def _end(status: int) -> None:
     """To take the interpreter apart takes longer than to take a lock and release it: that is left to the system.
 
-    Only where nobody would notice: not while a thread is at work that a process waits for.
+    Only where nobody would notice: not under a debugger, a profiler or a tool that measures coverage, and not while a
+    thread is at work that a process waits for.
     """
+    if sys.gettrace() or sys.getprofile() or "coverage" in sys.modules:
+        return
     if any(not thread.daemon for thread in threading.enumerate() if thread is not threading.main_thread()):
         return
     atexit._run_exitfuncs()

@@ -192,7 +192,7 @@ _IS_RENEWED = """
 """
 renew = takes("name owner ttl_us shortens")(_FIND_UNLOCKED, _RENEW, _IS_RENEWED)
 # MySQL has no time-out for one statement that writes: there the client gives it up.
-_WAITING = "/*M!100101 SET STATEMENT max_statement_time = :wait_us / 1000000 FOR */"
+_WAITING = "/*M!100101 SET STATEMENT max_statement_time = :wait_us * 1e-6 FOR */"
 renew_waiting = takes("name owner ttl_us shortens wait_us")(
     "SET @gripfast_unlocked = :name", _WAITING + _RENEW, _IS_RENEWED
 )

@@ -232,8 +232,8 @@ class _Listener(_Socket):
     def end(self, fault: Fault | None) -> None:
         """Every waiter asks, which opens another."""
         if self.is_open:
+            if self._server.channel == self.channel:  # first: whatever interrupts the rest, the next one opens another
+                self._server.channel = None
             self.is_open = False
             self.let_go(keep=False)
-            if self._server.channel == self.channel:
-                self._server.channel = None
             self._inboxes.ask_again()

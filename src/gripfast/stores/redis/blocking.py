@@ -133,7 +133,7 @@ class Notifications(Listening):
 
     def _open(self, failures: int) -> None:
         """One try for all who came while it was made."""
-        if self._wire is not None:
+        if self._wire is not None and self._server.channel is not None:
             return
         if self._failures != failures:
             raise LinkDown(self._failure.copy())

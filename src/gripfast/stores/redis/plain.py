@@ -30,8 +30,9 @@ _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3}
 """Seconds, seconds, probes: as redis-py has them, where the system does."""
 _NAME = ("CLIENT", "SETINFO", "LIB-NAME", "gripfast")
 """For the server's list of clients. Every connection begins with it: one that is answered is one that works."""
-_UNKNOWN = re.compile("(?i)unknown|NOPERM")
-"""A server before 7.2 does not know that command, and some users have no right to it."""
+_REFUSED = re.compile("NOAUTH|WRONGPASS|DENIED|.*max number of clients")
+"""What ends every connection. Other errors do not matter: a server before 7.2, or one that is no Redis, does not know
+that command, and some users have no right to it."""
 
 
 def connect(settings: Mapping[str, Any]) -> Wire:
@@ -40,7 +41,7 @@ def connect(settings: Mapping[str, Any]) -> Wire:
     try:
         for words in _greetings(settings):
             reply = wire.ask(command(*(word if isinstance(word, bytes) else str(word).encode() for word in words)))
-            if isinstance(reply, ReplyError) and not (words is _NAME and _UNKNOWN.search(str(reply))):
+            if isinstance(reply, ReplyError) and (words is not _NAME or _REFUSED.match(str(reply))):
                 raise reply
     except BaseException:
         wire.close()
@@ -66,10 +67,11 @@ def _connected(settings: Mapping[str, Any]) -> socket.socket:
     if "path" in settings:
         return _connected_locally(settings["path"], timeout)
     sock = socket.create_connection((settings["host"], settings["port"]), timeout)
-    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name in _KEEPALIVE.keys() & vars(socket).keys():
-        sock.setsockopt(socket.IPPROTO_TCP, vars(socket)[name], _KEEPALIVE[name])
+    with contextlib.suppress(OSError):  # they are no must, and some systems do not have all of them
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name in _KEEPALIVE.keys() & vars(socket).keys():
+            sock.setsockopt(socket.IPPROTO_TCP, vars(socket)[name], _KEEPALIVE[name])
     return sock
 
 

@@ -142,9 +142,9 @@ def _left(until: float) -> float:
 
 
 def would_block(error: OSError) -> bool:
-    """It can't be read or written now. TLS says so by errors of its own; who uses it has loaded it."""
-    tls = sys.modules.get("ssl")
-    own = (tls.SSLWantReadError, tls.SSLWantWriteError) if tls else ()
+    """It can't be read or written now. TLS says so by errors of its own; who uses it has loaded all of it."""
+    tls = vars(sys.modules["ssl"]) if "ssl" in sys.modules else {}
+    own = [tls[name] for name in ("SSLWantReadError", "SSLWantWriteError") if name in tls]
     return isinstance(error, (BlockingIOError, InterruptedError, TimeoutError, *own))
 
 

@@ -144,8 +144,7 @@ class ListenerThread:
                 self._carry_out(self._next_orders())
                 if isinstance(said := self._wire.receive(), Refusal):  # unasked: it ends the session
                     raise WireDown(self._dialect.refused(said))
-                for channel in self._wire.pushes():
-                    self._queues.wake_channel(channel)
+                self._pass_on()
         except OSError as error:
             _log.info("%s: the connection that listens for releases broke: %s", self._dialect.where, error)
         except WireDown as down:
@@ -183,6 +182,11 @@ class ListenerThread:
                 raise WireDown(self._dialect.refused(answer))
             (self.channels.add if is_wanted else self.channels.discard)(channel)
             done.put(True)
+            self._pass_on()  # there may be many orders
+
+    def _pass_on(self) -> None:
+        for channel in self._wire.pushes():
+            self._queues.wake_channel(channel)
 
     def _give_up(self) -> None:
         for each in self._drain():

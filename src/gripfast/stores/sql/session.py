@@ -71,9 +71,10 @@ class Session:
 
     async def _try(self, claim: Claim) -> Fault | None:
         """Without waiting. If that fails and it is to wait, it is in the engine's queue afterwards."""
+        ends = self._link.now() + self._link.timeout
         for _ in range(TRIES):
             outcome = self._outcome(await self._exchange(self._attempt(claim.ttl, None)))
-            if outcome != "none":
+            if outcome != "none" or self._link.now() > ends:
                 break
             if self._is_row:
                 await self._exchange(self._scripts.row_free())  # the place of a missing row may be locked, too
