@@ -13,6 +13,7 @@ from hiredis import ReplyError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gripfast.errors import OutcomeUnknown
 from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import LOOKS, NOBODY, PARKED_MOST, Conversation, Lending, Server
@@ -230,6 +231,8 @@ def test_a_server_that_takes_no_writes_is_left_behind_what_else_has_arrived(talk
     assert not talk.is_open
     assert (len(first.replies), second.replies) == (1, [2])
     assert fault_of(third).was_idle
+    assert isinstance(fault_of(third).error, OutcomeUnknown)
+    assert "use the address of the primary (READONLY" in str(fault_of(third).error)
 
 
 def test_an_interrupt_ends_the_conversation(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from hiredis import ReplyError
 
 from gripfast.stores.faults import Fault
-from gripfast.stores.redis.faults import cut, is_readonly, not_answered
+from gripfast.stores.redis.faults import cut, is_readonly, left, not_answered
 
 PARKED_MOST = 16
 """Connections to one server that are kept open although it is silent on them: a clean-up may have to follow."""
@@ -246,7 +246,7 @@ class Conversation(Followed):
             elif server.late:
                 server.follows(owner, self)
         if type(reply) is ReplyError and is_readonly(reply):
-            self.loop.call_soon(self.end, None)  # behind what else has arrived
+            self.loop.call_soon(self.end, left(self.server.where, reply))  # behind what else has arrived
         if not taker.done():
             taker.set_result(reply)
 

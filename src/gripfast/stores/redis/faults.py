@@ -108,6 +108,12 @@ def cut(where: str, error: Exception | None, was_idle: bool = False) -> Fault:
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}), was_idle=was_idle)
 
 
+def left(where: str, reply: ReplyError) -> Fault:
+    """The connection was left because of this reply to another request: what becomes of this one is not known."""
+    message = refused(where, reply).error.nodes[where]
+    return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
+
+
 def _fault(where: str, text: str) -> Fault:
     if "user executing the script" in text and "NOPERM" not in text:
         text = f"NOPERM {text}"  # Redis 7.0 says ERR if it was a command within a script
