@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from queue import Empty, SimpleQueue
+from queue import Empty
 from typing import Generic, TypeVar
 
 from gripfast.machine import boottime
+from gripfast.timed_queue import TimedQueue
 
 T = TypeVar("T")
 
@@ -33,10 +34,10 @@ class Calls(Generic[T]):
 
     def run(self, function: Callable[[], T], seconds: float) -> T:
         """What it returns or raises. Raises TimeoutError if it does neither in time."""
-        done: SimpleQueue[Call[T]] = SimpleQueue()
+        done: TimedQueue[Call[T]] = TimedQueue()
         call = self.begin(function, done.put)
         try:
-            done.get(timeout=max(0.0, seconds))
+            done.get(seconds)
         except Empty:
             pass
         except BaseException:

@@ -10,15 +10,16 @@ import pytest
 from gripfast.stores import StoreSpec
 from quality.tree import LAB, PACKAGE, broken, parsed, python_files
 
-LEAVES = {"bounded", "columns", "drivers", "errors", "extras", "interrupts", "machine"}
+LEAVES = {"bounded", "columns", "drivers", "errors", "extras", "interrupts", "machine", "timed_queue"}
 MAY_IMPORT: dict[str, set[str]] = {
-    "bounded": {"machine"},
+    "bounded": {"machine", "timed_queue"},
     "columns": set(),
     "drivers": {"errors"},
     "errors": set(),
     "extras": set(),
     "interrupts": {"errors"},
     "machine": set(),
+    "timed_queue": {"machine"},
     "core": {"errors"},
     "runtime": {"core"} | LEAVES,
     "stores": {"core"} | LEAVES,

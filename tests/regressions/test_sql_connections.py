@@ -1,11 +1,14 @@
 """Connections to SQL servers that ended at an awkward moment, or did not end with their client."""
 
 import asyncio
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
+import gripfast
 from gripfast import ClientClosed
 from regressions.redis_stage import played
 from regressions.sql_stage import ENGINES, MODES, lanes_to, numbers, url_through
@@ -142,3 +145,20 @@ async def outlives(world: World, lanes: Lanes) -> None:
     await auntil(lambda: lease.remaining() < 2.5)
     await auntil(lambda: lease.remaining() > 3.0)
     await alice.release(lease)
+
+
+def test_sixteen_threads_share_four_connections_and_none_starves(server: Any) -> None:
+    """The thread that puts a connection back is awake: unless it hands it over, it takes it again, for seconds."""
+    entries = [0] * 16
+    ends = time.monotonic() + SOON
+    with gripfast.connect(f"{server.url}?request_timeout=1") as client:
+
+        def enter_often(number: int) -> None:
+            lock = client.lock(f"job-{number}")
+            while time.monotonic() < ends:
+                with lock.acquire():
+                    entries[number] += 1
+
+        with ThreadPoolExecutor(len(entries)) as threads:
+            list(threads.map(enter_often, range(len(entries))))
+    assert min(entries) * 10 > max(entries)

@@ -1,13 +1,16 @@
 """Threads that want the same of a blocking link: its connections, its claims, its end."""
 
+import queue
 import threading
 import time
 from typing import Any
 
+from gripfast.machine import boottime
 from gripfast.runtime.blocking import drive
-from gripfast.stores.sql.blocking import BlockingLink, BlockingTurn, SharedConnections
+from gripfast.stores.sql.blocking import BlockingLink, BlockingTurn, Place, SharedConnections
 from gripfast.stores.sql.conversation import Claims, Conversation
 from gripfast.stores.sql.ports import Fault
+from support.waiting import until
 
 SOON = 3.0
 
@@ -17,42 +20,110 @@ class Nowhere:
 
 
 class Idle:
-    is_open = True
+    is_open: bool = True
 
     def __init__(self) -> None:
         self.conversation = Conversation(1, "", is_proxied=False)
         self.sent: list[Any] = []
 
+    def close(self) -> None:
+        self.is_open = False
+
     def send(self, queries: Any) -> None:
         self.sent.append(queries)
 
 
-def test_who_is_told_of_a_connection_that_another_takes_waits_no_longer_than_it_may() -> None:
-    """A queue's own time-out may last for ever then."""
-    shared = SharedConnections(Nowhere(), 5.0, 1)  # type: ignore[arg-type]
+def _waiting(shared: SharedConnections, number: int, seconds: float) -> tuple[list[threading.Thread], list[Any]]:
+    """Threads that wait, in this order, and what they get."""
     found: list[Any] = []
-    waiters = [threading.Thread(target=lambda: found.append(shared._wait_for_idle(0.2))) for _ in range(4)]
-    for waiter in waiters:
-        waiter.start()
+
+    def wait() -> None:
+        now = boottime()
+        found.append(shared._wait(now, now + seconds))
+
+    threads = [threading.Thread(target=wait) for _ in range(number)]
+    for place, thread in enumerate(threads, start=1):
+        thread.start()
+        until(lambda place=place: len(shared._waiting) == place)
+    return threads, found
+
+
+def _full() -> SharedConnections:
+    """One that makes no more: its only connection is in use."""
+    shared = SharedConnections(Nowhere(), 5.0, 1)  # type: ignore[arg-type]
+    shared._open.add(in_use := Idle())  # type: ignore[arg-type]
+    shared.in_use = in_use  # type: ignore[attr-defined]
+    return shared
+
+
+def test_who_is_told_of_a_connection_that_another_takes_waits_no_longer_than_it_may() -> None:
+    shared = _full()
+    threads, found = _waiting(shared, 4, 0.2)
     started = time.monotonic()
-    while any(waiter.is_alive() for waiter in waiters):
+    while any(thread.is_alive() for thread in threads):
         assert time.monotonic() - started < SOON
-        shared._wake_one()
+        for place in list(shared._waiting):
+            place.wake()
     assert found == [None] * 4
+    assert not shared._waiting
 
 
 def test_every_connection_that_is_put_back_reaches_one_who_waits() -> None:
-    shared = SharedConnections(Nowhere(), 5.0, 1)  # type: ignore[arg-type]
-    found: list[Any] = []
-    waiters = [threading.Thread(target=lambda: found.append(shared._wait_for_idle(SOON))) for _ in range(8)]
-    for waiter in waiters:
-        waiter.start()
-    given = [Idle() for _ in waiters]
+    shared = _full()
+    threads, found = _waiting(shared, 8, SOON)
+    given = [Idle() for _ in threads]
     for each in given:
         shared.put_back(each)  # type: ignore[arg-type]
-    for waiter in waiters:
-        waiter.join(SOON)
+    for thread in threads:
+        thread.join(SOON)
     assert set(found) == set(given)
+
+
+def test_who_has_waited_long_is_handed_what_is_put_back_before_a_thread_that_just_came() -> None:
+    """The thread that puts it back is awake and would always be the quicker one."""
+    shared = _full()
+    threads, found = _waiting(shared, 1, SOON)
+    until(lambda: boottime() >= shared._waiting[0].hurries_at)
+    shared.put_back(given := Idle())  # type: ignore[arg-type]
+    assert shared._idle.empty()  # at once, whenever the other thread wakes up
+    threads[0].join(SOON)
+    assert found == [given]
+
+
+def test_what_is_handed_to_a_thread_that_gives_up_is_for_the_next() -> None:
+    shared = _full()
+    place = Place()
+    place.hurries_at = 0.0
+    shared._waiting.append(place)
+    shared.put_back(given := Idle())  # type: ignore[arg-type]
+    assert shared._idle.empty()
+    shared._leave(place, None)
+    assert shared._idle.get_nowait() is given
+
+
+def test_nothing_is_handed_to_a_thread_that_has_left() -> None:
+    shared = _full()
+    place = Place()
+    place.hurries_at = 0.0
+    place.leave()
+    shared._waiting.append(place)  # as it is seen by a thread that was about to hand it one
+    shared.put_back(given := Idle())  # type: ignore[arg-type]
+    assert [shared._idle.get_nowait()] == [given]
+    assert place not in shared._waiting
+
+
+def test_what_is_put_back_while_the_client_is_closed_is_closed() -> None:
+    shared = _full()
+    given = Idle()
+
+    class Meanwhile(queue.SimpleQueue[Any]):
+        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+            shared.close()
+            super().put(item)
+
+    shared._idle = Meanwhile()
+    shared.put_back(given)  # type: ignore[arg-type]
+    assert not given.is_open
 
 
 def test_a_turn_is_waited_for_no_longer_than_told() -> None:

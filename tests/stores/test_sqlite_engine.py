@@ -162,7 +162,7 @@ def test_a_hand_over_reaches_the_waiter_in_its_inbox(engine: SqliteEngine) -> No
     inbox = BlockingInbox()
     claim(engine, "b", inbox=inbox)
     engine.release(Hold("job", "a", 30.0))
-    pushed = inbox._pushes.get(timeout=5)
+    pushed = inbox.get(timeout=5)
     assert isinstance(first, Granted)
     assert pushed is not None
     assert pushed.token > first.token
@@ -175,11 +175,11 @@ def test_a_waiter_whose_address_is_dead_is_passed_over_and_keeps_its_place(engin
     claim(engine, "other", inbox=other)
     change(path, "UPDATE gripfast_waiter SET address = ? WHERE owner = 'deaf'", str(path) + "-nobody")
     engine.release(Hold("job", "a", 30.0))
-    assert other._pushes.get(timeout=5) is not None
+    assert other.get(timeout=5) is not None
     claim(engine, "late", inbox=BlockingInbox())
     claim(engine, "deaf", inbox=deaf)  # it queries again, with an address that works
     engine.release(Hold("job", "other", 30.0))
-    assert deaf._pushes.get(timeout=5) is not None
+    assert deaf.get(timeout=5) is not None
 
 
 def test_a_waiter_that_never_hears_its_push_finds_the_grant_by_asking(engine: SqliteEngine) -> None:
@@ -212,7 +212,7 @@ def test_a_path_too_long_for_an_address_still_gets_wake_ups(tmp_path: Path) -> N
     claim(engine, "a")
     claim(engine, "b", inbox=inbox)
     engine.release(Hold("job", "a", 30.0))
-    assert inbox._pushes.get(timeout=5) is not None
+    assert inbox.get(timeout=5) is not None
     engine.close()
 
 

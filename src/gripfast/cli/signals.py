@@ -20,6 +20,8 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NamedTuple
 
+from gripfast.timed_queue import TimedQueue
+
 
 def _existing(*names: str) -> frozenset[signal.Signals]:
     return frozenset(getattr(signal, name) for name in names if hasattr(signal, name))
@@ -53,7 +55,7 @@ class Signals:
     def __init__(self) -> None:
         self.ignored = {number for number in ENDING | STOPPING | TELLING if signal.getsignal(number) is signal.SIG_IGN}
         self.inherited_mask: set[int] = set()
-        self._arrived: queue.SimpleQueue[Caught] = queue.SimpleQueue()
+        self._arrived: TimedQueue[Caught] = TimedQueue()
         self._interrupts = False
 
     def listen(self) -> None:
@@ -62,7 +64,7 @@ class Signals:
     def next(self, timeout: float) -> Caught | None:
         """The next signal, or None if none came in time."""
         try:
-            return self._arrived.get(timeout=max(0.0, timeout))
+            return self._arrived.get(timeout)
         except queue.Empty:
             return None
 

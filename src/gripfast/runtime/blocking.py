@@ -9,10 +9,10 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import queue
 import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from queue import Empty
 from typing import Any, TypeVar
 
 from gripfast.core import closing
@@ -25,6 +25,7 @@ from gripfast.machine import boottime
 from gripfast.runtime.callbacks import Callbacks
 from gripfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
 from gripfast.runtime.ticker import Ticker
+from gripfast.timed_queue import TimedQueue
 
 _log = logging.getLogger("gripfast.lease")
 
@@ -62,12 +63,12 @@ class BlockingRuntime:
 
     def extend(self, state: LeaseState, ttl: float) -> Unreachable | None:
         """Have the watchdog renew it now; the reply, or None with the lease over."""
-        reply: queue.SimpleQueue[Unreachable | None] = queue.SimpleQueue()
+        reply: TimedQueue[Unreachable | None] = TimedQueue()
         self.watchdog.queue.put(Extend(state, ttl, reply.put))
         while (left := state.remaining(boottime())) > 0.0:
             try:
-                return reply.get(timeout=min(left, LOOK_AT_LEAST))
-            except queue.Empty:
+                return reply.get(min(left, LOOK_AT_LEAST))
+            except Empty:
                 continue
         return None
 

@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 from gripfast.runtime.parts import LINGER_ROUNDS, LOOK_AT_LEAST
+from gripfast.timed_queue import next_in_own_thread
 
 _log = logging.getLogger("gripfast.watchdog")
 
@@ -94,7 +95,7 @@ class Ticker(Generic[T]):
         items: list[T] = []
         timeout = None if self.wakes_at == math.inf else max(0.0, self.wakes_at - boottime())
         try:
-            item = self.queue.get(timeout=timeout)
+            item = next_in_own_thread(self.queue, timeout)
             self._idle_rounds = 0
             while not isinstance(item, _Stop | _Gone):
                 if item is not None:

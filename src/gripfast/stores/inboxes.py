@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import queue
 import weakref
+from queue import Empty
 
 from gripfast.core.ports import Granted, Inbox
 from gripfast.machine import boottime
+from gripfast.timed_queue import TimedQueue
 
 
 class Nothing:
@@ -16,27 +17,24 @@ class Nothing:
 NOTHING = Nothing()
 
 
-class BlockingInbox:
-    __slots__ = ("__weakref__", "_pushes")
-
-    def __init__(self) -> None:
-        self._pushes: queue.SimpleQueue[Granted | Nothing | None] = queue.SimpleQueue()
+class BlockingInbox(TimedQueue[Granted | Nothing | None]):
+    __slots__ = ("__weakref__",)
 
     def deliver(self, push: Granted | None) -> bool:
-        self._pushes.put(push)
+        self.put(push)
         return True
 
     def nudge(self) -> None:
         """Have whoever is in `take` look around."""
-        self._pushes.put(NOTHING)
+        self.put(NOTHING)
 
     def take(self, seconds: float) -> Granted | Nothing | None:
         """What came first within so many seconds; without any, what is there, behind all nudges."""
         try:
-            push = self._pushes.get(timeout=max(0.0, seconds))
+            push = self.get(seconds)
             while seconds <= 0.0 and isinstance(push, Nothing):
-                push = self._pushes.get_nowait()
-        except queue.Empty:
+                push = self.get_nowait()
+        except Empty:
             return NOTHING
         return push
 

@@ -6,8 +6,8 @@ If several wait, one of them reads for all (it leads) and names another when it 
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable
-from queue import SimpleQueue
 
 from gripfast.core.ports import Granted
 from gripfast.interrupts.guard import Guard
@@ -70,7 +70,8 @@ class ListeningInbox(BlockingInbox):
     __slots__ = ("_listening",)
 
     def __init__(self, listening: Listening) -> None:
-        self._pushes = SimpleQueue()  # as in the base class, whose call would cost as much as this on the hot path
+        # As in the base class, whose call would cost as much as this on the hot path.
+        self._items, self._bell = deque(), None
         self._listening = listening
 
     async def hear(self, until: float) -> Granted | None:

@@ -10,7 +10,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from queue import Empty, SimpleQueue
+from queue import Empty
 
 from gripfast.bounded import Call
 from gripfast.core.redlock.nodes import Failed
@@ -21,6 +21,7 @@ from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.wire import Wire, close_the_dead
 from gripfast.stores.redlock.polls import still_down
 from gripfast.stores.redlock.talk import PAUSE_FIRST, PAUSE_MOST
+from gripfast.timed_queue import TimedQueue
 
 _log = logging.getLogger("gripfast.connection")
 
@@ -58,7 +59,7 @@ class Node:
         """Since it was last given up for lost: connections that are older are not used any more."""
         self.is_up = True
         self._known = known
-        self._calls: SimpleQueue[object] = SimpleQueue()
+        self._calls: TimedQueue[object] = TimedQueue()
         """Wakes whoever looks after it: there is nobody left to do that for."""
         self._owner: Callable[[], object] = _nobody
         self._spares: list[Wire] = []
@@ -123,7 +124,7 @@ class Node:
 
     def _is_told_to_end(self, pause: float) -> bool:
         try:
-            self._calls.get(timeout=pause)
+            self._calls.get(pause)
         except Empty:
             pass
         return self._owner() is None or self._prober is not threading.current_thread() or self._known.is_closed
@@ -146,7 +147,7 @@ def _nobody() -> None:
 
 def make_all(makes: Mapping[int, Callable[[], Wire]], nodes: Sequence[Node], seconds: float) -> dict[int, Wire | Fault]:
     """A connection, or why there is none, for each; those that are not made in time are dropped."""
-    done: SimpleQueue[Call[Wire]] = SimpleQueue()
+    done: TimedQueue[Call[Wire]] = TimedQueue()
     made: dict[int, Wire | Fault] = {}
     calls: dict[Call[Wire], int] = {}
     for at, make in makes.items():
@@ -158,7 +159,7 @@ def make_all(makes: Mapping[int, Callable[[], Wire]], nodes: Sequence[Node], sec
     ended: set[Call[Wire]] = set()
     while len(ended) < len(calls):
         try:
-            ended.add(done.get(timeout=max(0.0, until - boottime())))
+            ended.add(done.get(until - boottime()))
         except Empty:
             break
     made |= {at: _outcome(call, nodes[at].dialer) for call, at in calls.items()}

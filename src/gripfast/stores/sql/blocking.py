@@ -6,6 +6,7 @@ import math
 import queue
 import time
 from _thread import allocate_lock
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from gripfast.core.ports import Granted
@@ -84,6 +85,50 @@ class BlockingConnection:
         return self.conversation.broken(self._where, error)
 
 
+def _taken(idle: queue.SimpleQueue[BlockingConnection]) -> BlockingConnection | None:
+    try:
+        return idle.get_nowait()
+    except queue.Empty:
+        return None
+
+
+class Place:
+    """Of one waiting thread. It is woken to look for an idle connection, which another thread may take before it: that
+    is quick, because a thread that runs goes on. After HURRY it is handed one: that is fair. So nobody starves."""
+
+    __slots__ = ("_handed", "_is_over", "_is_woken", "hurries_at")
+
+    def __init__(self) -> None:
+        self.hurries_at = boottime() + HURRY
+        self._handed: BlockingConnection | None = None
+        self._is_over = allocate_lock()
+        """Taken by the thread that hands it a connection or by the one that leaves, whoever is first."""
+        self._is_woken = allocate_lock()
+        self._is_woken.acquire()
+
+    def wait(self, seconds: float) -> None:
+        self._is_woken.acquire(timeout=seconds)
+
+    def wake(self) -> None:
+        try:
+            self._is_woken.release()
+        except RuntimeError:  # it is awake already
+            pass
+
+    def hand(self, connection: BlockingConnection) -> bool:
+        self._handed = connection
+        is_in_time = self._is_over.acquire(blocking=False)
+        self.wake()
+        return is_in_time
+
+    def handed(self) -> BlockingConnection | None:
+        return self._handed if self._is_over.locked() else None
+
+    def leave(self) -> BlockingConnection | None:
+        """What it was handed; from now on nothing is."""
+        return None if self._is_over.acquire(blocking=False) else self._handed
+
+
 class SharedConnections:
     """Those that requests share: as few as do it."""
 
@@ -92,9 +137,8 @@ class SharedConnections:
         self._timeout = timeout
         self._most = most
         self._idle: queue.SimpleQueue[BlockingConnection] = queue.SimpleQueue()
-        self._returned = allocate_lock()
-        """Unlocked when one was put back, until somebody has looked."""
-        self._returned.acquire()
+        self._waiting: deque[Place] = deque()
+        """In order of arrival."""
         self._open: Living[BlockingConnection] = Living()
         self._growing = Guard()
         self._reserve: BlockingConnection | None = None
@@ -106,40 +150,56 @@ class SharedConnections:
     def borrow(self, started: float, until: float, is_urgent: bool) -> BlockingConnection | Fault:
         if started >= until:
             return none_free(self._dialect.where, self._most, 0.0)
-        try:
-            return self._idle.get_nowait()
-        except queue.Empty:
-            pass
+        connection: BlockingConnection | Fault | None = _taken(self._idle)
+        if connection is not None:
+            return connection
         if is_urgent:
             return self._borrow_reserve(until)
         connection = None if count_open(self._open) else self._growing.run(self._grow, started, 1, until)
-        while connection is None:
-            left = until - boottime()
-            if left <= 0.0:
-                return none_free(self._dialect.where, self._most, until - started)
-            connection = self._wait_for_idle(min(HURRY, left))
-            if connection is None:
-                connection = self._growing.run(self._grow, started, self._most, until)
+        return connection or self._wait(started, until) or none_free(self._dialect.where, self._most, until - started)
+
+    def _wait(self, started: float, until: float) -> BlockingConnection | Fault | None:
+        place = Place()
+        connection: BlockingConnection | Fault | None = None
+        try:
+            self._waiting.append(place)
+            self._hand_out()  # what was put back just before
+            while connection is None and (left := until - boottime()) > 0.0:
+                place.wait(min(HURRY, left))
+                connection = place.handed() or _taken(self._idle)
+                if connection is None and boottime() >= place.hurries_at:
+                    connection = self._growing.run(self._grow, started, self._most, until)
+        finally:
+            self._leave(place, connection)
         return connection
 
-    def _wait_for_idle(self, seconds: float) -> BlockingConnection | None:
-        """Not by the time-out of a queue: where several threads take from one, CPython 3.11 may wait for ever."""
-        ends = boottime() + seconds
-        while self._returned.acquire(timeout=max(0.0, ends - boottime())):
-            try:
-                connection = self._idle.get_nowait()
-            except queue.Empty:  # another thread was quicker
-                continue
-            if not self._idle.empty():
-                self._wake_one()
-            return connection
-        return None
-
-    def _wake_one(self) -> None:
+    def _leave(self, place: Place, connection: BlockingConnection | Fault | None) -> None:
+        handed = place.leave()
         try:
-            self._returned.release()
-        except RuntimeError:  # it is awake already
+            self._waiting.remove(place)
+        except ValueError:  # it was, or is being, handed one
             pass
+        if handed is not None and handed is not connection:  # it took another meanwhile, or gave up
+            self.put_back(handed)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        while self._waiting and not self._idle.empty():
+            try:
+                if boottime() < self._waiting[0].hurries_at:
+                    self._waiting[0].wake()
+                    break
+                self._hand(self._idle.get_nowait())
+            except (IndexError, queue.Empty):  # who was there has left, or what was idle is taken
+                continue
+
+    def _hand(self, connection: BlockingConnection) -> None:
+        is_handed = False
+        try:
+            is_handed = self._waiting.popleft().hand(connection)
+        finally:
+            if not is_handed:
+                self._idle.put(connection)
 
     def _borrow_reserve(self, until: float) -> BlockingConnection | Fault:
         """Whatever the others wait for, it is not waited for here."""
@@ -151,25 +211,26 @@ class SharedConnections:
         return self._reserve
 
     def put_back(self, connection: BlockingConnection) -> None:
-        if not connection.is_open or self._is_closed:
+        if not connection.is_open:
             connection.close()
         elif connection is not self._reserve:
             self._idle.put(connection)
-            if self._returned.locked():  # otherwise the next to look is still to come
-                self._wake_one()
+        if self._is_closed:
+            self.close()
+        elif self._waiting:
+            self._hand_out()
 
     def close_idle(self, before: float) -> None:
         """Those that have not answered since."""
         for _ in range(self._idle.qsize()):
-            try:
-                connection = self._idle.get_nowait()
-            except queue.Empty:
+            connection = _taken(self._idle)
+            if connection is None:
                 return
             if connection.conversation.used_at < before:
                 connection.close()
             else:
                 self._idle.put(connection)
-                self._wake_one()
+        self._hand_out()
 
     def close(self) -> None:
         self._is_closed = True  # what is still under way closes its own

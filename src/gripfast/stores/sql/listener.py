@@ -20,6 +20,7 @@ from gripfast.stores.sql.descriptors import await_answer
 from gripfast.stores.sql.faults import no_answer_in, not_notified
 from gripfast.stores.sql.ports import Dialect, Fault, Refusal, Wire, WireDown
 from gripfast.stores.sql.queues import Queues
+from gripfast.timed_queue import TimedQueue
 
 _log = logging.getLogger("gripfast.connection")
 
@@ -82,7 +83,7 @@ class BlockingListener:
 class Order(NamedTuple):
     channel: str
     is_wanted: bool
-    done: queue.SimpleQueue[bool]
+    done: TimedQueue[bool]
 
 
 class ListenerThread:
@@ -118,7 +119,7 @@ class ListenerThread:
 
     def order(self, channel: str, is_wanted: bool, seconds: float | None) -> bool:
         """Whether it was carried out, if that is waited for."""
-        done: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        done: TimedQueue[bool] = TimedQueue()
         self._orders.put(Order(channel, is_wanted, done))
         self._wake()
         if seconds is None:
@@ -126,7 +127,7 @@ class ListenerThread:
         if not self.is_running:
             self._give_up()  # it may have ended just before: nobody else would answer
         try:
-            return done.get(timeout=seconds)
+            return done.get(seconds)
         except queue.Empty:
             return False
 

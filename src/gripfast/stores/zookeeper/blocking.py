@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import queue
 from collections.abc import Sequence
+from queue import Empty
 from typing import Any
 
 from gripfast.machine import boottime
@@ -11,6 +11,7 @@ from gripfast.stores.inboxes import BlockingInbox
 from gripfast.stores.zookeeper.driver import ANSWER, Listener, send
 from gripfast.stores.zookeeper.requests import Call, leave_silent
 from gripfast.stores.zookeeper.session import Session
+from gripfast.timed_queue import TimedQueue
 
 
 class BlockingLink:
@@ -20,7 +21,7 @@ class BlockingLink:
         self.timeout = timeout
 
     async def connected(self, session: Session, until: float, or_refused: bool = False) -> bool:
-        notified: queue.SimpleQueue[None] = queue.SimpleQueue()
+        notified: TimedQueue[None] = TimedQueue()
 
         def notify() -> None:
             notified.put(None)
@@ -28,8 +29,8 @@ class BlockingLink:
         try:
             session.when_connected(notify, or_refused)
             session.start()
-            notified.get(timeout=max(0.0, until - boottime()))
-        except queue.Empty:
+            notified.get(until - boottime())
+        except Empty:
             return False
         finally:
             session.no_longer(notify)
@@ -37,11 +38,11 @@ class BlockingLink:
 
     async def request(self, calls: Sequence[Call], until: float, *listeners: Listener) -> list[Any]:
         sent = boottime()
-        answered: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        answered: TimedQueue[Any] = TimedQueue()
         replies = send(calls, *listeners, answered.put)
         try:
             for _ in replies:
-                answered.get(timeout=max(0.0, until - boottime()))
-        except queue.Empty:
+                answered.get(until - boottime())
+        except Empty:
             leave_silent(calls, replies, sent, self.timeout)
         return list(map(ANSWER, replies))

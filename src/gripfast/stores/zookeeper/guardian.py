@@ -19,6 +19,7 @@ from kazoo.protocol.serialization import Delete
 from gripfast.machine import boottime
 from gripfast.stores.zookeeper.driver import Reply, send
 from gripfast.stores.zookeeper.janitor import Janitor
+from gripfast.timed_queue import TimedQueue
 
 _log = logging.getLogger("gripfast.connection")
 
@@ -35,7 +36,7 @@ class Guardian:
         self._last_round = -math.inf
         self.until: dict[str, float] = {}
         """By path: when a node is deleted. Renewing moves that moment, and what is taken out is safe."""
-        self._wakes: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._wakes: TimedQueue[bool] = TimedQueue()
         """Whether to go on."""
         self._thread = threading.Thread(target=self._run, name="gripfast-guardian", daemon=True)
 
@@ -60,7 +61,7 @@ class Guardian:
         goes_on = True
         while goes_on:
             with contextlib.suppress(queue.Empty):
-                goes_on = self._wakes.get(timeout=PACE if self.until or self._janitor.is_busy else 1.0)
+                goes_on = self._wakes.get(PACE if self.until or self._janitor.is_busy else 1.0)
             now = boottime()
             if goes_on and now >= self._last_round + PACE:  # it may be woken much more often
                 self._last_round = now
