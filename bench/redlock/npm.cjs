@@ -76,7 +76,7 @@ const orders = {
 
   // All turns from the beginning to the end of a shift; at least one, however late this process comes.
   async turns({ key, begin, end, section }) {
-    await pause(Math.max(0, begin - now()));
+    while (now() < begin) await pause(begin - now()); // a timer cuts off fractions of a millisecond
     const had = [await turn(key, section, end + PATIENCE)];
     while (now() < end) had.push(await turn(key, section, end + PATIENCE));
     return had;
