@@ -90,9 +90,9 @@ ENTRIES: tuple[Entry, ...] = (
         "exclusion",
         "The same program, with correct clocks. Look at its end: when the work is done, it deletes the lock, but only"
         " if its own time is not over yet. This should protect the lock of a client that has taken over.",
-        "A is done and looks at the time: 5. Its lock lives until 30, so it may delete it. Then it is slow. B"
-        " finds the lock expired and takes it. A deletes B's lock, and C gets in beside B. A has checked its own"
-        " time, but not whose lock it is.",
+        "A is done and looks at the time: 5. Its lock lives until 30, so A may delete the lock. Then A is slow. B"
+        " finds that the lock has expired, and takes it. A deletes B's lock, and C gets in beside B. A has checked its"
+        " own time, but not whose lock it is.",
         "One of them describes this lock in four steps. The fourth is: delete the lock if it has not timed out,"
         " otherwise leave it alone.",
         "The value is a unique owner id. Only its owner can change or delete the lock, or an operator by a force"
@@ -130,8 +130,8 @@ ENTRIES: tuple[Entry, ...] = (
         lambda: Protocol(redis.get_compare_del, Alone(), THREE, {PAUSE: 1}),
         "exclusion",
         "The value says whose lock it is, and the holder checks it before it deletes the lock.",
-        "A checks and finds its own value. Then it is paused, its lock expires, and B gets it. When A deletes the"
-        " lock, its check is out of date.",
+        "A checks and finds its own value. Then A is paused, its lock expires, and B gets the lock. When A deletes"
+        " the lock, its check is out of date.",
         "One of them calls it nearly perfect, and says that most people do it; but its own summary uses a script."
         " Another says why: comparing and deleting are not one step.",
         "Comparing and deleting are one script.",
@@ -144,11 +144,11 @@ ENTRIES: tuple[Entry, ...] = (
         "Now each request is right: one step to acquire the lock, and one step to release it, by its owner only."
         " But the work may take long, and the program does not look at the time.",
         "A works longer than its lock lives, and does not look at the time. B gets the lock while A still works.",
-        "One of them says that a lock on Redis does not solve the problem of time-outs, so don't use it for long"
-        " tasks. Another chooses a ttl of three to five times the mean time of the work.",
-        "Gripfast gives you a lease: a lock with an end. The lease knows its deadline, which counts from before"
-        " the request was sent. After the deadline `lease.held` is false, `ensure_held()` raises, and `on_lost` is"
-        " called. A watchdog renews the lease before that.",
+        "One of them says: a lock on Redis does not solve the problem of time-outs, so don't use it for long tasks."
+        " Another chooses a ttl of three to five times the mean time of the work.",
+        "Gripfast gives you a lease: a lock with an end. The lease knows its deadline, which counts from before the"
+        " request was sent. After the deadline `lease.held` is false, `ensure_held()` raises, and `on_lost` is called."
+        " A watchdog renews the lease before the deadline.",
     ),
     Entry(
         "watchdog",
@@ -226,11 +226,11 @@ ENTRIES: tuple[Entry, ...] = (
         "A primary with replicas, and WAIT",
         lambda: Protocol(redis.on_primary_with_wait, Replicated(2), faults={"failover": 1}, takes_time=True),
         "exclusion",
-        "WAIT returns when a replica has the write. If one replica has the lock, it should survive the loss of the"
-        " primary.",
-        "The replica that takes over is the one without A's lock. The other replica had it, but becomes a copy of the"
-        " new primary, and forgets it. A failover prefers the replica with the most data, but only among the replicas"
-        " that can be reached at that moment. It does not require that a majority of them has the write.",
+        "WAIT returns when a replica has the write. If one replica has the lock, the lock should survive the loss of"
+        " the primary.",
+        "The replica that takes over is the one without A's lock. The other replica had the lock, but becomes a copy"
+        " of the new primary, and forgets the lock. A failover prefers the replica with the most data, but only among"
+        " the replicas that can be reached at that moment. It does not require that a majority of them has the write.",
         "None of them mentions WAIT. But it is what people try next.",
         "WAIT makes a loss rarer, not impossible. Gripfast does not pretend otherwise.",
     ),

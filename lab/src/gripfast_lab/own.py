@@ -79,17 +79,17 @@ OWN = (
         "gripfast-redlock",
         "Gripfast's Redlock",
         "This is the production code, on three and five nodes. Some nodes are down, silent, restarted empty or cut"
-        " off, and clients pause and die. If a clock jumps, an overlap is not counted as a violation. If a node comes"
-        " back empty, it is.",
+        " off, and clients pause and die. An overlap after a clock has jumped is not counted as a violation. An"
+        " overlap after a node has come back empty is counted.",
         (partial(_seeds, "redlock3", 100), partial(_seeds, "redlock5", 100)),
     ),
     Own(
         "gripfast-rules",
         "The rules of Gripfast's Redlock",
-        "This searches not the code, but two small models of its rules, in every state. The token model (`fence`,"
-        " `fence-order`) has three nodes, and at most two attempts at the same time. It trusts no clock: any lock may"
-        " expire at any moment, and messages come late, twice or never. In the exclusion model (`fence-time`), clocks"
-        " are as accurate as Gripfast assumes, and a node loses all its data.",
+        "Here the search visits every state of two small models of the rules. It does not run the code itself. The"
+        " token model (`fence`, `fence-order`) has three nodes, and at most two attempts at the same time. It trusts"
+        " no clock: any lock may expire at any moment, and messages come late, twice or never. In the exclusion model"
+        " (`fence-time`), clocks are as accurate as Gripfast assumes, and a node loses all its data.",
         _explored("fence", "fence-order", "fence-time"),
     ),
 )
