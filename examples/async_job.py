@@ -1,4 +1,4 @@
-"""The same in asyncio: three tasks, one lock, one at a time, first come first served.
+"""The job of `sync_job.py` in asyncio: three tasks want one lock, and get it one at a time, first come, first served.
 
 Prints:
     a starts

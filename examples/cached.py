@@ -1,4 +1,4 @@
-"""Whatever takes a `lock=` takes a Gripfast lock: here a cache that several threads fill (needs cachetools).
+"""A Gripfast lock works wherever code takes a `lock=`: here for a cache that several threads fill (needs cachetools).
 
 Prints:
     looking up 7

@@ -1,4 +1,4 @@
-"""A function that runs once at a time for each customer; a second call meanwhile is skipped.
+"""A function that runs only once at a time for each customer; a second call is skipped while the first one runs.
 
 Prints:
     billing customer 7

@@ -1,4 +1,4 @@
-"""A long job looks before each step whether it is still alone; an operator takes its lock away in between.
+"""A long job checks before each step that it still holds its lock; an operator releases the lock by force meanwhile.
 
 Prints:
     step 1
@@ -18,7 +18,7 @@ def steps() -> None:
             print("step", step)
             if step == 2:
                 client.force_release("migration")  # stands for: someone ran `gripfast break migration`
-                lease.lost.wait(10)  # renewal finds out; a real job would just go on working
+                lease.lost.wait(10)  # the next renewal finds out; a real job would just go on working
 
 
 try:

@@ -1,4 +1,4 @@
-"""Wait for at most a moment; then say who has it, instead of hanging.
+"""Wait for a moment at most, and then say who holds the lock, instead of hanging.
 
 Prints:
     busy: held by the import job

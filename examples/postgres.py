@@ -1,4 +1,4 @@
-"""Locks in a PostgreSQL that is there already: who has it, and what becomes of a lock that is forced open.
+"""Locks in a PostgreSQL that you already run: who holds a lock, and what its holder sees after a force release.
 
 Prints:
     held by month's end, token grows: True

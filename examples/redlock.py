@@ -1,4 +1,4 @@
-"""One lock on three Redis servers of which one is down (needs the other two).
+"""One lock on three Redis servers, one of which is down (the example needs the other two).
 
 Prints:
     alone, with token: True
@@ -11,7 +11,7 @@ import os
 import gripfast
 
 nodes = os.environ.get("REDLOCK_NODES", "localhost:6379,localhost:6380,localhost:6381").split(",")
-nodes[-1] = "localhost:1"  # nobody is there: it costs its time-out once, and is asked again in the background
+nodes[-1] = "localhost:1"  # nobody is there: the client waits for it only once, then probes it in the background
 
 with gripfast.connect([f"redis://{node}" for node in nodes], prefix="example:") as client:
     with client.lock("deploy", ttl=10) as lease:

@@ -1,4 +1,4 @@
-"""A function that locks calls another that takes the same lock: allowed if the lock says so. One lease, one token.
+"""A function that holds a lock calls another one that takes the same lock: `reentrant=True` allows it, with one lease.
 
 Prints:
     inner and outer share a token: True

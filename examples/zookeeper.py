@@ -1,4 +1,4 @@
-"""A lock in a ZooKeeper that is there already, in one line with kazoo's own Lock on the same path.
+"""A lock in a ZooKeeper that you already run, in the same queue as kazoo's own Lock on the same path.
 
 Prints:
     kazoo has it: None

@@ -1,1 +1,1 @@
-"""Locks in a folder of one machine, a file each: `files:///var/lib/app/locks`."""
+"""Locks in a folder of one machine, one file for each name: `files:///var/lib/app/locks`."""

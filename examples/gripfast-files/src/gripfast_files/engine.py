@@ -1,4 +1,4 @@
-"""The engine: each name has a file, and one lock of the system's (`flock`) is held while a request reads and writes.
+"""The engine: each name has a file, and a request holds a lock of the system (`flock`) while it reads and writes.
 
 A file outlives its holders, so that tokens grow. It is replaced as a whole, so a process that is killed leaves the old
 one or the new one. Times are those of the boot clock; after another boot no holder lives, and every lock is free.
@@ -42,7 +42,7 @@ class Row(NamedTuple):
     host: str = ""
     pid: int = 0
     broken: str | None = None
-    """The owner that was force-released last, so that it can be told why it lost the lock."""
+    """The owner that was force-released last, so that its holder can find out why it lost the lock."""
 
     @property
     def is_held(self) -> bool:
@@ -58,7 +58,7 @@ class Row(NamedTuple):
         return "broken" if self.broken == owner else "taken"
 
     def info(self) -> LockInfo | None:
-        """What people are told; None if nobody holds it."""
+        """What `inspect()` shows; None if nobody holds the lock."""
         if self.owner is None or not self.is_held:
             return None
         since, left = datetime.fromtimestamp(self.since_us / 1_000_000, UTC), self.expires - boottime()
