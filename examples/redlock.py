@@ -1,4 +1,4 @@
-"""One lock on three Redis servers, one of which is down (the example needs the other two).
+"""One lock on three Redis servers, one of which is down (needs the other two; new ones vote only after a minute).
 
 Prints:
     alone, with token: True
