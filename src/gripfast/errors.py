@@ -134,7 +134,7 @@ def describe_holder(holder: LockInfo | None) -> str:
     if holder is None:
         return "held, but it is not known by whom"
     if holder.since is None:
-        return f"held by another program's lock ({_shown(holder.owner)}), {_expiry(holder.expires_in)}"
+        return f"held by software other than Gripfast ({_shown(holder.owner)}), {_expiry(holder.expires_in)}"
     label = f" ({_shown(holder.label)})" if holder.label else ""
     return (
         f"held by pid {holder.pid} on {_shown(holder.host)}{label} since {holder.since:%Y-%m-%d %H:%M:%S} UTC, "

@@ -61,7 +61,7 @@ def test_what_does_not_fit_is_cut(width: int, text: str) -> None:
 
 def test_a_lock_of_other_software_is_shown_as_what_it_is() -> None:
     shown = portrait(FOREIGN)
-    assert "another program's lock" in shown
+    assert "software other than Gripfast" in shown
     assert "unknown\n" in shown
     assert "never\n" in shown
     assert "their id" in holder(FOREIGN)

@@ -296,7 +296,7 @@ async def test_nonsense_in_a_side_key_makes_its_holder_unknown_and_nothing_else(
     assert (info.owner, info.token, info.label, info.host, info.since) == ("someone", 0, None, "", None)
     assert await alice.try_acquire("job") is None
     assert [each.owner for each in await alice.listing()] == ["someone"]
-    with pytest.raises(LockTimeout, match="another program's lock"):
+    with pytest.raises(LockTimeout, match="held by software other than Gripfast"):
         await alice.acquire("job", wait=0.05)
     admin.delete("lock:job")
     lease = await alice.acquire("job")

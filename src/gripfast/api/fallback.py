@@ -28,7 +28,7 @@ def default_url() -> str:
         _log.warning(
             "GRIPFAST_URL is not set, so locks are in the file %s. This process runs under a service manager or in a "
             "container: other processes may not see this file, and then the locks do not exclude them. Set "
-            "GRIPFAST_URL; to keep this file, set it to the URL above",
+            "GRIPFAST_URL to a store that all these processes reach, or, if this file is right, to the URL above",
             url,
         )
     return url

@@ -92,8 +92,8 @@ class Handle(Generic[R]):
 
     def _loss_of_a_fork(self) -> LeaseLost:
         """Its parent may live, and hold it."""
-        why = f"it belongs to the parent process {self._runtime.pid}, not to this forked child; acquire the lock here"
-        return LeaseLost(self.name, "session", why)
+        why = f"it belongs to the parent process {self._runtime.pid}, not to this forked child"
+        return LeaseLost(self.name, "session", f"{why}; acquire the lock in this child")
 
     def _is_inherited(self) -> bool:
         """Made by a parent process, which alone owns it."""

@@ -11,7 +11,7 @@ from gripfast.columns import cells
 from gripfast.errors import visible
 
 HEADINGS = ("NAME", "LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "WAITERS", "TOKEN")
-FOREIGN = "another program's lock"
+FOREIGN = "software other than Gripfast"
 """A key that other software has set: who that is, it does not tell."""
 
 

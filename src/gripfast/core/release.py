@@ -24,7 +24,7 @@ async def release(env: Env, state: LeaseState) -> None:
     try:
         answer = await env.store.release(Hold(state.key, state.owner, state.ttl))
     except ClientClosed:
-        _log.info("%r is released by the closing of its client, which releases everything", state.name)
+        _log.info("the client is being closed, and that releases %r", state.name)
         env.ledger.abandon(state)
         return
     except BaseException:

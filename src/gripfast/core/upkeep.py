@@ -59,7 +59,7 @@ class Upkeep:
         try:
             return await extend(self._env, errand.state, errand.ttl)
         except Exception as error:
-            _log.exception("unexpected error while extending %r", errand.state.name)
+            _log.exception("unexpected error while extending %r. Please report this", errand.state.name)
             what = f"the lease on {errand.state.name!r} may not have been extended, because of an unexpected error"
             return unreachable(OutcomeUnknown(f"{what}: {error!r}. Please report it"))
 
@@ -74,7 +74,7 @@ class Upkeep:
         try:
             return await self._reaper.reap(errand for errand in errands if isinstance(errand, Mark))
         except Exception:
-            _log.exception("unexpected error while releasing abandoned leases; will retry")
+            _log.exception("unexpected error while releasing abandoned leases; will retry. Please report this")
             return self._env.now() + _RETRY
 
     async def give_all_back(self) -> None:
@@ -106,7 +106,10 @@ class Reaper:
         try:
             await self._try(list(self._left.values()), is_news=True)
         except Exception:
-            _log.exception("unexpected error while closing a client: some leases may stay held until their ttl is over")
+            _log.exception(
+                "unexpected error while closing a client; some leases may stay held until their ttl is over. "
+                "Please report this"
+            )
 
     async def reap(self, marks: Iterable[Mark]) -> float:
         """Seconds on the clock at which to come again; infinity when all is given back."""

@@ -30,8 +30,9 @@ class Guard:
             self._mutex, self._pid = threading.RLock(), os.getpid()
         if self._is_mine():
             raise StoreUnavailable(
-                "this signal handler or finaliser interrupted a request of the same client on the same thread, so it "
-                "can't use the client. Set a flag in it, and use the client after it has returned"
+                "a signal handler or finaliser can't use this client now, because it interrupted a request of the "
+                "same client on the same thread. Let the handler set a flag, and use the client after the handler has "
+                "returned"
             )
         try:
             try:

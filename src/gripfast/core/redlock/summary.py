@@ -84,7 +84,10 @@ def _state(name: str, answer: Answer) -> str:
     if isinstance(answer, Failed):
         return answer.error.nodes.get(name, str(answer.error))
     if isinstance(answer, Unmarked):
-        return "has no birth marker: it is new, or restarted without its data, and does not vote yet"
+        return (
+            "has no birth marker, so it does not vote yet: it is new (then start all nodes), or restarted without its "
+            "data (then wait for restart_grace)"
+        )
     if isinstance(answer, Newborn):
         return f"restarted without its data: it votes again in {answer.votes_in:.3g} s (restart_grace)"
     return _ANSWERED
