@@ -151,8 +151,8 @@ def test_an_even_number_of_nodes_is_warned_about(connect: Callable[..., Any], ca
         connect("redlock://u:secret@a,b,c,d")
         connect("redlock://a,b,c,d,e,f")
     assert caplog.messages == [
-        "4 Redlock nodes tolerate the loss of 1, no more than 3 nodes do: remove one, or add one",
-        "6 Redlock nodes tolerate the loss of 2, no more than 5 nodes do: remove one, or add one",
+        "of 4 Redlock nodes only 1 may fail, as of 3 nodes: add one node, or remove one",
+        "of 6 Redlock nodes only 2 may fail, as of 5 nodes: add one node, or remove one",
     ]
 
 

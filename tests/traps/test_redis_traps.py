@@ -16,7 +16,8 @@ def test_a_server_that_may_evict_locks_is_told_of(policy: str, caplog: pytest.Lo
     with RedisServer("--maxmemory-policy", policy) as server, caplog.at_level(logging.WARNING, "gripfast"):
         with gripfast.connect(server.url) as client, client.lock("job"):
             pass
-    assert f"may evict locks when its memory is full (maxmemory-policy {policy}): set it to noeviction" in caplog.text
+    advice = f"set its maxmemory-policy to noeviction (it is {policy})"
+    assert f"may evict locks when its memory is full: {advice}" in caplog.text
 
 
 def test_a_server_that_evicts_nothing_is_not_spoken_of(caplog: pytest.LogCaptureFixture) -> None:

@@ -245,7 +245,7 @@ def _keep_ms(keep: object, token: int) -> int:
         )
     if token < OLDEST_TIME_US:
         raise ConfigurationError(
-            f"keep works only with tokens that are times in microseconds, and {token} is none (ZooKeeper's tokens are "
-            "not times). Leave keep out"
+            f"keep works only with tokens that are times in microseconds, and {token} is not one (ZooKeeper's tokens "
+            "are not times). Leave keep out"
         )
     return math.ceil(keep * 1000)

@@ -98,12 +98,13 @@ def unfit(where: str, cluster: str) -> Fault:
 def _advice(database: str, refusal: Refusal) -> str:
     code = int(refusal.code)
     advice: Mapping[Kind, str] = {
-        "busy": "could not lock the row in time: another session has locked it, or the server is overloaded",
+        "busy": "could not lock the row in time: if another session keeps it locked, end that session; otherwise check "
+        "whether the server is overloaded",
         "retry": "rolled back the transaction because of a deadlock, even after several attempts: try again",
         "no_table": f"has no tables for locks in {database!r}: create them with the output of `gripfast schema mysql`",
         "no_rights": f"does not let this user do that: GRANT {_RIGHTS} ON `{database}`.* TO the user "
         "(CREATE is not needed if the tables exist)",
-        "read_only": "takes no writes, it is read-only: use the address of the primary",
+        "read_only": "takes no writes, because it is read-only: use the address of the primary",
         "full": "has no connection left: raise max_connections (or this user's limit), or close some",
         "gone": "ended the session: look at its log for the reason, and try again",
         "broken_off": "cancelled the statement, as an administrator or a time limit may do: try again",

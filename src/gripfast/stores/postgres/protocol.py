@@ -41,7 +41,8 @@ _TABLES = "gripfast_lock, gripfast_row, gripfast_grant"
 _CREATE_THEM = "create them with the output of `gripfast schema postgresql`"
 
 _ADVICE: Mapping[Kind, str] = {
-    "busy": "did not finish the statement in time: another session has locked the row, or the server is overloaded",
+    "busy": "did not finish the statement in time: if another session keeps the row locked, end that session; "
+    "otherwise check whether the server is overloaded",
     "retry": "gave up the transaction because of concurrent ones (a deadlock or a serialization failure), even after "
     "several attempts: try again",
     "no_table": f"has no tables for locks: {_CREATE_THEM}, or let this user create tables",

@@ -89,7 +89,7 @@ class Dialer:
                 raise LinkDown(fault)
         elif (policy := protocol.read_policy(info)) not in ("", "noeviction"):
             _log.warning(
-                "%s may evict locks when its memory is full (maxmemory-policy %s): set it to noeviction",
+                "%s may evict locks when its memory is full: set its maxmemory-policy to noeviction (it is %s)",
                 self.where,
                 policy,
             )

@@ -84,7 +84,7 @@ class Strand:
             reply = self._gets()
             if reply is False:
                 return None
-        raise ProtocolError("a reply that nobody has asked for")
+        raise ProtocolError("received a reply without a request")
 
     def send(self, packed: bytes) -> bool:
         """All of it; False if the node does not read what it was sent before. Raises OSError if it has hung up."""

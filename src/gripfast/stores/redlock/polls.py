@@ -188,6 +188,6 @@ def still_down(where: str, fault: Fault, age: float) -> Fault:
 
 def withdrawn(where: str, trouble: Fault | None) -> Failed:
     """Instead of an answer to what has not left, and never will: its poll is lost without it."""
-    message = "was not asked, because too many other nodes had failed already"
+    message = "got no request, because too many other nodes had already failed"
     fault = trouble or Fault(StoreUnavailable(f"{where} {message}", {where: message}))
     return Failed(fault.error, was_asked=False, was_refused=fault.was_refused)

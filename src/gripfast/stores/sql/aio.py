@@ -208,7 +208,7 @@ class AioLink(Link):
             except WireDown as down:
                 made = down.fault
             except Exception as error:
-                _log.exception("unexpected error while connecting")
+                _log.exception("unexpected error while connecting to %s. Please report this", self.dialect.where)
                 made = broken(self.dialect.where, OSError(str(error)), was_idle=False)._replace(was_sent=False)
             try:
                 self._loop.call_soon_threadsafe(finish, made)

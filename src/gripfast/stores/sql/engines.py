@@ -76,6 +76,6 @@ def _is_foreign(listener: Any) -> bool:
 
 def _refusal(engine: Any, used: str, what: str) -> ConfigurationError:
     return ConfigurationError(
-        f"Gripfast can't use this engine: it connects with {used}, and can't translate {what} for it. Pass connect() a "
-        f"URL with the options of {used}, or an engine whose driver is {used}"
+        f"Gripfast can't use this engine: Gripfast connects with {used}, and can't translate {what} to {used}. Pass "
+        f"connect() a URL with the options of {used}, or an engine whose driver is {used}"
     )

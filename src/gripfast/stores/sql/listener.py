@@ -147,7 +147,8 @@ class ListenerThread:
                     raise WireDown(self._dialect.refused(said))
                 self._pass_on()
         except OSError as error:
-            _log.info("%s: the connection that listens for releases broke: %s", self._dialect.where, error)
+            what = "%s: the connection for release notifications broke (%s); the next waiter makes a new one"
+            _log.info(what, self._dialect.where, error)
         except WireDown as down:
             self._trouble = down.fault
         finally:

@@ -177,7 +177,7 @@ class _Listener:
         except ProcessLookupError:
             self._inboxes.ask_again()
         except OSError as error:
-            _log.debug("process %d can't be watched: %s", pid, error)
+            _log.debug("can't watch process %d, so its end is noticed later: %s", pid, error)
         else:
             self._watched[pid] = fd
             self._poll.register(fd, select.POLLIN)
@@ -228,7 +228,7 @@ def _bind(database: Path) -> tuple[socket.socket | None, str]:
             mail = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             mail.bind(address)
         except OSError as error:
-            _log.info("can't receive notifications in the folder %s: %s", folder, error)
+            _log.info("can't create a socket for notifications in the folder %s: %s", folder, error)
             continue
         return mail, address
     _log.log(logging.WARNING if has_sockets else logging.INFO, _NO_FOLDER, database)
@@ -236,9 +236,9 @@ def _bind(database: Path) -> tuple[socket.socket | None, str]:
 
 
 _NO_FOLDER = (
-    "waiters of %s can't be notified, so they poll every few seconds: there is no private folder for unix sockets. "
-    "Check that the folder of the database, or that for temporary files, can be written, and that its path is short "
-    "(a socket's path has at most about 100 bytes)"
+    "waiters of %s can't be notified, so they poll every few seconds: Gripfast found no private folder for its unix "
+    "sockets. Make the folder of the database, or the folder for temporary files, writable, with a short path (a "
+    "socket's path has at most about 100 bytes)"
 )
 
 

@@ -78,7 +78,7 @@ class Guardian:
         try:
             self._janitor.tick(now)
         except Exception:
-            _log.exception("unexpected error while deleting idle names; will retry")
+            _log.exception("unexpected error while deleting idle names; will retry. Please report this")
 
     def _deleted(self, path: str, reply: Reply) -> None:
         """On kazoo's thread. If the connection broke, the node may still be there."""

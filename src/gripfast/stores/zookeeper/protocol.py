@@ -112,6 +112,10 @@ def fault(where: str, error: BaseException) -> StoreUnavailable:
         text = "this identity may not do that here: check the ACLs of the root, and the login in the URL or the client"
     elif isinstance(error, AuthFailedError):
         text = "the login was refused: check the user and password in the URL, or the client's auth_data"
+    elif isinstance(error, ConnectionLoss):
+        text = "the connection broke before the answer came: try again"
+    elif isinstance(error, SessionExpiredError) and not str(error):
+        text = "the session ended before the answer came: try again"
     else:
         text = str(error) or type(error).__name__
     kind = OutcomeUnknown if isinstance(error, UNSURE) else StoreUnavailable

@@ -171,7 +171,7 @@ class Session:
         if milliseconds := driver.probed_timeout(self.client):
             self.on_connected(milliseconds)
         else:
-            what = "%s: can't find out the session time-out of your KazooClient by a second session; will retry"
+            what = "%s: a second session, to learn the time-out of your KazooClient, got no answer in time; will retry"
             _log.warning(what, self.where)
             self._starts.append(True)
 
