@@ -40,14 +40,14 @@ SCHEMA: tuple[Statement, ...] = (
     Statement("""CREATE TABLE IF NOT EXISTS gripfast_lock (
     name            VARBINARY(1024) NOT NULL PRIMARY KEY,
     token           BIGINT NOT NULL,            -- of the last grant
-    owner           VARBINARY(255) NULL,        -- NULL is free
+    owner           VARBINARY(255) NULL,        -- NULL if the lock is free
     expires_us      BIGINT NOT NULL,            -- microseconds since 1970 by this server's clock, like all times here
     ttl_us          BIGINT NOT NULL,
     since_us        BIGINT NOT NULL,            -- held, or free, since then
-    card            MEDIUMBLOB NOT NULL,        -- who the owner is, for people
-    broken          VARBINARY(255) NULL,        -- the owner that was last forced out
-    waited_until_us BIGINT NOT NULL,            -- somebody waits for it until then
-    checked_us      BIGINT NOT NULL,            -- made then, or looked at whether it is still used
+    card            MEDIUMBLOB NOT NULL,        -- who the owner is, as JSON
+    broken          VARBINARY(255) NULL,        -- the last owner whose lock was released by force
+    waited_until_us BIGINT NOT NULL,            -- until then, someone may wait for the lock
+    checked_us      BIGINT NOT NULL,            -- when the row was made, or last checked for use
     KEY gripfast_lock_checked (checked_us)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""),
     Statement("""CREATE TABLE IF NOT EXISTS gripfast_row (
@@ -59,17 +59,17 @@ SCHEMA: tuple[Statement, ...] = (
     token           BIGINT NOT NULL,            -- of the last grant
     owner           VARBINARY(255) NOT NULL,
     session         BIGINT UNSIGNED NOT NULL,   -- the connection id of the owner's session
-    mark            VARBINARY(64) NOT NULL,     -- a user-level lock that the session has while it holds this one
+    mark            VARBINARY(64) NOT NULL,     -- a user-level lock that the session keeps while it holds the lock
     ttl_us          BIGINT NOT NULL,
     since_us        BIGINT NOT NULL,
     card            MEDIUMBLOB NOT NULL,
-    checked_us      BIGINT NOT NULL DEFAULT 0,  -- looked at whether it is still used
+    checked_us      BIGINT NOT NULL DEFAULT 0,  -- when the row was last checked for use
     PRIMARY KEY (mode, name),
     KEY gripfast_grant_checked (mode, checked_us)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC /*M! ENGINE=Aria TRANSACTIONAL=0 */"""),
     Statement("""CREATE TABLE IF NOT EXISTS gripfast_within (
-    name            VARBINARY(1024) NOT NULL PRIMARY KEY,  -- locked by a caller's transaction that has the lock
-    token           BIGINT NOT NULL             -- of the grant that its transaction must see
+    name            VARBINARY(1024) NOT NULL PRIMARY KEY,  -- the caller's transaction locks this row
+    token           BIGINT NOT NULL             -- of the grant that this transaction must see
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""),
 )
 

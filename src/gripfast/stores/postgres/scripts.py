@@ -17,16 +17,16 @@ from gripfast.stores.sql.statement import ByMode, Query, Statement, takes
 SCHEMA: tuple[Statement, ...] = (
     Statement("""CREATE TABLE IF NOT EXISTS gripfast_lock (
     name            text COLLATE "C" PRIMARY KEY,
-    token           bigint NOT NULL,            -- the last one that was given for this name
-    owner           text,                       -- NULL if it is free
+    token           bigint NOT NULL,            -- of the last grant
+    owner           text,                       -- NULL if the lock is free
     expires_us      bigint NOT NULL,            -- times are microseconds since 1970, by this server's clock
     ttl_us          bigint NOT NULL,
     since_us        bigint NOT NULL,            -- held since then, or free since then
     card            text NOT NULL,              -- who the owner is, as JSON
-    broken          text,                       -- the last owner that was forced out
-    waited_until_us bigint NOT NULL DEFAULT 0,  -- until then, a release is notified
+    broken          text,                       -- the last owner whose lock was released by force
+    waited_until_us bigint NOT NULL DEFAULT 0,  -- until then, a release notifies waiters
     checked_us      bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-                                                -- made then, or looked at whether it is still used
+                                                -- when the row was made, or last checked for use
 ) WITH (fillfactor = 50)"""),
     Statement("CREATE INDEX IF NOT EXISTS gripfast_lock_checked ON gripfast_lock (checked_us)"),
     Statement("""CREATE TABLE IF NOT EXISTS gripfast_row (
@@ -37,10 +37,10 @@ SCHEMA: tuple[Statement, ...] = (
     Statement("""CREATE TABLE IF NOT EXISTS gripfast_grant (
     mode     text COLLATE "C" NOT NULL,         -- row or advisory
     name     text COLLATE "C" NOT NULL,
-    token    bigint NOT NULL,                   -- the last one that was given for this name
-    owner    text NOT NULL,                     -- who was given it
+    token    bigint NOT NULL,                   -- of the last grant
+    owner    text NOT NULL,                     -- of the last grant
     session  integer NOT NULL,                  -- process number of the session that took the lock
-    mark     text NOT NULL,                     -- its transaction, or its advisory key
+    mark     text NOT NULL,                     -- the transaction's number, or the advisory key
     ttl_us   bigint NOT NULL,
     since_us bigint NOT NULL,
     card     text NOT NULL,                     -- who the owner is, as JSON
