@@ -35,7 +35,7 @@ class GripfastError(Exception):
 
 
 class LockTimeout(GripfastError, TimeoutError):
-    """The wait is over, and someone else still holds the lock."""
+    """The wait is over, and someone else still holds the lock. `holder` says who, or is None if that is not known."""
 
     def __init__(self, name: str, waited: float, holder: LockInfo | None = None) -> None:
         self.name = name
@@ -72,7 +72,8 @@ class LeaseLost(GripfastError):
 
 
 class StaleToken(GripfastError):
-    """A fencing check rejected a token, because it has seen a larger one for the resource."""
+    """A fencing check rejected a token, because it has seen a larger one for the resource. A newer holder has used it:
+    stop writing, and roll back."""
 
     def __init__(self, resource: str, token: int, seen: int) -> None:
         self.resource = resource
@@ -99,7 +100,8 @@ class StoreUnavailable(GripfastError):
 class OutcomeUnknown(StoreUnavailable):
     """No answer came, so the request may or may not have taken effect.
 
-    After a failed acquire Gripfast cleans up by itself: you can try again.
+    After a failed acquire Gripfast cleans up by itself: you can try again. You can also repeat extend(). After
+    force_release(), look with inspect() who holds the lock now, before you repeat it.
     """
 
 

@@ -103,8 +103,8 @@ class Client(AnyClient):
         - `ttl`: seconds that a lease lasts unless it is renewed. The default is the ttl of `connect()`, or 30.
         - `renew`: if true, the client renews the lease every third of the ttl, as long as the process lives. If false,
           the lease ends at its ttl.
-        - `max_hold`: the longest time that a lease may be held, in seconds. Then the client releases the lock, and the
-          lease counts as lost.
+        - `max_hold`: the longest time that a lease may be held, in seconds. After that the client releases the lock,
+          and the lease counts as lost.
         - `reentrant`: the thread that holds the lock may acquire it again. It gets another handle on the same lease.
         - `label`: says who holds the lock; `inspect()` and `LockTimeout` show it. At most 4096 UTF-8 bytes.
         - `on_lost`: a function that is called as `on_lost(lease, reason)`, on a new thread, when the lease is lost.

@@ -69,9 +69,10 @@ class Lock(AnyLock):
     def within(self, connection: object, wait: float | None = None, *, durable: bool = False) -> InTransaction:
         """Take the lock in the open transaction of your own database connection; commit or rollback releases it.
 
-        Call it before you read anything in that transaction. It needs `?mode=row`, or `?mode=advisory` on PostgreSQL.
-        A rollback to a savepoint may release the lock, too, while the transaction goes on. With `durable=True` the call
-        raises ConfigurationError if a rollback to a savepoint could release the lock.
+        Call it before you read anything in that transaction. The client must be connected with `?mode=row` or, on
+        PostgreSQL only, `?mode=advisory`. A rollback to a savepoint may release the lock, too, while the transaction
+        goes on. With `durable=True` the call raises ConfigurationError if a rollback to a savepoint could release the
+        lock.
         """
         from gripfast.api.within import within
 

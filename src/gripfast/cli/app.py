@@ -32,8 +32,8 @@ def cli(ctx: click.Context) -> int | None:
     """Locks for commands, shared by everyone who uses the same store.
 
     \b
-    gripfast run nightly -- ./backup.sh     only one of me
-    gripfast ls                             who holds what
+    gripfast run nightly -- ./backup.sh     run it, never twice at the same time
+    gripfast ls                             list who holds which lock
 
     Without --url and $GRIPFAST_URL the locks are in a file in your home directory. That works on one machine only.
     """

@@ -22,8 +22,8 @@ from gripfast.errors import WHY, visible
 
 GRACE = 5.0
 
-TTL_HELP = """How long the lock stays held if gripfast dies and the store does not notice (the embedded store notices at
-once). gripfast renews it while the command runs. [default: 30, or what the URL says]"""
+TTL_HELP = """How long the lock stays held if gripfast dies and the store does not notice (the embedded store,
+sqlite://, notices at once). gripfast renews it while the command runs. [default: 30, or what the URL says]"""
 GRACE_HELP = f"""If the lock can't be renewed, send TERM this long before the lease ends, and KILL just before it ends;
 at most half the ttl. [default: {GRACE:g}, or half the ttl if that is less]"""
 BUSY_HELP = f"Exit code if someone else holds the lock. [default: {codes.BUSY}]"
@@ -88,7 +88,8 @@ def run(
 
     If gripfast itself is killed, Linux kills CMD as well (unless CMD is setuid), but not the processes that CMD has
     started. On other systems CMD keeps running. Nobody renews the lock any more, so it is free when its ttl is over at
-    the latest, even if CMD still runs. On the embedded store it is free as soon as CMD has ended.
+    the latest, even if CMD still runs. With the embedded store (sqlite://, the default) it
+    is free as soon as CMD has ended.
 
     The lock is released when CMD ends, even if CMD leaves processes running in the background. There is one exception,
     on Linux: gripfast gets TERM, passes it on, and CMD ends because of it. Then gripfast also sends TERM to the

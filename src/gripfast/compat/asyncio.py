@@ -7,10 +7,10 @@ It behaves like asyncio's lock. Five things are new:
   `async with` waits until the lock is released.
 - If the lease was lost, release() raises LeaseLost. Leaving `async with` raises it too, unless the body raised
   something itself. The body is not cancelled, because a Condition may release and re-acquire the lock inside one body.
-  To be told of a loss, use `on_lost`, or use `client.lock()` instead of this class.
+  To be notified of a loss, use `on_lost`, or use `client.lock()` instead of this class.
 - The lock belongs to the event loop of its client. In another loop acquire(), release() and `async with` raise
   ConfigurationError and change nothing.
-- locked() can't send a request without await. It says whether this object holds the lock, by the clock.
+- locked() can't send a request without await. It says whether this object holds the lock, according to the local clock.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Lock"]
 
 class Lock:
     """Like asyncio.Lock: not re-entrant, and any task may release it. If one object has several leases (because one was
-    lost), release() means the caller's latest lease, or else the oldest.
+    lost), release() releases the latest lease of the calling task. If this task has none, it releases the oldest.
 
     `settings` are those of `client.lock` except `reentrant`: ttl, renew, max_hold, label, on_lost.
     """
@@ -45,7 +45,8 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """Release the lock; do not await it. RuntimeError if nothing is held, LeaseLost if the lease was lost."""
+        """Release the lock; do not await it. Raises RuntimeError if nothing is held, and LeaseLost if the lease was
+        lost."""
         self._take()._release_soon()
 
     def locked(self) -> bool:

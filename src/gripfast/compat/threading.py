@@ -10,8 +10,8 @@ They behave like threading's locks, with the same arguments, return values and e
   other processes.
 
 After acquire() the lock object keeps the lease until release(); so does `__enter__` called by hand or by an ExitStack.
-If the lock object is garbage-collected before, the lock is released. In a `with` block the block keeps the lease, so
-that even a KeyboardInterrupt at any point releases the lock.
+If the lock object is garbage-collected before release(), the lock is released. In a `with` block the block keeps the
+lease, so that even a KeyboardInterrupt at any point releases the lock.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ __all__ = ["Lock", "RLock"]
 
 class Lock:
     """Like threading.Lock: not re-entrant, and any thread may release it. If one object has several leases (because one
-    was lost), release() means the caller's latest lease, or else the oldest.
+    was lost), release() releases the latest lease of the calling thread. If this thread has none, it releases the
+    oldest.
 
     `settings` are those of `client.lock` except `reentrant`: ttl, renew, max_hold, label, on_lost.
     """
@@ -50,8 +51,8 @@ class Lock:
         return self._shared
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Return True when this thread has the lock, and False if someone else still holds it when the wait (if there
-        is one) is over."""
+        """Return True as soon as this thread has the lock. If someone else holds it, return False: at once with
+        `blocking=False`, otherwise after `timeout` seconds (-1: wait for ever)."""
         patience = _patience(blocking, timeout)
         try:
             lease = self._lock.acquire(patience)
@@ -62,7 +63,7 @@ class Lock:
         return True
 
     def release(self) -> None:
-        """Release the lock. RuntimeError if nothing is held, LeaseLost if the lease was lost."""
+        """Release the lock. Raises RuntimeError if nothing is held, and LeaseLost if the lease was lost."""
         lease = self._holdings.take(threading.get_ident())
         if lease is None:
             raise RuntimeError(self._not_held)

@@ -59,9 +59,9 @@ class LockInfo:
     since: datetime | None
     """None if another library has set the lock on the same Redis key. Then only `owner` and `expires_in` are known."""
     expires_in: float
-    """Infinite if it never expires."""
+    """Seconds until the lock expires if it is not renewed; infinite if it never expires."""
     waiters: int
-    """How many wait. Always 0 if `Capabilities.waiters_seen` is false."""
+    """How many waiters there are. Always 0 if `Capabilities.waiters_seen` is false."""
 
 
 class Claim(NamedTuple):

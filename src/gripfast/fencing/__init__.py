@@ -11,7 +11,7 @@ token with the write, and the resource rejects a token that is smaller than the 
     write(redis_client, "invoices", lease.token, ("SET", "invoice:7", "paid"))      # or StaleToken
 
 `guard` keeps the largest token in the database that you write to (PostgreSQL, MariaDB/MySQL, SQLite), in the same
-transaction as the write. `async_guard` is the same for async connections. `schema` returns the table that they need.
+transaction as the write. `async_guard` is the same for async connections. `schema` returns the SQL of their table.
 `write` is for Redis, which has no transaction to join: the check and the commands are one script. `Gate` keeps the
 token in memory, for a service that is itself the resource.
 

@@ -29,7 +29,7 @@ def guard(connection: object, resource: str, token: int) -> None:
     except StopIteration:
         return
     guarding.close()
-    raise RuntimeError(f"a {_kind(connection)} does not block: use await gripfast.fencing.async_guard(…)")
+    raise RuntimeError(f"a {_kind(connection)} behaves as if it were async: use await gripfast.fencing.async_guard(…)")
 
 
 async def async_guard(connection: object, resource: str, token: int) -> None:
@@ -40,7 +40,7 @@ async def async_guard(connection: object, resource: str, token: int) -> None:
 
 
 def schema(engine: str) -> str:
-    """The DDL of the table in which `guard` keeps its tokens. You can run it again."""
+    """The SQL that creates the table in which `guard` keeps its tokens. Running it twice does no harm."""
     dialect = _dialect(engine)
     if dialect is None:
         raise ConfigurationError(f"no fencing schema for {engine!r}; there is one for: {_known_names()}")

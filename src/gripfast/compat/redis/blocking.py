@@ -30,8 +30,9 @@ class Lock(Shape[Lease]):
         blocking_timeout: float | None = None,
         token: str | bytes | None = None,
     ) -> bool:
-        """Return True when the caller has the lock, and False if someone else still holds it when the wait (if there is
-        one) is over.
+        """Return True as soon as the caller has the lock. If someone else holds it, return False: at once with
+        `blocking=False`, otherwise after `blocking_timeout` seconds. If one of these is None, the constructor's value
+        counts; if that `blocking_timeout` is None as well, wait for ever.
 
         `token` becomes the value of the lock's key. Use a new one each time, or none: then Gripfast makes one.
         `sleep` is ignored.
@@ -44,7 +45,7 @@ class Lock(Shape[Lease]):
         return True
 
     def release(self) -> None:
-        """Release the lock. LockError if nothing is held, LockNotOwnedError if the lock was lost."""
+        """Release the lock. Raises LockError if nothing is held, and LockNotOwnedError if the lock was lost."""
         self._release(self.local._take())
 
     def locked(self) -> bool:

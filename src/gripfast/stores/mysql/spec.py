@@ -18,7 +18,7 @@ OF_THE_DRIVER: Mapping[str, Option] = {
     "ssl": Option("text", "an SSLContext or a dict of TLS settings; only as a keyword of `connect()`"),
     "ssl_ca": Option("text", "a file of certificates to trust"),
     "ssl_cert": Option("text", "a file with the client's own certificate"),
-    "ssl_disabled": Option("bool", "no TLS"),
+    "ssl_disabled": Option("bool", "connect without TLS"),
     "ssl_key": Option("text", "a file with the private key of the client's certificate"),
     "ssl_key_password": Option("text", "the password of the private key"),
     "ssl_verify_cert": Option("bool", "the server's certificate must be trusted"),

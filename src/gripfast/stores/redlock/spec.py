@@ -15,7 +15,7 @@ SPEC = StoreSpec(
     takes_lists=True,
     extra="redis",
     options={
-        "max_ttl": Option("seconds", "the largest ttl that anybody may ask for; the same for all clients"),
+        "max_ttl": Option("seconds", "the largest ttl that a lock may have; set the same value in all clients"),
         "restart_grace": Option(
             "seconds", "how long a node that restarted without its data must not vote; at least `max_ttl`"
         ),

@@ -13,7 +13,7 @@ OPTIONS: Mapping[str, Option] = {
         "choice", "the kind of lock: a lease in a table, a row lock or an advisory lock", ("lease", "row", "advisory")
     ),
     "max_connections": Option(
-        "number", "`row` and `advisory` mode: how many connections one client may use for locks, one each"
+        "number", "`row` and `advisory` mode: how many locks a client may hold or wait for; each uses a connection"
     ),
 }
 SPEC = StoreSpec(
