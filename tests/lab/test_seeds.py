@@ -38,9 +38,9 @@ def test_holds_last_from_the_grant_to_the_release() -> None:
     story = told(*life(0, "p/a", 1, 5), *life(6, "q/a", 2, 9))
     assert [moment.text for moment in story.moments] == [
         "p/a is granted 'job' with token 1",
-        "p/a gives it back",
+        "p/a releases it",
         "q/a is granted 'job' with token 2",
-        "q/a gives it back",
+        "q/a releases it",
     ]
     assert story.bars == (Bar("p/a", 0, 1, 1), Bar("q/a", 2, 3, 2))
     assert [(lane.name, lane.part) for lane in story.lanes] == [("p/a", "client"), ("q/a", "client"), ("node", "node")]
@@ -51,8 +51,8 @@ def test_that_somebody_waits_is_told_where_something_happens_meanwhile() -> None
     story = told(asked(2, "q/a"), *life(0, "p/a", 1, 5), granted(6, "q/a", 2), *over(7, "q/a"))
     assert [moment.text for moment in story.moments][:3] == [
         "p/a is granted 'job' with token 1",
-        "q/a asks for 'job', for 10 s",
-        "p/a gives it back",
+        "q/a requests 'job' for 10 s",
+        "p/a releases it",
     ]
 
 
@@ -63,7 +63,7 @@ def test_a_hold_ends_with_its_deadline_a_loss_or_a_death() -> None:
         *[asked(60, "p/a"), granted(61, "p/a", 3), held(62, "p/a", 3), event(63, "p/", "died", name=ANY)],
     )
     ends = [story.moments[bar.ends or 0].text for bar in story.bars]
-    assert ends == ["the deadline of p/a passes", "p/b is told that it has lost it (expired)", "p/a dies"]
+    assert ends == ["the deadline of p/a passes", "p/b is notified of the loss (expired)", "p/a dies"]
     assert [moment.text for moment in story.moments].count("p/b dies") == 1
 
 
@@ -74,7 +74,7 @@ def test_an_overlap_is_where_the_checker_found_it() -> None:
     (overlap,) = Layout(story).overlaps
     assert [story.moments[place].text for place in (overlap.begins, overlap.ends)] == [
         "q/a is granted 'job' with token 2",
-        "p/a gives it back",
+        "p/a releases it",
     ]
 
 

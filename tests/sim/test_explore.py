@@ -42,7 +42,9 @@ def test_equal_states_are_one_and_it_ends() -> None:
     assert (report.states, report.transitions, report.depth) == (100, 180, 18)
     assert report.ended
     assert not report.violations
-    assert str(report) == "counting: 100 states, 180 transitions, 18 steps deep at most; ended: there are no others"
+    assert (
+        str(report) == "counting: 100 states, 180 transitions, 18 steps deep at most; complete: no other states exist"
+    )
 
 
 def test_what_is_wrong_comes_with_a_shortest_path() -> None:
@@ -51,7 +53,7 @@ def test_what_is_wrong_comes_with_a_shortest_path() -> None:
     assert found.what == "at (2, 1)"
     assert sorted(found.path) == ["counter 0 goes up", "counter 0 goes up", "counter 1 goes up"]
     assert not report.ended
-    assert "stopped at what is wrong\nwrong after 3 steps: at (2, 1)\n    1  counter" in str(report)
+    assert "stopped at a violation\nwrong after 3 steps: at (2, 1)\n    1  counter" in str(report)
 
 
 def test_a_start_may_be_wrong() -> None:
@@ -64,7 +66,7 @@ def test_a_limit_is_kept_and_told() -> None:
     report = explore(Counting(limit=9), most_states=50)
     assert 50 <= report.states <= 52
     assert not report.ended
-    assert str(report).endswith("not ended: there are more than that")
+    assert str(report).endswith("not complete: there are more states")
 
 
 def test_a_limit_that_is_not_reached_is_none() -> None:
@@ -82,4 +84,4 @@ def test_each_small_world_can_be_explored_by_name() -> None:
     done = CliRunner().invoke(main, ["--explore", "line"])
     assert done.exit_code == 0
     assert done.stdout.startswith("line (a process dies while three want the lock; ")
-    assert "ended: there are no others" in done.stdout
+    assert "complete: no other states exist" in done.stdout

@@ -43,7 +43,7 @@ def test_it_is_explored_by_name() -> None:
     done = CliRunner().invoke(main, ["--explore", "fence-time"])
     assert done.exit_code == 0
     assert done.stdout.startswith("fence-time: ")
-    assert "ended: there are no others" in done.stdout
+    assert "complete: no other states exist" in done.stdout
 
 
 # Clauses of the tokens that are left out ----------------------------------------------------------------------------

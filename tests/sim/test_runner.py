@@ -128,7 +128,7 @@ def test_a_run_that_raises_is_a_failing_seed(call: Call) -> None:
 def test_a_failure_that_does_not_come_again_is_told_as_such(call: Call) -> None:
     done = call("--scenario", "moody")
     assert done.exit_code == 1
-    assert "seed 4 broke late, but not when it was run again: something besides the seed decides." in done.stdout
+    assert "seed 4 broke late, but not when it was run again: it depends on more than the seed." in done.stdout
 
 
 @pytest.mark.parametrize("extra", [[], ["--keep-going"]], ids=["stops", "keeps going"])

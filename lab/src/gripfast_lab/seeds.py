@@ -55,16 +55,16 @@ TO_EVERYONE: tuple[Sign, ...] = ("pause", "crash", "jump")
 """A fault of these kinds happens to every lane of a process, or to every node; others are told once."""
 
 SIGHTS: dict[str, tuple[Kind, str]] = {
-    "token": ("lowered", "has a smaller token accepted: {token}, and {note}"),
+    "token": ("lowered", "gets a smaller token accepted: {token}, although {note}"),
     "lost update": ("wrote", "writes with token {token} (value read, value written: {note})"),
-    "outlived": ("outlived", "is told that it holds; the engine keeps the lock until {until:.6f} s"),
-    "late": ("held", "is told that it holds"),
-    "revived": ("held", "is told that it holds"),
-    "misled": ("misled", "is misled: {note}"),
-    "confirmed": ("confirmed", "has a renewal granted while the lock is with: {note}"),
+    "outlived": ("outlived", "counts as the holder, but the engine keeps the lock only until {until:.6f} s"),
+    "late": ("held", "counts as the holder"),
+    "revived": ("held", "counts as the holder"),
+    "misled": ("misled", "gets a wrong answer: {note}"),
+    "confirmed": ("confirmed", "gets a renewal accepted while the holder is: {note}"),
     "stolen": ("removed", "has taken the lock away from {note}"),
-    "passed": ("handed", "is handed the lock; first in line: {note}"),
-    "idle": ("idle", "leaves the lock free while there waits: {note}"),
+    "passed": ("handed", "gets the lock; the queue is: {note}"),
+    "idle": ("idle", "leaves the lock free; the queue is: {note}"),
     "left behind": ("left", "leaves behind: {note}"),
 }
 """What engines and resources saw is told where a rule is about it."""
@@ -144,7 +144,7 @@ class _Telling:
 
     def _notes_of(self, attempt: Attempt) -> Iterator[_Note]:
         asked, who, granted = attempt.asked, attempt.asked.who, attempt.granted
-        yield _note(2, asked.at, who, "ask", f"{who} asks for {asked.name!r}, for {asked.ttl:g} s", "asks")
+        yield _note(2, asked.at, who, "ask", f"{who} requests {asked.name!r} for {asked.ttl:g} s", "requests")
         if granted is not None:
             text = f"{who} is granted {asked.name!r} with token {granted.token}"
             note = _note(3, granted.at, who, "enter", text, "granted", self._arrows(granted))
@@ -162,10 +162,10 @@ class _Telling:
         if by is None:
             return _note(1, ends, who, "leave", f"the deadline of {who} passes", "deadline")
         if by.kind == "lost":
-            return _note(1, ends, who, "leave", _with_note(f"{who} is told that it has lost it", by.note), "lost it")
+            return _note(1, ends, who, "leave", _with_note(f"{who} is notified of the loss", by.note), "lost it")
         if by.kind == "died":
             return _note(1, ends, who, "crash", f"{who} dies", "dies")
-        return _note(1, ends, who, "leave", f"{who} gives it back", "gives back")
+        return _note(1, ends, who, "leave", f"{who} releases it", "releases")
 
     def _arrows(self, granted: Event) -> tuple[Arrow, ...]:
         """What is known of its messages: whose token nodes have accepted, or that the one node's word has come."""

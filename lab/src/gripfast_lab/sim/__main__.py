@@ -45,16 +45,30 @@ T = TypeVar("T")
 
 
 @click.command()
-@click.option("--scenario", metavar="NAME", help=f"What to run; see --list.  [default: {SCENARIO}; a mutant's own]")
-@click.option("--seeds", type=click.IntRange(1), help=f"How many  [default: {SEEDS}; {SEEDS_PER_MUTANT} a mutant]")
+@click.option(
+    "--scenario", metavar="NAME", help=f"What to simulate; see --list.  [default: {SCENARIO}, or the mutant's own]"
+)
+@click.option(
+    "--seeds",
+    type=click.IntRange(1),
+    help=f"How many seeds to run.  [default: {SEEDS}, or {SEEDS_PER_MUTANT} for each mutant]",
+)
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="The first seed.")
-@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes; the result is the same.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many processes to use; the result is the same.",
+)
 @click.option("--keep-going", is_flag=True, help="Do not stop at the first failing seed.")
-@click.option("--mutant", metavar="NAME", help="Plant this bug first.")
-@click.option("--seed", type=click.IntRange(0), help="Replay this one: its history on stdout.")
-@click.option("--list", "lists", is_flag=True, help="Scenarios with their faults, the rules, small worlds.")
-@click.option("--mutants", "all_mutants", is_flag=True, help="Plant every bug in turn: each must be caught.")
-@click.option("--explore", metavar="NAME", help="Try every interleaving of a small world.")
+@click.option("--mutant", metavar="NAME", help="Put this bug into the code first.")
+@click.option("--seed", type=click.IntRange(0), help="Run this seed alone, and print its history.")
+@click.option(
+    "--list", "lists", is_flag=True, help="List the scenarios with their faults, the rules and the small worlds."
+)
+@click.option("--mutants", "all_mutants", is_flag=True, help="Put in every known bug in turn: each must be found.")
+@click.option("--explore", metavar="NAME", help="Try every order of events in a small world of --list.")
 def main(
     scenario: str | None,
     seeds: int | None,
@@ -67,9 +81,11 @@ def main(
     all_mutants: bool,
     explore: str | None,
 ) -> None:
-    """Run the production code in a world that one seed decides, and check what must never happen."""
+    """Run the production code in simulated worlds, one for each seed, and check the rules that --list shows."""
     if (seed is not None) + lists + all_mutants + (explore is not None) > 1 or (all_mutants and mutant):
-        raise click.UsageError("--seed, --list, --mutants and --explore exclude each other, --mutants also --mutant")
+        raise click.UsageError(
+            "--seed, --list, --mutants and --explore exclude each other, and --mutants excludes --mutant"
+        )
     try:
         if lists:
             code = _list()

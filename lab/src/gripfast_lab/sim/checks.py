@@ -123,7 +123,7 @@ def _process(attempt: Attempt) -> str:
 def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, found: list[Violation]) -> None:
     closed = attempt.closed_by
     if closed is None:
-        found.append(_violation("unanswered", attempt, "never heard of it again"))
+        found.append(_violation("unanswered", attempt, "the history does not show how it ended"))
     elif closed.kind == "failed":
         found.append(_violation("failed", attempt, closed.note))
     elif closed.kind == "unreachable" and not may_be_unreachable:
@@ -133,7 +133,7 @@ def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, fou
         is_told = attempt.asked.until <= attempt.asked.at and closed.note.partition(":")[0] == "StoreUnavailable"
         patience = attempt.asked.until if closed.kind == "refused" or is_told else attempt.asked.patience
         if closed.at < patience and not excuses.of_time(attempt, closed.at):
-            what = f"{closed.kind} {patience - closed.at:.6f} s before its patience was over"
+            what = f"{closed.kind} {patience - closed.at:.6f} s before its wait was over"
             found.append(_violation("impatient", attempt, what))
 
 
@@ -147,7 +147,7 @@ def _judge_words(attempt: Attempt, granted: Event, excuses: Excuses, found: list
         kind = event.kind
         if kind == "held":
             if is_over:
-                found.append(_violation("revived", attempt, f"told held at {event.at:.6f} after it was {is_over}"))
+                found.append(_violation("revived", attempt, f"counted as held at {event.at:.6f} {is_over}"))
             if event.token != granted.token:
                 found.append(_violation("token", attempt, f"its token changed from {granted.token} to {event.token}"))
             _judge_times(attempt, event, ttl, deadline, excuses, found)
@@ -156,12 +156,12 @@ def _judge_words(attempt: Attempt, granted: Event, excuses: Excuses, found: list
             what = f"lost ({event.note}) {deadline - event.at:.6f} s before its deadline"
             found.append(_violation("robbed", attempt, what))
         elif kind == "outlived" and not excuses.of_exclusion(attempt, event.at):
-            what = f"told held at {event.at:.6f}, and the engine keeps it until {event.until:.6f}"
+            what = f"counted as held at {event.at:.6f}, but the engine keeps it only until {event.until:.6f}"
             found.append(_violation("outlived", attempt, what))
         elif kind == "misled" and not excuses.of_time(attempt, event.at):
             found.append(_violation("misled", attempt, event.note))
         if kind == "lost" or kind == "releasing":
-            is_over = kind
+            is_over = "after its loss" if kind == "lost" else "after its release began"
 
 
 def _judge_times(
@@ -171,9 +171,9 @@ def _judge_times(
     at, until = held.at, held.until
     if (at > until or (at > deadline and not attempt.asked.renews)) and not excuses.of_time(attempt, at):
         past = until if at > until else deadline
-        found.append(_violation("late", attempt, f"told held {at - past:.6f} s after its deadline"))
+        found.append(_violation("late", attempt, f"counted as held {at - past:.6f} s after its deadline"))
     if until > at + max(ttl, held.ttl) and not excuses.of_time(attempt, at):
-        found.append(_violation("boasted", attempt, f"told held for {until - at:.6f} s with a ttl of {ttl:g} s"))
+        found.append(_violation("boasted", attempt, f"said {until - at:.6f} s were left with a ttl of {ttl:g} s"))
 
 
 def _judge_renewal(attempt: Attempt, known: Sorted, way: _Way, within: float, found: list[Violation]) -> None:
@@ -190,7 +190,7 @@ def _judge_renewal(attempt: Attempt, known: Sorted, way: _Way, within: float, fo
             if since < attempt.starts:
                 since = event.at - ttl - within
             if event.note == "expired" and not way.is_blocked(attempt, since, event.at):
-                found.append(_violation("neglected", attempt, f"ran out at {event.at:.6f}"))
+                found.append(_violation("neglected", attempt, f"expired at {event.at:.6f}"))
             return
 
 
@@ -199,7 +199,7 @@ def _judge_patience(attempt: Attempt, way: _Way, within: float, excuses: Excuses
     if closed is None or closed.kind != "refused" or closed.at <= until + within:
         return
     if not way.is_blocked(attempt, until - within, closed.at) and not excuses.of_time(attempt, closed.at):
-        found.append(_violation("overdue", attempt, f"refused {closed.at - until:.6f} s after its patience was over"))
+        found.append(_violation("overdue", attempt, f"refused {closed.at - until:.6f} s after its wait was over"))
 
 
 def _violation(rule: str, attempt: Attempt, what: str) -> Violation:
@@ -210,20 +210,20 @@ def _judge_sights(known: Sorted, found: list[Violation]) -> None:
     """What engines saw, and what whoever tidied up found. Nothing excuses these."""
     for event in known.others.get("handed", ()):
         if event.note and not f"{event.note} ".startswith(f"{event.who} "):
-            what = f"handed to {event.who} at {event.at:.6f} while there waited: {event.note}"
+            what = f"handed to {event.who} at {event.at:.6f} while the queue was: {event.note}"
             found.append(Violation("passed", event.name, what))
     for event in known.others.get("removed", ()):
         if event.who != event.note:
             what = f"{event.who} took it away from {event.note} at {event.at:.6f}"
             found.append(Violation("stolen", event.name, what))
     for event in known.others.get("lowered", ()):
-        what = f"a node has accepted {event.token} from {event.who} at {event.at:.6f}, and {event.note}"
+        what = f"a node accepted {event.token} from {event.who} at {event.at:.6f}, although {event.note}"
         found.append(Violation("token", event.name, what))
     for event in known.others.get("idle", ()):
-        what = f"left free by {event.who} at {event.at:.6f} while there waited: {event.note}"
+        what = f"left free by {event.who} at {event.at:.6f} while the queue was: {event.note}"
         found.append(Violation("idle", event.name, what))
     for event in known.others.get("confirmed", ()):
-        what = f"of {event.who} at {event.at:.6f} while {event.note} had it"
+        what = f"a renewal of {event.who} was accepted at {event.at:.6f} while the holder was {event.note}"
         found.append(Violation("confirmed", event.name, what))
     left = known.others.get("left", ())
     found += [Violation("left behind", event.name, f"{event.who}: {event.note}") for event in left]

@@ -64,9 +64,9 @@ class Report:
 
     def __str__(self) -> str:
         if self.ended:
-            end = "ended: there are no others"
+            end = "complete: no other states exist"
         else:
-            end = "stopped at what is wrong" if self.violations else "not ended: there are more than that"
+            end = "stopped at a violation" if self.violations else "not complete: there are more states"
         counts = f"{self.states:,} states, {self.transitions:,} transitions, {self.depth} steps deep at most"
         return "\n".join([f"{self.name}: {counts}; {end}", *(str(found) for found in self.violations)])
 

@@ -90,7 +90,7 @@ def _size(outcome: Outcome) -> int:
 def not_again(task: Task, failure: Failure) -> str:
     rules = ", ".join(failure.rules)
     return (
-        f"seed {failure.seed} broke {rules}, but not when it was run again: something besides the seed decides.\n"
+        f"seed {failure.seed} broke {rules}, but not when it was run again: it depends on more than the seed.\n"
         f"replay: {replay(task, failure.seed)}"
     )
 

@@ -150,9 +150,8 @@ def idle(name: str, about: About, broke_at: float, within: float) -> Iterator[Vi
         is_had = any(each.starts <= until and each.ends > since for each in about.granted if each is not attempt)
         if waiting and not is_had:
             who = " ".join(each.asked.who for each in waiting)
-            yield Violation(
-                "idle", name, f"released at {since:.6f}, and not had for {within:g} s although there waited: {who}"
-            )
+            what = f"released at {since:.6f}, and nobody got it within {within:g} s while the queue was: {who}"
+            yield Violation("idle", name, what)
 
 
 def _waits(attempt: Attempt, since: float, until: float) -> bool:
