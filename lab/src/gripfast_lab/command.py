@@ -30,7 +30,7 @@ html_option = click.option("--html", type=_FILE, help="Write a self-contained HT
 @html_option
 @click.pass_context
 def lab(ctx: click.Context, html: str | None) -> int | None:
-    """Show the locks that people commonly build, from worst to best, each with the shortest sequence of events (a
+    """Show the locks that people commonly build, store by store, each with the shortest sequence of events (a
     history) that breaks it.
 
     \b
@@ -116,7 +116,8 @@ def _list(html: str | None) -> int:
 
         _write(html, pages.page(stories, "How locks break"))
     if surprises:
-        raise Failure(codes.INTERNAL, f"not as the documentation says: {', '.join(surprises)}")
+        what = f"these verdicts are not those of the documentation: {', '.join(surprises)}. Please report this"
+        raise Failure(codes.INTERNAL, what)
     return 0
 
 
@@ -153,14 +154,14 @@ def _tell(entry: Entry, story: Story, program: bool) -> None:
     if program:
         parts.append(f"\n{source_of(entry)}")
     parts.append(f"\n{_timeline(story)}\n")
-    parts += [f"What happens   {entry.happens}", f"The notes      {entry.notes}", f"Gripfast       {entry.answer}"]
+    parts += [f"What happens   {entry.happens}", f"Study notes    {entry.notes}", f"Gripfast       {entry.answer}"]
     click.echo("\n".join(_wrapped(part) for part in parts))
 
 
 def _wrapped(part: str) -> str:
     if "\n" in part.strip("\n"):
         return part
-    margin = " " * 15 if part.lstrip("\n").startswith(("What happens", "The notes", "Gripfast  ")) else ""
+    margin = " " * 15 if part.lstrip("\n").startswith(("What happens", "Study notes", "Gripfast  ")) else ""
     return click.wrap_text(part, _width(), subsequent_indent=margin, preserve_paragraphs=True)
 
 

@@ -44,7 +44,7 @@ def explain(error: BaseException) -> tuple[int, str]:
         case click.Abort():
             return codes.DECLINED, "nothing was changed"
     what = f"internal error, {type(error).__name__}: {error}"
-    return codes.INTERNAL, f"{_sentence(what)} Please report it, with what is printed under GRIPFAST_DEBUG=1"
+    return codes.INTERNAL, f"{_sentence(what)} Please report it, with the traceback that GRIPFAST_DEBUG=1 prints"
 
 
 def say(message: str) -> None:

@@ -51,7 +51,7 @@ url_option = click.option(
     callback=_remember_url,
     expose_value=False,
     help="Where the locks are. [default: $GRIPFAST_URL, or a file in your home directory] "
-    "If the URL has a password, set the variable: other users of the machine can see the arguments of a command.",
+    "If the URL has a password, set $GRIPFAST_URL: other users of the machine can see the arguments of a command.",
 )
 json_option = click.option("--json", "in_json", is_flag=True, help="Print JSON.")
 wait_option = seconds_option("--wait", "Wait at most this long. [default: for ever]")
