@@ -166,7 +166,7 @@ class Actor:
             return True
         await self.process.sleep(0.0)  # after a pause, what it has missed comes first
         if self._holds is not None and not self._was_told:
-            self._note("misled", note="a loss was not told")
+            self._note("misled", note="the holder was not notified of its loss")
         return False
 
     async def _release(self, state: LeaseState) -> None:
@@ -179,7 +179,7 @@ class Actor:
             self._note("lost", note=lost.reason)
         else:
             if state.ending != "released":
-                self._note("misled", note="a release hid a loss")
+                self._note("misled", note="the release of a lost lease raised no error")
             self._note("released")
 
     def _lost(self, state: LeaseState, reason: Reason) -> None:

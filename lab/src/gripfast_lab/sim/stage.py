@@ -212,7 +212,7 @@ class Stage:
             return
         for place, node in enumerate(self.nodes):
             if node.has(name, owner) and not self._may_have_missed(process, place, owner):
-                self.note(node.name, name, "left", note=f"something of {owner}, of which nobody knows any more")
+                self.note(node.name, name, "left", note=f"a lock or queue entry of {owner}, which no client knows")
 
     def _enters(self, owner: str) -> None:
         self._entered[owner] = self.world.now

@@ -34,7 +34,7 @@ class World:
     def at(self, moment: float, call: Callable[..., object], *args: Any) -> None:
         self._put = order = self._put + 1
         if order > ENDLESS:
-            raise RuntimeError(f"more than {ENDLESS} things have happened by {self.now:.6f} s: this does not end")
+            raise RuntimeError(f"the run does not end: more than {ENDLESS} events by {self.now:.6f} s")
         heappush(self._queue, (moment if moment > self.now else self.now, order, call, args))
 
     def run(self, until: float) -> None:
