@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
-from kazoo.exceptions import NoNodeError
+from kazoo.exceptions import ConnectionLoss, NoNodeError, SessionExpiredError
 
 import gripfast
 from gripfast import ConfigurationError, OutcomeUnknown, StoreUnavailable
@@ -177,6 +177,14 @@ async def test_a_chroot_of_several_steps_need_not_be_there(server: ZooKeeperServ
 
 def test_what_a_server_has_answered_is_not_unknown() -> None:
     assert type(protocol.fault("here", NoNodeError())) is StoreUnavailable
+
+
+@pytest.mark.parametrize(("error", "what"), [(ConnectionLoss(), "connection broke"), (SessionExpiredError(), "ended")])
+def test_an_answer_that_never_came_is_said_in_words_and_what_to_do(error: Exception, what: str) -> None:
+    fault = protocol.fault("here", error)
+    assert type(fault) is OutcomeUnknown
+    assert what in str(fault)
+    assert str(fault).endswith("try again")
 
 
 # Labels ---------------------------------------------------------------------------------------------------------------
