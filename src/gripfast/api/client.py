@@ -14,7 +14,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gripfast.api.config import Config
@@ -215,9 +214,7 @@ class Client(AnyClient):
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gripfast.core.lease import LeaseState
@@ -149,9 +148,7 @@ class Lease(Handle[BlockingRuntime]):
         self.ensure_held()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             self.release()
         except LeaseLost:

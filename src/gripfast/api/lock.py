@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gripfast.api.lease import Lease
@@ -99,16 +98,9 @@ class Lock(AnyLock):
         scope.keep(lease)
         return lease
 
-    if TYPE_CHECKING:
-
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
-    else:
-
-        @Exit
-        def __exit__(scope: Scope, *exc: Any) -> None:
-            scope.leave().__exit__(*exc)
+    @Exit
+    def __exit__(scope: Scope, *exc: Any) -> None:
+        scope.leave().__exit__(*exc)
 
 
 def still_held(held: weakref.WeakValueDictionary[str, LeaseState], name: str) -> LeaseState | None:

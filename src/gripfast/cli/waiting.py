@@ -6,7 +6,6 @@ import os
 import sys
 import threading
 import time
-from types import TracebackType
 
 import click
 
@@ -42,7 +41,7 @@ class Telling:
     def __enter__(self) -> None:
         self._thread.start()
 
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._over.set()
         self._thread.join(REFRESH)  # it may be asking a store that does not answer
         if self._drawn:

@@ -16,7 +16,6 @@ It behaves like asyncio's lock. Five things are new:
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import Any, Literal
 
 from gripfast.api.aio.client import AsyncClient
@@ -67,12 +66,10 @@ class Lock:
     async def __aenter__(self) -> None:
         await self.acquire()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: Any) -> None:
         self._client._check_loop()
         lease = self._holdings.take(asyncio.current_task())
         if lease is not None:
-            await lease.__aexit__(kind, error, trace)
-        elif kind is None:
+            await lease.__aexit__(*exc)
+        elif exc[0] is None:
             raise RuntimeError("Lock is not acquired.")

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import ExitStack
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gripfast.api.client import Client
 from gripfast.api.lease import Lease
@@ -101,16 +100,9 @@ class Lock:
         holdings[hold] = None  # last, and no call: see `holdings`
         return True
 
-    if TYPE_CHECKING:
-
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
-    else:
-
-        @Exit
-        def __exit__(scope: Scope, *exc: Any) -> None:
-            scope.lock._leave(scope, *exc)
+    @Exit
+    def __exit__(scope: Scope, *exc: Any) -> None:
+        scope.lock._leave(scope, *exc)
 
 
 class RLock(Lock):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from types import TracebackType
 from typing import Any
 
 from gripfast.api.lease import Handle
@@ -66,9 +65,7 @@ class AsyncLease(Handle[AioRuntime]):
         self._body.begin()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, *_: object) -> None:
         self._runtime.check_loop()
         await self._end(kind, error)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Coroutine, Generator
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from gripfast.api.aio.lease import AsyncLease
@@ -75,17 +74,10 @@ class AsyncLock(AnyLock):
         scope.keep(lease)
         return lease
 
-    if TYPE_CHECKING:
-
-        async def __aexit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
-    else:
-
-        @Exit
-        async def __aexit__(scope: Scope, kind: Any, error: Any, *_: Any) -> None:
-            scope.lock._client._check_loop()  # before anything is left
-            await scope.leave()._end(kind, error)
+    @Exit
+    async def __aexit__(scope: Scope, kind: Any, error: Any, *_: Any) -> None:
+        scope.lock._client._check_loop()  # before anything is left
+        await scope.leave()._end(kind, error)
 
 
 class Acquiring(Awaitable[AsyncLease]):
@@ -107,8 +99,6 @@ class Acquiring(Awaitable[AsyncLease]):
         self._lease = await self
         return await self._lease.__aenter__()
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *exc: Any) -> None:
         assert self._lease is not None
-        await self._lease.__aexit__(kind, error, trace)
+        await self._lease.__aexit__(*exc)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 from redis.exceptions import LockError
 
@@ -159,13 +158,6 @@ class AsyncLock(Shape[AsyncLease]):
         self.local._keep(lease, strongly=not scope.is_kept)
         return self
 
-    if TYPE_CHECKING:
-
-        async def __aexit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
-    else:
-
-        @Exit
-        async def __aexit__(scope: Scope, kind: type[BaseException] | None, *_: Any) -> None:
-            await scope.lock._leave(scope, kind)
+    @Exit
+    async def __aexit__(scope: Scope, kind: type[BaseException] | None, *_: Any) -> None:
+        await scope.lock._leave(scope, kind)

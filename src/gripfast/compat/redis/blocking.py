@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import Any, Literal, Self, cast
 
 from redis.exceptions import LockError
 
@@ -146,13 +145,6 @@ class Lock(Shape[Lease]):
         self.local._keep(lease, strongly=not scope.is_kept)
         return self
 
-    if TYPE_CHECKING:
-
-        def __exit__(
-            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-        ) -> None: ...
-    else:
-
-        @Exit
-        def __exit__(scope: Scope, kind: type[BaseException] | None, *_: Any) -> None:
-            scope.lock._leave(scope, kind)
+    @Exit
+    def __exit__(scope: Scope, kind: type[BaseException] | None, *_: Any) -> None:
+        scope.lock._leave(scope, kind)

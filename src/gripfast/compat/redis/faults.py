@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any
 
 from redis import exceptions
@@ -42,9 +41,7 @@ class InRedisTerms:
 
     def __enter__(self) -> None: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, *__: object) -> None:
         if isinstance(error, LeaseLost):
             raise not_owned(self._verb, self._name) from error
         if isinstance(error, StoreUnavailable | ConfigurationError | ClientClosed):
