@@ -27,22 +27,22 @@ Raised = TypeVar("Raised", bound=Exception)
 class Capabilities:
     """What a store can do. Check these in your code, not the store's name."""
 
-    fair: bool
+    fair: bool = False
     """Waiters get the lock in the order in which they came."""
-    push: bool
+    push: bool = False
     """Waiters are notified; they do not poll."""
-    session: bool
+    session: bool = False
     """A lease lives in a session with the server, and ends with it. `ttl` is the time-out that is requested for the
     session; the server may grant less."""
-    durable_fence: bool
+    durable_fence: bool = False
     """Tokens survive a power cut of the engine's machine."""
-    lists: bool
+    lists: bool = False
     """`client.list()` works."""
-    waiters_seen: bool
+    waiters_seen: bool = False
     """`LockInfo.waiters` counts the queue."""
-    processes: bool
+    processes: bool = False
     """Other processes see the locks and are excluded by them."""
-    sees_death: bool
+    sees_death: bool = False
     """If a holder's process dies on the same machine, the lock is free at once, not after its ttl."""
 
 

@@ -10,6 +10,7 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -92,11 +93,11 @@ class StoreFactory(Protocol):
     where: str
     """What to call the engine in messages; never with a password."""
     capabilities: Capabilities
-    request_timeout: float
+    request_timeout: float = 5.0
     """For clients that do not set one."""
-    max_ttl: float
+    max_ttl: float = rules.TTL_MAX
     """What the engine is prepared for; a larger ttl is refused."""
-    prefix: str
+    prefix: str = ""
     """What goes before the names of clients that do not set one."""
 
     def blocking(self, request_timeout: float) -> Store: ...

@@ -6,19 +6,15 @@ import os
 from typing import Any
 from urllib.parse import SplitResult
 
-from gripfast.core import rules
 from gripfast.errors import ConfigurationError
-from gripfast.stores import AioStores
+from gripfast.stores import AioStores, StoreFactory
 from gripfast.stores.local import BlockingLocalStore, LocalStore
 from gripfast.stores.memory.engine import MemoryEngine, shared_engine
 from gripfast.stores.memory.spec import CAPABILITIES
 
 
-class MemoryFactory:
+class MemoryFactory(StoreFactory):
     capabilities = CAPABILITIES
-    request_timeout = 5.0
-    max_ttl = rules.TTL_MAX
-    prefix = ""
 
     def __init__(self, name: str) -> None:
         self.where = f"memory://{name}"

@@ -5,14 +5,5 @@ from __future__ import annotations
 from gripfast.core.ports import Capabilities
 from gripfast.stores import StoreSpec
 
-CAPABILITIES = Capabilities(
-    fair=True,
-    push=True,
-    session=False,
-    durable_fence=False,
-    lists=True,
-    waiters_seen=True,
-    processes=False,
-    sees_death=False,
-)
+CAPABILITIES = Capabilities(fair=True, push=True, lists=True, waiters_seen=True)
 SPEC = StoreSpec("memory", "gripfast.stores.memory.factory", schemes=("memory",), capabilities=CAPABILITIES)

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, unquote
 
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError
-from gripfast.stores import AioStores, loaded
+from gripfast.stores import AioStores, StoreFactory, loaded
 from gripfast.stores.redis import plain
 from gripfast.stores.redis.blocking import BlockingLink
 from gripfast.stores.redis.dial import Dialer
@@ -20,10 +20,8 @@ from gripfast.stores.redis.store import RedisStore
 PREFIX = "lock:"
 
 
-class RedisFactory:
+class RedisFactory(StoreFactory):
     capabilities = CAPABILITIES
-    request_timeout = 5.0
-    max_ttl = rules.TTL_MAX
     prefix = PREFIX
 
     def __init__(self, scheme: str, connect: Connect, settings: Mapping[str, Any]) -> None:

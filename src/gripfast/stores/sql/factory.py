@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from gripfast.core import rules
 from gripfast.core.ports import Store
 from gripfast.errors import ConfigurationError
-from gripfast.stores import AioStores
+from gripfast.stores import AioStores, StoreFactory
 from gripfast.stores.sql import sessions, store
 from gripfast.stores.sql.aio import AioLink
 from gripfast.stores.sql.blocking import BlockingLink
 from gripfast.stores.sql.ports import Dialect
 
-REQUEST_TIMEOUT = 5.0
 SESSIONS_MOST = 100
 """Connections of a client whose locks live in sessions, unless it says otherwise."""
 
 
-class SqlFactory:
-    request_timeout = REQUEST_TIMEOUT
-    max_ttl = rules.TTL_MAX
-    prefix = ""
-
+class SqlFactory(StoreFactory):
     def __init__(self, dialect: Dialect, options: dict[str, Any]) -> None:
         """Takes the options it knows out of `options`."""
         self.where = dialect.where

@@ -37,16 +37,7 @@ from gripfast.stores.sql.requests import Requests, Sweeps, no_answer
 from gripfast.stores.sql.session import WAIT_SLICE, Session
 from gripfast.stores.sql.store import SLOW_PACE
 
-CAPABILITIES = Capabilities(
-    fair=False,
-    push=True,
-    session=True,
-    durable_fence=False,
-    lists=True,
-    waiters_seen=False,
-    processes=True,
-    sees_death=True,
-)
+CAPABILITIES = Capabilities(push=True, session=True, lists=True, processes=True, sees_death=True)
 
 
 class SessionStore(Store):

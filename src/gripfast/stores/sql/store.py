@@ -53,16 +53,7 @@ Renewed = Reason | Unreachable | Literal["locked"] | None
 
 
 def capabilities(pushes: bool) -> Capabilities:
-    return Capabilities(
-        fair=False,
-        push=pushes,
-        session=False,
-        durable_fence=True,
-        lists=True,
-        waiters_seen=False,
-        processes=True,
-        sees_death=False,
-    )
+    return Capabilities(push=pushes, durable_fence=True, lists=True, processes=True)
 
 
 class LeaseStore(Store):

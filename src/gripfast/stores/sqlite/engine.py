@@ -313,7 +313,6 @@ def capabilities(synchronous: str) -> Capabilities:
     return Capabilities(
         fair=True,
         push=True,
-        session=False,
         durable_fence=synchronous == "full",
         lists=True,
         waiters_seen=True,

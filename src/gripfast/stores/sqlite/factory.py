@@ -7,19 +7,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote
 
-from gripfast.core import rules
 from gripfast.errors import ConfigurationError
-from gripfast.stores import AioStores
+from gripfast.stores import AioStores, StoreFactory
 from gripfast.stores.local import BlockingLocalStore, LocalStore, on_a_thread
 from gripfast.stores.sqlite.engine import SqliteEngine, capabilities
 from gripfast.stores.sqlite.files import default_path
 
 
-class SqliteFactory:
-    request_timeout = 5.0
-    max_ttl = rules.TTL_MAX
-    prefix = ""
-
+class SqliteFactory(StoreFactory):
     def __init__(self, path: Path, synchronous: str) -> None:
         self.where = str(path)
         self.capabilities = capabilities(synchronous)

@@ -11,10 +11,9 @@ from urllib.parse import SplitResult, unquote
 
 from kazoo.client import KazooClient
 
-from gripfast.core import rules
 from gripfast.core.ports import Store
 from gripfast.errors import ConfigurationError
-from gripfast.stores import AioStores
+from gripfast.stores import AioStores, StoreFactory
 from gripfast.stores.zookeeper.aio import AioLink
 from gripfast.stores.zookeeper.blocking import BlockingLink
 from gripfast.stores.zookeeper.driver import is_stopped, new_client
@@ -24,7 +23,6 @@ from gripfast.stores.zookeeper.store import ZooKeeperStore
 
 PORT = 2181
 ROOT = "/gripfast"
-REQUEST_TIMEOUT = 5.0
 ROUNDING = 0.002
 """Seconds: time-outs are whole milliseconds, and what is given must not be less than was requested."""
 PATH_MOST = 1000
@@ -32,11 +30,8 @@ PATH_MOST = 1000
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
-class ZooKeeperFactory:
+class ZooKeeperFactory(StoreFactory):
     capabilities = CAPABILITIES
-    request_timeout = REQUEST_TIMEOUT
-    max_ttl = rules.TTL_MAX
-    prefix = ""
 
     def __init__(
         self, where: str, make: Callable[[float], Session], is_one: bool, chroot: str, options: dict[str, Any]

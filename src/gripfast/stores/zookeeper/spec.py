@@ -19,14 +19,7 @@ OF_THE_DRIVER: Mapping[str, Option] = {
 }
 """Settings of kazoo's client."""
 CAPABILITIES = Capabilities(
-    fair=True,
-    push=True,
-    session=True,
-    durable_fence=True,
-    lists=True,
-    waiters_seen=True,
-    processes=True,
-    sees_death=False,
+    fair=True, push=True, session=True, durable_fence=True, lists=True, waiters_seen=True, processes=True
 )
 SPEC = StoreSpec(
     "zookeeper",
