@@ -74,12 +74,26 @@ class AnyClient:
         """By the name that callers use."""
         return replace(info, name=info.name.removeprefix(self._config.prefix))
 
+    def _store(self) -> Store:
+        raise NotImplementedError
+
+    async def _free(self, name: str, owner: str) -> Reason | None:
+        """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
+        return reached(await self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl)))
+
+    async def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
+        """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
+        hold = Hold(self._config.prefix + name, owner, self._checked_ttl(ttl), shortens=True)
+        return reached(reached(await self._store().renew([hold]))[0])
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self.where}>"
 
 
 class Client(AnyClient):
     """Locks for threads. Thread-safe. A context manager: leaving the block closes the client."""
+
+    _drive = staticmethod(drive)
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
@@ -201,15 +215,6 @@ class Client(AnyClient):
     def _vouch(self, lease: Lease, pid: int) -> None:
         """The lease counts as alive while this process lives, too (where the store looks at processes)."""
         reached(drive(self._store().vouch(Hold(lease._state.key, lease.owner, lease.ttl), pid)))
-
-    def _free(self, name: str, owner: str) -> Reason | None:
-        """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
-        return reached(drive(self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl))))
-
-    def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
-        """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
-        hold = Hold(self._config.prefix + name, owner, self._checked_ttl(ttl), shortens=True)
-        return reached(reached(drive(self._store().renew([hold])))[0])
 
     def __enter__(self) -> Client:
         return self

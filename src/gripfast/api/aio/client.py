@@ -13,7 +13,7 @@ from gripfast.api.client import AnyClient, HeldHere, reached, was_forced
 from gripfast.api.config import Config
 from gripfast.api.decorator import locked_async
 from gripfast.core import rules
-from gripfast.core.ports import Hold, LockInfo, Store
+from gripfast.core.ports import LockInfo, Store
 from gripfast.errors import ClientClosed, Reason
 from gripfast.machine import this
 from gripfast.runtime.aio import AioRuntime, loop_here, running_loop
@@ -139,15 +139,6 @@ class AsyncClient(AnyClient):
         task = asyncio.current_task()
         assert task is not None
         return self._held.setdefault(task, weakref.WeakValueDictionary())
-
-    async def _free(self, name: str, owner: str) -> Reason | None:
-        """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
-        return reached(await self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl)))
-
-    async def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
-        """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
-        hold = Hold(self._config.prefix + name, owner, self._checked_ttl(ttl), shortens=True)
-        return reached(reached(await self._store().renew([hold]))[0])
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -1,17 +1,22 @@
-"""What both colours of the lock have in common: redis-py's arguments and attributes, and what they mean here."""
+"""What both colours of the lock have in common: redis-py's arguments and attributes, and what they mean here.
+
+Requests are coroutines, as the recipes of `core` are: those of a blocking lock never suspend.
+"""
 
 from __future__ import annotations
 
 import logging
 import math
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar, cast
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, cast
 
 from redis.exceptions import DataError, LockError, LockNotOwnedError
 
 from gripfast import LockInfo
-from gripfast.compat.redis.book import Held, Local, ThreadLocal, is_shown_as
+from gripfast.compat.redis.book import Borrowed, Held, Local, ThreadLocal, is_shown_as
 from gripfast.compat.redis.clients import Clients, clients_of
 from gripfast.compat.redis.faults import InRedisTerms, not_owned
+from gripfast.compat.redis.tokens import Renaming
+from gripfast.errors import LockTimeout
 from gripfast.interrupts.scope import Scope
 
 _log = logging.getLogger("gripfast.compat.redis")
@@ -126,27 +131,123 @@ class Shape(Generic[L]):
             raise LockError(f"Cannot {verb} a lock with no timeout", lock_name=self.name)
         return held
 
-    def _not_acquired(self) -> LockError:
-        return LockError("Unable to acquire lock within the time specified", lock_name=self.name)
-
-    def _not_locked(self) -> LockError:
-        return LockError("Cannot release a lock that's not owned or is already unlocked.", lock_name=self.name)
-
     def _not_owned(self, verb: str) -> LockNotOwnedError:
         return not_owned(verb, self.name)
 
     def _in_redis_terms(self, verb: str) -> InRedisTerms:
         return InRedisTerms(verb, self.name)
 
-    def _left_of(self, held: Held, info: LockInfo | None) -> float | None:
+    # -- requests ------------------------------------------------------------------------------------------------
+
+    @property
+    def _client(self) -> Any:
+        raise NotImplementedError
+
+    async def _got(self, result: Any) -> Any:
+        return await result if self._is_async else result
+
+    async def _eval(self, *command: Any) -> Any:
+        return await self._got(self.redis.eval(*command))
+
+    async def _acquired(self, patience: float | None, token: bytes | None) -> Any:
+        """The lease; None if someone else holds the lock for longer than that."""
+        terms = self._terms()
+        with self._in_redis_terms("acquire"):
+            lock = self._client.lock(terms.name, terms.ttl, terms.renew and token is None)
+            try:
+                lease = await self._got(lock.acquire(patience))
+            except LockTimeout:
+                return None
+            if token is not None:
+                await self._rename(lease, token, terms.renew)
+            return lease
+
+    async def _rename(self, lease: Any, token: bytes, renew: bool) -> None:
+        renaming = Renaming(lease, token)
+        try:
+            if not await self._eval(*renaming.command()):
+                raise self._not_owned("acquire")
+            renaming.done(renew)
+            lease.ensure_held()
+            if renew:
+                await self._got(lease.extend())
+        except BaseException:
+            renaming.failed()
+            raise
+
+    async def _release(self, held: Held | None) -> None:
+        if held is None:
+            raise LockError("Cannot release a lock that's not owned or is already unlocked.", lock_name=self.name)
+        if isinstance(held, Borrowed):
+            await self._release_by_token(held)
+            return
+        with self._in_redis_terms("release"):
+            await self._let_go(held)
+        if held.lost.is_set():  # inherited by a fork: it is the parent's
+            raise self._not_owned("release")
+
+    async def _let_go(self, lease: Any) -> None:
+        lease.release()
+
+    async def _release_by_token(self, held: Borrowed) -> None:
+        try:
+            with self._in_redis_terms("release"):
+                reason = await self._client._free(self._terms().name, held.owner)
+        except BaseException:
+            self.local._keep(held)  # for another try
+            raise
+        if reason is not None:
+            raise self._not_owned("release")
+
+    async def _inspected(self) -> LockInfo | None:
+        with self._in_redis_terms("inspect"):
+            info: LockInfo | None = await self._got(self._client.inspect(self._terms().name))
+            return info
+
+    async def _left(self, held: Held) -> float | None:
         """Seconds that it is still the holder's, by what the server tells; None if it is not."""
+        info = await self._inspected()
         return info.expires_in if info is not None and is_shown_as(held.owner, info.owner) else None
 
-    def _longer(self, left: float | None, additional_time: float) -> float:
-        """The new ttl. A key that never expires is nobody's lease to extend."""
+    async def _is_owned(self) -> bool:
+        held = self.local._held()
+        return held is not None and await self._left(held) is not None and (isinstance(held, Borrowed) or held.held)
+
+    async def _extend(self, additional_time: float, replace_ttl: bool) -> Literal[True]:
+        """A key that never expires is nobody's lease to extend."""
+        held = self._due("extend")
+        left = 0.0 if replace_ttl else await self._left(held)
         if left is None or left == math.inf:
             raise self._not_owned("extend")
-        return left + additional_time
+        return await self._renew("extend", held, left + additional_time)
+
+    async def _reacquire(self) -> Literal[True]:
+        held = self._due("reacquire")
+        return await self._renew("reacquire", held, cast(float, self.timeout))
+
+    async def _renew(self, verb: str, held: Held, ttl: float) -> Literal[True]:
+        with self._in_redis_terms(verb):
+            if not isinstance(held, Borrowed):
+                await self._got(held.extend(ttl))
+            elif await self._client._renew(self._terms().name, held.owner, ttl) is not None:
+                raise self._not_owned(verb)
+        return True
+
+    # -- blocks --------------------------------------------------------------------------------------------------
+
+    async def _enter(self, scope: Scope) -> Self:
+        lease = await self._acquired(self._patience(None, None), None)
+        if lease is None:
+            raise LockError("Unable to acquire lock within the time specified", lock_name=self.name)
+        scope.lease = lease
+        self.local._keep(lease, strongly=not scope.is_kept)
+        return self
+
+    async def _leave(self, scope: Scope, kind: type[BaseException] | None) -> None:
+        try:
+            await self._release(self._take_what_was_entered(scope))
+        except LockError as error:
+            self._not_given_back(kind is not None, error)
 
     def _take_what_was_entered(self, scope: Scope) -> Held | None:
         """What the block was entered with, or what was acquired in its place since."""
