@@ -17,6 +17,8 @@ decides.
              dies with the block, even where `__exit__` is never reached.
 `living.py`  Books of objects that are still alive. Adding, dying and listing are one step of a dict each, so a fork and
              the end of the process always find all of them.
+`graves.py`  Sockets of connections that were dropped in the middle of a request. The weak reference to the connection
+             closes the socket, without a frame of ours.
 `guard.py`   The mutex for the few steps that need one. Its release stands in two nested clauses: one interrupt can't
              skip both. A signal handler that comes back into it is refused instead of waiting for itself.
 
@@ -27,8 +29,6 @@ Elsewhere the same idea decides:
                     what that owner has at the engine.
 `core/lease.py`     Endings are appended to a list, and the first one counts: there is no mutex to be left locked.
 `core/soonest.py`   Moments are appended to a deque, never stored over another.
-`stores/*/wire.py`  A connection that is dropped in the middle of a request dies without a finaliser of ours: its weak
-                    reference (a grave) keeps the socket until the next caller closes it.
 connections lent    A request takes its connection out of a deque, and puts it back only when the reply was read. So one
                     that an interrupt left half-read never serves again.
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import _socket
-import functools
-import operator
-import os
 import socket
 import ssl
 import struct
-import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gripfast.interrupts.graves import Grave, plain
 from gripfast.stores.mysql import packets
 from gripfast.stores.mysql.packets import AnswerReader
 from gripfast.stores.mysql.scripts import Setting
@@ -33,7 +30,7 @@ class MysqlWire:
         self.session = 0
         self.birth = ""
         self._sock = sock
-        self._grave = _Grave.dig(self, sock)
+        self._grave = Grave.dig(self, sock)
         self._unsent = b""
         self._reader: AnswerReader | None = None
         """None while nothing is under way."""
@@ -104,7 +101,7 @@ class MysqlWire:
     def cut(self) -> None:
         """Past TLS, whose own shutdown is not for other threads."""
         try:
-            _socket.socket.shutdown(_plain(self._sock), socket.SHUT_RDWR)
+            _socket.socket.shutdown(plain(self._sock), socket.SHUT_RDWR)
         except OSError:
             pass
 
@@ -120,51 +117,3 @@ class MysqlWire:
             pass
         self._sock.close()
         self._grave.fill()
-
-
-class _Grave(weakref.ref[MysqlWire]):
-    """Closes the socket of a wire that nobody closed, as soon as it is dropped: the server then frees what it held.
-
-    All of it is done by functions written in C, so no interrupt can be raised in the middle of it, where nobody would
-    learn of it. The reference to the socket keeps the garbage collector from seeing it, and warning, before.
-    """
-
-    __slots__ = ("close",)
-
-    close: Callable[[], None]
-
-    @classmethod
-    def dig(cls, wire: MysqlWire, sock: socket.socket) -> _Grave:
-        clear_graves()
-        grave = cls(wire, operator.methodcaller("close"))
-        grave.close = functools.partial(_socket.socket.close, _plain(sock))
-        _graves.add(grave)
-        return grave
-
-    def fill(self) -> None:
-        _graves.discard(self)
-
-
-def _plain(sock: socket.socket) -> _socket.socket:
-    """What the interpreter knows as a socket; where gevent has put its own in place of those, it is inside."""
-    plain: _socket.socket = getattr(sock, "_sock", sock)
-    return plain
-
-
-_graves: set[_Grave] = set()
-
-
-def clear_graves() -> None:
-    for grave in [each for each in list(_graves) if each() is None]:
-        grave.fill()
-
-
-def _close_inherited() -> None:
-    """In a forked child: connections are the parent's; let go of them without a word to the server."""
-    for grave in list(_graves):
-        grave.close()
-    _graves.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_inherited)

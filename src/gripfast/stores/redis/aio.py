@@ -25,7 +25,7 @@ from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.opening import AioOpening, Plan
 from gripfast.stores.redis.shared import SharedLink
-from gripfast.stores.redis.wire import CHUNK, Wire, close_the_dead
+from gripfast.stores.redis.wire import CHUNK, Wire
 
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -55,11 +55,6 @@ class AioLink(SharedLink):
             self.requests.drop()
             self.notifications.drop()
             self.server.close()
-            close_the_dead()
-
-    def close_now(self) -> None:
-        super().close_now()
-        close_the_dead()
 
     def _plan_requests(self) -> Plan:
         make = self._dialer.connect_and_ask if self._makes_sure else self._dialer.connect

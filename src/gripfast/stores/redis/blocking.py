@@ -19,7 +19,7 @@ from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server, left_
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut, no_reply
 from gripfast.stores.redis.listening import Listening, ListeningInbox
-from gripfast.stores.redis.wire import Wire, close_the_dead
+from gripfast.stores.redis.wire import Wire
 
 
 class BlockingLink:
@@ -87,7 +87,6 @@ class BlockingLink:
     async def close(self) -> None:
         self._notifications.close()
         self._lending.close()
-        close_the_dead()
         self._at_end()
 
     def _dial(self, within: float) -> tuple[Wire, float]:

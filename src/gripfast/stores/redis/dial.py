@@ -17,7 +17,7 @@ from gripfast.bounded import Calls
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.faults import MAX_CLIENTS, no_reply, not_connected, refused
-from gripfast.stores.redis.wire import Wire, close_the_dead
+from gripfast.stores.redis.wire import Wire
 
 _log = logging.getLogger("gripfast.connection")
 
@@ -53,7 +53,6 @@ class Dialer:
     # -- for whoever keeps the time: nothing bounds how long these take ------------------------------------------
 
     def connect(self) -> Wire:
-        close_the_dead()
         try:
             wire = self._connect()
         except Exception as error:  # of any kind: names that can't be encoded, a credential provider's own trouble

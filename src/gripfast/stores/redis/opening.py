@@ -15,7 +15,7 @@ from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.shared import Opening
-from gripfast.stores.redis.wire import Wire, close_the_dead
+from gripfast.stores.redis.wire import Wire
 
 Plan = tuple[Callable[[], Wire], Callable[[Wire], Any]]
 """How to make a connection: what is done on a thread, and then on the loop."""
@@ -56,7 +56,6 @@ class AioOpening(Opening):
             self._loop.call_soon_threadsafe(self._settle, dialing, call, use)
         except RuntimeError:  # the loop is closed
             call.give_up()
-        close_the_dead()
 
     def _settle(self, dialing: asyncio.Future[Any], call: Call[Wire], use: Callable[[Wire], Any]) -> None:
         """It has ended, or its time is over."""

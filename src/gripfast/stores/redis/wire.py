@@ -8,17 +8,15 @@ waits for it does so until a moment. In nearly all cases that is one `send`, one
 from __future__ import annotations
 
 import math
-import os
-import queue
 import select
 import socket
 import sys
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 from hiredis import Reader
 
+from gripfast.interrupts.graves import Grave
 from gripfast.machine import boottime
 
 CHUNK = 16384
@@ -35,7 +33,7 @@ class Wire:
         self.has_answered = False
         self.sock = sock
         self._timeout = timeout
-        self._grave = _Grave.dig(self, sock)
+        self._grave = Grave.dig(self, sock)
         self.reader: Any = Reader()  # its stubs do not know that it takes a bytearray
         self._send: Callable[[bytes], int] = sock.send
         self._buffer = bytearray(CHUNK)
@@ -161,48 +159,5 @@ def _poll_of(sock: socket.socket) -> Callable[[float], Any] | None:
     return poller.poll
 
 
-class _Grave(weakref.ref[Wire]):
-    """Where the socket of a wire ends that an interrupt or a dropped client has left behind.
-
-    When the wire dies, the interpreter puts this on a queue, in C; whoever opens or closes a connection next closes
-    those of the dead.
-    """
-
-    __slots__ = ("sock",)
-
-    sock: socket.socket
-
-    @classmethod
-    def dig(cls, wire: Wire, sock: socket.socket) -> _Grave:
-        grave = cls(wire, _dead.put)
-        grave.sock = sock
-        _graves.add(grave)
-        return grave
-
-    def fill(self) -> None:
-        _graves.discard(self)
-
-
-_graves: set[_Grave] = set()
-_dead: queue.SimpleQueue[_Grave] = queue.SimpleQueue()
-
-
 def close_the_dead() -> None:
-    while True:
-        try:
-            grave = _dead.get_nowait()
-        except queue.Empty:
-            return
-        grave.sock.close()
-        grave.fill()
-
-
-def _close_inherited() -> None:
-    """In a forked child: connections are the parent's; let go of them without a word to the server."""
-    for grave in list(_graves):
-        grave.sock.close()
-    _graves.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_inherited)
+    """They are closed as they die."""
