@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gripfast import StoreUnavailable
-from gripfast.stores.sql.ports import Answer, Fault, Refusal, Rows, WireDown
+from gripfast.stores.sql.ports import Answer, Fault, LinkDown, Refusal, Rows
 from gripfast.stores.sql.statement import Query, Statement
 from support.waiting import until
 
@@ -134,7 +134,7 @@ class ScriptedDialect:
         self.dials += 1
         self.may_dial.wait(HURRIED)
         if self.is_down:
-            raise WireDown(Fault(StoreUnavailable("it is down")))
+            raise LinkDown(Fault(StoreUnavailable("it is down")))
         mine, theirs = socket.socketpair()
         self.peers.append(Peer(theirs))
         return ScriptedWire(mine, len(self.peers))

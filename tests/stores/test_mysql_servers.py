@@ -13,7 +13,7 @@ import pytest
 
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.stores.mysql import protocol, scripts
-from gripfast.stores.sql.ports import Fault, Refusal, WireDown
+from gripfast.stores.sql.ports import Fault, LinkDown, Refusal
 from gripfast.stores.sql.statement import Query, Statement
 from stores.mysql_stage import CARD, MINUTE, SECOND, Stage, answer, ask, dialect, last, staged
 from support.server_process import HOST, PORTS
@@ -190,7 +190,7 @@ def test_a_server_that_is_read_only_is_told() -> None:
 def test_a_server_without_connections_left_is_told() -> None:
     with MariaServer("max-connections=10") as server, contextlib.ExitStack() as ends:
         made = dialect(server.url)
-        with pytest.raises(WireDown, match="has no connection left: raise max_connections") as told:
+        with pytest.raises(LinkDown, match="has no connection left: raise max_connections") as told:
             for _ in range(12):
                 ends.callback(made.dial(5.0, False).close)
         assert told.value.fault.kind == "full"
@@ -254,7 +254,7 @@ def test_a_missing_table_is_told_with_the_way_to_make_it(database: Stage) -> Non
 def test_a_users_own_limit_of_connections_is_told() -> None:
     with user("SELECT", limits="WITH MAX_USER_CONNECTIONS 1") as url:
         made = dialect(url)
-        with contextlib.closing(made.dial(5.0, True)), pytest.raises(WireDown, match="or this user's limit") as told:
+        with contextlib.closing(made.dial(5.0, True)), pytest.raises(LinkDown, match="or this user's limit") as told:
             made.dial(5.0, True)
         assert told.value.fault.kind == "full"
 
@@ -268,7 +268,7 @@ LOGINS = {
 @pytest.mark.parametrize("login, name, words", LOGINS.values(), ids=LOGINS)
 def test_a_login_that_is_refused_is_told_without_the_password(login: str, name: str, words: str) -> None:
     made = dialect(f"mysql://{login}@{HOST}:{mariadb_server().port}/{name}")
-    with pytest.raises(WireDown, match=words) as told:
+    with pytest.raises(LinkDown, match=words) as told:
         made.dial(5.0, True)
     fault = told.value.fault
     assert fault.is_permanent
@@ -278,7 +278,7 @@ def test_a_login_that_is_refused_is_told_without_the_password(login: str, name: 
 
 def test_nobody_at_the_address_is_told(tmp_path: Path) -> None:
     for where in (f"{HOST}:1/db", f"/db?unix_socket={tmp_path / 'none'}", "no-such-host.invalid/db"):
-        with pytest.raises(WireDown, match=r"can't be reached: .*; check that the server runs") as told:
+        with pytest.raises(LinkDown, match=r"can't be reached: .*; check that the server runs") as told:
             dialect(f"mysql://{where}").dial(5.0, True)
         assert told.value.fault.kind == "down"
         assert not told.value.fault.is_permanent
@@ -286,7 +286,7 @@ def test_nobody_at_the_address_is_told(tmp_path: Path) -> None:
 
 def test_a_server_without_tls_or_with_another_certificate_is_told(tmp_path: Path) -> None:
     plain = mariadb_server().url + "?ssl_ca=/etc/ssl/certs/ca-certificates.crt&ssl_verify_cert=true"
-    with pytest.raises(WireDown, match="check that the server uses TLS on this port"):
+    with pytest.raises(LinkDown, match="check that the server uses TLS on this port"):
         dialect(plain).dial(5.0, True)
 
 
@@ -303,7 +303,7 @@ def test_a_node_of_galera_gives_leases_and_refuses_locks_in_sessions() -> None:
     with MariaServer(*(f"{name}={value}" for name, value in settings.items())) as server, staged(server) as stage:
         assert stage.row(scripts.claim("job", "a", MINUTE, CARD))[0] == b"a"
         assert stage.rows(scripts.release("job", "a", "")) == [(b"1", b"0")]
-        with pytest.raises(WireDown, match=r"is a node of Galera\. There each node has its own row locks") as told:
+        with pytest.raises(LinkDown, match=r"is a node of Galera\. There each node has its own row locks") as told:
             stage.dial()
         assert told.value.fault.is_permanent
 

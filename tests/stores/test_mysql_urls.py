@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 import gripfast
 from gripfast import ConfigurationError
 from gripfast.stores.mysql.factory import dialect, dialect_of
-from gripfast.stores.sql.ports import WireDown
+from gripfast.stores.sql.ports import LinkDown
 from gripfast.stores.sql.statement import Query, Statement
 from stores.mysql_stage import ask, last
 from stores.mysql_stage import dialect as dialect_to
@@ -133,9 +133,9 @@ def test_tls_is_used_where_the_server_offers_it_and_verified_if_told_to(tls_serv
     for url in (plain, tls_server.url, f"{tls_server.url}&ssl_verify_identity=true"):
         with contextlib.closing(dialect_to(url).dial(5.0, True)) as wire:
             assert last(ask(wire, CIPHER)).rows[0][1]
-    with pytest.raises(WireDown, match="check that the server uses TLS on this port"):
+    with pytest.raises(LinkDown, match="check that the server uses TLS on this port"):
         dialect_to(f"{plain}?ssl_verify_cert=true&ssl_ca=/etc/ssl/certs/ca-certificates.crt").dial(5.0, True)
-    with pytest.raises(WireDown, match="and whether TLS is required"):
+    with pytest.raises(LinkDown, match="and whether TLS is required"):
         dialect_to(f"{plain}?ssl_disabled=true").dial(5.0, True)
 
 
@@ -216,12 +216,12 @@ def test_a_client_of_either_colour_is_made_from_an_engine(make: Callable[[], Any
 
 def test_an_engine_that_can_not_connect_is_told_without_its_password() -> None:
     url = engine_url("mysql+pymysql").set(password=SECRET, query={"connect_timeout": "3"})
-    with pytest.raises(WireDown, match="refuses the login") as told:
+    with pytest.raises(LinkDown, match="refuses the login") as told:
         dialect_of(sqlalchemy.create_engine(url)).dial(5.0, True)
     assert told.value.fault.kind == "login"
     assert SECRET not in f"{told.value} {told.value.fault}"
     gone = sqlalchemy.create_engine(url.set(port=1))
-    with pytest.raises(WireDown, match="can't be reached: Connection refused; check that the server runs") as down:
+    with pytest.raises(LinkDown, match="can't be reached: Connection refused; check that the server runs") as down:
         dialect_of(gone).dial(5.0, True)
     assert down.value.fault.kind == "down"
 

@@ -14,7 +14,7 @@ import pytest
 from gripfast.stores.mysql import scripts
 from gripfast.stores.mysql.wire import MysqlWire
 from gripfast.stores.sql.descriptors import is_ready
-from gripfast.stores.sql.ports import Refusal, Wire, WireDown
+from gripfast.stores.sql.ports import LinkDown, Refusal, Wire
 from gripfast.stores.sql.statement import Query, Statement
 from stores.mysql_stage import CARD, MINUTE, SECOND, Row, Stage, answer, ask, dialect, last, staged
 from support.proxy import Proxy
@@ -278,7 +278,7 @@ def test_a_server_that_says_nothing_is_told_in_time() -> None:
     with Proxy((HOST, mariadb_server().port)) as proxy:
         proxy.hold("replies")
         started = time.monotonic()
-        with pytest.raises(WireDown, match=r"mysql://127\.0\.0\.1:\d+/gripfast can't be reached: .*not made in time"):
+        with pytest.raises(LinkDown, match=r"mysql://127\.0\.0\.1:\d+/gripfast can't be reached: .*not made in time"):
             dialect(f"mysql://user@127.0.0.1:{proxy.port}/gripfast").dial(0.3, True)
         assert time.monotonic() - started < 3.0
 
@@ -288,7 +288,7 @@ def test_a_connection_that_ends_while_it_is_made_is_told(stage: Stage) -> None:
         with Proxy((HOST, mariadb_server().port)) as proxy:
             url = mariadb_server().url.replace(f":{mariadb_server().port}/", f":{proxy.port}/")
             proxy.cut_after(allowed)
-            with pytest.raises(WireDown, match="can't be reached") as told:
+            with pytest.raises(LinkDown, match="can't be reached") as told:
                 dialect(url).dial(5.0, True)
             assert told.value.fault.kind == "down"
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 
 from gripfast.stores.postgres import scripts
-from gripfast.stores.sql.ports import WireDown
+from gripfast.stores.sql.ports import LinkDown
 from gripfast.stores.sql.statement import Query, Statement
 from stores.postgres_requests import (
     answer_of,
@@ -105,7 +105,7 @@ def test_a_request_through_a_pooling_proxy_has_its_limit_with_it() -> None:
 @pytest.mark.parametrize("mode", ["transaction", "session"])
 def test_a_session_of_ones_own_can_not_be_had_from_a_pooling_proxy(mode: str) -> None:
     with pgbouncer(postgres_server(), mode) as url:
-        with pytest.raises(WireDown) as raised:
+        with pytest.raises(LinkDown) as raised:
             dialect_of(url).dial(10, is_shared=False)
         assert raised.value.fault.is_permanent
         assert "pgbouncer" in str(raised.value)

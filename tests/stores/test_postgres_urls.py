@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 import gripfast
 from gripfast import ConfigurationError
 from gripfast.stores.postgres.factory import dialect, factory, factory_of
-from gripfast.stores.sql.ports import WireDown
+from gripfast.stores.sql.ports import LinkDown
 from stores.postgres_requests import dialect_of, setting, sql, told, wire_to
 from support.ports import closed_port
 from support.sql_process import DATABASE, HOST, PASSWORD, USER
@@ -41,7 +41,7 @@ def silent_host() -> Iterator[int]:
 
 def tried(url: str, timeout: float = 10.0, is_shared: bool = True) -> str:
     """The error of a connection that can't be made."""
-    with pytest.raises(WireDown) as raised:
+    with pytest.raises(LinkDown) as raised:
         dialect_of(url).dial(timeout, is_shared)
     assert PASSWORD not in str(raised.value)
     return str(raised.value)
@@ -167,7 +167,7 @@ def test_wrong_logins_are_told_without_the_password_and_as_permanent() -> None:
         f"postgresql://{USER}@{HOST}:{server.port}/{DATABASE}",
         f"postgresql://nobody:x@{HOST}:{server.port}/{DATABASE}",
     ):
-        with pytest.raises(WireDown, match="refuses the login") as raised:
+        with pytest.raises(LinkDown, match="refuses the login") as raised:
             dialect_of(url).dial(10, is_shared=True)
         assert raised.value.fault.is_permanent
         assert raised.value.fault.kind == "login"
@@ -194,7 +194,7 @@ def test_a_server_that_is_stopped_is_given_up_in_time() -> None:
         made.dial(10, is_shared=True).close()
         server.pause()
         started = time.monotonic()
-        with pytest.raises(WireDown, match="not made in time"):
+        with pytest.raises(LinkDown, match="not made in time"):
             made.dial(0.3, is_shared=True)
         assert time.monotonic() - started < 5.0
         server.resume()
@@ -204,7 +204,7 @@ def test_a_server_without_a_connection_left_is_told_as_full() -> None:
     with PostgresServer("max_connections=5", "superuser_reserved_connections=3") as server:
         made = dialect_of(server.url)
         wires = [made.dial(10, is_shared=True) for _ in range(2)]
-        with pytest.raises(WireDown, match="max_connections") as raised:
+        with pytest.raises(LinkDown, match="max_connections") as raised:
             made.dial(10, is_shared=True)
         assert raised.value.fault.kind == "full"
         assert not raised.value.fault.is_permanent
@@ -247,7 +247,7 @@ def test_a_primary_where_transactions_are_read_only_by_default_is_one() -> None:
 
 def test_a_wrong_login_at_one_host_is_not_permanent_while_others_are_down() -> None:
     url = several(closed_port(), postgres_server().port).replace(quote(PASSWORD, safe=""), "wrong")
-    with pytest.raises(WireDown) as raised:
+    with pytest.raises(LinkDown) as raised:
         dialect_of(url).dial(10, is_shared=True)
     assert not raised.value.fault.is_permanent
     assert "authentication failed" in str(raised.value)
@@ -310,7 +310,7 @@ def test_an_engine_that_takes_too_long_is_not_waited_for_and_what_it_makes_is_cl
 
     engine = sqlalchemy.create_engine(engine_url("psycopg"))
     sqlalchemy.event.listen(engine, "connect", slowly)
-    with pytest.raises(WireDown, match="not made in time"):
+    with pytest.raises(LinkDown, match="not made in time"):
         dialect_by(engine).dial(0.5, is_shared=True)
     may_go_on.set()
     (pid,) = connections
@@ -323,7 +323,7 @@ def test_what_an_engines_creator_raises_is_told() -> None:
         raise LookupError("no ticket for today")
 
     engine = sqlalchemy.create_engine("postgresql+psycopg://", creator=broken)
-    with pytest.raises(WireDown, match="no ticket for today"):
+    with pytest.raises(LinkDown, match="no ticket for today"):
         dialect_by(engine).dial(10, is_shared=True)
 
 

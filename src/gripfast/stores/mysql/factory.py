@@ -25,7 +25,7 @@ from gripfast.stores.options import check, from_url
 from gripfast.stores.sql.descriptors import await_answer
 from gripfast.stores.sql.engines import arguments as known_arguments
 from gripfast.stores.sql.factory import SqlFactory
-from gripfast.stores.sql.ports import Fault, Refusal, Rows, Scripts, WireDown
+from gripfast.stores.sql.ports import Fault, LinkDown, Refusal, Rows, Scripts
 
 _log = logging.getLogger("gripfast.connection")
 
@@ -51,7 +51,7 @@ class MysqlDialect:
         try:
             wire = MysqlWire.taken_from(self._calls.run(lambda: self._connect(seconds), seconds))
         except Exception as error:  # of any kind: names that can't be encoded, an engine's own events
-            raise WireDown(protocol.not_connected(self.where, self.database, error)) from None
+            raise LinkDown(protocol.not_connected(self.where, self.database, error)) from None
         try:
             self._begin(wire, timeout, is_shared, until)
         except BaseException:
@@ -70,7 +70,7 @@ class MysqlDialect:
         wire.session, wire.birth = int(session or 0), (birth or b"").decode()
         cluster = None if is_shared else protocol.several_primaries(variables)
         if cluster is not None:
-            raise WireDown(protocol.unfit(self.where, cluster))
+            raise LinkDown(protocol.unfit(self.where, cluster))
         if protocol.logs_statements(variables):
             self._answer(wire, packets.query(scripts.settings_for_statement_log()), timeout, until)
 
@@ -79,7 +79,7 @@ class MysqlDialect:
             return self._answer(
                 wire, packets.query(scripts.settings(timeout, is_shared, scripts.new_birth())), timeout, until
             )
-        except WireDown as down:
+        except LinkDown as down:
             if down.fault.kind != "other":
                 raise
         return self._answer(wire, packets.query(scripts.settings(timeout, is_shared, "")), timeout, until)
@@ -88,11 +88,11 @@ class MysqlDialect:
         try:
             answer = await_answer(wire, wire.send_packet(packet), until)
         except OSError as error:
-            raise WireDown(protocol.not_connected(self.where, self.database, error)) from None
+            raise LinkDown(protocol.not_connected(self.where, self.database, error)) from None
         if answer is None:
-            raise WireDown(protocol.no_answer(self.where, timeout))
+            raise LinkDown(protocol.no_answer(self.where, timeout))
         if isinstance(answer, Refusal):
-            raise WireDown(self.refused(answer))
+            raise LinkDown(self.refused(answer))
         return answer
 
 

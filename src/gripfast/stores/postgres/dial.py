@@ -21,7 +21,7 @@ from gripfast.machine import boottime
 from gripfast.stores.postgres import protocol, scripts
 from gripfast.stores.postgres.wire import PostgresWire
 from gripfast.stores.sql.descriptors import await_answer, is_ready
-from gripfast.stores.sql.ports import Answer, Fault, Refusal, Scripts, WireDown
+from gripfast.stores.sql.ports import Answer, Fault, LinkDown, Refusal, Scripts
 from gripfast.stores.sql.statement import Query, Statement, Value
 
 _log = logging.getLogger("gripfast.connection")
@@ -73,7 +73,7 @@ class PostgresDialect:
         try:
             wire = self._connect(deadline)
         except NoConnection as error:
-            raise WireDown(protocol.not_connected(self.where, error.reasons)) from None
+            raise LinkDown(protocol.not_connected(self.where, error.reasons)) from None
         try:
             self._set_up(wire, _milliseconds(timeout), is_shared, deadline)
         except BaseException:
@@ -90,13 +90,13 @@ class PostgresDialect:
         version = wire.pgconn.server_version
         answer = self._run(wire, _settings(version, told_pid, limit if is_shared else "0"), deadline)
         if isinstance(answer, Refusal):
-            raise WireDown(self.refused(answer))
+            raise LinkDown(self.refused(answer))
         pid, birth, *_ = answer[0].rows[0]
         wire.session, wire.birth = int(pid or 0), (birth or b"").decode()
         wire.is_proxied = wire.session != told_pid
         wire.prepares = not wire.is_proxied
         if wire.is_proxied and not is_shared:
-            raise WireDown(protocol.behind_proxy(self.where))
+            raise LinkDown(protocol.behind_proxy(self.where))
         if wire.is_proxied:
             wire.before = Query(_LIMIT, {"limit": limit})
         elif not is_shared and version >= _CHECKS_CLIENTS_SINCE:
@@ -106,9 +106,9 @@ class PostgresDialect:
         try:
             answer = await_answer(wire, wire.send([query]), deadline)
         except OSError as error:
-            raise WireDown(protocol.not_connected(self.where, [str(error)])) from None
+            raise LinkDown(protocol.not_connected(self.where, [str(error)])) from None
         if answer is None:
-            raise WireDown(protocol.not_connected(self.where, [None]))
+            raise LinkDown(protocol.not_connected(self.where, [None]))
         return answer
 
 

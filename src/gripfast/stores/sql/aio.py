@@ -19,7 +19,7 @@ from gripfast.stores.sql.aio_connection import AioConnection, AioSessionInbox, A
 from gripfast.stores.sql.faults import broken, closed, no_answer_in, none_free, not_notified
 from gripfast.stores.sql.link import HURRY, Link
 from gripfast.stores.sql.pool import Connection
-from gripfast.stores.sql.ports import Answer, Dialect, Fault, Wire, WireDown
+from gripfast.stores.sql.ports import Answer, Dialect, Fault, LinkDown, Wire
 from gripfast.stores.sql.statement import Query
 
 _log = logging.getLogger("gripfast.connection")
@@ -205,7 +205,7 @@ class AioLink(Link):
             made: Wire | Fault
             try:
                 made = self.dialect.dial(self.timeout, is_shared, within)
-            except WireDown as down:
+            except LinkDown as down:
                 made = down.fault
             except Exception as error:
                 _log.exception("unexpected error while connecting to %s. Please report this", self.dialect.where)

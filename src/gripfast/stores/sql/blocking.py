@@ -20,7 +20,7 @@ from gripfast.stores.sql.faults import closed, none_free
 from gripfast.stores.sql.link import HURRY, Link
 from gripfast.stores.sql.listener import BlockingListener
 from gripfast.stores.sql.pool import Connection, count_open
-from gripfast.stores.sql.ports import Answer, Dialect, Fault, Refusal, Wire, WireDown
+from gripfast.stores.sql.ports import Answer, Dialect, Fault, LinkDown, Refusal, Wire
 from gripfast.stores.sql.queues import Queues
 from gripfast.stores.sql.statement import Query
 
@@ -206,7 +206,7 @@ class SharedConnections:
         if self._reserve is None or not self._reserve.is_open:
             try:
                 self._reserve = self._dialled(until)
-            except WireDown as down:
+            except LinkDown as down:
                 return down.fault
         return self._reserve
 
@@ -246,7 +246,7 @@ class SharedConnections:
             return None
         try:
             connection = self._dialled(until)
-        except WireDown as down:
+        except LinkDown as down:
             self._failed_at, self._failure = boottime(), down.fault
             return down.fault
         self._open.add(connection)
@@ -310,7 +310,7 @@ class BlockingLink(Link):
     async def dialled(self, is_shared: bool) -> BlockingConnection | Fault:
         try:
             return BlockingConnection(self.dialect.dial(self.timeout, is_shared), self.dialect.where)
-        except WireDown as down:
+        except LinkDown as down:
             return down.fault
 
     def reads(self, connection: Connection) -> bool:

@@ -18,7 +18,7 @@ from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 from gripfast.stores.sql.descriptors import await_answer
 from gripfast.stores.sql.faults import no_answer_in, not_notified
-from gripfast.stores.sql.ports import Dialect, Fault, Refusal, Wire, WireDown
+from gripfast.stores.sql.ports import Dialect, Fault, LinkDown, Refusal, Wire
 from gripfast.stores.sql.queues import Queues
 from gripfast.timed_queue import TimedQueue
 
@@ -43,7 +43,7 @@ class BlockingListener:
     async def listen(self, channel: str) -> Fault | None:
         try:
             thread = self._opening.run(self._open, boottime())
-        except WireDown as down:
+        except LinkDown as down:
             return down.fault
         return None if thread.order(channel, True, self._timeout) else thread.fault()
 
@@ -64,13 +64,13 @@ class BlockingListener:
         if thread is not None and thread.is_running:
             return thread
         if self._failure is not None and self._failed_at >= started:
-            raise WireDown(self._failure)
+            raise LinkDown(self._failure)
         try:
             wire = self._dialect.dial(self._timeout, is_shared=True)
             if wire.is_proxied:
                 wire.close()
-                raise WireDown(not_notified(self._dialect.where))
-        except WireDown as down:
+                raise LinkDown(not_notified(self._dialect.where))
+        except LinkDown as down:
             self._failed_at, self._failure = boottime(), down.fault
             raise
         thread = self._thread = ListenerThread(wire, self._dialect, self._queues, self._timeout)
@@ -144,12 +144,12 @@ class ListenerThread:
             while self._is_wanted:
                 self._carry_out(self._next_orders())
                 if isinstance(said := self._wire.receive(), Refusal):  # unasked: it ends the session
-                    raise WireDown(self._dialect.refused(said))
+                    raise LinkDown(self._dialect.refused(said))
                 self._pass_on()
         except OSError as error:
             what = "%s: the connection for release notifications broke (%s); the next waiter makes a new one"
             _log.info(what, self._dialect.where, error)
-        except WireDown as down:
+        except LinkDown as down:
             self._trouble = down.fault
         finally:
             self._end()
@@ -181,7 +181,7 @@ class ListenerThread:
             if answer is None:
                 raise TimeoutError("no answer to LISTEN")
             if isinstance(answer, Refusal):
-                raise WireDown(self._dialect.refused(answer))
+                raise LinkDown(self._dialect.refused(answer))
             (self.channels.add if is_wanted else self.channels.discard)(channel)
             done.put(True)
             self._pass_on()  # there may be many orders

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from gripfast.stores.faults import TRANSIENT as TRANSIENT
 from gripfast.stores.faults import Fault as Fault
 from gripfast.stores.faults import Kind as Kind
-from gripfast.stores.faults import LinkDown
+from gripfast.stores.faults import LinkDown as LinkDown
 from gripfast.stores.sql.statement import Query, Statement, Value
 
 
@@ -34,9 +34,6 @@ class Refusal(NamedTuple):
 
 Answer = list[Rows] | Refusal
 """To a request of one or more statements; the first that is refused ends it."""
-
-
-WireDown = LinkDown
 
 
 class SessionGone(ConnectionResetError):
@@ -262,7 +259,7 @@ class Dialect(Protocol):
     scripts: Scripts
 
     def dial(self, timeout: float, is_shared: bool, within: float = math.inf) -> Wire:
-        """Blocks. WireDown if there is no connection within so many seconds, or the time-out if that is shorter. A
+        """Blocks. LinkDown if there is no connection within so many seconds, or the time-out if that is shorter. A
         shared one gives up, at the server, what takes longer than the time-out: what was given up for lost does not
         arrive later."""
         ...
