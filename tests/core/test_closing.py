@@ -46,9 +46,9 @@ class Scripted:
         self.meanwhile()
         return self.answers.pop(0)
 
-    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+    async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         self.abandoned += holds
-        return self.cleans_up
+        return [self.cleans_up] * len(holds)
 
     async def release(self, hold: Hold) -> None:
         raise ClientClosed

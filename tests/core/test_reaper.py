@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from gripfast import StoreUnavailable
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ledger import Ledger
-from gripfast.core.ports import Abandoned, Hold, Unreachable
+from gripfast.core.ports import Hold, Unreachable
 from gripfast.core.upkeep import Reaper
 from gripfast.runtime.blocking import drive
 from gripfast.stores.sql.store import capabilities
@@ -21,8 +21,8 @@ class OneStuck:
     def __init__(self, is_down: bool = False) -> None:
         self.is_down = is_down
 
-    async def abandon(self, holds: Sequence[Hold]) -> Abandoned:
-        return DOWN if self.is_down else [DOWN if hold.name == "stuck" else None for hold in holds]
+    async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
+        return [DOWN if self.is_down or hold.name == "stuck" else None for hold in holds]
 
     def forget(self, owner: str) -> None:
         """Nothing is kept."""

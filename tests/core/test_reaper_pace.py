@@ -28,9 +28,9 @@ class Engine:
         self.works = False
         self.forgot: list[str] = []
 
-    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
+    async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         self.asked.append(len(holds))
-        return None if self.works else unreachable(StoreUnavailable("no"))
+        return [None if self.works else unreachable(StoreUnavailable("no"))] * len(holds)
 
     def forget(self, owner: str) -> None:
         self.forgot.append(owner)
@@ -136,7 +136,7 @@ def test_a_client_that_is_closed_is_closed_whatever_its_engine_raises() -> None:
     stage = Stage()
     stage.dropped(1)
 
-    async def broken(holds: Sequence[Hold]) -> None:
+    async def broken(holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         raise ValueError("a path that the engine does not take")
 
     stage.engine.abandon = broken  # type: ignore[method-assign]

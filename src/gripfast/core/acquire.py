@@ -20,7 +20,7 @@ import math
 from gripfast.core import closing, rules
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ledger import Mark
-from gripfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable, for_each, to_raise
+from gripfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable, to_raise
 from gripfast.errors import ClientClosed, ConfigurationError, StoreUnavailable
 
 _log = logging.getLogger("gripfast.lease")
@@ -154,7 +154,7 @@ def _is_good(pushed: Granted, want: Want, taken: Taken, remaining: float) -> boo
 async def _leave(env: Env, state: LeaseState, may_have_left: bool) -> None:
     """Not granted: a plain no leaves nothing at the engine, otherwise there may be a position to give up."""
     hold = Hold(state.key, state.owner, state.ttl)
-    if may_have_left and any(for_each(await env.store.abandon([hold]), 1)):
+    if may_have_left and any(await env.store.abandon([hold])):
         env.ledger.abandon(state)
     else:
         env.ledger.confirm_gone(state.owner)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from gripfast.core.ledger import Mark
-from gripfast.core.ports import Claim, Env, Hold, for_each
+from gripfast.core.ports import Claim, Env, Hold
 from gripfast.errors import ClientClosed
 
 
@@ -23,6 +23,5 @@ async def undo(env: Env, claim: Claim, mark: Mark) -> NoReturn:
     """Nobody would renew or release what this claim may have got. That the client is closed is why it fails, also where
     the clean-up has failed, perhaps for the same reason."""
     if mark.may_be_there:
-        answer = await env.store.abandon([Hold(claim.name, claim.owner, claim.ttl)])
-        mark.may_be_there = any(for_each(answer, 1))
+        mark.may_be_there = any(await env.store.abandon([Hold(claim.name, claim.owner, claim.ttl)]))
     raise ClientClosed

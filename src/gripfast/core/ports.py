@@ -130,16 +130,6 @@ def unreachable(
     return Unreachable(error, was_sent, was_refused, is_permanent)
 
 
-Abandoned = Sequence[Unreachable | None] | Unreachable | None
-"""None if nothing is left of any hold, Unreachable if none of them could be asked for; otherwise for each hold None, or
-why it is not known to be gone. What is wrong with one name costs that name alone."""
-
-
-def for_each(answer: Abandoned, count: int) -> Sequence[Unreachable | None]:
-    """The same, hold by hold."""
-    return [answer] * count if answer is None or isinstance(answer, Unreachable) else answer
-
-
 def to_raise(error: Raised) -> Raised:
     """A copy: the frames that it is raised through have the answer it came in, and it would keep them, in a cycle."""
     copy = type(error)(*error.args)
@@ -193,8 +183,9 @@ class Store(Protocol):
         """None if it was freed; otherwise why it was not this owner's."""
         ...
 
-    async def abandon(self, holds: Sequence[Hold]) -> Abandoned:
-        """Remove whatever these owners have, lock or position; nothing left is success."""
+    async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
+        """Remove whatever these owners have, lock or position. For each hold None if nothing of it is left, or why that
+        is not known. What is wrong with one name costs that name alone."""
         ...
 
     def forget(self, owner: str) -> None:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
 from gripfast.core.ledger import Ledger, Mark
-from gripfast.core.ports import Env, Hold, Store, Unreachable, for_each, unreachable
+from gripfast.core.ports import Env, Hold, Store, Unreachable, unreachable
 from gripfast.core.renew import extend, renew_due
 from gripfast.core.soonest import Soonest
 from gripfast.errors import OutcomeUnknown
@@ -133,8 +133,7 @@ class Reaper:
         return list(itertools.islice(chosen.values(), rules.GIVE_BACK_MOST))
 
     async def _try(self, batch: Sequence[Mark], is_news: bool) -> Sequence[Unreachable | None]:
-        answer = await self._store.abandon([Hold(mark.key, mark.owner, mark.ttl) for mark in batch])
-        answers = for_each(answer, len(batch))
+        answers = await self._store.abandon([Hold(mark.key, mark.owner, mark.ttl) for mark in batch])
         for mark, trouble in zip(batch, answers, strict=True):
             del self._left[mark.owner]
             if trouble is None:

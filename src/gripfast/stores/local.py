@@ -79,8 +79,8 @@ class LocalStore(Store):
     async def release(self, hold: Hold) -> Reason | Unreachable | None:
         return await self._ask(self._engine.release, hold, is_held=True)
 
-    async def abandon(self, holds: Sequence[Hold]) -> Unreachable | None:
-        return await self._ask(self._engine.abandon, holds, is_held=True)
+    async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
+        return [await self._ask(self._engine.abandon, holds, is_held=True)] * len(holds)
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         return await self._ask(self._engine.inspect, name)
