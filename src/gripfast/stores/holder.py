@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeGuard
 
 from gripfast import machine
+from gripfast.core.ports import LockInfo
 from gripfast.machine import Process
 
 PID_MOST = 2**31 - 1
@@ -50,6 +51,14 @@ def read_moment(microseconds: float) -> datetime | None:
         return datetime.fromtimestamp(microseconds / 1_000_000, UTC)
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def lock_info(
+    name: str, owner: str, token: int, holder: Details | Holder, since_us: float, expires_in: float, waiters: int
+) -> LockInfo:
+    """With what is known of the holder."""
+    since = read_moment(since_us)
+    return LockInfo(name, owner, token, holder.label, holder.host, holder.pid, since, expires_in, waiters)
 
 
 def _is_pid(pid: object) -> TypeGuard[int]:

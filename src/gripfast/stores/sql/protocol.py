@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 
 from gripfast.core.ports import LockInfo
-from gripfast.stores.holder import Details, read_details, read_moment
+from gripfast.stores import holder
 from gripfast.stores.sql.ports import Rows
 
 Row = tuple[bytes | None, ...]
@@ -71,18 +71,8 @@ def read_seen(row: Row) -> tuple[Held, int, bool]:
 def lock_info(name: str, held: Held) -> LockInfo | None:
     if held.owner is None or held.is_free:
         return None
-    holder = read_details(held.details) or Details()
-    return LockInfo(
-        name=name,
-        owner=held.owner,
-        token=held.token,
-        label=holder.label,
-        host=holder.host,
-        pid=holder.pid,
-        since=read_moment(held.since_us),
-        expires_in=held.expires_in,
-        waiters=0,
-    )
+    details = holder.read_details(held.details) or holder.Details()
+    return holder.lock_info(name, held.owner, held.token, details, held.since_us, held.expires_in, waiters=0)
 
 
 def beginning_with(prefix: str, rows: list[Row]) -> list[Row]:

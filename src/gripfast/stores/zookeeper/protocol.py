@@ -25,7 +25,7 @@ from kazoo.exceptions import (
 from gripfast.core import rules
 from gripfast.core.ports import LockInfo
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
-from gripfast.stores.holder import Details, read_details, read_moment, read_object
+from gripfast.stores import holder
 
 LOCK = "__lock__"
 HALF_ROUND = 2**31
@@ -87,22 +87,12 @@ def write_details(label: str | None, host: str, pid: int, ttl: float) -> bytes:
 def lock_info(name: str, owner: str, got: tuple[bytes, Any], waiters: int) -> LockInfo:
     """`got`: a node's data, and what the server says about it. Users of kazoo's own Lock write what they like."""
     data, stat = got
-    details = read_details(data) or Details(data.decode(errors="replace"))
-    return LockInfo(
-        name=name,
-        owner=owner,
-        token=stat.czxid,
-        label=details.label,
-        host=details.host,
-        pid=details.pid,
-        since=read_moment(stat.ctime * 1000),
-        expires_in=_read_ttl(data),
-        waiters=waiters,
-    )
+    details = holder.read_details(data) or holder.Details(data.decode(errors="replace"))
+    return holder.lock_info(name, owner, stat.czxid, details, stat.ctime * 1000, _read_ttl(data), waiters)
 
 
 def _read_ttl(data: bytes) -> float:
-    ttl = read_object(data).get("ttl")
+    ttl = holder.read_object(data).get("ttl")
     return ttl if isinstance(ttl, int | float) and 0 <= ttl <= rules.TTL_MAX else math.inf
 
 
