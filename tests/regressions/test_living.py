@@ -66,12 +66,9 @@ def test_it_has_what_lives_in_the_order_in_which_it_came_and_lets_go_of_the_rest
     for thing in things:
         book.add(thing)
     assert list(book) == things
-    assert things[1] in book
-    book.discard(things[1])
-    assert things[1] not in book
-    del things[2:], thing
+    del things[1:], thing
     gc.collect()
-    assert list(book) == things[:1]
+    assert list(book) == things
     assert len(book) == 1
     book.clear()
     assert list(book) == []

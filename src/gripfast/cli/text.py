@@ -97,17 +97,8 @@ def _moment(info: LockInfo) -> str:
 
 
 def _human_row(info: LockInfo) -> Sequence[str]:
-    label = visible(info.label) if info.label else "-"
-    moments = (held_for(info), expires_in(info))
-    return (
-        visible(info.name),
-        label,
-        visible(info.host) or "?",
-        str(info.pid),
-        *moments,
-        str(info.waiters),
-        str(info.token),
-    )
+    who = (visible(info.name), visible(info.label) if info.label else "-", visible(info.host) or "?", str(info.pid))
+    return (*who, held_for(info), expires_in(info), str(info.waiters), str(info.token))
 
 
 def _plain_row(info: LockInfo) -> Sequence[str]:

@@ -36,23 +36,9 @@ class Want(NamedTuple):
 
 class LeaseState:
     __slots__ = (
-        "__weakref__",
-        "ceiling",
-        "deadline",
-        "endings",
-        "handles",
-        "key",
-        "limit",
-        "listeners",
-        "most",
-        "name",
-        "on_lost",
-        "owner",
-        "renew_at",
-        "renews",
-        "token",
-        "ttl",
-    )
+        "__weakref__", "ceiling", "deadline", "endings", "handles", "key", "limit", "listeners", "most", "name",
+        "on_lost", "owner", "renew_at", "renews", "token", "ttl",
+    )  # fmt: skip
 
     def __init__(self, want: Want, owner: str) -> None:
         self.name = want.name

@@ -51,10 +51,6 @@ def forgotten_at(sent: float, ttl: float) -> float:
     return sent + max(ttl, WAITER_WINDOW) + drift(ttl)
 
 
-def renew_at(sent: float, ttl: float) -> float:
-    return dates(sent, ttl)[1]
-
-
 def renew_slack(ttl: float) -> float:
     """Leases due this soon are renewed in the same batch."""
     return ttl / 30

@@ -23,18 +23,12 @@ class Living(Generic[T]):
     def add(self, item: T) -> None:
         self._refs[weakref.ref(item, self._refs.pop)] = None
 
-    def discard(self, item: T) -> None:
-        self._refs.pop(weakref.ref(item), None)
-
     def clear(self) -> None:
         for ref in list(self._refs):
             self._refs.pop(ref, None)
 
     def __iter__(self) -> Iterator[T]:
         return iter([item for ref in list(self._refs) if (item := ref()) is not None])
-
-    def __contains__(self, item: T) -> bool:
-        return weakref.ref(item) in self._refs
 
     def __len__(self) -> int:
         return len(self._refs)

@@ -42,7 +42,7 @@ class MysqlDialect:
         self.where = where
         self.database = database
         self._connect = connect
-        self._calls: Calls[Any] = Calls(_close)
+        self._calls: Calls[Any] = Calls(lambda connection: connection.close())
 
     def dial(self, timeout: float, is_shared: bool, within: float = math.inf) -> MysqlWire:
         """The driver's time-outs are for each byte, and names are looked up without any: they are not relied on."""
@@ -153,11 +153,6 @@ def _dialect_to(host: str | None, port: int | None, database: str, settings: Map
         return connection
 
     return MysqlDialect(_where(host, port, database, path), database, connect)
-
-
-def _close(connection: Any) -> None:
-    """One that came too late."""
-    connection.close()
 
 
 class _Connection(pymysql.Connection):

@@ -97,7 +97,6 @@ class ZooKeeperStore:
     # Claims -----------------------------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
-
         session, until = self._sessions(claim.ttl), boottime() + self._link.timeout
         if not session.lets_pass and not await self._link.connected(session, until, or_refused=claim.inbox is None):
             return not_connected(session)
