@@ -157,3 +157,24 @@ def test_the_keys_of_a_lock_space_are_gone_after_it() -> None:
             client.mset({"one:job": 1, "{one:job}\0gripfast:token": 2, "{7}\0gripfast:line:one:a}b": 3, "two:job": 4})
         assert client.exists("one:job", "{one:job}\0gripfast:token", "{7}\0gripfast:line:one:a}b", "two:job") == 1
         client.delete("two:job")
+
+
+RESERVE = """
+import random
+from support import ports
+given = iter([{port}, {port} - 1, {port} + 1])
+random.choice = lambda _: next(given)
+print(ports.reserved_port())
+"""
+
+
+def test_nobody_else_gets_its_port_while_it_is_down(server: RedisServer) -> None:
+    """The server of another test would answer in its place."""
+    server.kill()
+    code = RESERVE.format(port=server.port)
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tests", capture_output=True, text=True, check=True)
+    assert int(ran.stdout) != server.port
+    server.restart()
+    server.close()
+    ran = subprocess.run([sys.executable, "-c", code], cwd=ROOT / "tests", capture_output=True, text=True, check=True)
+    assert int(ran.stdout) == server.port

@@ -1,7 +1,6 @@
 """Servers that are set up in other ways than most, or refuse what is asked: each is told in words to act on."""
 
 import contextlib
-import random
 import uuid
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -16,7 +15,8 @@ from gripfast.stores.mysql import protocol, scripts
 from gripfast.stores.sql.ports import Fault, LinkDown, Refusal
 from gripfast.stores.sql.statement import Query, Statement
 from stores.mysql_stage import CARD, MINUTE, SECOND, Stage, answer, ask, dialect, last, staged
-from support.server_process import HOST, PORTS
+from support.ports import reserved_port
+from support.server_process import HOST
 from support.sql_process import PASSWORD, USER
 from support.sql_servers import MariaServer, mariadb_server
 
@@ -291,7 +291,7 @@ def test_a_server_without_tls_or_with_another_certificate_is_told(tmp_path: Path
 
 
 def test_a_node_of_galera_gives_leases_and_refuses_locks_in_sessions() -> None:
-    port = random.choice(PORTS)
+    port = reserved_port()
     settings = {
         "wsrep-on": "ON",
         "wsrep-provider": GALERA,

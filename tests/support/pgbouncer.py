@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import random
 import shutil
 import subprocess
 import tempfile
@@ -11,8 +10,9 @@ from pathlib import Path
 
 import psycopg
 
+from support.ports import give_back_port, reserved_port
 from support.run_wide import watched
-from support.server_process import ATTEMPTS, HOST, PORTS, as_user, give
+from support.server_process import ATTEMPTS, HOST, as_user, give
 from support.sql_process import DATABASE, PASSWORD, USER
 from support.sql_servers import PostgresServer
 from support.waiting import until
@@ -35,10 +35,11 @@ def pgbouncer(server: PostgresServer, mode: str = "transaction", sessions: int =
     """The URL of the server's common database through it; needs no password."""
     folder = Path(tempfile.mkdtemp(prefix="pgbouncer-"))
     keeper = watched(folder)
-    process = None
+    process, port = None, 0
     try:
         for _ in range(ATTEMPTS):
-            port = random.choice(PORTS)
+            give_back_port(port)
+            port = reserved_port()
             process = _started(folder, server, port, mode, sessions)
             if process is not None:
                 break
@@ -48,6 +49,7 @@ def pgbouncer(server: PostgresServer, mode: str = "transaction", sessions: int =
         if process is not None:
             process.kill()
             process.wait()
+        give_back_port(port)
         os.close(keeper)
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -15,7 +15,6 @@ import asyncio
 import concurrent.futures
 import contextlib
 import errno
-import random
 import socket
 import threading
 from collections import deque
@@ -23,13 +22,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Literal, TypeVar
 
+from support.ports import HOST, give_back_port, reserved_port
+
 Direction = Literal["requests", "replies"]
 T = TypeVar("T")
 
 DIRECTIONS: tuple[Direction, Direction] = ("requests", "replies")
-HOST = "127.0.0.1"
-PORTS = range(20000, 32000)
-"""Below the ports that systems give to outgoing connections: a refusing proxy finds its port free when it goes on."""
 CHUNK = 65536
 PAUSE = 0.01
 """Seconds between two tries to reach a target that does not listen yet."""
@@ -303,6 +301,7 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        give_back_port(self.port)
 
     def __enter__(self) -> "Proxy":
         return self
@@ -376,7 +375,7 @@ def _listener(port: int | None) -> socket.socket:
         listener.setblocking(False)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            listener.bind((HOST, port or random.choice(PORTS)))
+            listener.bind((HOST, port or reserved_port()))
             listener.listen(128)
             return listener
         except OSError as error:

@@ -9,7 +9,6 @@ No server outlives the process that started it, however that ends: a watcher wai
 import atexit
 import contextlib
 import os
-import random
 import shutil
 import signal
 import socket
@@ -27,11 +26,10 @@ from redis.retry import Retry
 
 from support.certificates import LOOPBACK, certificate
 from support.local import needs
+from support.ports import give_back_port, reserved_port
 from support.waiting import until
 
 HOST = "127.0.0.1"
-PORTS = range(20000, 32000)
-"""Below the ports that systems give to outgoing connections: the port is still free when a server is restarted."""
 ATTEMPTS = 50
 READY = "ready to accept connections"
 WATCH = 'read -r _; kill -9 "$1"; rm -rf "$2"'
@@ -150,6 +148,7 @@ class RedisServer:
     def close(self) -> None:
         """Killed, and its folder removed."""
         self.kill()
+        give_back_port(self.port)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> "RedisServer":
@@ -161,9 +160,10 @@ class RedisServer:
     # Starting and ending ----------------------------------------------------------------------------------------------
 
     def _start_somewhere(self) -> None:
-        """Nobody can reserve a port for another process; so one is tried after the other until the server has it."""
+        """Other programs of the machine may have a port: one is tried after the other until the server has it."""
         for _ in range(1 if self._socket else ATTEMPTS):
-            self.port = 0 if self._socket else random.choice(PORTS)
+            give_back_port(self.port)
+            self.port = 0 if self._socket else reserved_port()
             if self._start():
                 return
             if "Address already in use" not in self.log:

@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import pwd
-import random
 import shutil
 import signal
 import subprocess
@@ -18,12 +17,11 @@ from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar
 
 from support.local import needs
+from support.ports import give_back_port, reserved_port
 from support.run_wide import once, watched, workers_in
 from support.waiting import until
 
 HOST = "127.0.0.1"
-PORTS = range(20000, 32000)
-"""Below the ports that systems give to outgoing connections: the port is still free when a server is restarted."""
 ATTEMPTS = 50
 S = TypeVar("S", bound="ServerProcess")
 
@@ -102,6 +100,7 @@ class ServerProcess:
     def close(self) -> None:
         """Killed, and its folder removed."""
         self.kill()
+        give_back_port(self.port)
         shutil.rmtree(self.folder, ignore_errors=True)
         if self._keeper is not None:
             os.close(self._keeper)
@@ -135,9 +134,10 @@ class ServerProcess:
         return self.port != 0
 
     def _start_somewhere(self) -> None:
-        """Nobody can reserve a port for another process; so one is tried after the other until the server has it."""
+        """Other programs of the machine may have a port: one is tried after the other until the server has it."""
         for _ in range(ATTEMPTS):
-            self.port = random.choice(PORTS)
+            give_back_port(self.port)
+            self.port = reserved_port()
             if self._start():
                 (self.folder / "address").write_text(json.dumps([self.port, self.pid]), encoding="utf-8")
                 return

@@ -12,7 +12,6 @@ from one to another, so that one of them can be cut off from the others while it
 import contextlib
 import functools
 import itertools
-import random
 import shutil
 import signal
 import socket
@@ -26,6 +25,7 @@ from urllib.parse import urlencode
 
 from kazoo.client import KazooClient
 
+from support.ports import reserved_port
 from support.proxy import Proxy
 from support.server_process import HOST, ServerProcess, shared
 from support.waiting import until
@@ -288,6 +288,7 @@ class Ensemble:
 def _free_port() -> int:
     """One that nobody uses now; a server takes it some moments later."""
     while True:
+        port = reserved_port(INNER_PORTS)
         with contextlib.suppress(OSError), socket.socket() as trial:
-            trial.bind((HOST, port := random.choice(INNER_PORTS)))
+            trial.bind((HOST, port))
             return port
