@@ -9,8 +9,8 @@ from __future__ import annotations
 
 # Not `signal`, which makes an enum of every signal: 0.15 ms for each wait.
 import _signal  # type: ignore[import-not-found]
+import _thread
 import functools
-from _thread import LockType, allocate_lock
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,7 +28,7 @@ class TimedQueue(Generic[T]):
 
     def __init__(self) -> None:
         self._items: deque[T] = deque()
-        self._bell: LockType | None = None
+        self._bell: _thread.LockType | None = None
         """Locked, unless something came since the reader last looked. Made by the first who has to wait."""
 
     def put(self, item: T) -> None:
@@ -54,7 +54,7 @@ class TimedQueue(Generic[T]):
     def _wait(self, until: float) -> None:
         bell = self._bell
         if bell is None:
-            bell = allocate_lock()
+            bell = _thread.allocate_lock()  # gevent may have replaced it since
             bell.acquire()
             self._bell = bell
         while not self._items:

@@ -144,11 +144,11 @@ THE_ONE_PLACE = ROOT / "src" / "gripfast" / "timed_queue.py"
 
 
 def timed_gets(tree: ast.Module) -> list[str]:
-    """In a module that has a SimpleQueue: `get(timeout=…)`, or `get` of two."""
+    """In a module that has a SimpleQueue: `get(timeout=…)`, or `get(True, …)`."""
     if not any("SimpleQueue" in (getattr(node, "id", ""), getattr(node, "attr", "")) for node in ast.walk(tree)):
         return []
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".get")]
-    return [f"line {call.lineno}" for call in calls if len(call.args) == 2 or call.keywords]
+    return [f"line {call.lineno}" for call in calls if call.keywords or ast.unparse(call).count(".get(True,")]
 
 
 def test_no_queue_is_read_with_a_time_out() -> None:

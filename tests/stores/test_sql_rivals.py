@@ -1,14 +1,17 @@
 """Threads that want the same of a blocking link: its connections, its claims, its end."""
 
 import queue
+import sys
 import threading
 import time
 from typing import Any
 
 from gripfast.machine import boottime
 from gripfast.runtime.blocking import drive
+from gripfast.stores.faults import LinkDown
 from gripfast.stores.sql.blocking import BlockingLink, BlockingTurn, Place, SharedConnections
 from gripfast.stores.sql.conversation import Claims, Conversation
+from gripfast.stores.sql.faults import closed
 from gripfast.stores.sql.ports import Fault
 from support.waiting import until
 
@@ -90,21 +93,90 @@ def test_who_has_waited_long_is_handed_what_is_put_back_before_a_thread_that_jus
     assert found == [given]
 
 
-def test_what_is_handed_to_a_thread_that_gives_up_is_for_the_next() -> None:
+def test_what_is_handed_to_a_thread_that_gives_up_is_known_to_it_once() -> None:
     shared = _full()
-    place = Place()
-    place.hurries_at = 0.0
+    place = Place(0.0)
     shared._waiting.append(place)
     shared.put_back(given := Idle())  # type: ignore[arg-type]
     assert shared._idle.empty()
-    shared._leave(place, None)
-    assert shared._idle.get_nowait() is given
+    assert [shared._leave(place), shared._leave(place)] == [given, None]  # once
+
+
+class Slow(Nowhere):
+    """Its second connection takes long to make."""
+
+    def __init__(self) -> None:
+        self.dials = threading.Event()
+        self.may_end = threading.Event()
+
+    def dial(self, *_: Any, **__: Any) -> Any:
+        self.dials.set()
+        self.may_end.wait(SOON)
+        raise LinkDown(closed(self.where))
+
+
+def test_nobody_is_handed_a_connection_while_it_makes_one() -> None:
+    """One slow dial would hold up everybody: the connection would lie with a thread that can't use it."""
+    dialect = Slow()
+    shared = SharedConnections(dialect, 5.0, 2)  # type: ignore[arg-type]
+    only = Idle()
+    shared._open.add(only)  # type: ignore[arg-type]
+    now = boottime()
+    other = threading.Thread(target=lambda: shared.borrow(now, now + SOON, False))
+    other.start()
+    assert dialect.dials.wait(SOON)
+    shared.put_back(only)  # type: ignore[arg-type]
+    now = boottime()
+    assert [shared.borrow(now, now + SOON, False)] == [only]
+    assert boottime() - now < SOON / 2
+    dialect.may_end.set()
+    other.join(SOON)
+
+
+def test_an_interrupt_never_lends_a_connection_to_two() -> None:
+    """At any instruction of handing it over."""
+    point = 0
+    while True:
+        point += 1
+        shared = _full()
+        place = Place(0.0)
+        shared._waiting.append(place)
+        given = Idle()
+        shared._idle.put(given)  # type: ignore[arg-type]
+        if not interrupted(shared._hand_out, point, (SharedConnections._hand.__code__, Place.hand.__code__)):
+            break
+        has_idle = not shared._idle.empty()
+        assert not (has_idle and place.leave() is not None), f"twice after an interrupt at {point}"
+    assert point > 10
+
+
+def interrupted(work: Any, point: int, within: tuple[Any, ...]) -> bool:
+    """Whether it was: at so many instructions inside of these functions."""
+    left = point
+
+    def trace(frame: Any, event: str, _: object) -> Any:
+        nonlocal left
+        frame.f_trace_opcodes = frame.f_code in within
+        if event == "opcode":
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
 
 
 def test_nothing_is_handed_to_a_thread_that_has_left() -> None:
     shared = _full()
-    place = Place()
-    place.hurries_at = 0.0
+    place = Place(0.0)
     place.leave()
     shared._waiting.append(place)  # as it is seen by a thread that was about to hand it one
     shared.put_back(given := Idle())  # type: ignore[arg-type]

@@ -26,7 +26,9 @@ class Grave(weakref.ref[object]):
         for dead in [grave for grave in list(_graves) if grave() is None]:
             dead.fill()
         grave = cls(connection, operator.methodcaller("close"))
-        grave.close = functools.partial(_socket.socket.close, plain(sock))
+        found = plain(sock)
+        is_real = isinstance(found, _socket.socket)  # a connection class of the caller's may have something else
+        grave.close = functools.partial(_socket.socket.close, found) if is_real else found.close
         _graves.add(grave)
         return grave
 
@@ -47,7 +49,10 @@ _graves: set[Grave] = set()
 def _close_inherited() -> None:
     """In a forked child: connections are the parent's; let go of them without a word to the server."""
     for grave in list(_graves):
-        grave.close()
+        try:
+            grave.close()
+        except Exception:  # of somebody else's socket: the others are closed all the same
+            pass
     _graves.clear()
 
 

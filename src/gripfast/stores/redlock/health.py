@@ -10,7 +10,7 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from queue import Empty
+from queue import Empty, SimpleQueue
 
 from gripfast.bounded import Call
 from gripfast.core.redlock.nodes import Failed
@@ -21,7 +21,7 @@ from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.wire import Wire, close_the_dead
 from gripfast.stores.redlock.polls import still_down
 from gripfast.stores.redlock.talk import PAUSE_FIRST, PAUSE_MOST
-from gripfast.timed_queue import TimedQueue
+from gripfast.timed_queue import TimedQueue, next_in_own_thread
 
 _log = logging.getLogger("gripfast.connection")
 
@@ -59,7 +59,7 @@ class Node:
         """Since it was last given up for lost: connections that are older are not used any more."""
         self.is_up = True
         self._known = known
-        self._calls: TimedQueue[object] = TimedQueue()
+        self._calls: SimpleQueue[object] = SimpleQueue()
         """Wakes whoever looks after it: there is nobody left to do that for."""
         self._owner: Callable[[], object] = _nobody
         self._spares: list[Wire] = []
@@ -124,7 +124,7 @@ class Node:
 
     def _is_told_to_end(self, pause: float) -> bool:
         try:
-            self._calls.get(pause)
+            next_in_own_thread(self._calls, pause)
         except Empty:
             pass
         return self._owner() is None or self._prober is not threading.current_thread() or self._known.is_closed

@@ -96,10 +96,11 @@ class Place:
     """Of one waiting thread. It is woken to look for an idle connection, which another thread may take before it: that
     is quick, because a thread that runs goes on. After HURRY it is handed one: that is fair. So nobody starves."""
 
-    __slots__ = ("_handed", "_is_over", "_is_woken", "hurries_at")
+    __slots__ = ("_handed", "_has_left", "_is_over", "_is_woken", "hurries_at")
 
-    def __init__(self) -> None:
-        self.hurries_at = boottime() + HURRY
+    def __init__(self, hurries_at: float) -> None:
+        self.hurries_at = hurries_at
+        self._has_left = False
         self._handed: BlockingConnection | None = None
         self._is_over = allocate_lock()
         """Taken by the thread that hands it a connection or by the one that leaves, whoever is first."""
@@ -116,17 +117,28 @@ class Place:
             pass
 
     def hand(self, connection: BlockingConnection) -> bool:
+        if not self._is_over.acquire(blocking=False):
+            return False
         self._handed = connection
-        is_in_time = self._is_over.acquire(blocking=False)
         self.wake()
-        return is_in_time
+        return True
 
-    def handed(self) -> BlockingConnection | None:
-        return self._handed if self._is_over.locked() else None
+    def take(self) -> BlockingConnection | None:
+        """What it was handed. Then there is nothing more to come."""
+        connection, self._handed = self._handed, None
+        self._has_left = self._has_left or connection is not None
+        return connection
 
     def leave(self) -> BlockingConnection | None:
         """What it was handed; from now on nothing is."""
-        return None if self._is_over.acquire(blocking=False) else self._handed
+        if self._has_left:
+            return None
+        self._has_left = True
+        if self._is_over.acquire(blocking=False):
+            return None
+        if self._handed is None:  # it is being handed one
+            self.wait(HURRY)
+        return self.take()
 
 
 class SharedConnections:
@@ -159,29 +171,34 @@ class SharedConnections:
         return connection or self._wait(started, until) or none_free(self._dialect.where, self._most, until - started)
 
     def _wait(self, started: float, until: float) -> BlockingConnection | Fault | None:
-        place = Place()
+        place = Place(boottime() + HURRY)
         connection: BlockingConnection | Fault | None = None
         try:
             self._waiting.append(place)
             self._hand_out()  # what was put back just before
             while connection is None and (left := until - boottime()) > 0.0:
                 place.wait(min(HURRY, left))
-                connection = place.handed() or _taken(self._idle)
-                if connection is None and boottime() >= place.hurries_at:
-                    connection = self._growing.run(self._grow, started, self._most, until)
+                connection = place.take() or _taken(self._idle)
+                if connection is None and boottime() >= place.hurries_at and count_open(self._open) < self._most:
+                    # Nobody hands it one meanwhile: to dial may take long.
+                    connection = self._leave(place) or self._growing.run(self._grow, started, self._most, until)
+                    if connection is None:
+                        place = Place(place.hurries_at)
+                        self._waiting.appendleft(place)
         finally:
-            self._leave(place, connection)
+            late = self._leave(place)
+            if late is not None and late is not connection:  # it took another meanwhile, or gave up
+                self.put_back(late)
+            self._hand_out()
         return connection
 
-    def _leave(self, place: Place, connection: BlockingConnection | Fault | None) -> None:
+    def _leave(self, place: Place) -> BlockingConnection | None:
         handed = place.leave()
         try:
             self._waiting.remove(place)
         except ValueError:  # it was, or is being, handed one
             pass
-        if handed is not None and handed is not connection:  # it took another meanwhile, or gave up
-            self.put_back(handed)
-        self._hand_out()
+        return handed
 
     def _hand_out(self) -> None:
         while self._waiting and not self._idle.empty():
@@ -194,12 +211,15 @@ class SharedConnections:
                 continue
 
     def _hand(self, connection: BlockingConnection) -> None:
-        is_handed = False
+        """An interrupt in between may cost the connection. It is never lent to two."""
         try:
             is_handed = self._waiting.popleft().hand(connection)
-        finally:
-            if not is_handed:
-                self._idle.put(connection)
+        except IndexError:  # nobody waits any more
+            is_handed = False
+        if not is_handed:
+            self._idle.put(connection)
+            if self._is_closed:
+                self.close()
 
     def _borrow_reserve(self, until: float) -> BlockingConnection | Fault:
         """Whatever the others wait for, it is not waited for here."""
@@ -240,6 +260,8 @@ class SharedConnections:
 
     def _grow(self, started: float, most: int, until: float) -> BlockingConnection | Fault | None:
         """One try for all who came while it was made; None if there are so many already."""
+        if (idle := _taken(self._idle)) is not None:
+            return idle
         if self._failure is not None and self._failed_at >= started:
             return self._failure
         if count_open(self._open) >= most or boottime() >= until:
