@@ -157,7 +157,3 @@ def _poll_of(sock: socket.socket) -> Callable[[float], Any] | None:
     poller = select.poll()
     poller.register(sock.fileno(), select.POLLIN)
     return poller.poll
-
-
-def close_the_dead() -> None:
-    """They are closed as they die."""

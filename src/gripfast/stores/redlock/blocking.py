@@ -34,7 +34,7 @@ from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.faults import not_answered as silent
 from gripfast.stores.redis.listening import ListeningInbox
-from gripfast.stores.redis.wire import Wire, close_the_dead
+from gripfast.stores.redis.wire import Wire
 from gripfast.stores.redlock.bundle import WOULD_BLOCK, Bundle, Due, Strand
 from gripfast.stores.redlock.health import Known, Node, make_all
 from gripfast.stores.redlock.notifications import Notifications
@@ -389,7 +389,6 @@ class BlockingNodes:
         for node in self._nodes:
             node.close()
         self._pool.close()
-        close_the_dead()
         self._at_end()
 
 

@@ -18,7 +18,7 @@ from gripfast.machine import boottime
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut
-from gripfast.stores.redis.wire import Wire, close_the_dead
+from gripfast.stores.redis.wire import Wire
 from gripfast.stores.redlock.polls import still_down
 from gripfast.stores.redlock.talk import PAUSE_FIRST, PAUSE_MOST
 from gripfast.timed_queue import TimedQueue, next_in_own_thread
@@ -120,7 +120,6 @@ class Node:
                 continue
             self._is_back(wire)
             return
-        close_the_dead()
 
     def _is_told_to_end(self, pause: float) -> bool:
         try:
@@ -163,7 +162,6 @@ def make_all(makes: Mapping[int, Callable[[], Wire]], nodes: Sequence[Node], sec
         except Empty:
             break
     made |= {at: _outcome(call, nodes[at].dialer) for call, at in calls.items()}
-    close_the_dead()
     return made
 
 

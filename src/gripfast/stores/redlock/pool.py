@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from gripfast.core.redlock.nodes import Each, Free, Request, TakeBack, Unlock, Vote
 from gripfast.machine import boottime
 from gripfast.stores.redis.conversation import IDLE_MOST, PARKED_MOST
-from gripfast.stores.redis.wire import close_the_dead
 from gripfast.stores.redlock.bundle import Bundle, Dropped, Due, Loan, Strand
 from gripfast.stores.redlock.health import Known, Node
 from gripfast.stores.redlock.protocol import Wording
@@ -116,7 +115,6 @@ class Pool:
                 break
             self._dismiss(dropped.bundle)
             self._loans.discard(dropped)
-        close_the_dead()
 
     def _look_through(self, bundle: Bundle) -> None:
         """Something has changed: connections to nodes that were given up for lost since they were made are not used."""
