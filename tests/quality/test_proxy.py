@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 
 import pytest
 
-from support.proxy import Direction, Proxy
+from support.proxy import CHUNK, HELD_MOST, Direction, Proxy
 from support.waiting import until
 
 PATIENCE = 5.0
@@ -134,6 +134,15 @@ def test_held_replies_come_when_they_are_let_go(echo: Echo, proxy: Proxy, peer: 
     assert proxy.passed("replies") == 0
     proxy.let_go()
     assert heard(peer, 6) == b"onetwo"
+
+
+def test_who_sends_more_than_is_held_has_to_wait(proxy: Proxy, peer: socket.socket) -> None:
+    """A proxy that read on for ever would take whatever a caller's system could not."""
+    proxy.hold("requests")
+    peer.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        peer.sendall(bytes(60_000_000))
+    assert HELD_MOST <= proxy.held("requests") < HELD_MOST + CHUNK
 
 
 def test_held_requests_do_not_reach_the_server(echo: Echo, proxy: Proxy, peer: socket.socket) -> None:

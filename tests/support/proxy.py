@@ -29,6 +29,8 @@ T = TypeVar("T")
 
 DIRECTIONS: tuple[Direction, Direction] = ("requests", "replies")
 CHUNK = 65536
+HELD_MOST = 1_000_000
+"""Bytes that are held of one direction before nothing more is read: whoever sends more has to wait, as in a network."""
 PAUSE = 0.01
 """Seconds between two tries to reach a target that does not listen yet."""
 
@@ -76,6 +78,8 @@ class _Stream:
     async def read(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
+            while self._way.waiting >= HELD_MOST and not self._way.open.is_set():
+                await self._way.open.wait()
             try:
                 data = await loop.sock_recv(self._source, CHUNK)
             except OSError:
@@ -214,7 +218,8 @@ class Proxy:
         self._do(lambda: setattr(self._ways[direction], "replaced", (old, new)))
 
     def hold(self, direction: Direction = "replies") -> None:
-        """Keep what arrives from now on, of all connections, until `let_go`; `held` counts it."""
+        """Keep what arrives from now on, of all connections, until `let_go`; `held` counts it. At about HELD_MOST bytes
+        the proxy stops reading."""
         self._do(self._ways[direction].open.clear)
 
     def black_hole(self) -> None:
