@@ -77,7 +77,7 @@ def redlock_error(aio: bool, nodes: list[str]) -> StoreUnavailable:
 @pytest.mark.parametrize("aio", [False, True], ids=["blocking", "asyncio"])
 def test_no_node_of_redlock_is_said_to_have_answered_that_did_not(aio: bool) -> None:
     error = redlock_error(aio, [f"redis://{HOST}:{closed_port()}" for _ in range(3)])
-    assert str(error).startswith("0 of 3 nodes answered, and 2 are needed: ")
+    assert str(error).startswith("0 of 3 nodes gave a usable answer, and 2 are needed: ")
     assert "answered" not in error.nodes.values()
 
 

@@ -71,7 +71,7 @@ def no_majority(names: Sequence[str], answers: Sequence[Answer], is_none_said: b
     needed, answered = majority(len(names)), list(states.values()).count(_ANSWERED)
     trouble = "; ".join(f"{name} {state}" for name, state in states.items() if state != _ANSWERED)
     and_needed = f", and {needed} are needed" if answered < needed else ""
-    return StoreUnavailable(f"{answered} of {len(names)} nodes answered{and_needed}: {trouble}", states)
+    return StoreUnavailable(f"{answered} of {len(names)} nodes gave a usable answer{and_needed}: {trouble}", states)
 
 
 _ANSWERED = "answered"
