@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+from collections import Counter
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -316,6 +317,7 @@ class History:
         self.asked: list[tuple[Told, int, int]] = []
         """Each caller, the connection, and the position there."""
         self.cut: set[int] = set()
+        self.attempts: Counter[str] = Counter()
 
     @property
     def talk(self) -> Talk:
@@ -324,6 +326,8 @@ class History:
         return self.talks[-1]
 
     def step(self, what: str, value: Any) -> None:
+        if what in ("claim", "clean up"):
+            value = f"{value} {self.attempts[value]}"
         if what in ("claim", "ask"):
             talk = self.talk
             position = len(talk.sent)
@@ -340,6 +344,7 @@ class History:
             self.clock.pass_by(value)
         elif what == "clean up":
             self.check_clean_up(value)
+            self.attempts[value.split()[0]] += 1  # who was cleaned up is done: the next attempt has another owner id
 
     def check_clean_up(self, owner: str) -> None:
         """Behind every claim of this owner that was not answered, wherever that can be, and otherwise it is told."""
