@@ -294,7 +294,7 @@ class BlockingNodes:
         at = strand.node
         self._pool.is_cut(bundle, strand)
         self._known.has_forgotten(at)  # it may be another process by now
-        was_asked = any(due.asker is round for due in strand.due)
+        was_asked = any(due.asker is round for due in list(strand.due))
         if round.is_sent and not was_asked:
             return  # no node is counted twice
         fault = cut(self.names[at], error)
@@ -330,7 +330,7 @@ class BlockingNodes:
 
     def _give_up_waiting(self, round: _Round, bundle: Bundle) -> None:
         for strand in list(bundle.strands):
-            if strand is not None and any(due.asker is round for due in strand.due):
+            if strand is not None and any(due.asker is round for due in list(strand.due)):
                 round.tell(strand.node, _failed(self._is_silent(bundle, strand, round.timeout)))
 
     def _is_silent(self, bundle: Bundle, strand: Strand, seconds: float) -> Fault:

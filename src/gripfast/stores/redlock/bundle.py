@@ -160,8 +160,10 @@ class Bundle:
         """The owner for whom it is lent."""
         self.lost: dict[int, deque[Request]] = {}
         """By node: clean-ups that were not answered when the connection broke."""
-        self.after: deque[tuple[str, Request]] = deque()
-        """Clean-ups of owners, put here by others while it was lent."""
+        self.after: deque[tuple[Strand, str, Request]] = deque()
+        """Clean-ups of owners for its connections, put here by others while it was lent."""
+        self.is_dismissed = False
+        """It will not be lent again."""
 
     def put(self, strand: Strand) -> None:
         self.strands[strand.node] = strand
@@ -182,11 +184,11 @@ class Bundle:
             pass
 
     def owes(self, owner: str) -> bool:
-        return any(strand is not None and strand.owes(owner) for strand in list(self.strands))
+        return bool(self.debtors(owner))
 
-    def debtors(self, owner: str) -> set[int]:
-        """The nodes at which it does."""
-        return {strand.node for strand in list(self.strands) if strand is not None and strand.owes(owner)}
+    def debtors(self, owner: str) -> list[Strand]:
+        """The connections on which it does."""
+        return [strand for strand in list(self.strands) if strand is not None and strand.owes(owner)]
 
 
 class Loan:

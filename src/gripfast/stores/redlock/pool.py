@@ -101,6 +101,7 @@ class Pool:
         self._dismiss(bundle)
 
     def _dismiss(self, bundle: Bundle) -> None:
+        bundle.is_dismissed = True  # first: who has left something looks at it afterwards
         self._send_left(bundle)
         for strand in bundle.strands:
             if strand is not None:
@@ -160,51 +161,62 @@ class Pool:
             if self._chase is not None and type(clean_up) is Free:
                 chased = enumerate(self._chase(clean_up))
                 followed |= {(owner, node): left for node, left in chased if left is not None}
-            carrier = self._carriers.get(owner)
-            places = self._late.get(owner, []) if self._late else []
-            if carrier is not None and carrier is not bundle:
-                places = [*places, carrier]
-            for place in [place for place in places if place.owes(owner)]:
-                if isinstance(place, Bundle):
-                    left = dict.fromkeys(place.debtors(owner), True)
-                    self._follow_on(place, owner, clean_up)
+            for strand, carrier in self._debtors(owner, bundle).items():
+                if carrier is None:
+                    has_left = self._send_after(strand, clean_up)
                 else:
-                    left = {place.node: self._send_after(place, clean_up)}
-                for node, has_left in left.items():
-                    followed[owner, node] = has_left and followed.get((owner, node), True)
+                    has_left = self._follow_on(carrier, strand, owner, clean_up)
+                followed[owner, strand.node] = has_left and followed.get((owner, strand.node), True)
             if type(clean_up) is Free:
                 self._carriers.pop(owner, None)
                 self._late.pop(owner, None)
         return followed
 
-    def _follow_on(self, bundle: Bundle, owner: str, clean_up: Request) -> None:
+    def _debtors(self, owner: str, here: Bundle) -> Mapping[Strand, Bundle | None]:
+        """Other connections on which claims of this owner are unanswered, and their bundles; None if it is parked.
+
+        Bundles come first: what is parked by another thread meanwhile is noted before it is taken out of its bundle.
+        """
+        carrier = self._carriers.get(owner)
+        if (carrier is None or carrier is here) and not self._late:
+            return {}
+        places = [*self._late.get(owner, ()), carrier]
+        bundles = [each for each in places if isinstance(each, Bundle) and each is not here]
+        debtors: dict[Strand, Bundle | None] = {strand: each for each in bundles for strand in each.debtors(owner)}
+        for each in self._late.get(owner, ()):
+            if isinstance(each, Strand) and each.owes(owner):
+                debtors.setdefault(each, None)
+        return debtors
+
+    def _follow_on(self, bundle: Bundle, strand: Strand, owner: str, clean_up: Request) -> bool:
+        """Two must not write at a time, so this depends on who has the bundle: nobody, another one, or nobody ever
+        again. True if it left, or will."""
         loan = self._idle.pop(bundle, None)
-        if loan is None and bundle.user != owner:
-            if not bundle.owes(owner):
-                return
-            bundle.after.append((owner, clean_up))
-            loan = self._idle.pop(bundle, None)  # it may have come back meanwhile, or have been dropped
-            if loan is None:
-                if self.dropped:
-                    self.pick_up()
-                return
+        is_lent = loan is None and bundle.user != owner and not bundle.is_dismissed
+        has_left = True
+        if is_lent:
+            bundle.after.append((strand, owner, clean_up))
+            loan = self._idle.pop(bundle, None)  # it may have come back meanwhile, or have been dropped, or dismissed
+            if bundle.is_dismissed:
+                self._send_left(bundle)
+            elif loan is None and self.dropped:
+                self.pick_up()
         else:  # nobody uses it: if it is not idle, an interrupt has ended this owner's own poll
-            for strand in bundle.strands:
-                if strand is not None and strand.owes(owner):
-                    self._send_after(strand, clean_up)
+            has_left = self._send_after(strand, clean_up)
         if loan is not None:
             self.put_back(loan)
+        return has_left
 
     def _send_left(self, bundle: Bundle) -> None:
         """What others have left to be sent after. Twice does no harm."""
-        while bundle.after:
-            owner, clean_up = bundle.after[0]
-            for place in [*bundle.strands, *self._late.get(owner, ())]:
-                if isinstance(place, Strand) and place.owes(owner):
-                    self._send_after(place, clean_up)
-            if type(clean_up) is Free:
-                self._late.pop(owner, None)
-            bundle.after.popleft()
+        for left in list(bundle.after):
+            strand, owner, clean_up = left
+            if strand.owes(owner):
+                self._send_after(strand, clean_up)
+            try:
+                bundle.after.remove(left)
+            except ValueError:  # another thread was quicker
+                pass
 
     def _send_after(self, strand: Strand, clean_up: Request) -> bool:
         due = Due(self._wording.count(clean_up), boottime(), None, clean_up, ())
@@ -213,10 +225,8 @@ class Pool:
     def let_go(self, bundle: Bundle, strand: Strand) -> None:
         """Nothing is asked on it any more. It is kept until it was answered: a clean-up may have to follow on it, and a
         node that finds it closed would drop what it has not read yet, of which only a part may be a clean-up."""
-        owners = self._owners_to_follow(strand)
-        self._send_left(bundle)  # after that look: who is not in `carriers` any more has left it here before
         if strand.due:
-            self._park(strand, owners)
+            self._park(strand, self._owners_to_follow(strand))
         bundle.take_out(strand)
         if not strand.due:
             strand.close()
@@ -225,7 +235,7 @@ class Pool:
         """Nothing can follow on it, and what it carried may still arrive: its owners have to know."""
         for owner in self._owners_to_follow(strand):
             self._late.setdefault(owner, []).append(strand)
-        for due in strand.due:
+        for due in list(strand.due):
             if only_cleans(due.request):
                 bundle.lose(strand.node, due.request)
         bundle.take_out(strand)
@@ -244,7 +254,7 @@ class Pool:
             self._send_after(strand, clean_up)
 
     def _owners_to_follow(self, strand: Strand) -> set[str]:
-        return {owner for due in strand.due for owner in due.owners if owner in self._carriers}
+        return {owner for due in list(strand.due) for owner in due.owners if owner in self._carriers}
 
     def _park(self, strand: Strand, owners: Iterable[str]) -> None:
         parked = self._parked[strand.node]
