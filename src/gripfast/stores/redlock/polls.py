@@ -165,6 +165,11 @@ def after_following(where: str, answer: Answer, left: bool | None, is_repeated: 
     return Failed(OutcomeUnknown(f"{where} {message}", {where: message}), was_asked=True)
 
 
+def both(one: bool | None, other: bool | None) -> bool | None:
+    """Whether clean-ups could follow in two places; None where there was nothing to follow."""
+    return one if other is None else other if one is None else one and other
+
+
 def not_answered(request: Request, failed: Failed, left: Sequence[bool | None]) -> Answer:
     """Instead of an answer. A clean-up that has followed is as good as done; where it could not, a claim may come."""
     if True not in left:

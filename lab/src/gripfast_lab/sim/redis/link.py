@@ -229,10 +229,7 @@ class SimLink(SharedLink):
 
 class LendingLink(SimLink):
     def __init__(
-        self,
-        place: Place,
-        idle_most: int = IDLE_MOST,
-        clean_up: Callable[[str, bytes], bool | None] | None = None,
+        self, place: Place, idle_most: int = IDLE_MOST, clean_up: Callable[[str, bytes], bool | None] | None = None
     ) -> None:
         """`clean_up`: where claims were sent whose clean-ups are sent here."""
         super().__init__(place)

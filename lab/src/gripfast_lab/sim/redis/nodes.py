@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from gripfast.core.redlock.nodes import Ballot, Free, Request
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import IDLE_MOST, Conversation
-from gripfast.stores.redlock.polls import Question
+from gripfast.stores.redis.shared import Opening
+from gripfast.stores.redlock.polls import Question, both
 from gripfast.stores.redlock.protocol import Wording, owner_of
 from gripfast.stores.redlock.shared import SharedNodes
 from gripfast.stores.redlock.talk import Node, NodeTalk, Talk
@@ -52,19 +54,18 @@ class SimNodes(SharedNodes):
     """Production's own, as asyncio has it."""
 
     def __init__(self, around: Around) -> None:
-        down: set[Node] = set()
-        nodes = [_node(around, at, down) for at in range(len(around.places))]
-        talks = [
-            NodeTalk(node, SimOpening(place, place.dial_and_ask), around.wording, around.inboxes, around.loop)
-            for node, place in zip(nodes, around.places, strict=True)
-        ]
+        down, talks = set[Node](), list[NodeTalk]()
+        for at, place in enumerate(around.places):
+            node = Node(at, place.server, around.loop, around.process.now, down)
+            node.notifications = SimOpening(place, place.subscribe)
+            opening = SimOpening(place, place.dial_and_ask)
+            talks.append(NodeTalk(node, opening, around.wording, around.inboxes, around.loop))
+            node.probe = partial(_probe, talks[-1])
         self.around = around
         self.down = down
         self.wall_us, self.chance = around.wall_us, around.chance
         self.inbox = partial(SimInbox, around.process)
         super().__init__(talks, around.wording, around.inboxes, down, Future)
-        for node, talk in zip(nodes, talks, strict=True):
-            node.probe = partial(_probe, talk)
 
     async def listen(self) -> None:
         for dialing in self._begin_to_listen():
@@ -113,10 +114,20 @@ class LendingNodes(SimNodes):
         return Talk(talks, self.around.wording, self.down)
 
     def _put_back(self, talk: Talk) -> None:
+        """Not while it waits for a connection, with what it has to send: the blocking driver waits for that, too."""
+        for opening in [each.requests for each in talk.talks]:
+            if opening.dialing is not None:
+                opening.when_ended = partial(self._dialled, talk, opening, opening.when_ended)
+                return
         if len(self._idle) < self._idle_most and not self._is_closed:
             self._idle.append(talk)
         else:
             self._dismiss(talk)
+
+    def _dialled(self, talk: Talk, opening: Opening, told: Callable[[Any], None], outcome: Any) -> None:
+        opening.when_ended = told
+        told(outcome)
+        self._put_back(talk)
 
     def _dismiss(self, talk: Talk) -> None:
         for each in talk.talks:
@@ -143,20 +154,8 @@ class _LentTalk(NodeTalk):
             for at, part in enumerate(question.parts):
                 if type(part) is Free:
                     packed = self._wording.in_full(part, b"")
-                    left[at] = _both(left[at], self._beside.clean_up(part.owner, packed))
+                    left[at] = both(left[at], self._beside.clean_up(part.owner, packed))
         return left
-
-
-def _both(one: bool | None, other: bool | None) -> bool | None:
-    known = [left for left in (one, other) if left is not None]
-    return all(known) if known else None
-
-
-def _node(around: Around, at: int, down: set[Node]) -> Node:
-    place = around.places[at]
-    node = Node(at, place.server, around.loop, around.process.now, down)
-    node.notifications = SimOpening(place, place.subscribe)
-    return node
 
 
 def _probe(talk: NodeTalk) -> None:
