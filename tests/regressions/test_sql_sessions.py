@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from gripfast import LockTimeout, StoreUnavailable
+from gripfast import ClientClosed, LockTimeout, StoreUnavailable
+from gripfast.stores.sql.session import Session
 from regressions.redis_stage import played
 from regressions.sql_stage import ENGINES, SESSION_MODES, lanes_to, url_through
 from support.colours import COLOURS, World
@@ -69,6 +70,32 @@ async def test_a_release_behind_an_unanswered_renewal_is_done_in_the_background(
     await alice.release(lease)
     lanes.let_go()
     assert (await alice.acquire("job", wait=5)).held
+
+
+@played
+async def test_two_who_clean_up_for_one_waiter_do_not_fail(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The one that closes a client, and the waiter itself: whoever came second raised KeyError."""
+    alice, bob = world.actors(2)
+    lease = await alice.acquire("job")
+    waiting = bob.acquire("job", wait=5)
+    await world.queued("job", 1)
+    store = bob.client._runtime.env.store
+    (owner,) = store.sessions
+    leave_queue = Session.leave_queue
+
+    async def leave_beside_another(session: Session) -> bool:
+        has_left = await leave_queue(session)
+        store._lose(owner)
+        return has_left
+
+    monkeypatch.setattr(Session, "leave_queue", leave_beside_another)
+    await world.colour.disconnect(bob.client)
+    with pytest.raises(ClientClosed):
+        await waiting
+    await alice.release(lease)
+    assert [record.getMessage() for record in caplog.records if "unexpected" in record.getMessage()] == []
 
 
 # Lines ----------------------------------------------------------------------------------------------------------------

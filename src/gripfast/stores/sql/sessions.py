@@ -223,7 +223,9 @@ class SessionStore(Store):
         trouble: Unreachable | None = None
         waiting = self.sessions.get(hold.owner)
         if waiting is not None and self._can_leave_queue(waiting) and await waiting.leave_queue():
-            self._link.put_back(self.sessions.pop(hold.owner).connection)
+            mine = self.sessions.pop(hold.owner, None)
+            if mine is not None:  # otherwise another who cleans up for this owner has ended it meanwhile
+                self._link.put_back(mine.connection)
         # Not before: who is cancelled or interrupted meanwhile leaves it to the next who cleans up, and who ends it.
         session = self.sessions.pop(hold.owner, None)
         if session is not None:
