@@ -26,7 +26,7 @@ BENCH := $(VENV)/.bench-ready
 DOCS := $(VENV)/.docs-ready
 INTEROP := tests/interop/node_modules/.ready
 
-.PHONY: help test test-all test-local coverage lint format types compiled pytest simtest sweep chaos sim bench docs clean
+.PHONY: help test test-all test-local coverage lint format types compiled pytest simtest sweep observers chaos sim bench docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -68,6 +68,9 @@ simtest: $(READY)  ## the tests of the simulation: seeds, mutants, small worlds
 
 sweep: $(READY)  ## every point of every sweep, every test over every store, sync and async; takes long
 	GRIPFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/conformance tests/compat tests/regressions tests/chaos/test_cuts.py tests/sim --timeout 3600 $(ARGS)
+
+observers: $(READY)  ## the conformance suite beside observers that misbehave, over every store, sync and async; takes long
+	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist load --sample all --observer all tests/conformance $(ARGS)
 
 chaos: $(READY)  ## breaks servers and processes under load, for long
 	GRIPFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)

@@ -7,7 +7,7 @@ from typing import Any
 import hypothesis
 import pytest
 
-from support import budget, sample, schedule
+from support import budget, misbehaving, sample, schedule
 from support.signals import pass_on_defaults
 
 # A busy machine may take its time over one example, and over thinking it up.
@@ -24,6 +24,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     sample.add_option(parser)
+    misbehaving.add_option(parser)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from gripfast.api.entry import connect, lock
     from gripfast.api.lease import Lease
     from gripfast.api.lock import Lock
+    from gripfast.api.observing import LoggingObserver
     from gripfast.api.within import InTransaction
+    from gripfast.core.events import Event, Observer
     from gripfast.core.ports import Capabilities, LockInfo
 
 __version__ = "0.1.0"
@@ -45,6 +47,7 @@ __all__ = [
     "Client",
     "ClientClosed",
     "ConfigurationError",
+    "Event",
     "GripfastError",
     "InTransaction",
     "Lease",
@@ -52,6 +55,8 @@ __all__ = [
     "Lock",
     "LockInfo",
     "LockTimeout",
+    "LoggingObserver",
+    "Observer",
     "OutcomeUnknown",
     "StaleToken",
     "StoreUnavailable",
@@ -68,10 +73,13 @@ _LATER = {
     "AsyncLock": "api.aio.lock",
     "Capabilities": "core.ports",
     "Client": "api.client",
+    "Event": "core.events",
     "InTransaction": "api.within",
     "Lease": "api.lease",
     "Lock": "api.lock",
     "LockInfo": "core.ports",
+    "LoggingObserver": "api.observing",
+    "Observer": "core.events",
     "async_lock": "api.aio.entry",
     "connect": "api.entry",
     "connect_async": "api.aio.entry",

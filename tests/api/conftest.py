@@ -1,4 +1,4 @@
-"""For tests of `within`, which say by `place` where the locks are."""
+"""For tests of `within`, which say by `place` where the locks are, and for tests of observers."""
 
 import uuid
 from collections.abc import Iterator
@@ -6,7 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 import gripfast
+from api.observer_stage import Blocks
 from api.within_stage import Place
+from gripfast.testing.observing import Recorder
 
 
 @pytest.fixture
@@ -33,3 +35,22 @@ def table(place: Place) -> Iterator[str]:
         place.server.execute(f"GRANT ALL ON {name} TO PUBLIC")
     yield name
     place.server.execute(f"DROP TABLE {name}")
+
+
+@pytest.fixture
+def seen() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def observed(seen: Recorder) -> Iterator[gripfast.Client]:
+    """A client whose locks `seen` is told of."""
+    with gripfast.connect("memory://", observers=[seen]) as client:
+        yield client
+
+
+@pytest.fixture
+def blocks() -> Iterator[Blocks]:
+    blocks = Blocks()
+    yield blocks
+    blocks.over.set()

@@ -7,9 +7,23 @@ import pytest
 
 from gripfast.testing.fixtures import no_surprise, only_what_the_store_can_do, tasks, threads, world
 from gripfast.testing.plugin import pytest_pyfunc_call
+from support import misbehaving
 from support.stores import STORES, StoreUnderTest
 
 __all__ = ["no_surprise", "only_what_the_store_can_do", "pytest_pyfunc_call", "tasks", "threads", "url", "world"]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """`--observer`: the same tests, beside observers that misbehave."""
+    kinds = misbehaving.chosen(metafunc.config)
+    if kinds and not hasattr(metafunc.module, "observer"):  # a file may have chosen its own
+        metafunc.parametrize("observer", kinds, indirect=True)
+
+
+@pytest.fixture(autouse=True)
+def observer(request: pytest.FixtureRequest) -> Iterator[None]:
+    with misbehaving.beside(getattr(request, "param", None)):
+        yield
 
 
 @pytest.fixture(params=STORES, ids=lambda store: store.name)

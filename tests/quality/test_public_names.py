@@ -10,6 +10,8 @@ import gripfast
 CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked", "where"}
 LOCK = {"acquire", "name", "try_acquire", "ttl", "within"}
 LEASE = {"ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
+EVENT = {"error", "group", "kind", "name", "owner", "reason", "request", "store", "token"}
+OBSERVER = {"claimed", "granted", "lost", "refused", "released", "renewed", "unreachable"}
 
 PUBLIC: dict[str, set[str]] = {
     "Client": CLIENT | {"close"},
@@ -20,6 +22,9 @@ PUBLIC: dict[str, set[str]] = {
     "AsyncLease": LEASE,
     "InTransaction": {"name", "token"},
     "LockInfo": {"expires_in", "host", "label", "name", "owner", "pid", "since", "token", "waiters"},
+    "Event": EVENT | {"at", "held", "margin", "ttl", "waited", "wall"},
+    "Observer": OBSERVER,
+    "LoggingObserver": OBSERVER,
     "Capabilities": {"durable_fence", "fair", "lists", "processes", "push", "sees_death", "session", "waiters_seen"},
     "GripfastError": set(),
     "LockTimeout": {"name", "waited", "holder"},

@@ -19,7 +19,8 @@ HEAVY = {
 
 FOR_OTHERS = ENGINE_CLIENTS | {
     "asyncio", "click", "concurrent.futures", "importlib.metadata", "multiprocessing", "platform", "ssl", "subprocess",
-    "tempfile", "uuid", "gripfast.api.within", "gripfast.cli",
+    "tempfile", "uuid", "gripfast.api.observing", "gripfast.api.within", "gripfast.cli", "gripfast.core.events",
+    "gripfast.core.stories", "gripfast.runtime.observers",
 }  # fmt: skip
 """Nothing that a lock for threads needs, unless it is taken, and nothing of another engine."""
 

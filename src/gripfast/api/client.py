@@ -34,6 +34,7 @@ from gripfast.runtime.parts import EXIT_PATIENCE
 if TYPE_CHECKING:
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.lock import AsyncLock
+    from gripfast.runtime.observers import Observers
 
 _log = logging.getLogger("gripfast.client")
 
@@ -74,6 +75,14 @@ class AnyClient:
         """By the name that callers use."""
         return replace(info, name=info.name.removeprefix(self._config.prefix))
 
+    def _observers(self) -> Observers | None:
+        """For a runtime that is being made: one of a forked child has nothing of its parent's."""
+        if not self._config.observers:
+            return None
+        from gripfast.runtime.observers import Observers
+
+        return Observers(self._config.observers, self.where)
+
     def _store(self) -> Store:
         raise NotImplementedError
 
@@ -110,6 +119,7 @@ class Client(AnyClient):
         reentrant: bool = False,
         label: str | None = None,
         on_lost: Callable[[Lease, Reason], object] | None = None,
+        group: str | None = None,
     ) -> Lock:
         """A lock with this name. Does no I/O.
 
@@ -121,9 +131,11 @@ class Client(AnyClient):
         - `reentrant`: the thread that holds the lock may acquire it again. It gets another handle on the same lease.
         - `label`: says who holds the lock; `inspect()` and `LockTimeout` show it. At most 4096 UTF-8 bytes.
         - `on_lost`: a function that is called as `on_lost(lease, reason)`, on a new thread, when the lease is lost.
+        - `group`: what observers and log lines call this lock and others like it. The store does not see it. At most
+          512 UTF-8 bytes.
         """
         settings = self._settings(
-            name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost
+            name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost, group=group
         )
         return Lock(self, settings)
 
@@ -134,7 +146,8 @@ class Client(AnyClient):
         replaced by the function's argument of that name.
 
         If the lock is not free within `wait` seconds (None: wait for ever), the call raises LockTimeout. With
-        `busy="skip"` it returns None without running the function. `settings` are those of `lock()`.
+        `busy="skip"` it returns None without running the function. `settings` are those of `lock()`. The `group` is the
+        name as it is written here, with its placeholders, unless you pass another.
 
         Coroutine functions work, too: they use an AsyncClient of the same store, one for each event loop.
         """
@@ -201,7 +214,8 @@ class Client(AnyClient):
     def _make(self) -> BlockingRuntime:
         if self._runtime is None or self._runtime.pid != this.pid:
             patience = self._config.patience
-            self._runtime = BlockingRuntime(self._config.factory.blocking(patience.request_timeout), patience, self)
+            store = self._config.factory.blocking(patience.request_timeout)
+            self._runtime = BlockingRuntime(store, patience, self, self._observers())
         return self._runtime
 
     def _twin_lock(self, name: str, **settings: Any) -> AsyncLock:
@@ -240,9 +254,9 @@ def reached(answer: T | Unreachable) -> T:
 def was_forced(name: str, was_held: bool) -> bool:
     """Logs it."""
     if was_held:
-        _log.warning("released %r by force; its holder may still be at work", name)
+        _log.warning("released %r by force; its holder may still be at work", name, extra={"gripfast_name": name})
     else:
-        _log.info("%r was already free; nothing to release by force", name)
+        _log.info("%r was already free; nothing to release by force", name, extra={"gripfast_name": name})
     return was_held
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from gripfast.api.fallback import default_url
@@ -14,6 +14,9 @@ from gripfast.errors import ConfigurationError
 from gripfast.runtime.parts import Patience
 from gripfast.stores import Address, StoreFactory, StoreSpec, spec_for, spec_of, spec_of_lists
 from gripfast.stores.options import COMMON, check, from_url, hint
+
+if TYPE_CHECKING:
+    from gripfast.core.events import Observer
 
 _PATIENCE = ("request_timeout", "connect_patience")
 _SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
@@ -26,10 +29,16 @@ class Config(NamedTuple):
     """Of all names, at the engine."""
     ttl: float
     patience: Patience
+    observers: tuple[Observer, ...] = ()
 
 
 def configure(target: object, options: dict[str, Any]) -> Config:
     """Gripfast's own options first, then the store's; what nobody knows is an error."""
+    if "observers" in options:
+        from gripfast.api.observing import checked_observers
+
+        observers = checked_observers(options.pop("observers"))
+        return configure(target, options)._replace(observers=observers)
     if target is None:
         target = os.environ.get("GRIPFAST_URL") or default_url()
     if isinstance(target, str):
@@ -96,4 +105,6 @@ def _query(url: SplitResult) -> dict[str, str]:
         if name in query:
             raise ConfigurationError(f"the URL has the option {name} twice: write it once")
         query[name] = value
+    if "observers" in query:
+        raise ConfigurationError("observers are objects, so they can't be in a URL: use connect(url, observers=[…])")
     return query

@@ -19,6 +19,7 @@ def locked_plain(
 ) -> Decorator:
     """For plain functions."""
     _check(wait, busy)
+    settings = {"group": name, **settings}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         name_of = _Namer(name, function)
@@ -45,6 +46,7 @@ def locked_async(
 ) -> Decorator:
     """For coroutine functions."""
     _check(wait, busy)
+    settings = {"group": name, **settings}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         if not inspect.iscoroutinefunction(function):

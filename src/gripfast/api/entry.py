@@ -16,6 +16,8 @@ def connect(target: object = None, **options: Any) -> Client:
     `target` is a URL, or a client object that you already have: a redis.Redis, a SQLAlchemy Engine or a KazooClient. A
     list of Redis targets makes one Redlock. Without a target, Gripfast uses $GRIPFAST_URL, or a file in your home
     directory.
+
+    `observers` is a list of objects that are told what happens to the locks of this client: see `Observer`.
     """
     return Client(configure(target, options))
 

@@ -25,6 +25,7 @@ class LockSettings:
         reentrant: bool,
         label: str | None,
         on_lost: Callable[[Any, Reason], Any] | None,
+        group: str | None,
     ) -> None:
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
@@ -35,6 +36,7 @@ class LockSettings:
             bool(renew),
             rules.checked_max_hold(max_hold),
             rules.checked_label(label),
+            rules.checked_group(group),
         )
         self.reentrant = bool(reentrant)
         self.on_lost = on_lost

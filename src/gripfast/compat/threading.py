@@ -34,7 +34,7 @@ class Lock:
     was lost), release() releases the latest lease of the calling thread. If this thread has none, it releases the
     oldest.
 
-    `settings` are those of `client.lock` except `reentrant`: ttl, renew, max_hold, label, on_lost.
+    `settings` are those of `client.lock` except `reentrant`: ttl, renew, max_hold, label, on_lost, group.
     """
 
     _is_reentrant = False

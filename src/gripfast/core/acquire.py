@@ -33,6 +33,8 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
         state = LeaseState(want, env.new_owner())
         mark = env.ledger.enter(state)
         try:
+            if env.observers is not None:
+                env.observers.claimed(state)
             inbox = None if wait == 0.0 else env.store.inbox()
             claim = Claim(want.key, state.owner, want.ttl, want.label, inbox)
             answer, sent = await _ask(env, claim, mark)
@@ -40,6 +42,8 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
                 patience = patience or _Patience(env, sent, wait)
                 answer, sent = await _persist(env, want, claim, mark, patience, answer, sent)
             if isinstance(answer, Taken):
+                if state.story is not None:
+                    state.story.refused()
                 await _leave(env, state, inbox is not None or answer.is_split)
                 del mark  # before the state: nobody has to look after what is confirmed to be gone
                 return answer
@@ -48,17 +52,23 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
             if answer.most < math.inf:
                 state.ttl, state.most, state.ceiling = answer.ttl, answer.most, answer.most
             if state.grant(answer.token, answer.ttl, sent, env.now(), want.max_hold):
+                if state.story is not None:
+                    state.story.granted(state)  # first: whoever may tell its end sees it after this
                 mark.granted = True
                 env.announce(state)
                 if _log.isEnabledFor(logging.DEBUG):
-                    _log.debug("granted %r with token %d", want.name, state.token)
+                    _log.debug("granted %r with token %d", want.name, state.token, extra=state.about())
                 return state
         except BaseException as error:
             if isinstance(error, ConfigurationError) and patience is None:
                 mark.may_be_there = False  # refused before anything was done
             env.ledger.abandon(state)
+            if state.story is not None:
+                state.story.failed(error)
             raise
         env.ledger.abandon(state)
+        if state.story is not None:
+            state.story.failed(ClientClosed() if env.is_closed else _too_late(want))
         patience = patience or _Patience(env, sent, wait)
         patience.check(_too_late(want))
 
@@ -120,7 +130,8 @@ async def _persist(
             await patience.unreachable(answer)
         else:
             patience.answered()
-            _log.debug("%r is held by someone else; waiting as owner %s", want.name, claim.owner)
+            about = {"gripfast_name": want.name, "gripfast_group": want.group, "gripfast_owner": claim.owner}
+            _log.debug("%r is held by someone else; waiting as owner %s", want.name, claim.owner, extra=about)
             if claim.inbox is None and answer.is_split and patience.is_left():
                 await env.pause(answer.again_in or 0.0)
                 pushed = None

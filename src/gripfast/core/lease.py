@@ -16,10 +16,13 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gripfast.core import rules
 from gripfast.errors import Reason
+
+if TYPE_CHECKING:
+    from gripfast.core.stories import Story
 
 
 class Want(NamedTuple):
@@ -32,12 +35,14 @@ class Want(NamedTuple):
     renews: bool
     max_hold: float | None
     label: str | None
+    group: str | None = None
+    """For observers and logs. No engine sees it."""
 
 
 class LeaseState:
     __slots__ = (
-        "__weakref__", "ceiling", "deadline", "endings", "handles", "key", "limit", "listeners", "most", "name",
-        "on_lost", "owner", "renew_at", "renews", "token", "ttl",
+        "__weakref__", "ceiling", "deadline", "endings", "group", "handles", "key", "limit", "listeners", "most",
+        "name", "on_lost", "owner", "renew_at", "renews", "story", "token", "ttl",
     )  # fmt: skip
 
     def __init__(self, want: Want, owner: str) -> None:
@@ -59,6 +64,9 @@ class LeaseState:
         self.handles: list[weakref.ref[Any]] = []
         self.endings: list[list[Reason]] = []
         """Empty until it is over; the first one counts."""
+        self.group = want.group
+        self.story: Story | None = None
+        """What observers are told of it, if there are any."""
 
     @property
     def ending(self) -> Reason | None:
@@ -98,6 +106,16 @@ class LeaseState:
         mine = [ending]
         self.endings.append(mine)
         return self.endings[0] is mine
+
+    def about(self, reason: Reason | None = None) -> dict[str, object]:
+        """For the `extra=` of log lines."""
+        return {
+            "gripfast_name": self.name,
+            "gripfast_group": self.group,
+            "gripfast_owner": self.owner,
+            "gripfast_token": self.token or None,
+            "gripfast_reason": reason,
+        }
 
     def tell(self) -> None:
         """Wake whoever waits for the end of this lease."""

@@ -58,7 +58,9 @@ class Notices:
 def _tell(env: Env, state: LeaseState, reason: Reason) -> None:
     # Abandoned first: the engine may still have it (max_hold), and an abandoned lease is not told twice.
     env.ledger.abandon(state)
-    _log.warning("%s", LeaseLost(state.name, reason))
+    _log.warning("%s", LeaseLost(state.name, reason), extra=state.about(reason))
+    if state.story is not None:
+        state.story.lost(reason)
     state.tell()
     if state.on_lost is not None:
         state.on_lost(state, reason)

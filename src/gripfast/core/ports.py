@@ -14,11 +14,14 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from gripfast.core.lease import LeaseState
 from gripfast.core.ledger import Ledger
 from gripfast.errors import ClientClosed, Reason, StoreUnavailable
+
+if TYPE_CHECKING:
+    from gripfast.core.stories import Stories
 
 Raised = TypeVar("Raised", bound=Exception)
 
@@ -230,3 +233,5 @@ class Env:
     connect_patience: float
     is_closed: bool = False
     """The client is closed, or being closed (`core/closing.py`)."""
+    observers: Stories | None = None
+    """None if there are none: the usual case, which must cost nothing."""

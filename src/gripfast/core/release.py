@@ -11,6 +11,8 @@ from gripfast.errors import ClientClosed, LeaseLost
 
 _log = logging.getLogger("gripfast.lease")
 
+_WILL_RETRY = "can't release %r yet (%s); will retry in the background"
+
 
 async def release(env: Env, state: LeaseState) -> None:
     """Idempotent. Raises LeaseLost if the lease was lost before; an unreachable engine is retried in the background."""
@@ -24,21 +26,28 @@ async def release(env: Env, state: LeaseState) -> None:
     try:
         answer = await env.store.release(Hold(state.key, state.owner, state.ttl))
     except ClientClosed:
-        _log.info("the client is being closed, and that releases %r", state.name)
         env.ledger.abandon(state)
+        _log.info("the client is being closed, and that releases %r", state.name, extra=state.about())
+        if state.story is not None:
+            state.story.released()
         return
     except BaseException:
         env.ledger.abandon(state)
+        if state.story is not None:
+            state.story.released()
         raise
     if isinstance(answer, str) and env.ledger.is_given_back(state.owner):
         answer = None  # by the client, which is being closed
     if isinstance(answer, Unreachable):
-        _log.warning("can't release %r yet (%s); will retry in the background", state.name, answer.error)
+        _log.warning(_WILL_RETRY, state.name, answer.error, extra=state.about())
         env.ledger.abandon(state)
     else:
         env.ledger.confirm_gone(state.owner)
+    if state.story is not None:
+        state.story.released(answer)
     if _log.isEnabledFor(logging.DEBUG):
-        _log.debug("released %r", state.name)
+        _log.debug("released %r", state.name, extra=state.about())
     if isinstance(answer, str):
-        _log.warning("lease on %r was already lost (%s) when it was released", state.name, answer)
+        what = "lease on %r was already lost (%s) when it was released"
+        _log.warning(what, state.name, answer, extra=state.about(answer))
         raise LeaseLost(state.name, answer)

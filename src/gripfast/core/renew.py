@@ -79,6 +79,8 @@ def _within(env: Env, states: Sequence[LeaseState], now: float) -> float:
 
 
 def _take_answer(env: Env, state: LeaseState, answer: Reason | Unreachable | None, sent: float, now: float) -> None:
+    if state.story is not None:
+        state.story.renewal(state, answer, now)
     if answer is None:
         state.renewed(sent, state.ttl, now)
     elif isinstance(answer, Unreachable):

@@ -14,6 +14,8 @@ TTL_MIN = 0.010
 TTL_MAX = 24 * 3600.0
 NAME_BYTES_MAX = 512
 LABEL_BYTES_MAX = 4096
+GROUP_BYTES_MAX = NAME_BYTES_MAX
+"""The template of a decorator's name is a group, too."""
 
 TOKEN_MEMORY_US = 24 * 3600 * 1_000_000
 """How long the token of an idle name is kept, past the later of now and the token itself."""
@@ -192,6 +194,19 @@ def checked_label(label: object) -> str | None:
     if (size := len(label.encode())) > LABEL_BYTES_MAX:
         raise ConfigurationError(f"a label must have at most {LABEL_BYTES_MAX} UTF-8 bytes; this one has {size}")
     return label
+
+
+def checked_group(group: object) -> str | None:
+    if group is None:
+        return None
+    if not isinstance(group, str):
+        raise ConfigurationError(f"a group must be text, not {type(group).__name__}")
+    if not _encodes(group):
+        raise ConfigurationError(f"a group must be valid Unicode text (no lone surrogates): {group!r}")
+    size = len(group.encode())
+    if not 0 < size <= GROUP_BYTES_MAX:
+        raise ConfigurationError(f"a group must have 1 to {GROUP_BYTES_MAX} UTF-8 bytes; this one has {size}")
+    return group
 
 
 def _encodes(text: str) -> bool:

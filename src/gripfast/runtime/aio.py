@@ -20,7 +20,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gripfast.core import closing
 from gripfast.core.lease import LeaseState
@@ -35,6 +35,9 @@ from gripfast.runtime.blocking import drive
 from gripfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
 from gripfast.runtime.ticker import Ticker
 
+if TYPE_CHECKING:
+    from gripfast.runtime.observers import Observers
+
 _log = logging.getLogger("gripfast.lease")
 
 running_loop = asyncio._get_running_loop
@@ -45,14 +48,17 @@ RETRY_ROUND = 0.1
 
 
 class AioRuntime:
-    def __init__(self, store: Store, aside: Store, patience: Patience, client: object) -> None:
+    def __init__(
+        self, store: Store, aside: Store, patience: Patience, client: object, observers: Observers | None = None
+    ) -> None:
         self.pid = os.getpid()
         self.loop = loop_here()
         self._reaper = Reaper(aside, boottime)
         self._aside = aside
         self._undertaker: Ticker[Mark] = Ticker("gripfast-undertaker", self._give_back, self._end)
         self._undertaker.work_for(client)
-        self.env = make_env(store, patience, self._undertaker.queue.put, asyncio.sleep, self._announce)
+        self.env = make_env(store, patience, self._undertaker.queue.put, asyncio.sleep, self._announce, observers)
+        self._observers = observers
         self._upkeep = Upkeep(self.env)
         self._losses = Notices(self.env)
         self._errands: list[Errand] = []
@@ -191,8 +197,12 @@ class AioRuntime:
         for state in self.env.ledger.states():
             state.finish("released")
             _tell_loop(self.loop, state.tell)
+        if self._observers is not None:
+            self._observers.stop()
         drive(self._reaper.reap_all(self.env.ledger))
         drive(self._aside.close())
+        if self._observers is not None:
+            self._observers.join()
         _tell_loop(self.loop, self._tell_ended)
 
     def _tell_ended(self) -> None:

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from queue import Empty
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gripfast.core import closing
 from gripfast.core.lease import LeaseState
@@ -26,6 +26,9 @@ from gripfast.runtime.callbacks import Callbacks
 from gripfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
 from gripfast.runtime.ticker import Ticker
 from gripfast.timed_queue import TimedQueue
+
+if TYPE_CHECKING:
+    from gripfast.runtime.observers import Observers
 
 _log = logging.getLogger("gripfast.lease")
 
@@ -44,13 +47,14 @@ def drive(recipe: Coroutine[Any, Any, T]) -> T:
 
 
 class BlockingRuntime:
-    def __init__(self, store: Store, patience: Patience, client: object) -> None:
+    def __init__(self, store: Store, patience: Patience, client: object, observers: Observers | None = None) -> None:
         self.pid = os.getpid()
         self.watchdog: Ticker[Errand] = Ticker("gripfast-watchdog", self._look_after, self._end)
         self.watchdog.work_for(client)
         self._callbacks = Callbacks("gripfast-on-lost")
         self.notices: Ticker[None] = Ticker("gripfast-notices", self._tell, self._callbacks.run_waiting)
-        self.env = make_env(store, patience, self.watchdog.queue.put, _pause, self._announce)
+        self.env = make_env(store, patience, self.watchdog.queue.put, _pause, self._announce, observers)
+        self._observers = observers
         self._upkeep = Upkeep(self.env)
         self._losses = Notices(self.env)
         self.is_running = False
@@ -77,6 +81,8 @@ class BlockingRuntime:
         if self.pid != os.getpid():
             return
         ends = boottime() + within
+        if self._observers is not None:
+            self._observers.client_is_being_closed()
         closing.begin(self.env)
         self.watchdog.stop()
         if not self.watchdog.join(ends - boottime()):
@@ -90,8 +96,12 @@ class BlockingRuntime:
         for state in self.env.ledger.states():
             state.finish("released")
             state.tell()
+        if self._observers is not None:
+            self._observers.stop()
         drive(self._upkeep.give_all_back())
         drive(self.env.store.close())
+        if self._observers is not None:
+            self._observers.join()
 
     def _announce(self, state: LeaseState) -> None:
         looks_at = self._losses.announce(state)

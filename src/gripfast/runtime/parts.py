@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from gripfast.core.lease import LeaseState
 from gripfast.core.ledger import Ledger, Mark
 from gripfast.core.ports import Env, Store
 from gripfast.machine import boottime
+
+if TYPE_CHECKING:
+    from gripfast.runtime.observers import Observers
 
 LOOK_AT_LEAST = 1.0
 """The timers of the system stop while it is suspended, the boot clock does not: no wait is longer than this."""
@@ -50,6 +53,7 @@ def make_env(
     drop: Callable[[Mark], None],
     pause: Callable[[float], Awaitable[None]],
     announce: Callable[[LeaseState], None],
+    observers: Observers | None,
 ) -> Env:
     return Env(
         store=store,
@@ -60,4 +64,5 @@ def make_env(
         announce=announce,
         request_timeout=patience.request_timeout,
         connect_patience=patience.connect_patience,
+        observers=None if observers is None else observers.stories,
     )

@@ -64,9 +64,15 @@ class Ticker(Generic[T]):
 
     def join(self, seconds: float) -> bool:
         """Wait for its end; False if it was never started."""
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
+        if self._thread.ident is not None and not self.is_this_thread():
             self._thread.join(max(0.0, seconds))
         return self._thread.ident is not None
+
+    def is_this_thread(self) -> bool:
+        return self._thread is threading.current_thread()
+
+    def is_alive(self) -> bool:
+        return self._thread.is_alive()
 
     def _run(self) -> None:
         items: list[T] = []

@@ -16,6 +16,7 @@ conformance   the suite
 fixtures      `world`, `threads`, `tasks`: what a test asks for; `needs` and `unless`: what a store must be able to do
 plugin        runs tests that are `async def`
 colours       actors: one test body for sync and async
+observing     an observer that keeps what it is told
 waiting       waits for a condition
 waiters       who waits for a lock, also where the store does not count them
 """

@@ -41,6 +41,7 @@ class AsyncClient(AnyClient):
         reentrant: bool = False,
         label: str | None = None,
         on_lost: Callable[[AsyncLease, Reason], object] | None = None,
+        group: str | None = None,
     ) -> AsyncLock:
         """A lock with this name. Does no I/O.
 
@@ -48,7 +49,7 @@ class AsyncClient(AnyClient):
         `on_lost` may be a coroutine function, and runs as a task.
         """
         settings = self._settings(
-            name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost
+            name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost, group=group
         )
         return AsyncLock(self, settings)
 
@@ -132,7 +133,7 @@ class AsyncClient(AnyClient):
             patience = self._config.patience
             loop_here()
             store, aside = self._config.factory.aio(patience.request_timeout)
-            self._runtime = AioRuntime(store, aside, patience, self)
+            self._runtime = AioRuntime(store, aside, patience, self, self._observers())
         return self._runtime
 
     def _held_here(self) -> HeldHere:

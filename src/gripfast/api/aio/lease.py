@@ -52,6 +52,8 @@ class AsyncLease(Handle[AioRuntime]):
         if self._let_go() and self._state.finish("released"):
             self._runtime.tell(self._state)
             self._runtime.env.ledger.abandon(self._state)
+            if self._state.story is not None:
+                self._state.story.released()
 
     async def __aenter__(self) -> AsyncLease:
         self._runtime.check_loop()

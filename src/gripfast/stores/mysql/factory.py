@@ -57,7 +57,7 @@ class MysqlDialect:
         except BaseException:
             wire.close()
             raise
-        _log.info("connected to %s", self.where)
+        _log.info("connected to %s", self.where, extra={"gripfast_store": self.where})
         return wire
 
     def refused(self, refusal: Refusal) -> Fault:

@@ -79,7 +79,7 @@ class PostgresDialect:
         except BaseException:
             wire.close()
             raise
-        _log.info("connected to %s", self.where)
+        _log.info("connected to %s", self.where, extra={"gripfast_store": self.where})
         return wire
 
     def refused(self, refusal: Refusal) -> Fault:

@@ -57,7 +57,7 @@ class Dialer:
             wire = self._connect()
         except Exception as error:  # of any kind: names that can't be encoded, a credential provider's own trouble
             raise LinkDown(not_connected(self.where, error)) from None
-        _log.info("connected to %s", self.where)
+        _log.info("connected to %s", self.where, extra={"gripfast_store": self.where})
         if not self._has_looked:
             self._look_at(wire)
             self._has_looked = True
@@ -91,6 +91,7 @@ class Dialer:
                 "%s may evict locks when its memory is full: set its maxmemory-policy to noeviction (it is %s)",
                 self.where,
                 policy,
+                extra={"gripfast_store": self.where},
             )
 
     def _first_reply(self, wire: Wire, packed: bytes) -> Any:

@@ -24,6 +24,7 @@ from gripfast.stores.redlock.talk import PAUSE_FIRST, PAUSE_MOST
 from gripfast.timed_queue import TimedQueue, next_in_own_thread
 
 _log = logging.getLogger("gripfast.connection")
+_DOWN = "%s marked down, probing in the background: %s"
 
 
 class Known:
@@ -74,7 +75,7 @@ class Node:
         """It failed, on a connection of that era."""
         if era is self.era:
             what = fault.error.nodes.get(self.where, fault.error)
-            _log.info("%s marked down, probing in the background: %s", self.where, what)
+            _log.info(_DOWN, self.where, what, extra={"gripfast_store": self.where})
             self._fault, self._since = fault, boottime()
             self.is_up = False
             self.era = object()
@@ -132,7 +133,7 @@ class Node:
         self._spares.append(wire)
         self.is_up = True
         self._known.version = object()
-        _log.info("%s is up: it answers again", self.where)
+        _log.info("%s is up: it answers again", self.where, extra={"gripfast_store": self.where})
         if self._known.is_closed:
             self.drop_spares()
 

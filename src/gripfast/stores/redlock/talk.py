@@ -40,6 +40,7 @@ from gripfast.stores.redlock.polls import NOBODY, Poll, Question, setter, still_
 from gripfast.stores.redlock.protocol import Wording
 
 _log = logging.getLogger("gripfast.connection")
+_DOWN = "%s marked down, probing in the background: %s"
 
 PAUSE_FIRST = 0.02
 PAUSE_MOST = 1.0
@@ -81,7 +82,7 @@ class Node:
             return
         if self.trouble is None:
             what = fault.error.nodes.get(self.where, fault.error)
-            _log.info("%s marked down, probing in the background: %s", self.where, what)
+            _log.info(_DOWN, self.where, what, extra={"gripfast_store": self.where})
             self._down.add(self)
             self._since = self.now()
             self._pause = PAUSE_FIRST
@@ -94,7 +95,7 @@ class Node:
         if self.trouble is not None:
             self.trouble = None
             self._down.discard(self)
-            _log.info("%s is up: it answers again", self.where)
+            _log.info("%s is up: it answers again", self.where, extra={"gripfast_store": self.where})
         self._stop_probing()
 
     def still_down(self, trouble: Fault) -> Fault:

@@ -148,7 +148,7 @@ class ListenerThread:
                 self._pass_on()
         except OSError as error:
             what = "%s: the connection for release notifications broke (%s); the next waiter makes a new one"
-            _log.info(what, self._dialect.where, error)
+            _log.info(what, self._dialect.where, error, extra={"gripfast_store": self._dialect.where})
         except LinkDown as down:
             self._trouble = down.fault
         finally:

@@ -151,7 +151,8 @@ class Session:
         which kazoo does not notice: another one is made, with which the session goes on."""
         if self._attempts.received < since and self.client.connected:
             silent = boottime() - since
-            _log.warning("%s: received nothing for %.1f s; reconnecting", self.where, silent)
+            what = "%s: received nothing for %.1f s; reconnecting"
+            _log.warning(what, self.where, silent, extra={"gripfast_store": self.where})
             driver.disconnect(self.client)
 
     def _notify_connected(self) -> None:
@@ -172,7 +173,7 @@ class Session:
             self.on_connected(milliseconds)
         else:
             what = "%s: a second session, to learn the time-out of your KazooClient, got no answer in time; will retry"
-            _log.warning(what, self.where)
+            _log.warning(what, self.where, extra={"gripfast_store": self.where})
             self._starts.append(True)
 
     def on_connected(self, milliseconds: int) -> None:

@@ -9,6 +9,7 @@ from gripfast.testing.conformance.test_forks import *
 from gripfast.testing.conformance.test_frozen import *
 from gripfast.testing.conformance.test_loss import *
 from gripfast.testing.conformance.test_names import *
+from gripfast.testing.conformance.test_observers import *
 from gripfast.testing.conformance.test_operators import *
 from gripfast.testing.conformance.test_races import *
 from gripfast.testing.conformance.test_reentry import *

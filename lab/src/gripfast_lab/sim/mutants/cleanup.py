@@ -92,8 +92,8 @@ CLEAN_UP = (
         (
             Edit(
                 release.release,
-                "answer.error)\n        env.ledger.abandon(state)",
-                "answer.error)\n        env.ledger.confirm_gone(state.owner)",
+                "answer.error, extra=state.about())\n        env.ledger.abandon(state)",
+                "answer.error, extra=state.about())\n        env.ledger.confirm_gone(state.owner)",
             ),
         ),
     ),

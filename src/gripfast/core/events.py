@@ -1,0 +1,99 @@
+"""What observers are told: one kind of event for each step in the life of a claim, and the protocol that takes them.
+
+Which events there are for one claim, and in which order, is decided in `stories.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from gripfast.errors import GripfastError
+
+Kind = Literal["claimed", "granted", "refused", "renewed", "lost", "released", "unreachable"]
+Request = Literal["claim", "renew", "release"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """What happened to one claim or lease. All events of one claim have the same `owner`."""
+
+    kind: Kind
+    """The name of the observer's method that gets it."""
+    name: str
+    """Of the lock. Do not label metrics with it: there may be any number of names. Use the group."""
+    group: str | None
+    """The lock's `group=`; for a decorated function the template of its name, unless it was given another."""
+    owner: str
+    """The id of this claim, random and new each time; `lease.owner` if it was granted."""
+    store: str
+    """The engine's address, without a password."""
+    at: float
+    """When it happened, in seconds on the clock of this machine that goes on while the machine sleeps. Subtract two of
+    them; a single one means nothing."""
+    wall: float
+    """When it happened, in seconds since 1970. This clock may be set back."""
+    ttl: float
+    """The ttl of the lease in seconds; before it is granted, the one that was requested."""
+    token: int | None = None
+    """The fencing token; None before a grant."""
+    waited: float = 0.0
+    """Seconds from the claim to its grant, or until now if there was no grant."""
+    held: float = 0.0
+    """Seconds from the grant until now; 0.0 before a grant."""
+    margin: float = 0.0
+    """`renewed` only: the seconds that were left when the renewal was confirmed. If they get few, leases are about to
+    be lost."""
+    reason: str | None = None
+    """`lost`: the reason that LeaseLost has. `refused`: `taken` (the wait is over and someone else holds the lock),
+    `cancelled` (an interrupt, a cancelled task), `closed` (the client was closed) or `error`. `released`: None, or
+    `dropped` (nobody kept the lease) or `closed`."""
+    error: GripfastError | None = None
+    """`unreachable`, and `refused` for an `error`: what was raised, or logged."""
+    request: Request | None = None
+    """`unreachable` only: what the store was asked for."""
+
+
+class Observer(Protocol):  # each method returns: one without a body would be abstract to type checkers
+    """Is told what happens to the locks of a client: `connect(url, observers=[MyObserver()])`.
+
+    Derive a class from this one, and write the methods that you need. A class that is not derived from it works, too;
+    methods that it lacks are skipped.
+
+    Gripfast calls the methods on a thread that serves the observers of one client, also for an AsyncClient. They are
+    called one after the other, in the order in which this process learned of things. No lease waits for them. If they
+    are too slow, claims and renewals are left out, and a warning says how many; what was told as claimed is also told
+    to its end. What a method raises is logged.
+
+    Every claim ends in one of `granted`, `refused`, and `unreachable` for a claim. Every granted lease ends in one of
+    `released` and `lost`. Another handle on a lease by re-entry is no claim.
+    """
+
+    def claimed(self, event: Event) -> None:
+        """A lock was requested."""
+        return
+
+    def granted(self, event: Event) -> None:
+        """The lock is held, after `event.waited` seconds."""
+        return
+
+    def refused(self, event: Event) -> None:
+        """The claim ended without the lock, after `event.waited` seconds; `event.reason` says why."""
+        return
+
+    def renewed(self, event: Event) -> None:
+        """The lease was renewed when `event.margin` seconds were left."""
+        return
+
+    def lost(self, event: Event) -> None:
+        """The lease was lost after `event.held` seconds; `event.reason` says why."""
+        return
+
+    def released(self, event: Event) -> None:
+        """The lease was released after `event.held` seconds."""
+        return
+
+    def unreachable(self, event: Event) -> None:
+        """The store did not answer; `event.error` says what is wrong. For the request `claim` this is the end of the
+        claim. A renewal or a release is tried again."""
+        return
