@@ -26,9 +26,10 @@ from gripfast.stores.options import COMMON, Option
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 FURTHER = ("gripfast.fencing", "gripfast.compat.threading", "gripfast.compat.asyncio", "gripfast.compat.redis")
 FIRST = (
-    *("connect", "connect_async", "lock", "async_lock"),
-    *("Client", "Lock", "Lease", "AsyncClient", "AsyncLock", "AsyncLease"),
-    *("InTransaction", "LockInfo", "Capabilities", "GripfastError"),
+    *("connect", "connect_async", "lock", "async_lock", "current_lease"),
+    *("Client", "Lock", "Lease", "Lost", "AsyncClient", "AsyncLock", "Acquiring", "AsyncLease", "AsyncLost"),
+    *("InTransaction", "LockInfo", "Capabilities", "LockKwargs", "LockedOr", "AsyncLockedOr", "Reason"),
+    "GripfastError",
 )
 """In the order in which a reader needs them; names that are not told of here follow, in the order of `__all__`."""
 WIDTH = 88
@@ -85,11 +86,14 @@ def in_module(module: ModuleType) -> Iterator[str]:
 
 
 def described(title: str, thing: Any, level: str) -> Iterator[str]:
-    """A function or a class, under a heading of its own."""
+    """A function, a class or the name of a type, under a heading of its own."""
     yield f"{level} {title}"
     module, _, name = title.rpartition(".")
     if inspect.isfunction(thing):
         yield from described_function(name, thing)
+        return
+    if not inspect.isclass(thing):
+        yield code(f"{name} = {thing}".replace("typing.", ""))
         return
     if issubclass(thing, Exception):
         yield "A kind of " + " and of ".join(f"`{base.__name__}`" for base in thing.__bases__) + "."

@@ -19,6 +19,7 @@ from gripfast.errors import (
     LeaseLost,
     LockTimeout,
     OutcomeUnknown,
+    Reason,
     StaleToken,
     StoreUnavailable,
 )
@@ -26,13 +27,15 @@ from gripfast.errors import (
 if TYPE_CHECKING:
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.entry import async_lock, connect_async
-    from gripfast.api.aio.lease import AsyncLease
-    from gripfast.api.aio.lock import AsyncLock
+    from gripfast.api.aio.lease import AsyncLease, AsyncLost
+    from gripfast.api.aio.lock import Acquiring, AsyncLock
     from gripfast.api.client import Client
+    from gripfast.api.current import current_lease
     from gripfast.api.entry import connect, lock
-    from gripfast.api.lease import Lease
+    from gripfast.api.lease import Lease, Lost
     from gripfast.api.lock import Lock
     from gripfast.api.observing import LoggingObserver
+    from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs
     from gripfast.api.within import InTransaction
     from gripfast.core.events import Event, Observer
     from gripfast.core.ports import Capabilities, LockInfo
@@ -40,9 +43,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Acquiring",
     "AsyncClient",
     "AsyncLease",
     "AsyncLock",
+    "AsyncLockedOr",
+    "AsyncLost",
     "Capabilities",
     "Client",
     "ClientClosed",
@@ -54,23 +60,31 @@ __all__ = [
     "LeaseLost",
     "Lock",
     "LockInfo",
+    "LockKwargs",
     "LockTimeout",
+    "LockedOr",
     "LoggingObserver",
+    "Lost",
     "Observer",
     "OutcomeUnknown",
+    "Reason",
     "StaleToken",
     "StoreUnavailable",
     "__version__",
     "async_lock",
     "connect",
     "connect_async",
+    "current_lease",
     "lock",
 ]
 
 _LATER = {
+    "Acquiring": "api.aio.lock",
     "AsyncClient": "api.aio.client",
     "AsyncLease": "api.aio.lease",
     "AsyncLock": "api.aio.lock",
+    "AsyncLockedOr": "api.typed",
+    "AsyncLost": "api.aio.lease",
     "Capabilities": "core.ports",
     "Client": "api.client",
     "Event": "core.events",
@@ -80,22 +94,28 @@ _LATER = {
     "LockInfo": "core.ports",
     "LoggingObserver": "api.observing",
     "Observer": "core.events",
+    "LockKwargs": "api.typed",
+    "LockedOr": "api.typed",
+    "Lost": "api.lease",
     "async_lock": "api.aio.entry",
     "connect": "api.entry",
     "connect_async": "api.aio.entry",
+    "current_lease": "api.current",
     "lock": "api.entry",
 }
 """What is loaded when it is first used, and from where. Most programs have threads or an event loop, not both."""
 
 
-def __getattr__(name: str) -> object:
-    if name not in _LATER:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # a type checker would take every name that is not there for one of these
 
-    with _loading:
-        found = globals()[name] = getattr(import_module(f"gripfast.{_LATER[name]}"), name)
-    return found
+    def __getattr__(name: str) -> object:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        with _loading:
+            found = globals()[name] = getattr(import_module(f"gripfast.{_LATER[name]}"), name)
+        return found
 
 
 _loading = RLock()

@@ -13,7 +13,18 @@ import pymysql
 import pytest
 
 import gripfast
-from api.within_stage import PLACES, Kind, Place, blocking_ways, every_way, main_ways, taken, within, within_blocking
+from api.within_stage import (
+    PLACES,
+    Kind,
+    Place,
+    blocking_ways,
+    every_way,
+    main_ways,
+    taken,
+    within,
+    within_as_set,
+    within_blocking,
+)
 from gripfast import LockTimeout
 from support.both_colours import staged
 from support.callers import mysql_words, opened
@@ -60,6 +71,8 @@ async def test_it_is_excluded_by_a_lease_and_the_transaction_goes_on(
             assert (holder.owner, holder.token) == (lease.owner, lease.token)
             with pytest.raises(LockTimeout):
                 await within(url, caller, wait=0.05)
+            with pytest.raises(LockTimeout):
+                await within_as_set(url, caller, wait=0.05)
         await caller.commit()
         assert await caller.execute(f"SELECT amount FROM {table}") == [(7,)]
 

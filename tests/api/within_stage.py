@@ -60,6 +60,15 @@ async def within(url: str, caller: Application, wait: float | None = 0, **settin
     return await asyncio.to_thread(within_blocking, url, caller.given, wait, settings)
 
 
+async def within_as_set(url: str, caller: Application, wait: float) -> InTransaction:
+    """By the wait of the lock."""
+    if caller.is_async:
+        async with gripfast.connect_async(url) as client:
+            return await client.lock("stock", wait=wait).within(caller.given)
+    with gripfast.connect(url) as client:
+        return await asyncio.to_thread(client.lock("stock", wait=wait).within, caller.given)
+
+
 def within_blocking(url: str, connection: Any, wait: float | None, settings: dict[str, Any]) -> InTransaction:
     with gripfast.connect(url) as client:
         return client.lock("stock", **settings).within(connection, wait)

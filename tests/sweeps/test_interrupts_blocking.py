@@ -45,6 +45,16 @@ def with_lock(world: World) -> Action:
     return action
 
 
+def with_lock_that_is_set_to_wait(world: World) -> Action:
+    lock = world.lock(wait=5.0)
+
+    def action() -> None:
+        with lock as lease:
+            lease.ensure_held()
+
+    return action
+
+
 def with_acquire(world: World) -> Action:
     lock = world.lock()
 
@@ -187,6 +197,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     acquire_with_patience_and_release,
     acquire_and_drop,
     with_lock,
+    with_lock_that_is_set_to_wait,
     with_acquire,
     with_lock_whose_body_raises,
     try_acquire,

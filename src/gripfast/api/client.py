@@ -14,10 +14,10 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from gripfast.api.config import Config
-from gripfast.api.decorator import locked_async, locked_plain
+from gripfast.api.decorator import check_busy, locked_async, locked_plain
 from gripfast.api.lease import Lease
 from gripfast.api.lock import Lock
 from gripfast.api.loops import ClientPerLoop
@@ -25,19 +25,24 @@ from gripfast.api.settings import LockSettings
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import Capabilities, Hold, LockInfo, Store, Unreachable, to_raise
-from gripfast.errors import ClientClosed, Reason
+from gripfast.errors import ClientClosed, LockTimeout, Reason
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import BlockingRuntime, drive
 from gripfast.runtime.parts import EXIT_PATIENCE
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
+    from typing import Unpack
+
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.lock import AsyncLock
+    from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs
     from gripfast.runtime.observers import Observers
 
 _log = logging.getLogger("gripfast.client")
 
+F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 HeldHere = weakref.WeakValueDictionary[str, LeaseState]
@@ -120,6 +125,7 @@ class Client(AnyClient):
         label: str | None = None,
         on_lost: Callable[[Lease, Reason], object] | None = None,
         group: str | None = None,
+        wait: float | None = None,
     ) -> Lock:
         """A lock with this name. Does no I/O.
 
@@ -133,30 +139,71 @@ class Client(AnyClient):
         - `on_lost`: a function that is called as `on_lost(lease, reason)`, on a new thread, when the lease is lost.
         - `group`: what observers and log lines call this lock and others like it. The store does not see it. At most
           512 UTF-8 bytes.
+        - `wait`: how many seconds `with lock`, `acquire()` and `within()` wait for the lock before they raise
+          LockTimeout, unless they are called with a `wait` of their own. None: for ever. `try_acquire()` never waits.
         """
         settings = self._settings(
-            name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost, group=group
+            name,
+            ttl,
+            renew=renew,
+            max_hold=max_hold,
+            reentrant=reentrant,
+            label=label,
+            on_lost=on_lost,
+            group=group,
+            wait=wait,
         )
         return Lock(self, settings)
 
+    @overload
     def locked(
-        self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        self, name: str, *, busy: Literal["raise"] = "raise", **settings: Unpack[LockKwargs[Any]]
+    ) -> Callable[[F], F]: ...
+
+    @overload
+    def locked(self, name: str, *, busy: Literal["skip"], **settings: Unpack[LockKwargs[Any]]) -> LockedOr[None]: ...
+
+    @overload
+    def locked(  # type: ignore[overload-overlap] # the first that fits counts: what can be awaited is awaited
+        self, name: str, *, busy: Callable[[LockTimeout], Awaitable[T]], **settings: Unpack[LockKwargs[Any]]
+    ) -> AsyncLockedOr[T]: ...
+
+    @overload
+    def locked(
+        self, name: str, *, busy: Callable[[LockTimeout], T], **settings: Unpack[LockKwargs[Any]]
+    ) -> LockedOr[T]: ...
+
+    def locked(
+        self,
+        name: str,
+        *,
+        busy: Literal["raise", "skip"] | Callable[[LockTimeout], Any] = "raise",
+        **settings: Unpack[LockKwargs[Any]],
+    ) -> Callable[[Any], Any]:
         """A decorator: hold the lock while the function runs. A placeholder in the name, such as `{user_id}`, is
-        replaced by the function's argument of that name.
+        replaced by the function's argument of that name. `settings` are those of `lock()`: ttl, renew, max_hold,
+        reentrant, label, on_lost, group, wait.
 
-        If the lock is not free within `wait` seconds (None: wait for ever), the call raises LockTimeout. With
-        `busy="skip"` it returns None without running the function. `settings` are those of `lock()`. The `group` is the
-        name as it is written here, with its placeholders, unless you pass another.
+        The `group` is the name as it is written here, with its placeholders, unless you pass another.
 
-        Coroutine functions work, too: they use an AsyncClient of the same store, one for each event loop.
+        If the lock is not free within `wait` seconds, the function does not run, and `busy` says what the call does:
+
+        - `"raise"`: it raises LockTimeout.
+        - `"skip"`: it returns None.
+        - a function: it calls this function with the LockTimeout, and returns the result.
+
+        Inside the function, `gripfast.current_lease()` returns the lease.
+
+        Coroutine functions work, too: they use an AsyncClient of the same store, one for each event loop. For them,
+        `busy` may be a coroutine function.
         """
 
         def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
             if inspect.iscoroutinefunction(function):
-                return locked_async(self._twin_lock, name, wait, busy, settings)(function)
-            return locked_plain(self.lock, name, wait, busy, settings)(function)
+                return locked_async(self._twin_lock, name, busy, settings)(function)
+            return locked_plain(self.lock, name, busy, settings)(function)
 
+        check_busy(busy)
         self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
         return decorate
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from gripfast.api.fallback import default_url
@@ -45,7 +45,8 @@ def configure(target: object, options: dict[str, Any]) -> Config:
         spec, (url, in_url) = _address(target)
         return _configured(spec, "factory", url, in_url | options)
     if isinstance(target, list | tuple):
-        targets = [_address(each)[1] if isinstance(each, str) else each for each in target]
+        several = cast(Sequence[object], target)
+        targets = [_address(each)[1] if isinstance(each, str) else each for each in several]
         return _configured(spec_of_lists(), "factory_of_several", targets, options)
     return _configured(spec_of(target), "factory_of", target, options)
 

@@ -1,51 +1,55 @@
-"""`@client.locked("report:{user_id}")`: hold a lock while a function runs."""
+"""`@client.locked("report:{user_id}")`: hold a lock while a function runs. `api/typed.py` has its types."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import string
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
 
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError, LockTimeout
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+Busy = Literal["raise", "skip"] | Callable[[LockTimeout], Any]
 
 
-def locked_plain(
-    make_lock: Callable[..., Any], name: str, wait: float | None, busy: str, settings: dict[str, Any]
-) -> Decorator:
+def locked_plain(make_lock: Callable[..., Any], name: str, busy: Busy, settings: Mapping[str, Any]) -> Decorator:
     """For plain functions."""
-    _check(wait, busy)
+    from gripfast.api.current import call_with  # most programs decorate nothing
+
     settings = {"group": name, **settings}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.iscoroutinefunction(busy):
+            raise ConfigurationError(
+                f"{function.__qualname__} is not async, so it can't await {busy.__qualname__}: pass a plain function "
+                "as busy"
+            )
         name_of = _Namer(name, function)
 
         @functools.wraps(function)
         def hold(*args: Any, **kwargs: Any) -> Any:
             lock = make_lock(name_of(args, kwargs), **settings)
             try:
-                lease = lock.acquire(wait)
-            except LockTimeout:
-                if busy == "skip":
-                    return None
-                raise
+                lease = lock.acquire()
+            except LockTimeout as error:
+                if busy == "raise":
+                    raise
+                return None if busy == "skip" else busy(error)
             with lease:
-                return function(*args, **kwargs)
+                return _no_coroutine(call_with(lease, function, args, kwargs), function)
 
         return hold
 
     return decorate
 
 
-def locked_async(
-    make_lock: Callable[..., Any], name: str, wait: float | None, busy: str, settings: dict[str, Any]
-) -> Decorator:
+def locked_async(make_lock: Callable[..., Any], name: str, busy: Busy, settings: Mapping[str, Any]) -> Decorator:
     """For coroutine functions."""
-    _check(wait, busy)
+    from gripfast.api.current import await_with  # most programs decorate nothing
+
     settings = {"group": name, **settings}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -59,17 +63,36 @@ def locked_async(
         async def hold(*args: Any, **kwargs: Any) -> Any:
             lock = make_lock(name_of(args, kwargs), **settings)
             try:
-                lease = await lock.acquire(wait)
-            except LockTimeout:
-                if busy == "skip":
-                    return None
-                raise
+                lease = await lock.acquire()
+            except LockTimeout as error:
+                if busy == "raise":
+                    raise
+                result = None if busy == "skip" else busy(error)
+                return await result if inspect.isawaitable(result) else result
             async with lease:
-                return await function(*args, **kwargs)
+                return await await_with(lease, function, args, kwargs)
 
         return hold
 
     return decorate
+
+
+def check_busy(busy: object) -> None:
+    if busy not in ("raise", "skip") and not callable(busy):
+        raise ConfigurationError(
+            f"busy must be 'raise', 'skip', or a function that is called with the LockTimeout, not {busy!r}"
+        )
+
+
+def _no_coroutine(result: Any, function: Callable[..., Any]) -> Any:
+    """Its body has not run yet, and would run without the lock."""
+    if inspect.iscoroutine(result):
+        result.close()
+        raise ConfigurationError(
+            f"{function.__qualname__} is not async, but returned a coroutine, which would run after the lock is "
+            "released: decorate the coroutine function itself, below its other decorators"
+        )
+    return result
 
 
 class _Namer:
@@ -106,9 +129,3 @@ class _Namer:
                 f"the name {self._template!r} uses {unknown[0]!r}, but {function.__qualname__} has no such argument"
             )
         return bool(roots)
-
-
-def _check(wait: float | None, busy: str) -> None:
-    rules.checked_wait(wait)
-    if busy not in ("raise", "skip"):
-        raise ConfigurationError(f"busy must be 'raise' or 'skip', not {busy!r}")

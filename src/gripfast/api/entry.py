@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gripfast.api.client import Client
 from gripfast.api.config import configure
 from gripfast.api.lock import Lock
 from gripfast.interrupts.guard import Guard
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from gripfast.api.lease import Lease
+    from gripfast.api.typed import LockKwargs
 
 
 def connect(target: object = None, **options: Any) -> Client:
@@ -22,8 +28,8 @@ def connect(target: object = None, **options: Any) -> Client:
     return Client(configure(target, options))
 
 
-def lock(name: str, **settings: Any) -> Lock:
-    """A lock of the default client: `with gripfast.lock("nightly"): …`."""
+def lock(name: str, **settings: Unpack[LockKwargs[Lease]]) -> Lock:
+    """A lock of the default client: `with gripfast.lock("nightly"): …`. `settings` are those of `Client.lock`."""
     return _making.run(_default_client).lock(name, **settings)
 
 

@@ -6,7 +6,7 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from gripfast.api.lease import Lease
-from gripfast.api.settings import LockSettings
+from gripfast.api.settings import LOCKS_WAIT, LockSettings
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.lease import LeaseState
@@ -49,13 +49,17 @@ class Lock(AnyLock):
 
     _client: Client
 
-    def acquire(self, wait: float | None = None) -> Lease:
+    def acquire(self, wait: float | None = LOCKS_WAIT) -> Lease:
         """Wait for the lock. If it is not free within `wait` seconds, raise LockTimeout; its `holder` says who holds
-        the lock. With None, wait for ever."""
+        the lock. With None, wait for ever. Without `wait`, the setting of the lock counts."""
+        if wait is LOCKS_WAIT:
+            wait = self._settings.wait
+        elif wait is not None:
+            wait = rules.checked_wait(wait)
         if wait is None:
             return self._acquire(None)  # type: ignore[return-value] # who waits for ever is never told that it is taken
         started = boottime()
-        answer = self._acquire(rules.checked_wait(wait))
+        answer = self._acquire(wait)
         if isinstance(answer, Taken):
             raise self._settings.timed_out(boottime() - started, answer)
         return answer
@@ -65,18 +69,19 @@ class Lock(AnyLock):
         answer = self._acquire(0.0)
         return None if isinstance(answer, Taken) else answer
 
-    def within(self, connection: object, wait: float | None = None, *, durable: bool = False) -> InTransaction:
+    def within(self, connection: object, wait: float | None = LOCKS_WAIT, *, durable: bool = False) -> InTransaction:
         """Take the lock in the open transaction of your own database connection; commit or rollback releases it.
 
         Call it before you read anything in that transaction. The client must be connected with `?mode=row` or, on
         PostgreSQL only, `?mode=advisory`. A rollback to a savepoint may release the lock, too, while the transaction
         goes on. With `durable=True` the call raises ConfigurationError if a rollback to a savepoint could release the
-        lock.
+        lock. `wait` is that of `acquire()`.
         """
         from gripfast.api.within import within
 
         env = self._client._start().env
-        return drive(within(env, self._settings.want, connection, rules.checked_wait(wait), durable, is_async=False))
+        patience = self._settings.patience(wait)
+        return drive(within(env, self._settings.want, connection, patience, durable, is_async=False))
 
     def _acquire(self, patience: float | None) -> Lease | Taken:
         runtime = self._client._start()
@@ -93,13 +98,14 @@ class Lock(AnyLock):
 
     def __enter__(self) -> Lease:
         scope = scope_of_this_entry(self)
-        lease = self._acquire(None)
+        wait = self._settings.wait
+        lease = self._acquire(None) if wait is None else self.acquire(wait)
         assert isinstance(lease, Lease)  # who waits for ever is never told that it is taken
         scope.keep(lease)
         return lease
 
     @Exit
-    def __exit__(scope: Scope, *exc: Any) -> None:
+    def __exit__(scope: Scope, *exc: Any) -> None:  # pyright: ignore[reportGeneralTypeIssues]
         scope.leave().__exit__(*exc)
 
 

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from gripfast.core import rules
 from gripfast.core.lease import Want
 from gripfast.core.ports import Taken
 from gripfast.errors import ConfigurationError, LockTimeout, Reason
+
+
+class _LocksWait:
+    def __repr__(self) -> str:
+        return "<the lock's wait>"
+
+
+LOCKS_WAIT = cast(float, _LocksWait())
+"""The default of `acquire(wait=…)`: the lock's own setting. None can't be it, because None means "for ever"."""
 
 
 class LockSettings:
@@ -26,6 +35,7 @@ class LockSettings:
         label: str | None,
         on_lost: Callable[[Any, Reason], Any] | None,
         group: str | None,
+        wait: float | None,
     ) -> None:
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
@@ -40,6 +50,11 @@ class LockSettings:
         )
         self.reentrant = bool(reentrant)
         self.on_lost = on_lost
+        self.wait = rules.checked_wait(wait)
+
+    def patience(self, wait: float | None) -> float | None:
+        """Seconds; None is for ever."""
+        return self.wait if wait is LOCKS_WAIT else rules.checked_wait(wait)
 
     def timed_out(self, waited: float, answer: Taken) -> LockTimeout:
         holder = answer.holder and replace(answer.holder, name=self.want.name)

@@ -29,12 +29,12 @@ class Lock:
     """Like asyncio.Lock: not re-entrant, and any task may release it. If one object has several leases (because one was
     lost), release() releases the latest lease of the calling task. If this task has none, it releases the oldest.
 
-    `settings` are those of `client.lock` except `reentrant`: ttl, renew, max_hold, label, on_lost, group.
+    `settings` are those of `client.lock` except `reentrant` and `wait`: ttl, renew, max_hold, label, on_lost, group.
     """
 
     def __init__(self, client: AsyncClient, name: str, **settings: Any) -> None:
         self._client = client
-        self._lock = client.lock(name, reentrant=False, **settings)
+        self._lock = client.lock(name, reentrant=False, wait=None, **settings)
         self._holdings: Holdings[AsyncLease] = Holdings()
 
     async def acquire(self) -> Literal[True]:

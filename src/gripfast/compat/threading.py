@@ -34,7 +34,7 @@ class Lock:
     was lost), release() releases the latest lease of the calling thread. If this thread has none, it releases the
     oldest.
 
-    `settings` are those of `client.lock` except `reentrant`: ttl, renew, max_hold, label, on_lost, group.
+    `settings` are those of `client.lock` except `reentrant` and `wait`: ttl, renew, max_hold, label, on_lost, group.
     """
 
     _is_reentrant = False
@@ -42,7 +42,7 @@ class Lock:
 
     def __init__(self, client: Client, name: str, **settings: Any) -> None:
         self._client = client
-        self._lock = client.lock(name, reentrant=self._is_reentrant, **settings)
+        self._lock = client.lock(name, reentrant=self._is_reentrant, wait=None, **settings)
         self._shared: Holdings[Lease] = Holdings()
 
     @property

@@ -21,6 +21,6 @@ call, or inside the `with Gate.writing(…)` block.
 
 from gripfast.fencing.dialects import async_guard, guard, schema
 from gripfast.fencing.gate import Gate
-from gripfast.fencing.redis import write
+from gripfast.fencing.redis import Command, write
 
-__all__ = ["Gate", "async_guard", "guard", "schema", "write"]
+__all__ = ["Command", "Gate", "async_guard", "guard", "schema", "write"]

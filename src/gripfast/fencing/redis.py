@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from redis.asyncio import Redis as AsyncRedis
 
 Word: TypeAlias = "str | bytes | memoryview | int | float"
-Command: TypeAlias = "tuple[Word, ...] | list[Any]"
+Command: TypeAlias = "tuple[str | bytes | memoryview | int | float, ...] | list[Any]"
 
 FENCE_PREFIX = b"fence:"
 MAX_WORDS = 7000

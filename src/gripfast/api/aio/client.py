@@ -5,18 +5,27 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock
 from gripfast.api.client import AnyClient, HeldHere, reached, was_forced
 from gripfast.api.config import Config
-from gripfast.api.decorator import locked_async
+from gripfast.api.decorator import check_busy, locked_async
 from gripfast.core import rules
 from gripfast.core.ports import LockInfo, Store
-from gripfast.errors import ClientClosed, Reason
+from gripfast.errors import ClientClosed, LockTimeout, Reason
 from gripfast.machine import this
 from gripfast.runtime.aio import AioRuntime, loop_here, running_loop
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Coroutine
+    from typing import Unpack
+
+    from gripfast.api.typed import AsyncLockedOr, LockKwargs
+
+F = TypeVar("F", bound="Callable[..., Coroutine[Any, Any, Any]]")
+T = TypeVar("T")
 
 
 class AsyncClient(AnyClient):
@@ -42,6 +51,7 @@ class AsyncClient(AnyClient):
         label: str | None = None,
         on_lost: Callable[[AsyncLease, Reason], object] | None = None,
         group: str | None = None,
+        wait: float | None = None,
     ) -> AsyncLock:
         """A lock with this name. Does no I/O.
 
@@ -49,20 +59,53 @@ class AsyncClient(AnyClient):
         `on_lost` may be a coroutine function, and runs as a task.
         """
         settings = self._settings(
-            name, ttl, renew=renew, max_hold=max_hold, reentrant=reentrant, label=label, on_lost=on_lost, group=group
+            name,
+            ttl,
+            renew=renew,
+            max_hold=max_hold,
+            reentrant=reentrant,
+            label=label,
+            on_lost=on_lost,
+            group=group,
+            wait=wait,
         )
         return AsyncLock(self, settings)
 
+    @overload
     def locked(
-        self, name: str, *, wait: float | None = None, busy: str = "raise", **settings: Any
-    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        self, name: str, *, busy: Literal["raise"] = "raise", **settings: Unpack[LockKwargs[AsyncLease]]
+    ) -> Callable[[F], F]: ...
+
+    @overload
+    def locked(
+        self, name: str, *, busy: Literal["skip"], **settings: Unpack[LockKwargs[AsyncLease]]
+    ) -> AsyncLockedOr[None]: ...
+
+    @overload
+    def locked(
+        self, name: str, *, busy: Callable[[LockTimeout], Awaitable[T]], **settings: Unpack[LockKwargs[AsyncLease]]
+    ) -> AsyncLockedOr[T]: ...
+
+    @overload
+    def locked(
+        self, name: str, *, busy: Callable[[LockTimeout], T], **settings: Unpack[LockKwargs[AsyncLease]]
+    ) -> AsyncLockedOr[T]: ...
+
+    def locked(
+        self,
+        name: str,
+        *,
+        busy: Literal["raise", "skip"] | Callable[[LockTimeout], Any] = "raise",
+        **settings: Unpack[LockKwargs[AsyncLease]],
+    ) -> Callable[[Any], Any]:
         """A decorator: hold the lock while the coroutine runs. A placeholder in the name, such as `{user_id}`, is
         replaced by the function's argument of that name.
 
-        `wait`, `busy` and the settings are those of `Client.locked`.
+        `busy` and `settings` are those of `Client.locked`.
         """
+        check_busy(busy)
         self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
-        return locked_async(self.lock, name, wait, busy, settings)
+        return locked_async(self.lock, name, busy, settings)
 
     async def inspect(self, name: str) -> LockInfo | None:
         """Who holds the lock, or None."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gripfast.api.aio.client import AsyncClient
 from gripfast.api.aio.lock import AsyncLock
 from gripfast.api.config import configure
 from gripfast.api.loops import ClientPerLoop
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from gripfast.api.aio.lease import AsyncLease
+    from gripfast.api.typed import LockKwargs
 
 
 def connect_async(target: object = None, **options: Any) -> AsyncClient:
@@ -16,8 +22,9 @@ def connect_async(target: object = None, **options: Any) -> AsyncClient:
     return AsyncClient(configure(target, options))
 
 
-def async_lock(name: str, **settings: Any) -> AsyncLock:
-    """A lock of this event loop's default client: `async with gripfast.async_lock("nightly"): …`."""
+def async_lock(name: str, **settings: Unpack[LockKwargs[AsyncLease]]) -> AsyncLock:
+    """A lock of this event loop's default client: `async with gripfast.async_lock("nightly"): …`. `settings` are those
+    of `AsyncClient.lock`."""
     return _async_defaults.here().lock(name, **settings)
 
 

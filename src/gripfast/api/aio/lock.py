@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.lock import AnyLock, still_held
+from gripfast.api.settings import LOCKS_WAIT
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.ports import Taken
@@ -29,28 +30,36 @@ class AsyncLock(AnyLock):
 
     _client: AsyncClient
 
-    def acquire(self, wait: float | None = None) -> Acquiring:
+    def acquire(self, wait: float | None = LOCKS_WAIT) -> Acquiring:
         """Use it as `lease = await lock.acquire()`, or as `async with lock.acquire(wait=5) as lease`. Raises
-        LockTimeout if the lock is not free within `wait` seconds."""
-        return Acquiring(self, None if wait is None else rules.checked_wait(wait))
+        LockTimeout if the lock is not free within `wait` seconds. With None, it waits for ever. Without `wait`, the
+        setting of the lock counts."""
+        if wait is LOCKS_WAIT:
+            wait = self._settings.wait
+        elif wait is not None:
+            wait = rules.checked_wait(wait)
+        return Acquiring(self, wait)
 
     async def try_acquire(self) -> AsyncLease | None:
         """Return the lease, or None if someone else holds the lock. Does not wait for the holder."""
         answer = await self._acquire(0.0)
         return None if isinstance(answer, Taken) else answer
 
-    async def within(self, connection: object, wait: float | None = None, *, durable: bool = False) -> InTransaction:
+    async def within(
+        self, connection: object, wait: float | None = LOCKS_WAIT, *, durable: bool = False
+    ) -> InTransaction:
         """Take the lock in the open transaction of your own database connection; commit or rollback releases it.
 
         Call it before you read anything in that transaction. The client must be connected with `?mode=row` or, on
         PostgreSQL only, `?mode=advisory`. A rollback to a savepoint may release the lock, too, while the transaction
         goes on. With `durable=True` the call raises ConfigurationError if a rollback to a savepoint could release the
-        lock.
+        lock. `wait` is that of `acquire()`.
         """
         from gripfast.api.within import within
 
         env = self._client._start().env
-        return await within(env, self._settings.want, connection, rules.checked_wait(wait), durable, is_async=True)
+        patience = self._settings.patience(wait)
+        return await within(env, self._settings.want, connection, patience, durable, is_async=True)
 
     async def _acquire(self, patience: float | None) -> AsyncLease | Taken:
         runtime = self._client._start()
@@ -75,9 +84,9 @@ class AsyncLock(AnyLock):
         return lease
 
     @Exit
-    async def __aexit__(scope: Scope, kind: Any, error: Any, *_: Any) -> None:
+    async def __aexit__(scope: Scope, *exc: Any) -> None:  # pyright: ignore[reportGeneralTypeIssues]
         scope.lock._client._check_loop()  # before anything is left
-        await scope.leave()._end(kind, error)
+        await scope.leave()._end(*exc[:2])
 
 
 class Acquiring(Awaitable[AsyncLease]):

@@ -57,6 +57,12 @@ async def test_a_bad_wait_is_refused(world: World) -> None:
     assert await world.inspect("job") is None
 
 
+async def test_a_bad_wait_is_refused_by_the_lock(world: World) -> None:
+    client = world.connect()
+    bad = [NAN, -1, -0.001, "5", True]
+    assert [value for value in bad if not refuses(lambda value: client.lock("job", wait=value), value)] == []
+
+
 async def test_a_bad_max_hold_is_refused(world: World) -> None:
     client = world.connect()
     bad = [NAN, -1, 0, "5", True]

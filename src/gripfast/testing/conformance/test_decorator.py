@@ -73,6 +73,31 @@ async def test_a_busy_lock_skips_the_call_when_told_so(world: World, report: Rep
     assert await alice.calls(make_report, 5) == "report for 5"
 
 
+async def test_a_busy_lock_calls_a_function_when_told_so(world: World, report: Report) -> None:
+    alice, bob = world.actors(2)
+    lease = await bob.acquire("report", label="bob's")
+    make_report = report.locked(alice, "report", wait=0, busy=lambda busy: (busy.name, busy.holder.label))
+    assert await alice.calls(make_report, 5) == ("report", "bob's")
+    assert report.calls == []
+    await bob.release(lease)
+    assert await alice.calls(make_report, 5) == "report for 5"
+
+
+async def test_the_function_finds_its_lease(world: World) -> None:
+    alice = world.actor()
+
+    def look() -> tuple[str, int]:
+        lease = gripfast.current_lease()
+        lease.ensure_held()
+        return lease.name, lease.token
+
+    with gripfast.connect(world.url) as onlooker:
+        function = world.colour.function(lambda: (look(), onlooker.inspect("report")))
+        found, info = await alice.calls(alice.client.locked("report")(function))
+    assert info is not None
+    assert found == ("report", info.token)
+
+
 async def test_the_function_waits_for_its_lock(world: World, report: Report) -> None:
     alice, bob = world.actors(2)
     lease = await bob.acquire("report")
@@ -141,7 +166,7 @@ async def test_a_wrong_call_is_a_type_error_as_without_the_lock(world: World, re
 
 async def test_bad_settings_are_refused_and_nothing_runs(world: World, report: Report) -> None:
     alice = world.actor()
-    for settings in ({"busy": "maybe"}, {"ttl": 0}, {"wait": -1}):
+    for settings in ({"busy": "maybe"}, {"busy": None}, {"ttl": 0}, {"wait": -1}):
         with pytest.raises(ConfigurationError):
             await alice.calls(report.locked(alice, "report", **settings), 5)
     assert report.calls == []

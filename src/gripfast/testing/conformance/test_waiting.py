@@ -189,3 +189,50 @@ async def test_inspect_counts_the_waiters(world: World) -> None:
     of_first = await waiting[0]
     assert (await world.inspect("job")).waiters == 2
     assert (await world.inspect("job")).owner == of_first.owner
+
+
+# -- the wait of the lock ----------------------------------------------------------------------------------------------
+
+
+async def nothing(_: Any) -> None: ...
+
+
+async def test_a_lock_waits_for_as_long_as_it_is_set_to(world: World) -> None:
+    alice, bob = world.actors(2)
+    await alice.acquire("job")
+    lock = bob.lock("job", wait=0.05)
+    with pytest.raises(LockTimeout):
+        await bob.does(lock.acquire)
+    with pytest.raises(LockTimeout):
+        await bob.inside(lock, nothing)
+    with pytest.raises(LockTimeout):
+        await bob.calls(bob.client.locked("job", wait=0.05)(world.colour.function(lambda: None)))
+
+
+async def test_a_lock_that_is_set_to_wait_enters_when_it_is_free(world: World) -> None:
+    alice, bob = world.actors(2)
+    lease = await alice.acquire("job")
+    entering = bob.inside("job", nothing, wait=30)
+    await world.queued("job", 1)
+    await alice.release(lease)
+    await entering
+    assert await world.inspect("job") is None
+
+
+async def test_a_call_may_wait_for_ever_though_its_lock_is_set_not_to(world: World) -> None:
+    alice, bob = world.actors(2)
+    lease = await alice.acquire("job")
+    lock = bob.lock("job", wait=0)
+    waiting = bob.acquire(lock, wait=None)
+    await world.queued("job", 1)
+    await alice.release(lease)
+    assert (await waiting).held
+
+
+async def test_a_call_may_wait_less_than_its_lock_is_set_to(world: World) -> None:
+    alice, bob = world.actors(2)
+    await alice.acquire("job")
+    lock = bob.lock("job", wait=60)
+    assert await bob.try_acquire(lock) is None
+    with pytest.raises(LockTimeout):
+        await bob.acquire(lock, wait=0)

@@ -1,0 +1,129 @@
+"""`gripfast.current_lease()`: the lease that a decorated function runs with.
+
+A context variable leads to it. Tasks and callbacks copy the context in which they were made, and may outlive the call
+of the function by far. So a context has only an entry for the call: it knows the lease weakly, and is emptied when the
+call ends. No context keeps a lease alive, and a task that outlives the call gets an error that says so.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, overload
+
+from gripfast.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from gripfast.api.aio.lease import AsyncLease
+    from gripfast.api.lease import Lease
+
+_NOT_HERE = (
+    "no lease here: current_lease() works in a function that is decorated with @client.locked(…), while that function "
+    "runs. In a `with` block, take the lease from `with lock as lease`"
+)
+_ENDED = (
+    "the decorated function that started this task or callback has ended, and its lock was released: await the task "
+    "inside the function, or acquire the lock in the task"
+)
+
+
+@overload
+def current_lease() -> Lease | AsyncLease: ...
+
+
+@overload
+def current_lease(kind: type[Lease]) -> Lease: ...
+
+
+@overload
+def current_lease(kind: type[AsyncLease]) -> AsyncLease: ...
+
+
+def current_lease(kind: type[Lease] | type[AsyncLease] | None = None) -> Lease | AsyncLease:
+    """The lease of the decorated function that runs now: of the innermost one, if one calls another. Use it to send the
+    token with what you write, and to check that the lock is still held:
+
+        @client.locked("report:{user_id}")
+        def report(user_id: int) -> None:
+            lease = gripfast.current_lease()
+            write(user_id, lease.token)
+            lease.ensure_held()
+
+    It is a Lease in a plain function and an AsyncLease in a coroutine function. No type checker can know which of them
+    runs, so the type is `Lease | AsyncLease`: what both have in common can be used as it is. To use the rest, such as
+    `extend()`, name the class: `current_lease(AsyncLease)` returns an AsyncLease, or raises ConfigurationError.
+
+    Outside a decorated function it raises ConfigurationError. It follows the rules of `contextvars`: a task that the
+    function starts, and `asyncio.to_thread`, see the lease until the function has ended. A thread that you start
+    yourself does not. `with lock` does not set it: there you have the lease.
+    """
+    call = _innermost.get()
+    if call is None:
+        raise ConfigurationError(_NOT_HERE)
+    lease = call.lease()
+    if lease is None:
+        raise ConfigurationError(_ENDED)
+    if kind is not None and not isinstance(lease, kind):
+        raise ConfigurationError(
+            f"this function runs with the class {type(lease).__name__}, not {kind.__name__}: use "
+            f"current_lease({type(lease).__name__})"
+        )
+    return lease
+
+
+class _Call:
+    """One call of a decorated function."""
+
+    __slots__ = ("_lease", "_outer")
+
+    def __init__(self, lease: Lease | AsyncLease) -> None:
+        self._lease: weakref.ref[Lease | AsyncLease] | None = weakref.ref(lease)
+        self._outer: _Call | None = None
+
+    def lease(self) -> Lease | AsyncLease | None:
+        """None once the call has ended. Read once: it may end meanwhile, on another thread."""
+        known = self._lease
+        return None if known is None else known()
+
+    def begin(self) -> None:
+        self._outer = _innermost.get()
+        _innermost.set(self)
+
+    def end(self) -> None:
+        """A second time it does nothing. The context may be another one, if nobody has awaited the function to its
+        end. Nothing is kept: calls whose tasks call again, for ever, would make an endless chain."""
+        if _innermost.get() is self:
+            _innermost.set(self._outer)
+        self._lease = self._outer = None
+
+
+_innermost: ContextVar[_Call | None] = ContextVar("gripfast.current_lease", default=None)
+
+
+def call_with(lease: Lease, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Call the function; meanwhile this is the current lease. One interrupt can't skip both clauses."""
+    call = _Call(lease)
+    try:
+        try:
+            call.begin()
+            return function(*args, **kwargs)
+        finally:
+            call.end()
+    finally:
+        call.end()
+
+
+async def await_with(
+    lease: AsyncLease, function: Callable[..., Awaitable[Any]], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Any:
+    """The same for a coroutine function."""
+    call = _Call(lease)
+    try:
+        try:
+            call.begin()
+            return await function(*args, **kwargs)
+        finally:
+            call.end()
+    finally:
+        call.end()

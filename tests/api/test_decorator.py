@@ -1,0 +1,112 @@
+"""`locked(…)`: what is refused, and where. What it does over each store: `gripfast.testing.conformance`."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
+
+import pytest
+
+import gripfast
+from gripfast import ConfigurationError, LockTimeout
+
+
+@pytest.fixture
+def client() -> Iterator[gripfast.Client]:
+    with gripfast.connect("memory://") as client:
+        yield client
+
+
+async def apologise(error: LockTimeout) -> str:
+    return f"busy: {error.name}"
+
+
+@pytest.mark.parametrize("busy", ["skp", "RAISE", "", None, True, 5, ["skip"]])
+def test_a_wrong_busy_is_refused_before_there_is_a_function(client: gripfast.Client, busy: Any) -> None:
+    with pytest.raises(ConfigurationError, match="busy must be 'raise', 'skip', or a function"):
+        client.locked("job", busy=busy)
+    with pytest.raises(ConfigurationError, match="busy must be 'raise', 'skip', or a function"):
+        gripfast.connect_async("memory://").locked("job", busy=busy)
+
+
+@pytest.mark.parametrize("settings", [{"ttl": 0}, {"wait": -1}, {"wait": "5"}, {"max_hold": 0}, {"on_lost": "me"}])
+def test_a_wrong_setting_is_refused_before_there_is_a_function(
+    client: gripfast.Client, settings: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigurationError):
+        client.locked("job", **settings)
+    with pytest.raises(ConfigurationError):
+        gripfast.connect_async("memory://").locked("job", **settings)
+
+
+def test_a_setting_that_is_none_is_a_type_error(client: gripfast.Client) -> None:
+    settings: dict[str, Any] = {"tll": 5}
+    with pytest.raises(TypeError, match="tll"):
+        client.locked("job", **settings)
+
+
+def test_a_plain_function_can_not_await_a_busy_function(client: gripfast.Client) -> None:
+    decorate: Callable[[Any], Any] = client.locked("job", wait=0, busy=apologise)
+    with pytest.raises(ConfigurationError, match="can't await apologise"):
+        decorate(lambda: None)
+
+
+def test_a_coroutine_function_awaits_its_busy_function_or_calls_it(client: gripfast.Client) -> None:
+    @client.locked("job", wait=0, busy=apologise)
+    async def first() -> str:
+        return "done"
+
+    @client.locked("job", wait=0, busy=lambda error: error.name)
+    async def second() -> str:
+        return "done"
+
+    with client.lock("job"):
+        assert asyncio.run(first()) == "busy: job"
+        assert asyncio.run(second()) == "job"
+    assert asyncio.run(first()) == "done"
+
+
+def test_what_a_busy_function_raises_comes_out(client: gripfast.Client) -> None:
+    def give_up(error: LockTimeout) -> str:
+        raise KeyError(error.name)
+
+    @client.locked("job", wait=0, busy=give_up)
+    def job() -> str:
+        return "done"
+
+    with client.lock("job"), pytest.raises(KeyError, match="job"):
+        job()
+    assert job() == "done"
+
+
+def test_a_lock_timeout_of_the_function_itself_is_not_taken_for_a_busy_lock(client: gripfast.Client) -> None:
+    @client.locked("job", wait=0, busy="skip")
+    def job() -> None:
+        client.lock("job").acquire(wait=0)
+
+    with pytest.raises(LockTimeout):
+        job()
+
+
+def test_a_plain_function_that_returns_a_coroutine_is_refused(client: gripfast.Client) -> None:
+    """Its body would run when the lock is released."""
+    ran = []
+
+    def retried(function: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Coroutine[Any, Any, None]]:
+        @functools.wraps(function)
+        def call() -> Coroutine[Any, Any, None]:
+            return function()
+
+        return call
+
+    @client.locked("job")
+    @retried
+    async def job() -> None:
+        ran.append(True)
+
+    with pytest.raises(ConfigurationError, match="decorate the coroutine function itself"):
+        asyncio.run(job())
+    assert ran == []
+    assert client.inspect("job") is None
