@@ -20,13 +20,14 @@ import click
 
 import gripfast
 from gripfast.cli.app import cli
+from gripfast.durations import EXAMPLES
 from gripfast.stores import specs
 from gripfast.stores.options import COMMON, Option
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 FURTHER = ("gripfast.fencing", "gripfast.compat.threading", "gripfast.compat.asyncio", "gripfast.compat.redis")
 FIRST = (
-    *("connect", "connect_async", "lock", "async_lock", "current_lease"),
+    *("connect", "connect_async", "lock", "async_lock", "configure", "current_lease"),
     *("Client", "Lock", "Lease", "Lost", "AsyncClient", "AsyncLock", "Acquiring", "AsyncLease", "AsyncLost"),
     *("InTransaction", "LockInfo", "Capabilities", "LockKwargs", "LockedOr", "AsyncLockedOr", "Reason"),
     "GripfastError",
@@ -64,8 +65,9 @@ def api() -> str:
 def options() -> Iterator[str]:
     """Those of our own engines: other packages may be installed."""
     yield (
-        "Put options into the query of the URL, or pass them to `connect()` as keywords. The page of each store lists "
-        "the defaults. Every store takes these:"
+        "Put options into the query of the URL, or pass them to `connect()` as keywords. In a URL, a number of seconds "
+        f"may have a unit: {EXAMPLES}. As a keyword it is a number. The page of each store lists the defaults. Every "
+        "store takes these:"
     )
     yield table(COMMON)
     for spec in specs():
@@ -143,7 +145,7 @@ def carried(init: ast.FunctionDef) -> Iterator[tuple[str, str]]:
     types = {each.arg: each.annotation for each in init.args.args if each.annotation is not None}
     for node in init.body:
         target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
-        if isinstance(target, ast.Attribute):
+        if isinstance(target, ast.Attribute) and target.attr[0] != "_":
             annotation = node.annotation if isinstance(node, ast.AnnAssign) else types[target.attr]
             yield f"{target.attr}: {ast.unparse(annotation)}", ""
 
@@ -198,7 +200,7 @@ def command_line() -> str:
     parts = [
         "# The command line",
         "Written by `scripts/reference.py`: this is what `--help` prints.",
-        *helps(cli, click.Context(cli, info_name="gripfast", terminal_width=WIDTH)),
+        *helps(cli, click.Context(cli, info_name="gripfast", terminal_width=WIDTH, **cli.context_settings)),
     ]
     return "\n\n".join(parts) + "\n"
 

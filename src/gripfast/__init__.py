@@ -25,12 +25,14 @@ from gripfast.errors import (
 )
 
 if TYPE_CHECKING:
+    from gripfast.api.aio.attempt import Acquiring
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.entry import async_lock, connect_async
     from gripfast.api.aio.lease import AsyncLease, AsyncLost
-    from gripfast.api.aio.lock import Acquiring, AsyncLock
+    from gripfast.api.aio.lock import AsyncLock
     from gripfast.api.client import Client
     from gripfast.api.current import current_lease
+    from gripfast.api.default import configure
     from gripfast.api.entry import connect, lock
     from gripfast.api.lease import Lease, Lost
     from gripfast.api.lock import Lock
@@ -72,6 +74,7 @@ __all__ = [
     "StoreUnavailable",
     "__version__",
     "async_lock",
+    "configure",
     "connect",
     "connect_async",
     "current_lease",
@@ -79,7 +82,7 @@ __all__ = [
 ]
 
 _LATER = {
-    "Acquiring": "api.aio.lock",
+    "Acquiring": "api.aio.attempt",
     "AsyncClient": "api.aio.client",
     "AsyncLease": "api.aio.lease",
     "AsyncLock": "api.aio.lock",
@@ -98,6 +101,7 @@ _LATER = {
     "LockedOr": "api.typed",
     "Lost": "api.lease",
     "async_lock": "api.aio.entry",
+    "configure": "api.default",
     "connect": "api.entry",
     "connect_async": "api.aio.entry",
     "current_lease": "api.current",
@@ -125,4 +129,4 @@ if hasattr(os, "register_at_fork"):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

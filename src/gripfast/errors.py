@@ -37,14 +37,16 @@ class GripfastError(Exception):
 class LockTimeout(GripfastError, TimeoutError):
     """The wait is over, and someone else still holds the lock. `holder` says who, or is None if that is not known."""
 
-    def __init__(self, name: str, waited: float, holder: LockInfo | None = None) -> None:
+    def __init__(self, name: str, waited: float, holder: LockInfo | None = None, here: str = "") -> None:
+        """`here`: the holder in words, if it is in the process that waited."""
         self.name = name
         self.waited = waited
         self.holder = holder
+        self._here = here
         super().__init__(name, waited, holder)
 
     def __str__(self) -> str:
-        return f"lock {self.name!r} not acquired in {self.waited:.3g} s: {describe_holder(self.holder)}"
+        return f"lock {self.name!r} not acquired in {self.waited:.3g} s: {describe_holder(self.holder, self._here)}"
 
 
 class LeaseLost(GripfastError):
@@ -131,17 +133,16 @@ def _shown(text: str) -> str:
     return visible(text) if len(text) <= SHOWN_MOST else f"{visible(text[:SHOWN_MOST])}…"
 
 
-def describe_holder(holder: LockInfo | None) -> str:
-    """Who holds it and for how long, in words an operator can act on."""
+def describe_holder(holder: LockInfo | None, here: str = "") -> str:
+    """Who holds it and for how long, in words an operator can act on. `here`: the holder in this process, in words."""
     if holder is None:
         return "held, but it is not known by whom"
     if holder.since is None:
         return f"held by software other than Gripfast ({_shown(holder.owner)}), {_expiry(holder.expires_in)}"
     label = f" ({_shown(holder.label)})" if holder.label else ""
-    return (
-        f"held by pid {holder.pid} on {_shown(holder.host)}{label} since {holder.since:%Y-%m-%d %H:%M:%S} UTC, "
-        f"{_expiry(holder.expires_in, ' unless renewed')}"
-    )
+    who = f"{here}{', ' if here else ''}pid {holder.pid} on {_shown(holder.host)}{label}"
+    expiry = _expiry(holder.expires_in, " unless renewed")
+    return f"held by {who} since {holder.since:%Y-%m-%d %H:%M:%S} UTC, {expiry}"
 
 
 def _expiry(seconds: float, unless: str = "") -> str:

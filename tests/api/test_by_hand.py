@@ -189,7 +189,6 @@ def test_a_loss_does_not_cancel_the_task_that_leaves_for_another() -> None:
 # -- by nobody ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore:lease on 'job' was dropped:ResourceWarning")
 def test_a_task_that_ended_without_leaving_does_not_keep_the_lock() -> None:
     async def careless(lock: gripfast.AsyncLock) -> None:
         stack = contextlib.AsyncExitStack()
@@ -211,7 +210,6 @@ def test_a_task_that_ended_without_leaving_does_not_keep_the_lock() -> None:
     asyncio.run(main())
 
 
-@pytest.mark.filterwarnings("ignore:lease on 'job' was dropped:ResourceWarning")
 def test_nor_does_one_whose_loop_is_gone() -> None:
     url = "memory://loop-is-gone"
     locks: list[gripfast.AsyncLock] = []

@@ -78,13 +78,15 @@ def test_a_block_inside_a_lock_entered_by_hand_does_not_leave_that_one(client: g
     assert client.inspect("job") is None
 
 
-def test_a_thread_that_ends_without_leaving_gives_back_what_it_entered_by_hand(client: gripfast.Client) -> None:
+def test_a_thread_that_ends_without_leaving_gives_back_what_it_entered_by_hand(
+    client: gripfast.Client, caplog: pytest.LogCaptureFixture
+) -> None:
     lock = client.lock("job")
     thread = threading.Thread(target=lock.__enter__)
-    with pytest.warns(ResourceWarning, match="job"):
-        thread.start()
-        thread.join()
-        until(lambda: client.inspect("job") is None)
+    thread.start()
+    thread.join()
+    until(lambda: client.inspect("job") is None)
+    until(lambda: "lease on 'job' was dropped" in caplog.text)
 
 
 def test_a_generator_that_is_dropped_inside_the_block_gives_the_lock_back(client: gripfast.Client) -> None:

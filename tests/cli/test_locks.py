@@ -80,7 +80,7 @@ def test_show_in_json_has_every_field(client: gripfast.Client, call: Call) -> No
 def test_show_of_a_free_lock_is_66(call: Call) -> None:
     ended = call("show", "nightly")
     assert (ended.returncode, ended.stdout) == (66, "")
-    assert ended.stderr.startswith("gripfast: nobody holds nightly")
+    assert ended.stderr.startswith("gripfast: nobody holds 'nightly'")
     ended = call("show", "nightly", "--json")
     assert (ended.returncode, json.loads(ended.stdout)) == (66, None)
 

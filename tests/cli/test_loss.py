@@ -51,7 +51,7 @@ def test_a_stubborn_command_gets_term_and_is_killed_in_time(url: str, client: gr
     assert deadline - GRACE - 0.2 < log.moment_of("SIGTERM") < deadline - GRACE + 0.2
     assert deadline - 0.2 < gone_at < expires_at
     assert status == 76
-    assert "lost the lock nightly" in err
+    assert "lost the lock 'nightly'" in err
     assert "Traceback" not in err
 
 

@@ -88,7 +88,7 @@ def test_on_a_lost_lock_all_that_can_be_killed_is_and_the_rest_waited_for(
         assert (is_alive(strange), is_alive(running.pid)) == (True, True)
         end(strange)
         assert running.ended()[0] == 76
-    assert "lost the lock nightly" in _err(log)
+    assert "lost the lock 'nightly'" in _err(log)
     assert "could not kill all its processes" in _err(log)
 
 

@@ -152,7 +152,10 @@ def test_a_file_without_an_interpreter_is_126(tmp_path: Path) -> None:
         (["--", "echo"], "NAME"),
         (["nightly", "extra", "--", "echo"], "extra"),
         (["nightly", "--wait", "soon", "--", "echo"], "soon"),
-        (["nightly", "--wait", "-1", "--", "echo"], "0 or more, not -1."),
+        (
+            ["nightly", "--wait", "-1", "--", "echo"],
+            "must be a duration like 30 (seconds)",
+        ),
         (["nightly", "--wait", "nan", "--", "echo"], "nan"),
         (["nightly", "--wait", "1", "--no-wait", "--", "echo"], "--no-wait"),
         (["nightly", "--ttl", "4", "--grace", "3", "--", "echo"], "2 seconds"),

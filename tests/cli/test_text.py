@@ -10,7 +10,6 @@ from gripfast import LockInfo
 from gripfast.cli.text import (
     aligned,
     as_json,
-    duration,
     holder,
     human_table,
     info_as_dict,
@@ -18,6 +17,7 @@ from gripfast.cli.text import (
     portrait,
 )
 from gripfast.columns import cells, clipped
+from gripfast.durations import shown
 from gripfast.errors import visible
 
 FOREIGN = LockInfo("job", "their id", 0, None, "", 0, None, math.inf, 0)
@@ -38,7 +38,7 @@ FOREIGN = LockInfo("job", "their id", 0, None, "", 0, None, math.inf, 0)
     ],
 )
 def test_durations_have_two_units_at_most(seconds: float, words: str) -> None:
-    assert duration(seconds) == words
+    assert shown(seconds) == words
 
 
 def test_what_could_steer_a_terminal_is_written_out() -> None:

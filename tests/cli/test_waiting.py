@@ -15,10 +15,10 @@ from support.waiting import until
 def test_a_terminal_shows_who_holds_the_lock_and_how_long_it_has_waited(client: gripfast.Client) -> None:
     lease = client.lock("nightly", label="the big backup").acquire()
     with on_terminal(*GRIPFAST, "run", "nightly", "--", "echo", "my", "turn") as terminal:
-        line = terminal.shows(r"\r\x1b\[Kgripfast: waiting (\S+) for nightly, held by ([^\r\n]*UTC\))")
+        line = terminal.shows(r"\r\x1b\[Kgripfast: waiting (\S+) for 'nightly', held by ([^\r\n]*UTC\))")
         assert "the big backup" in line[2]
         assert f"pid {os.getpid()} on {socket.gethostname()}" in line[2]
-        terminal.shows(r"waiting 1s for nightly")
+        terminal.shows(r"waiting 1s for 'nightly'")
         lease.release()
         assert terminal.status() == 0
     screen = terminal.screen()
@@ -48,7 +48,7 @@ def test_without_a_terminal_it_says_so_once(client: gripfast.Client) -> None:
         until(lambda: waiters(client, "nightly") == 1)
         lease.release()
         assert running.ended() == (0, "", "")
-    assert line.startswith('gripfast: waiting for nightly, held by "the big backup", pid ')
+    assert line.startswith("gripfast: waiting for 'nightly', held by \"the big backup\", pid ")
 
 
 def test_a_lock_that_is_free_is_taken_without_a_word(client: gripfast.Client) -> None:

@@ -17,6 +17,7 @@ from redis.exceptions import DataError, LockError, LockNotOwnedError
 import gripfast
 from compat.redis_kinds import OURS, Kind, new_name
 from gripfast.compat.redis import AsyncLock, Lock
+from gripfast.compat.redis.tokens import Renaming
 from support.redis_server import shared_server
 from support.waiting import auntil, until
 
@@ -412,20 +413,52 @@ async def test_tasks_that_never_release_leave_no_leases_in_the_object(name: str)
 # Ends ---------------------------------------------------------------------------------------------------------------
 
 
-def test_an_object_that_is_dropped_gives_the_lock_back(name: str, server: Any) -> None:
-    with pytest.warns(ResourceWarning, match=name):
-        Lock(server, name).acquire()
-        gc.collect()
-        until(lambda: server.get(name) is None)
+def dropped(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The locks of which the log says so."""
+    return [str(record.args[0]) for record in caplog.records if "was dropped" in record.msg]  # type: ignore[index]
 
 
-def test_a_thread_that_ends_gives_the_lock_back(name: str, server: Any) -> None:
+@pytest.mark.parametrize("token", [None, "chosen"])
+def test_an_object_that_is_dropped_gives_the_lock_back(
+    name: str, server: Any, token: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    Lock(server, name).acquire(token=token)
+    gc.collect()
+    until(lambda: server.get(name) is None)
+    until(lambda: dropped(caplog))
+    with Lock(server, name):  # by the same watchdog, behind what there may be to say
+        assert dropped(caplog) == [name]
+
+
+def test_one_that_is_dropped_while_it_gets_its_token_is_told_of_once(
+    name: str, server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    lease = gripfast.connect(server).lock(name).acquire()
+    Renaming(lease, b"chosen").command()
+    del lease
+    until(lambda: dropped(caplog))
+    until(lambda: server.get(name) is None)
+    assert dropped(caplog) == [name]
+
+
+def test_a_block_that_an_interrupt_has_dropped_is_no_mistake(
+    name: str, server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     lock = Lock(server, name)
-    with pytest.warns(ResourceWarning, match=name):
-        thread = threading.Thread(target=lock.acquire)
-        thread.start()
-        thread.join()
-        until(lambda: server.get(name) is None)
+    leave = lock.__exit__  # as a `with` statement looks it up
+    lock.__enter__()
+    del leave
+    until(lambda: server.get(name) is None)
+    assert dropped(caplog) == []
+
+
+def test_a_thread_that_ends_gives_the_lock_back(name: str, server: Any, caplog: pytest.LogCaptureFixture) -> None:
+    lock = Lock(server, name)
+    thread = threading.Thread(target=lock.acquire)
+    thread.start()
+    thread.join()
+    until(lambda: server.get(name) is None)
+    until(lambda: dropped(caplog) == [name])
 
 
 def test_without_thread_local_the_object_keeps_it_beyond_the_thread(name: str, server: Any) -> None:
@@ -437,12 +470,14 @@ def test_without_thread_local_the_object_keeps_it_beyond_the_thread(name: str, s
     lock.release()
 
 
-def test_a_token_that_is_forgotten_by_hand_gives_the_lock_back(name: str, server: Any) -> None:
+def test_a_token_that_is_forgotten_by_hand_gives_the_lock_back(
+    name: str, server: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     lock = Lock(server, name)
     lock.acquire()
-    with pytest.warns(ResourceWarning, match=name):
-        lock.local.token = None
-        until(lambda: server.get(name) is None)
+    lock.local.token = None
+    until(lambda: server.get(name) is None)
+    until(lambda: dropped(caplog) == [name])
 
 
 def test_an_exit_stack_enters_and_leaves_it(name: str, server: Any) -> None:

@@ -75,10 +75,12 @@ def test_a_lost_rlock_lets_nobody_in_by_re_entry(client: gripfast.Client, other:
             assert ours.acquire(blocking=False) is False
 
 
-def test_a_thread_that_ends_gives_its_rlock_back(client: gripfast.Client, other: gripfast.Client) -> None:
+def test_a_thread_that_ends_gives_its_rlock_back(
+    client: gripfast.Client, other: gripfast.Client, caplog: pytest.LogCaptureFixture
+) -> None:
     ours = RLock(client, "job")
-    with pytest.warns(ResourceWarning):
-        thread = threading.Thread(target=ours.acquire)
-        thread.start()
-        thread.join()
-        until(lambda: other.inspect("job") is None)
+    thread = threading.Thread(target=ours.acquire)
+    thread.start()
+    thread.join()
+    until(lambda: other.inspect("job") is None)
+    until(lambda: "lease on 'job' was dropped" in caplog.text)

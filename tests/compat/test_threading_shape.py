@@ -205,13 +205,25 @@ def test_an_engine_that_cannot_be_asked_is_an_error_and_never_a_no(unreachable: 
 
 @kinds
 def test_a_lock_object_that_is_dropped_gives_back_what_it_has(
-    client: gripfast.Client, other: gripfast.Client, kind: Kind
+    client: gripfast.Client, other: gripfast.Client, kind: Kind, caplog: pytest.LogCaptureFixture
 ) -> None:
     ours = kind(client, "job")
     ours.acquire()
-    with pytest.warns(ResourceWarning):
-        del ours
-        until(lambda: other.inspect("job") is None)
+    del ours
+    until(lambda: other.inspect("job") is None)
+    until(lambda: "lease on 'job' was dropped" in caplog.text)
+
+
+@kinds
+def test_a_block_that_an_interrupt_has_dropped_is_no_mistake(
+    client: gripfast.Client, other: gripfast.Client, kind: Kind, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours = kind(client, "job")
+    leave = ours.__exit__  # as a `with` statement looks it up
+    ours.__enter__()
+    del leave
+    until(lambda: other.inspect("job") is None)
+    assert "dropped" not in caplog.text
 
 
 @kinds

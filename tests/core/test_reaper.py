@@ -1,10 +1,13 @@
 """What was given up is released owner by owner: the trouble of one is not that of the others."""
 
+import logging
 from collections.abc import Sequence
+
+import pytest
 
 from gripfast import StoreUnavailable
 from gripfast.core.lease import LeaseState, Want
-from gripfast.core.ledger import Ledger
+from gripfast.core.ledger import Ledger, Mark
 from gripfast.core.ports import Hold, Unreachable
 from gripfast.core.upkeep import Reaper
 from gripfast.runtime.blocking import drive
@@ -52,3 +55,68 @@ def test_one_that_can_not_be_released_does_not_keep_the_others_waiting() -> None
 def test_nothing_is_confirmed_by_a_store_that_is_down() -> None:
     ledger, _ = reaped(OneStuck(is_down=True), "first", "last")
     assert names_left(ledger) == ["first", "last"]
+
+
+def test_what_can_not_be_released_is_named(caplog: pytest.LogCaptureFixture) -> None:
+    reaped(OneStuck(is_down=True), "first", "second", "third", "fourth", "fifth")
+    assert "can't clean up for 'first', 'second', 'third' and 2 more yet" in caplog.text
+
+
+class Dropped:
+    """A lease that was granted at 0 for 30 s and dropped; the rounds of the watchdog are called by the test."""
+
+    def __init__(self, in_block: bool = False) -> None:
+        self.now = 1.0
+        self.marks: list[Mark] = []
+        self.ledger = Ledger(self.marks.append)
+        state = LeaseState(Want("job", "job", 30.0, True, None, None), "owner")
+        mark = self.ledger.enter(state, in_block)
+        mark.may_be_there = mark.granted = True
+        self.reaper = Reaper(OneStuck(), lambda: self.now)  # type: ignore[arg-type]
+
+    def reap(self) -> None:
+        drive(self.reaper.reap(self.marks))
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "dropped" in record.msg]
+
+
+def test_a_dropped_lease_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    dropped = Dropped()
+    dropped.reap()
+    dropped.reap()
+    assert len(told(caplog)) == 1
+    assert "'job'" in told(caplog)[0]
+    assert len(dropped.ledger) == 0
+
+
+def test_one_whose_time_was_over_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    dropped = Dropped()
+    dropped.now = 29.9
+    dropped.reap()
+    assert told(caplog) == []
+    assert len(dropped.ledger) == 0
+
+
+def test_nor_is_one_of_a_block(caplog: pytest.LogCaptureFixture) -> None:
+    dropped = Dropped(in_block=True)
+    dropped.reap()
+    assert told(caplog) == []
+    assert len(dropped.ledger) == 0
+
+
+class Broken(logging.Handler):
+    def handle(self, record: logging.LogRecord) -> bool:
+        raise ValueError("planted")
+
+
+def test_a_log_that_fails_does_not_keep_what_was_dropped() -> None:
+    log, broken = logging.getLogger("gripfast.lease"), Broken()
+    dropped = Dropped()
+    log.addHandler(broken)
+    try:
+        dropped.reap()
+    finally:
+        log.removeHandler(broken)
+    assert len(dropped.ledger) == 0

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
 from core.upkeep_stage import Scene
+from gripfast import StoreUnavailable
 from gripfast.core import rules
-from gripfast.core.ports import Unreachable
+from gripfast.core.ports import Hold, Unreachable
 from gripfast.core.upkeep import Extend
 
 
@@ -39,3 +45,16 @@ def test_a_try_to_renew_a_long_lease_leaves_a_short_one_its_time() -> None:
     assert scene.store.renewed == ["long"]
     [seconds] = scene.store.within
     assert scene.now + seconds + 2 * rules.renewal_timeout(1.5, 5.0) <= short.deadline + 0.001
+
+
+def test_what_can_not_be_renewed_is_named(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(holds: Sequence[Hold], within: float) -> Any:
+        return [Unreachable(StoreUnavailable("no answer")) if hold.name != "fine" else None for hold in holds]
+
+    scene = Scene()
+    for name in ("fine", "first", "second"):
+        scene.granted(name, 30.0)
+    monkeypatch.setattr(scene.store, "renew", fails)
+    scene.now = scene.leases[0].renew_at
+    scene.go_round()
+    assert "can't renew 'first', 'second' yet, will retry until the deadline: no answer" in caplog.text

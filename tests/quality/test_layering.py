@@ -10,11 +10,12 @@ import pytest
 from gripfast.stores import StoreSpec
 from quality.tree import LAB, PACKAGE, broken, parsed, python_files
 
-LEAVES = {"bounded", "columns", "drivers", "errors", "extras", "interrupts", "machine", "timed_queue"}
+LEAVES = {"bounded", "columns", "drivers", "durations", "errors", "extras", "interrupts", "machine", "timed_queue"}
 MAY_IMPORT: dict[str, set[str]] = {
     "bounded": {"machine", "timed_queue"},
     "columns": set(),
     "drivers": {"errors"},
+    "durations": set(),
     "errors": set(),
     "extras": set(),
     "interrupts": {"errors"},

@@ -6,6 +6,7 @@ import inspect
 import pytest
 
 import gripfast
+from gripfast.api.misuse import NotLikeOthers
 
 CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked", "where"}
 LOCK = {"acquire", "name", "try_acquire", "ttl", "within"}
@@ -41,7 +42,7 @@ PUBLIC: dict[str, set[str]] = {
     "ConfigurationError": set(),
     "ClientClosed": set(),
 }
-FUNCTIONS = {"async_lock", "connect", "connect_async", "current_lease", "lock"}
+FUNCTIONS = {"async_lock", "configure", "connect", "connect_async", "current_lease", "lock"}
 ALIASES = {"Reason"}
 SUBMODULES = {
     "gripfast.compat.asyncio": {"Lock"},
@@ -64,9 +65,10 @@ RAISED: dict[str, tuple[object, ...]] = {
 def public_attributes(cls: type, example: object = None) -> set[str]:
     """What a user may rely on: methods, properties, slots, annotated fields, and what the example carries.
 
-    What comes from outside the package, such as `with_traceback`, is not ours to pin.
+    What comes from outside the package, such as `with_traceback`, is not ours to pin; what is only there to say that it
+    is not there, is not there.
     """
-    ours = [base for base in cls.__mro__ if base.__module__ not in ("builtins", "typing")]
+    ours = [base for base in cls.__mro__ if base.__module__ not in ("builtins", "typing") and base is not NotLikeOthers]
     names = {name for base in ours for name in (*vars(base), *inspect.get_annotations(base))}
     return {name for name in names | set(getattr(example, "__dict__", ())) if not name.startswith("_")}
 
@@ -74,6 +76,10 @@ def public_attributes(cls: type, example: object = None) -> set[str]:
 def test_the_package_exports_exactly_the_pinned_names() -> None:
     assert set(gripfast.__all__) == set(PUBLIC) | FUNCTIONS | ALIASES | {"__version__"}
     assert len(gripfast.__all__) == len(set(gripfast.__all__))
+
+
+def test_the_package_shows_its_public_names_only() -> None:
+    assert [name for name in dir(gripfast) if not name.startswith("__")] == sorted({*PUBLIC, *FUNCTIONS})
 
 
 @pytest.mark.parametrize("name", sorted(gripfast.__all__))

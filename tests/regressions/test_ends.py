@@ -88,7 +88,6 @@ def test_an_extension_beside_the_end_of_the_watchdog_is_made_or_the_lease_is_ove
     assert set(answers) <= {"extended", "released"}
 
 
-@pytest.mark.filterwarnings("ignore:lease on 'job' was dropped:ResourceWarning")
 def test_a_lease_dropped_beside_the_end_of_the_watchdog_is_given_back() -> None:
     def begin() -> tuple[Callable[[], object], Callable[[], object]]:
         client = gripfast.connect("memory://ends")

@@ -72,9 +72,9 @@ def test_an_attempt_that_could_not_reach_the_engine_leaves_no_cycle_behind() -> 
     states: list[weakref.ref[LeaseState]] = []
     enter = runtime.env.ledger.enter
 
-    def watched(state: LeaseState) -> object:
+    def watched(state: LeaseState, in_block: bool) -> object:
         states.append(weakref.ref(state))
-        return enter(state)
+        return enter(state, in_block)
 
     runtime.env.ledger.enter = watched  # type: ignore[method-assign, assignment]
     stage.nodes[0].crash()

@@ -73,7 +73,7 @@ WRONG = {
     f"mysql://u:{SECRET}@h,i/db": "",
     f"mysql://u:{SECRET}@h:port/db": "",
     f"mysql://u:{SECRET}@h/db?charset=latin1": "charset must be utf8mb4",
-    f"mysql://u:{SECRET}@h/db?connect_timeout=soon": "connect_timeout must be a number of seconds, not 'soon'",
+    f"mysql://u:{SECRET}@h/db?connect_timeout=soon": "connect_timeout must be a duration",
     f"mysql://u:{SECRET}@h/db?connect_timeout=-1": "connect_timeout",
     f"mysql://u:{SECRET}@h/db?ssl_verify_cert=maybe": "ssl_verify_cert must be true or false, not 'maybe'",
     f"mysql://u:{SECRET}@h/db?mode=table": "mode must be one of",

@@ -144,7 +144,7 @@ KNOWN = {
 
 
 def test_texts_of_a_url_become_what_the_option_is() -> None:
-    given = {"patience": "1.5", "most": "3", "strict": "Yes", "mode": "two", "label": "7", "unknown": "8"}
+    given = {"patience": "1.5s", "most": "3", "strict": "Yes", "mode": "two", "label": "7", "unknown": "8"}
     options = from_url(given, KNOWN)
     check(options, KNOWN)
     assert options == {"patience": 1.5, "most": 3, "strict": True, "mode": "two", "label": "7", "unknown": "8"}
@@ -153,7 +153,7 @@ def test_texts_of_a_url_become_what_the_option_is() -> None:
 @pytest.mark.parametrize(
     "name, text, told",
     [
-        ("patience", "soon", "patience must be a number of seconds, not 'soon'"),
+        ("patience", "soon", "patience must be a duration like 30 (seconds), 1.5s, 500ms, 2m, 1h or 7d, not 'soon'"),
         ("most", "1.5", "most must be a whole number, not '1.5'"),
         ("strict", "maybe", "strict must be true or false, not 'maybe'"),
         ("mode", "three", "mode must be one of one, two, not 'three'"),

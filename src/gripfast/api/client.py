@@ -14,13 +14,14 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
 
 from gripfast.api.config import Config
 from gripfast.api.decorator import check_busy, locked_async, locked_plain
 from gripfast.api.lease import Lease
 from gripfast.api.lock import Lock
 from gripfast.api.loops import ClientPerLoop
+from gripfast.api.misuse import exact, made_by_hand, refuse_to_pickle, unknown_option
 from gripfast.api.settings import LockSettings
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
@@ -50,7 +51,12 @@ HeldHere = weakref.WeakValueDictionary[str, LeaseState]
 
 
 class AnyClient:
+    _how_to_make = "gripfast.connect(url)"
+    __reduce_ex__ = refuse_to_pickle
+
     def __init__(self, config: Config) -> None:
+        if not isinstance(config, Config):
+            raise made_by_hand(type(self), self._how_to_make)
         self._config = config
         self._making = Guard()
         self._is_closed = False
@@ -115,6 +121,7 @@ class Client(AnyClient):
         self._here = _Here()
         self._twins = ClientPerLoop(lambda: _async_client(config))
 
+    @exact
     def lock(
         self,
         name: str,
@@ -126,6 +133,7 @@ class Client(AnyClient):
         on_lost: Callable[[Lease, Reason], object] | None = None,
         group: str | None = None,
         wait: float | None = None,
+        **wrong: Never,
     ) -> Lock:
         """A lock with this name. Does no I/O.
 
@@ -142,6 +150,8 @@ class Client(AnyClient):
         - `wait`: how many seconds `with lock`, `acquire()` and `within()` wait for the lock before they raise
           LockTimeout, unless they are called with a `wait` of their own. None: for ever. `try_acquire()` never waits.
         """
+        if wrong:
+            raise unknown_option(Client.lock, wrong)
         settings = self._settings(
             name,
             ttl,

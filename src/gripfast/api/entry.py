@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gripfast.api.client import Client
 from gripfast.api.config import configure
+from gripfast.api.default import default_client
 from gripfast.api.lock import Lock
-from gripfast.interrupts.guard import Guard
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -29,15 +29,6 @@ def connect(target: object = None, **options: Any) -> Client:
 
 
 def lock(name: str, **settings: Unpack[LockKwargs[Lease]]) -> Lock:
-    """A lock of the default client: `with gripfast.lock("nightly"): …`. `settings` are those of `Client.lock`."""
-    return _making.run(_default_client).lock(name, **settings)
-
-
-_making = Guard()
-_default: list[Client] = []
-
-
-def _default_client() -> Client:
-    if not _default:
-        _default.append(connect())
-    return _default[0]
+    """A lock of the default client: `with gripfast.lock("nightly"): …`. `settings` are those of `Client.lock`;
+    `gripfast.configure()` says where the locks are."""
+    return default_client().lock(name, **settings)

@@ -26,9 +26,8 @@ def default_url() -> str:
     if not _warned and _is_managed():
         _warned.append(None)
         _log.warning(
-            "GRIPFAST_URL is not set, so locks are in the file %s. This process runs under a service manager or in a "
-            "container: other processes may not see this file, and then the locks do not exclude them. Set "
-            "GRIPFAST_URL to a store that all these processes reach, or, if this file is right, to the URL above",
+            "GRIPFAST_URL is not set, so locks are in a file that other containers and services may not see. Set it to "
+            "a store that they share; to silence this line, set GRIPFAST_URL=%s",
             url,
         )
     return url

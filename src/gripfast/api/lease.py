@@ -11,10 +11,11 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from gripfast.api.misuse import refuse_to_pickle
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import to_raise
 from gripfast.core.release import release
-from gripfast.errors import LeaseLost, Reason
+from gripfast.errors import ConfigurationError, LeaseLost, Reason
 from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import BlockingRuntime, drive
 
@@ -28,7 +29,8 @@ R = TypeVar("R", "BlockingRuntime", "AioRuntime")
 class Handle(Generic[R]):
     """One level of holding. Re-entry makes another handle on the same state; the last one to be released ends it."""
 
-    __slots__ = ("__weakref__", "_client", "_is_released", "_on_lost", "_runtime", "_state")
+    __slots__ = ("__weakref__", "_client", "_is_entered", "_is_released", "_on_lost", "_runtime", "_state")
+    __reduce_ex__ = refuse_to_pickle
 
     def __init__(
         self, client: AnyClient, runtime: R, state: LeaseState, on_lost: Callable[[Any, Reason], Any] | None
@@ -38,6 +40,7 @@ class Handle(Generic[R]):
         self._state = state
         self._on_lost = on_lost
         self._is_released = False
+        self._is_entered = False
         if state.handles:
             state.handles = [ref for ref in state.handles if (each := ref()) is not None and not each._is_released]
         state.handles.append(weakref.ref(self))
@@ -109,6 +112,19 @@ class Handle(Generic[R]):
         self._raise_if_lost()
         return False
 
+    def _enter_once(self) -> None:
+        """A `with` block has it now. The end of a second one inside would release it, and the first would not know."""
+        if self._is_entered:
+            raise ConfigurationError(
+                f"the lease on {self.name!r} is in a `with` block already, and the end of a second one would release "
+                "it too early: remove the inner `with`, or make the lock with reentrant=True and acquire it once more"
+            )
+        self._is_entered = True
+
+    def _enter_block(self) -> None:
+        self._enter_once()
+        self._runtime.env.ledger.enter_block(self._state.owner)
+
     def _raise_if_lost(self) -> None:
         loss = self._state.lost(boottime())
         if loss is not None:
@@ -146,6 +162,7 @@ class Lease(Handle[BlockingRuntime]):
 
     def __enter__(self) -> Lease:
         self.ensure_held()
+        self._enter_block()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 from gripfast.api.lease import Lease
+from gripfast.api.misuse import NotLikeOthers, exact, made_by_hand, refuse_to_pickle, unknown_option
 from gripfast.api.settings import LOCKS_WAIT, LockSettings
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
@@ -14,14 +15,20 @@ from gripfast.core.ports import Taken
 from gripfast.interrupts.scope import ByThreads, Exit, Scope, scope_of_this_entry
 from gripfast.machine import boottime
 from gripfast.runtime.blocking import drive
+from gripfast.runtime.here import me
 
 if TYPE_CHECKING:
     from gripfast.api.client import AnyClient, Client
     from gripfast.api.within import InTransaction
 
 
-class AnyLock:
-    def __init__(self, client: AnyClient, settings: LockSettings) -> None:
+class AnyLock(NotLikeOthers):
+    _how_to_make = "gripfast.lock(name), or gripfast.connect(url).lock(name)"
+    __reduce_ex__ = refuse_to_pickle
+
+    def __init__(self, client: AnyClient, settings: LockSettings = None) -> None:  # type: ignore[assignment]
+        if settings.__class__ is not LockSettings:
+            raise made_by_hand(type(self), self._how_to_make)
         self._client = client
         self._settings = settings
 
@@ -49,20 +56,23 @@ class Lock(AnyLock):
 
     _client: Client
 
-    def acquire(self, wait: float | None = LOCKS_WAIT) -> Lease:
+    @exact
+    def acquire(self, wait: float | None = LOCKS_WAIT, **wrong: Never) -> Lease:
         """Wait for the lock. If it is not free within `wait` seconds, raise LockTimeout; its `holder` says who holds
-        the lock. With None, wait for ever. Without `wait`, the setting of the lock counts."""
+        the lock. With None, wait for ever. Without `wait`, the setting of the lock counts.
+
+        Keep the result, and call its `release()`; or write `with lock:`. If you keep no reference to a lease, it is
+        released at once, and the logger `gripfast.lease` gets a WARNING.
+        """
+        if wrong:
+            raise unknown_option(Lock.acquire, wrong)
         if wait is LOCKS_WAIT:
             wait = self._settings.wait
         elif wait is not None:
             wait = rules.checked_wait(wait)
         if wait is None:
             return self._acquire(None)  # type: ignore[return-value] # who waits for ever is never told that it is taken
-        started = boottime()
-        answer = self._acquire(wait)
-        if isinstance(answer, Taken):
-            raise self._settings.timed_out(boottime() - started, answer)
-        return answer
+        return self._obtain(wait)
 
     def try_acquire(self) -> Lease | None:
         """Return the lease, or None if someone else holds the lock. Does not wait for the holder."""
@@ -83,24 +93,34 @@ class Lock(AnyLock):
         patience = self._settings.patience(wait)
         return drive(within(env, self._settings.want, connection, patience, durable, is_async=False))
 
-    def _acquire(self, patience: float | None) -> Lease | Taken:
-        runtime = self._client._start()
-        held = self._client._held_here() if self._settings.reentrant else None
+    def _obtain(self, patience: float, in_block: bool = False) -> Lease:
+        started = boottime()
+        answer = self._acquire(patience, in_block)
+        if isinstance(answer, Taken):
+            raise self._settings.timed_out(boottime() - started, answer)
+        return answer
+
+    def _acquire(self, patience: float | None, in_block: bool = False) -> Lease | Taken:
+        client, settings = self._client, self._settings
+        runtime = client._start()
+        held = client._held_here() if settings.reentrant else None
         state = None if held is None else still_held(held, self.name)
         if state is None:
-            answer = drive(acquire(runtime.env, self._settings.want, patience))
+            answer = drive(acquire(runtime.env, settings.want, patience, in_block))
             if isinstance(answer, Taken):
                 return answer
             state = answer
+            state.acquirer = me.thread
             if held is not None:
                 held[self.name] = state
-        return Lease(self._client, runtime, state, self._settings.on_lost)
+        return Lease(client, runtime, state, settings.on_lost)
 
     def __enter__(self) -> Lease:
         scope = scope_of_this_entry(self)
         wait = self._settings.wait
-        lease = self._acquire(None) if wait is None else self.acquire(wait)
+        lease = self._acquire(None, scope.is_kept) if wait is None else self._obtain(wait, scope.is_kept)
         assert isinstance(lease, Lease)  # who waits for ever is never told that it is taken
+        lease._is_entered = True
         scope.keep(lease)
         return lease
 

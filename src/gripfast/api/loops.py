@@ -1,4 +1,4 @@
-"""One AsyncClient per event loop, for what is not bound to a loop itself: the default client, and plain clients.
+"""One AsyncClient per event loop, for what is not bound to a loop itself: plain clients, and with them the default.
 
 Threads with a loop each come here at the same time; there is no mutex, each step is one of a dict. Nobody else makes
 the client of a loop than whoever runs in it.

@@ -10,6 +10,7 @@ from gripfast.core import rules
 from gripfast.core.lease import Want
 from gripfast.core.ports import Taken
 from gripfast.errors import ConfigurationError, LockTimeout, Reason
+from gripfast.runtime.here import in_this_process
 
 
 class _LocksWait:
@@ -58,4 +59,4 @@ class LockSettings:
 
     def timed_out(self, waited: float, answer: Taken) -> LockTimeout:
         holder = answer.holder and replace(answer.holder, name=self.want.name)
-        return LockTimeout(self.want.name, waited, holder)
+        return LockTimeout(self.want.name, waited, holder, in_this_process(holder))

@@ -1,11 +1,11 @@
 """The command line `gripfast`.
 
 app          the commands together, and what becomes of errors
-options      what several commands take: the URL, a lock's name, seconds
+options      what several commands take: the URL, a lock's name, durations
 streams      standard streams that are closed
 codes        the exit codes and what they mean
 failure      an error in one line, and its exit code
-text         durations, holders, tables, JSON
+text         holders, tables, JSON
 locks        ls, show, break, wait
 commands     which commands there are, those of other packages, too
 completion   what a shell completes

@@ -24,7 +24,11 @@ COMPLETE = "_GRIPFAST_COMPLETE"
 """The variable by which a shell's script asks for completions."""
 
 
-@click.group(cls=Commands, invoke_without_command=True, epilog=codes.listing())
+HELP = {"help_option_names": ["-h", "--help"]}
+"""For the commands of other packages, too: a command has those of its group."""
+
+
+@click.group(cls=Commands, invoke_without_command=True, epilog=codes.listing(), context_settings=HELP)
 @url_option
 @click.version_option(gripfast.__version__, message="gripfast %(version)s")
 @click.pass_context

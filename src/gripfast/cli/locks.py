@@ -14,7 +14,6 @@ from gripfast.cli.failure import Failure, say
 from gripfast.cli.options import json_option, name_argument, open_client, url_option, wait_option
 from gripfast.cli.signals import listening
 from gripfast.cli.waiting import obtain
-from gripfast.errors import visible
 
 
 @click.command(short_help="List the locks that are held.")
@@ -40,7 +39,7 @@ def ls(ctx: click.Context, in_json: bool, prefix: str) -> None:
     elif infos:
         click.echo((text.human_table if sys.stdout.isatty() else text.plain_table)(infos))
     elif sys.stderr.isatty():
-        say(f"no lock is held{' whose name begins with ' + prefix if prefix else ''}")
+        say(f"no lock is held{f' whose name begins with {prefix!r}' if prefix else ''}")
 
 
 @click.command(short_help="Show who holds a lock.")
@@ -94,7 +93,7 @@ def break_(ctx: click.Context, name: str, in_json: bool, yes: bool) -> None:
     if in_json:
         click.echo(text.as_json({"name": name, "broken": True, "holder": text.info_as_dict(info)}))
     else:
-        click.echo(f"{visible(name)} is released; it was {text.holder(info)}")
+        click.echo(f"{name!r} is released; it was {text.holder(info)}")
 
 
 def _confirm(client: gripfast.Client, info: gripfast.LockInfo) -> None:
@@ -133,7 +132,7 @@ def wait(ctx: click.Context, name: str, wait: float | None, in_json: bool) -> in
     if in_json:
         click.echo(text.as_json(_verdict(name, time.monotonic() - began, busy)))
     if busy:
-        say(f"{name} is still {text.holder(busy.holder)}. Wait longer with --wait, or see: {_show(name)}")
+        say(f"{name!r} is still {text.holder(busy.holder)}. Wait longer with --wait, or see: {_show(name)}")
     return codes.BUSY if busy else 0
 
 
@@ -149,4 +148,4 @@ def _show(name: str) -> str:
 
 
 def _nobody(name: str) -> Failure:
-    return Failure(codes.NOT_FOUND, f"nobody holds {name}. List the held locks: gripfast ls")
+    return Failure(codes.NOT_FOUND, f"nobody holds {name!r}. List the held locks: gripfast ls")

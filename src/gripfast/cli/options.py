@@ -10,20 +10,25 @@ from typing import Any, TypeVar
 import click
 
 import gripfast
+from gripfast import durations
 
 _URL = "gripfast.cli.url"
 
 Callback = TypeVar("Callback", bound=Callable[..., Any])
 
 
-def _in_seconds(_: click.Context, __: click.Parameter, seconds: float | None) -> float | None:
-    if seconds is not None and not 0 <= seconds < math.inf:
-        raise click.BadParameter(f"must be a number of seconds, 0 or more, not {seconds:g}.")
+def _in_seconds(_: click.Context, __: click.Parameter, text: str | None) -> float | None:
+    try:
+        seconds = None if text is None else durations.read(text)
+    except ValueError as error:
+        raise click.BadParameter(f"{error}.") from None
+    if seconds == math.inf:
+        raise click.BadParameter("is too long.")
     return seconds
 
 
-def seconds_option(name: str, explanation: str) -> Callable[[Callback], Callback]:
-    return click.option(name, type=float, callback=_in_seconds, metavar="SECONDS", help=explanation)
+def duration_option(name: str, explanation: str) -> Callable[[Callback], Callback]:
+    return click.option(name, callback=_in_seconds, metavar="DURATION", help=explanation)
 
 
 def _remember_url(ctx: click.Context, _: click.Parameter, url: str | None) -> None:
@@ -54,7 +59,7 @@ url_option = click.option(
     "If the URL has a password, set $GRIPFAST_URL: other users of the machine can see the arguments of a command.",
 )
 json_option = click.option("--json", "in_json", is_flag=True, help="Print JSON.")
-wait_option = seconds_option("--wait", "Wait at most this long. [default: for ever]")
+wait_option = duration_option("--wait", "Wait at most this long: 30 (seconds), 500ms, 2m, 1h. [default: for ever]")
 
 
 def _complete_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -12,13 +12,13 @@ import click
 import gripfast
 from gripfast.cli import codes
 from gripfast.cli.failure import say
-from gripfast.cli.options import name_argument, open_client, seconds_option, url_option, wait_option
+from gripfast.cli.options import duration_option, name_argument, open_client, url_option, wait_option
 from gripfast.cli.signals import Signals, listening
 from gripfast.cli.spawn import Command, start
 from gripfast.cli.supervise import KEPT, Ending, Supervisor, end_family, sane_grace
 from gripfast.cli.text import holder
 from gripfast.cli.waiting import obtain
-from gripfast.errors import WHY, visible
+from gripfast.errors import WHY
 
 GRACE = 5.0
 
@@ -42,7 +42,7 @@ class RunCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         cut = args.index("--") if "--" in args else len(args)
-        if not (args[cut + 1 :] or ctx.resilient_parsing or "--help" in args[:cut]):
+        if not (args[cut + 1 :] or ctx.resilient_parsing or set(ctx.help_option_names) & set(args[:cut])):
             raise click.UsageError("No command. Write it after two dashes: gripfast run NAME -- ./backup.sh", ctx)
         rest = super().parse_args(ctx, args[:cut])
         ctx.params["words"] = args[cut + 1 :]
@@ -55,12 +55,12 @@ class RunCommand(click.Command):
 @click.command(cls=RunCommand, short_help="Run a command while holding a lock.", epilog=codes.listing())
 @name_argument
 @url_option
-@seconds_option("--ttl", TTL_HELP)
+@duration_option("--ttl", TTL_HELP)
 @wait_option
 @click.option("--no-wait", is_flag=True, help="Do not wait at all: the same as --wait 0.")
 @click.option("--label", metavar="TEXT", help="Tells others who holds the lock; ls and show print this text.")
 @click.option("--busy-exit-code", type=click.IntRange(0, 255), default=codes.BUSY, metavar="CODE", help=BUSY_HELP)
-@seconds_option("--grace", GRACE_HELP)
+@duration_option("--grace", GRACE_HELP)
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -122,7 +122,7 @@ def _run(client: gripfast.Client, lock: gripfast.Lock, settings: Settings, signa
     except gripfast.LockTimeout as busy:
         what_next = "Wait longer with --wait" if settings.wait else "Wait for it with --wait SECONDS"
         look = f"gripfast show {shlex.quote(settings.name)}"
-        say(f"{settings.name} is {holder(busy.holder)}. {what_next}, or see: {look}")
+        say(f"{settings.name!r} is {holder(busy.holder)}. {what_next}, or see: {look}")
         return settings.busy_code
     command = start(settings.words, _environment(lease), signals)
     try:
@@ -150,18 +150,17 @@ def _begin(
 
 def _conclude(lease: gripfast.Lease, ending: Ending) -> int:
     """Said before the client is closed, which takes a while on a store that does not answer."""
-    name = visible(lease.name)
     if not ending.complete:
         say("some processes of the command still run although gripfast sent them KILL; look for them with ps")
     if ending.status is None or ending.warned:
         what = "has ended, but gripfast could not kill all its processes" if ending.refused else "was stopped"
-        say(f"lost the lock {name}: {_why(lease)}. The command {what}")
+        say(f"lost the lock {lease.name!r}: {_why(lease)}. The command {what}")
         return codes.LOST
     try:
         lease.release()
     except gripfast.LeaseLost as lost:
         so = f"The command ended with status {ending.status}, and may have run without the lock at the end"
-        say(f"lost the lock {name}: {WHY[lost.reason]}. {so}")
+        say(f"lost the lock {lease.name!r}: {WHY[lost.reason]}. {so}")
         return codes.LOST
     return ending.status
 

@@ -1,4 +1,4 @@
-"""What people and programs read: durations, holders, tables, JSON."""
+"""What people and programs read: holders, tables, JSON."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from gripfast import LockInfo
 from gripfast.columns import cells
+from gripfast.durations import shown
 from gripfast.errors import visible
 
 HEADINGS = ("NAME", "LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "WAITERS", "TOKEN")
@@ -15,26 +16,12 @@ FOREIGN = "software other than Gripfast"
 """A key that other software has set: who that is, it does not tell."""
 
 
-def duration(seconds: float) -> str:
-    """Two units at most: 0.4s, 12s, 3m 05s, 2h 10m, 3d 04h."""
-    if seconds < 1:
-        return f"{max(0.0, seconds):.1f}s"
-    whole = int(seconds)
-    if whole < 60:
-        return f"{whole}s"
-    if whole < 3600:
-        return f"{whole // 60}m {whole % 60:02}s"
-    if whole < 86400:
-        return f"{whole // 3600}h {whole % 3600 // 60:02}m"
-    return f"{whole // 86400}d {whole % 86400 // 3600:02}h"
-
-
 def held_for(info: LockInfo) -> str:
-    return "?" if info.since is None else duration((datetime.now(UTC) - info.since).total_seconds())
+    return "?" if info.since is None else shown((datetime.now(UTC) - info.since).total_seconds())
 
 
 def expires_in(info: LockInfo) -> str:
-    return "never" if math.isinf(info.expires_in) else duration(info.expires_in)
+    return "never" if math.isinf(info.expires_in) else shown(info.expires_in)
 
 
 def holder(info: LockInfo | None) -> str:

@@ -12,8 +12,9 @@ import click
 import gripfast
 from gripfast.cli.failure import redacted, say
 from gripfast.cli.signals import Signals
-from gripfast.cli.text import duration, holder
+from gripfast.cli.text import holder
 from gripfast.columns import clipped
+from gripfast.durations import shown
 from gripfast.errors import visible
 
 SILENT_FOR = 0.2
@@ -63,12 +64,12 @@ class Telling:
             if self._over.wait(REFRESH):
                 return
         if not self._over.is_set():
-            say(f"waiting for {visible(self._name)}, {who}")
+            say(f"waiting for {self._name!r}, {who}")
 
     def _draw(self) -> None:
-        waited = duration(time.monotonic() - self._began)
+        waited = shown(time.monotonic() - self._began)
         who = self._who()
-        line = f"gripfast: waiting {waited} for {visible(self._name)}, {who or 'which nobody seems to hold now'}"
+        line = f"gripfast: waiting {waited} for {self._name!r}, {who or 'which nobody seems to hold now'}"
         if (who or self._drawn) and not self._over.is_set():
             self._drawn = True
             click.echo(_ERASE + clipped(line, _width()), err=True, nl=False)

@@ -96,6 +96,8 @@ class Lock:
     def __enter__(self) -> bool:
         scope = scope_of_this_entry(self)
         lease = scope.lease = self._lock.acquire()
+        if scope.is_kept:
+            lease._enter_block()
         holdings, hold = self._holdings, Hold(threading.get_ident(), lease, keep=not scope.is_kept)
         holdings[hold] = None  # last, and no call: see `holdings`
         return True

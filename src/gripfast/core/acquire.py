@@ -26,12 +26,12 @@ from gripfast.errors import ClientClosed, ConfigurationError, StoreUnavailable
 _log = logging.getLogger("gripfast.lease")
 
 
-async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Taken:
+async def acquire(env: Env, want: Want, wait: float | None, in_block: bool = False) -> LeaseState | Taken:
     """The lease, or who has it once `wait` seconds (None: for ever) are over. Raises StoreUnavailable."""
     patience: _Patience | None = None
     while True:
         state = LeaseState(want, env.new_owner())
-        mark = env.ledger.enter(state)
+        mark = env.ledger.enter(state, in_block)
         try:
             if env.observers is not None:
                 env.observers.claimed(state)
@@ -40,7 +40,7 @@ async def acquire(env: Env, want: Want, wait: float | None) -> LeaseState | Take
             answer, sent = await _ask(env, claim, mark)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
-                answer, sent = await _persist(env, want, claim, mark, patience, answer, sent)
+                answer, sent = await _watched(env, want, claim, mark, patience, answer, sent)
             if isinstance(answer, Taken):
                 if state.story is not None:
                     state.story.refused()
@@ -119,6 +119,19 @@ class _Patience:
         pause = rules.retry_pause(self._failures)
         self._failures += 1
         await self._env.pause(min(pause, self._silence_ends - self._env.now()))
+
+
+async def _watched(
+    env: Env, want: Want, claim: Claim, mark: Mark, patience: _Patience, answer: Taken | Unreachable, sent: float
+) -> tuple[Granted | Taken, float]:
+    """Whoever is not granted the lock at once, and waits, may wait for what never comes: the runtime says so."""
+    if claim.inbox is None:
+        return await _persist(env, want, claim, mark, patience, answer, sent)
+    is_over = env.watch(want, answer)
+    try:
+        return await _persist(env, want, claim, mark, patience, answer, sent)
+    finally:
+        is_over()
 
 
 async def _persist(

@@ -41,8 +41,8 @@ class Want(NamedTuple):
 
 class LeaseState:
     __slots__ = (
-        "__weakref__", "ceiling", "deadline", "endings", "group", "handles", "key", "limit", "listeners", "most",
-        "name", "on_lost", "owner", "renew_at", "renews", "story", "token", "ttl",
+        "__weakref__", "acquirer", "ceiling", "deadline", "endings", "group", "handles", "key", "limit", "listeners",
+        "most", "name", "on_lost", "owner", "renew_at", "renews", "story", "token", "ttl",
     )  # fmt: skip
 
     def __init__(self, want: Want, owner: str) -> None:
@@ -62,6 +62,8 @@ class LeaseState:
         self.on_lost: Callable[[LeaseState, Reason], None] | None = None
         self.listeners: list[Callable[[], None]] = []
         self.handles: list[weakref.ref[Any]] = []
+        self.acquirer: Callable[[], Any] | None = None
+        """The thread or task that acquired it, weakly; to be named in messages, and for nothing else."""
         self.endings: list[list[Reason]] = []
         """Empty until it is over; the first one counts."""
         self.group = want.group

@@ -17,7 +17,7 @@ from gripfast.core.lease import LeaseState
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = ("granted", "key", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
+    __slots__ = ("granted", "in_block", "key", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
 
     ledger: Ledger
     name: str
@@ -30,6 +30,9 @@ class Mark(weakref.ref[LeaseState]):
     """A request of this owner may have left this machine, so the engine may know the owner."""
     granted: bool
     """It is a lease that someone may be using; no longer once it is being given back."""
+    in_block: bool
+    """It is the lease of a `with` block. If that is dropped, an interrupt or the end of a loop has done it: there is
+    nothing that the caller should have written differently."""
 
 
 class Ledger:
@@ -40,7 +43,7 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._marks)
 
-    def enter(self, state: LeaseState) -> Mark:
+    def enter(self, state: LeaseState, in_block: bool = False) -> Mark:
         mark = Mark(state, self._drop)
         mark.ledger = self
         mark.name = state.name
@@ -50,11 +53,28 @@ class Ledger:
         mark.sent = 0.0
         mark.may_be_there = False
         mark.granted = False
+        mark.in_block = in_block
         self._marks[state.owner] = mark
         return mark
 
     def confirm_gone(self, owner: str) -> None:
         self._marks.pop(owner, None)
+
+    def enter_block(self, owner: str) -> None:
+        """From now on it is the lease of a `with` block."""
+        mark = self._marks.get(owner)
+        if mark is not None:
+            mark.in_block = True
+
+    def rename(self, state: LeaseState, owner: str) -> None:
+        """The lease gets another owner id. Until it is confirmed that the engine does not know the former one any more,
+        both are given back if the lease is dropped; it counts as one lease."""
+        former = self._marks.get(state.owner)
+        state.owner = owner
+        mark = self.enter(state)
+        mark.may_be_there = mark.granted = True
+        if former is not None:
+            former.granted = False
 
     def knows(self, mark: Mark) -> bool:
         return self._marks.get(mark.owner) is mark

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from gripfast.core.lease import LeaseState
+from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ledger import Ledger
 from gripfast.errors import ClientClosed, Reason, StoreUnavailable
 
@@ -218,6 +218,10 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
 
+def _unwatched() -> None:
+    return
+
+
 @dataclass(slots=True)
 class Env:
     """Everything a recipe works with; made by a runtime, one per client and process."""
@@ -231,6 +235,8 @@ class Env:
     """A lease was granted or its moments moved: the watchdog and the notices must not sleep past them."""
     request_timeout: float
     connect_patience: float
+    watch: Callable[[Want, Taken | Unreachable], Callable[[], None]] = lambda want, answer: _unwatched
+    """A claim got this answer, and now waits. What is returned is called when its wait is over."""
     is_closed: bool = False
     """The client is closed, or being closed (`core/closing.py`)."""
     observers: Stories | None = None

@@ -57,11 +57,13 @@ async def renew(env: Env, states: Sequence[LeaseState], shortens: bool = False) 
     answers = [answer] * len(states) if isinstance(answer, Unreachable) else answer
     for state, each in zip(states, answers, strict=True):
         _take_answer(env, state, each, sent, now)
-    failed = [each for each in answers if isinstance(each, Unreachable)]
+    failed = [(state.name, each) for state, each in zip(states, answers, strict=True) if isinstance(each, Unreachable)]
     if failed:
-        _log.warning("can't renew %d leases yet, will retry until their deadlines: %s", len(failed), failed[0].error)
-        return failed[0]
-    _log.debug("renewed %d leases", len(states))
+        names = rules.named(name for name, _ in failed)
+        _log.warning("can't renew %s yet, will retry until the deadline: %s", names, failed[0][1].error)
+        return failed[0][1]
+    if _log.isEnabledFor(logging.DEBUG):
+        _log.debug("renewed %s", rules.named(state.name for state in states))
     return None
 
 

@@ -6,6 +6,7 @@ All times are seconds on the client's boot clock unless a name says otherwise.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from gripfast.errors import ConfigurationError
 
@@ -116,6 +117,17 @@ LOOK_AT_SESSIONS = 0.25
 """Seconds between two looks whether the sessions of leases are still there."""
 
 
+NAMED_MOST = 3
+"""Locks that one line of the log names."""
+
+
+def named(names: Iterable[str]) -> str:
+    """For messages about several locks: the first few, and how many more there are."""
+    all_names = list(names)
+    more = len(all_names) - NAMED_MOST
+    return ", ".join(map(repr, all_names[:NAMED_MOST])) + (f" and {more} more" if more > 0 else "")
+
+
 def next_token(last: int, wall_us: int) -> int:
     """Grows though clocks jump (the +1), and grows after the engine lost its memory (the clock)."""
     return max(last + 1, wall_us)
@@ -181,6 +193,11 @@ def checked_wait(wait: object) -> float | None:
     """Seconds of patience; None, like infinity, is for ever."""
     if wait is None or wait == math.inf:
         return None
+    if isinstance(wait, bool):
+        raise ConfigurationError(
+            f"wait must be a number of seconds, not {wait!r}: write try_acquire() not to wait, or acquire() to wait as "
+            "long as it takes"
+        )
     return checked_patience("wait", wait)
 
 
@@ -220,7 +237,8 @@ def _encodes(text: str) -> bool:
 
 def _checked_seconds(option: str, value: object, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ConfigurationError(f"{option} must be a number of seconds, not {value!r}")
+        hint = ". In Python write seconds as a number, such as 30 or 1.5" if isinstance(value, str) else ""
+        raise ConfigurationError(f"{option} must be a number of seconds, not {value!r}{hint}")
     try:
         seconds = float(value)
     except OverflowError:

@@ -6,10 +6,10 @@ forgotten it by itself.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import math
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
@@ -22,6 +22,12 @@ from gripfast.core.soonest import Soonest
 from gripfast.errors import OutcomeUnknown
 
 _log = logging.getLogger("gripfast.watchdog")
+_lease_log = logging.getLogger("gripfast.lease")
+
+_DROPPED = (
+    "lease on %r was dropped while it was held, so the lock is released. Write `with lock:` (`async with lock:`), or "
+    "keep the result of acquire() and call its release(). With gripfast.compat, keep the lock object"
+)
 
 _RETRY = 0.25
 """Seconds until what could not be given back is tried again."""
@@ -78,8 +84,8 @@ class Upkeep:
             return self._env.now() + _RETRY
 
     async def give_all_back(self) -> None:
-        """The client is closed: whatever anyone still has."""
-        await self._reaper.reap_all(self._env.ledger)
+        """The client is closed, or was dropped: whatever anyone still has."""
+        await self._reaper.reap_all(self._env.ledger, self._env.is_closed)
 
 
 class Reaper:
@@ -96,8 +102,10 @@ class Reaper:
         self._forgets = not store.capabilities.session
         """A session lives on by itself, and so does whatever an owner has in it."""
 
-    async def reap_all(self, ledger: Ledger) -> None:
-        """At once, whatever failed before: there is no later round. The client is closed whatever happens here."""
+    async def reap_all(self, ledger: Ledger, is_closed: bool = True) -> None:
+        """At once, whatever failed before: there is no later round. The client is closed whatever happens here. If the
+        client was not closed, but dropped, so were all its leases."""
+        dropped = [] if is_closed else _were_dropped(ledger.marks(), self._now())
         for mark in ledger.marks():
             mark.granted = False  # not dropped by mistake: no warning
             self._left[mark.owner] = mark
@@ -110,19 +118,22 @@ class Reaper:
                 "unexpected error while closing a client; some leases may stay held until their ttl is over. "
                 "Please report this"
             )
+        _tell_dropped(dropped)
 
     async def reap(self, marks: Iterable[Mark]) -> float:
         """Seconds on the clock at which to come again; infinity when all is given back."""
         new = [mark for mark in marks if mark.ledger.knows(mark)]
         for mark in new:
-            _warn_if_dropped(mark)
             self._left[mark.owner] = mark
-        is_time = self._now() >= self._tries_at
+        now = self._now()
+        dropped = _were_dropped(new, now)
+        is_time = now >= self._tries_at
         batch = self._chosen(new, is_time)
         if batch:
             answers = await self._try(batch, is_news=bool(new))
             if is_time:
                 self._pace(answers)
+        _tell_dropped(dropped)
         return max(self._now(), self._tries_at) if self._left else math.inf
 
     def _chosen(self, new: Sequence[Mark], is_time: bool) -> list[Mark]:
@@ -143,8 +154,8 @@ class Reaper:
         if failed := [trouble for trouble in answers if trouble is not None]:
             self._forget()
             level = logging.WARNING if is_news else logging.DEBUG
-            what = "can't release %d leases or places in the queue yet (%s); will retry"
-            _log.log(level, what, len(failed), failed[0].error)
+            names = rules.named(mark.name for mark, trouble in zip(batch, answers, strict=True) if trouble is not None)
+            _log.log(level, "can't clean up for %s yet (%s); will retry", names, failed[0].error)
         return answers
 
     def _pace(self, answers: Sequence[Unreachable | None]) -> None:
@@ -167,15 +178,18 @@ class Reaper:
         self._store.forget(mark.owner)
 
 
-def _warn_if_dropped(mark: Mark) -> None:
-    if not mark.granted:
-        return
-    mark.granted = False
-    message = (
-        f"lease on {mark.name!r} was dropped without release(), so it is released now. Use `with`, or keep a "
-        "reference to the lease until you release it"
-    )
-    try:
-        warnings.warn(message, ResourceWarning, stacklevel=2)
-    except ResourceWarning:  # warnings may be errors, but no warning may stop the watchdog
-        _log.warning(message)
+def _were_dropped(marks: Sequence[Mark], now: float) -> list[Mark]:
+    """The leases among them that were still held, and that the caller's code has dropped: it may believe to hold the
+    lock. One whose time is over was lost, which is told elsewhere; to say that it was dropped would mislead."""
+    granted = [mark for mark in marks if mark.granted and mark() is None]
+    for mark in granted:
+        mark.granted = False  # it is told once
+    return [mark for mark in granted if not mark.in_block and now < rules.deadline(mark.sent, mark.ttl)]
+
+
+def _tell_dropped(marks: Sequence[Mark]) -> None:
+    """Here, and not when they die: a finaliser must not wait for the locks of the log. What a handler of the log raises
+    must not stop the watchdog."""
+    for mark in marks:
+        with contextlib.suppress(Exception):
+            _lease_log.warning(_DROPPED, mark.name)

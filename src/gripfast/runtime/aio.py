@@ -23,15 +23,17 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gripfast.core import closing
-from gripfast.core.lease import LeaseState
+from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ledger import Mark
 from gripfast.core.notice import Notices
-from gripfast.core.ports import Store, Unreachable
+from gripfast.core.ports import Store, Taken, Unreachable
 from gripfast.core.upkeep import Errand, Extend, Reaper, Upkeep
-from gripfast.errors import ConfigurationError
+from gripfast.errors import ConfigurationError, Reason
 from gripfast.interrupts.living import Living
 from gripfast.machine import boottime, this
+from gripfast.runtime import waits
 from gripfast.runtime.blocking import drive
+from gripfast.runtime.callbacks import ON_LOST_RAISED
 from gripfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
 from gripfast.runtime.ticker import Ticker
 
@@ -57,7 +59,8 @@ class AioRuntime:
         self._aside = aside
         self._undertaker: Ticker[Mark] = Ticker("gripfast-undertaker", self._give_back, self._end)
         self._undertaker.work_for(client)
-        self.env = make_env(store, patience, self._undertaker.queue.put, asyncio.sleep, self._announce, observers)
+        drop = self._undertaker.queue.put
+        self.env = make_env(store, patience, drop, asyncio.sleep, self._announce, self._watch, observers)
         self._observers = observers
         self._upkeep = Upkeep(self.env)
         self._losses = Notices(self.env)
@@ -127,9 +130,16 @@ class AioRuntime:
 
     # -- on the loop ---------------------------------------------------------------------------------------------
 
-    def call_back(self, on_lost: Callable[..., Any], *args: object) -> None:
+    def call_back(self, on_lost: Callable[..., Any], lease: Any, reason: Reason) -> None:
         """As a task of its own."""
-        _keep(self.loop.create_task(_call_back(on_lost, *args), name="gripfast-on-lost"))
+        _keep(self.loop.create_task(_call_back(on_lost, lease, reason), name="gripfast-on-lost"))
+
+    def _watch(self, want: Want, answer: Taken | Unreachable) -> Callable[[], None]:
+        wait = waits.of_task(asyncio.current_task(), self.env.ledger, want, answer)
+        if wait is None:
+            return waits.nothing
+        self.loop.call_later(waits.TELL_AFTER, wait.tell)
+        return wait.end
 
     def _announce(self, state: LeaseState) -> None:
         looks_at = min(self._losses.announce(state), state.renew_at)
@@ -199,7 +209,7 @@ class AioRuntime:
             _tell_loop(self.loop, state.tell)
         if self._observers is not None:
             self._observers.stop()
-        drive(self._reaper.reap_all(self.env.ledger))
+        drive(self._reaper.reap_all(self.env.ledger, self.env.is_closed))
         drive(self._aside.close())
         if self._observers is not None:
             self._observers.join()
@@ -227,14 +237,14 @@ def _tell_loop(loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) ->
         loop.call_soon_threadsafe(callback)
 
 
-async def _call_back(on_lost: Callable[..., Any], *args: object) -> None:
+async def _call_back(on_lost: Callable[..., Any], lease: Any, reason: Reason) -> None:
     """A plain or a coroutine function; what it raises is logged."""
     try:
-        result = on_lost(*args)
+        result = on_lost(lease, reason)
         if inspect.isawaitable(result):
             await result
     except Exception:
-        _log.exception("the on_lost function raised an exception, which is ignored")
+        _log.exception(ON_LOST_RAISED, lease.name)
 
 
 def _keep(task: asyncio.Task[None]) -> None:

@@ -16,13 +16,15 @@ from queue import Empty
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gripfast.core import closing
-from gripfast.core.lease import LeaseState
+from gripfast.core.lease import LeaseState, Want
 from gripfast.core.notice import Notices
-from gripfast.core.ports import Store, Unreachable
+from gripfast.core.ports import Store, Taken, Unreachable
 from gripfast.core.upkeep import Errand, Extend, Upkeep
+from gripfast.errors import Reason
 from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
-from gripfast.runtime.callbacks import Callbacks
+from gripfast.runtime import waits
+from gripfast.runtime.callbacks import Callbacks, run_on_lost
 from gripfast.runtime.parts import EXIT_PATIENCE, LOOK_AT_LEAST, Patience, make_env
 from gripfast.runtime.ticker import Ticker
 from gripfast.timed_queue import TimedQueue
@@ -53,8 +55,10 @@ class BlockingRuntime:
         self.watchdog.work_for(client)
         self._callbacks = Callbacks("gripfast-on-lost")
         self.notices: Ticker[None] = Ticker("gripfast-notices", self._tell, self._callbacks.run_waiting)
-        self.env = make_env(store, patience, self.watchdog.queue.put, _pause, self._announce, observers)
+        drop = self.watchdog.queue.put
+        self.env = make_env(store, patience, drop, _pause, self._announce, self._watch, observers)
         self._observers = observers
+        self._waits = waits.Waits()
         self._upkeep = Upkeep(self.env)
         self._losses = Notices(self.env)
         self.is_running = False
@@ -115,11 +119,20 @@ class BlockingRuntime:
         return drive(self._upkeep.round(errands))
 
     def _tell(self, _: Sequence[None]) -> float:
-        return min(self._losses.tell(), self._callbacks.start_waiting())
+        return min(self._losses.tell(), self._callbacks.start_waiting(), self._waits.tell())
 
-    def call_back(self, on_lost: Callable[..., object], *args: object) -> None:
+    def _watch(self, want: Want, answer: Taken | Unreachable) -> Callable[[], None]:
+        wait = waits.of_thread(self.env.ledger, want, answer)
+        if wait is None:
+            return waits.nothing
+        self._waits.add(wait)
+        if wait.tells_at < self.notices.wakes_at:
+            self.notices.wake()
+        return wait.end
+
+    def call_back(self, on_lost: Callable[..., object], lease: Any, reason: Reason) -> None:
         """On a thread of its own."""
-        self._callbacks.start(lambda: on_lost(*args))
+        self._callbacks.start(lambda: run_on_lost(on_lost, lease, reason))
 
 
 async def _pause(seconds: float) -> None:

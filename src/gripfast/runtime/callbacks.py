@@ -11,13 +11,17 @@ import math
 import threading
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
+from gripfast.errors import Reason
 from gripfast.machine import boottime
 
 _log = logging.getLogger("gripfast.lease")
 
 RETRY = 0.25
 """Seconds until it is tried again to start a thread."""
+
+ON_LOST_RAISED = "on_lost of the lock %r raised an exception, which is ignored"
 
 Call = Callable[[], object]
 
@@ -59,4 +63,11 @@ def _run(call: Call) -> None:
     try:
         call()
     except Exception:
-        _log.exception("the on_lost function raised an exception, which is ignored")
+        _log.exception("a callback raised an exception, which is ignored")
+
+
+def run_on_lost(on_lost: Callable[..., object], lease: Any, reason: Reason) -> None:
+    try:
+        on_lost(lease, reason)
+    except Exception:
+        _log.exception(ON_LOST_RAISED, lease.name)

@@ -6,10 +6,11 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from gripfast.core.lease import LeaseState
+from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ledger import Ledger, Mark
-from gripfast.core.ports import Env, Store
+from gripfast.core.ports import Env, Store, Taken, Unreachable
 from gripfast.machine import boottime
+from gripfast.runtime.here import remember
 
 if TYPE_CHECKING:
     from gripfast.runtime.observers import Observers
@@ -53,16 +54,18 @@ def make_env(
     drop: Callable[[Mark], None],
     pause: Callable[[float], Awaitable[None]],
     announce: Callable[[LeaseState], None],
+    watch: Callable[[Want, Taken | Unreachable], Callable[[], None]],
     observers: Observers | None,
 ) -> Env:
     return Env(
         store=store,
-        ledger=Ledger(drop),
+        ledger=remember(Ledger(drop)),
         now=boottime,
         pause=pause,
         new_owner=OwnerIds(),
         announce=announce,
         request_timeout=patience.request_timeout,
         connect_patience=patience.connect_patience,
+        watch=watch,
         observers=None if observers is None else observers.stories,
     )

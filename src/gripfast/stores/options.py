@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any, Literal, NamedTuple
 
+from gripfast import durations
 from gripfast.errors import ConfigurationError
 
 
@@ -60,10 +61,10 @@ def hint(unknown: Container[str], known: Mapping[str, Option]) -> str:
 
 def _number(name: str, text: str, kind: str) -> Any:
     try:
-        return float(text) if kind == "seconds" else int(text) if kind == "number" else text
-    except ValueError:
-        what = "a number of seconds" if kind == "seconds" else "a whole number"
-        raise ConfigurationError(f"{name} must be {what}, not {text!r}") from None
+        return durations.read(text) if kind == "seconds" else int(text) if kind == "number" else text
+    except ValueError as error:
+        what = error if kind == "seconds" else f"must be a whole number, not {text!r}"
+        raise ConfigurationError(f"{name} {what}") from None
 
 
 def _truth(name: str, value: object) -> bool:

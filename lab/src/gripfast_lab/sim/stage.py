@@ -289,9 +289,9 @@ class _Ledger(Ledger):
         self._enters = enters
         self._struck_off = struck_off
 
-    def enter(self, state: LeaseState) -> Mark:
+    def enter(self, state: LeaseState, in_block: bool = False) -> Mark:
         self._enters(state.owner)
-        return super().enter(state)
+        return super().enter(state, in_block)
 
     def confirm_gone(self, owner: str) -> None:
         mark = self._marks.get(owner)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock
 from gripfast.api.client import AnyClient, HeldHere, reached, was_forced
 from gripfast.api.config import Config
 from gripfast.api.decorator import check_busy, locked_async
+from gripfast.api.misuse import exact, unknown_option
 from gripfast.core import rules
 from gripfast.core.ports import LockInfo, Store
 from gripfast.errors import ClientClosed, LockTimeout, Reason
@@ -36,11 +37,14 @@ class AsyncClient(AnyClient):
     `remaining()`, `ensure_held()` and `lost.is_set()` only read the clock, and work anywhere.
     """
 
+    _how_to_make = "gripfast.connect_async(url)"
+
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         self._runtime: AioRuntime | None = None
         self._held: weakref.WeakKeyDictionary[asyncio.Task[Any], HeldHere] = weakref.WeakKeyDictionary()
 
+    @exact
     def lock(
         self,
         name: str,
@@ -52,12 +56,15 @@ class AsyncClient(AnyClient):
         on_lost: Callable[[AsyncLease, Reason], object] | None = None,
         group: str | None = None,
         wait: float | None = None,
+        **wrong: Never,
     ) -> AsyncLock:
         """A lock with this name. Does no I/O.
 
         The settings are those of `Client.lock`. `reentrant` lets the task that holds the lock acquire it again.
         `on_lost` may be a coroutine function, and runs as a task.
         """
+        if wrong:
+            raise unknown_option(AsyncClient.lock, wrong)
         settings = self._settings(
             name,
             ttl,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gripfast.api.aio.client import AsyncClient
 from gripfast.api.aio.lock import AsyncLock
 from gripfast.api.config import configure
-from gripfast.api.loops import ClientPerLoop
+from gripfast.api.default import default_client
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -25,7 +25,4 @@ def connect_async(target: object = None, **options: Any) -> AsyncClient:
 def async_lock(name: str, **settings: Unpack[LockKwargs[AsyncLease]]) -> AsyncLock:
     """A lock of this event loop's default client: `async with gripfast.async_lock("nightly"): …`. `settings` are those
     of `AsyncClient.lock`."""
-    return _async_defaults.here().lock(name, **settings)
-
-
-_async_defaults = ClientPerLoop(connect_async)
+    return default_client()._twin_lock(name, **settings)

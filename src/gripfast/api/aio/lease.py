@@ -57,11 +57,14 @@ class AsyncLease(Handle[AioRuntime]):
 
     async def __aenter__(self) -> AsyncLease:
         self._runtime.check_loop()
-        return self._begin()
+        self._begin()
+        self._runtime.env.ledger.enter_block(self._state.owner)
+        return self
 
     def _begin(self) -> AsyncLease:
         """The body, on the loop."""
         self.ensure_held()
+        self._enter_once()
         if self._body is None:
             self._body = _Body(self._state)
         self._body.begin()

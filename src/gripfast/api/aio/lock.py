@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Generator
-from typing import TYPE_CHECKING, Any
+import weakref
+from asyncio import current_task
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Never
 
+from gripfast.api.aio.attempt import Acquiring, Trying
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.lock import AnyLock, still_held
+from gripfast.api.misuse import exact, unknown_option
 from gripfast.api.settings import LOCKS_WAIT
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
@@ -26,24 +30,32 @@ class AsyncLock(AnyLock):
     task that entered the lock ends.
     """
 
+    _how_to_make = "gripfast.async_lock(name), or gripfast.connect_async(url).lock(name)"
     _new_book = ByTasks
 
     _client: AsyncClient
 
-    def acquire(self, wait: float | None = LOCKS_WAIT) -> Acquiring:
+    @exact
+    def acquire(self, wait: float | None = LOCKS_WAIT, **wrong: Never) -> Acquiring:
         """Use it as `lease = await lock.acquire()`, or as `async with lock.acquire(wait=5) as lease`. Raises
         LockTimeout if the lock is not free within `wait` seconds. With None, it waits for ever. Without `wait`, the
-        setting of the lock counts."""
+        setting of the lock counts.
+
+        Keep the lease, and await its `release()`; or write `async with lock:`. If you keep no reference to a lease, it
+        is released at once, and the logger `gripfast.lease` gets a WARNING. Nothing happens without `await`.
+        """
+        if wrong:
+            raise unknown_option(AsyncLock.acquire, wrong)
         if wait is LOCKS_WAIT:
             wait = self._settings.wait
         elif wait is not None:
             wait = rules.checked_wait(wait)
         return Acquiring(self, wait)
 
-    async def try_acquire(self) -> AsyncLease | None:
-        """Return the lease, or None if someone else holds the lock. Does not wait for the holder."""
-        answer = await self._acquire(0.0)
-        return None if isinstance(answer, Taken) else answer
+    def try_acquire(self) -> Coroutine[Any, Any, AsyncLease | None]:
+        """Use it as `lease = await lock.try_acquire()`: the lease, or None if someone else holds the lock. Does not
+        wait for the holder."""
+        return Trying(self, 0.0)
 
     async def within(
         self, connection: object, wait: float | None = LOCKS_WAIT, *, durable: bool = False
@@ -61,24 +73,40 @@ class AsyncLock(AnyLock):
         patience = self._settings.patience(wait)
         return await within(env, self._settings.want, connection, patience, durable, is_async=True)
 
-    async def _acquire(self, patience: float | None) -> AsyncLease | Taken:
-        runtime = self._client._start()
-        held = self._client._held_here() if self._settings.reentrant else None
+    async def _obtain(self, patience: float | None, in_block: bool = False) -> AsyncLease:
+        started = boottime()
+        answer = await self._acquire(patience, in_block)
+        if isinstance(answer, Taken):
+            raise self._settings.timed_out(boottime() - started, answer)
+        return answer
+
+    async def _try(self) -> AsyncLease | None:
+        answer = await self._acquire(0.0)
+        return None if isinstance(answer, Taken) else answer
+
+    async def _acquire(self, patience: float | None, in_block: bool = False) -> AsyncLease | Taken:
+        client, settings = self._client, self._settings
+        runtime = client._start()
+        held = client._held_here() if settings.reentrant else None
         state = None if held is None else still_held(held, self.name)
         if state is None:
-            answer = await acquire(runtime.env, self._settings.want, patience)
+            answer = await acquire(runtime.env, settings.want, patience, in_block)
             if isinstance(answer, Taken):
                 return answer
             state = answer
+            if (task := current_task()) is not None:
+                state.acquirer = weakref.ref(task)
             if held is not None:
                 held[self.name] = state
-        return AsyncLease(self._client, runtime, state, self._settings.on_lost)
+        return AsyncLease(client, runtime, state, settings.on_lost)
 
     def __aenter__(self) -> Coroutine[Any, Any, AsyncLease]:
         return self._enter(scope_of_this_entry(self))
 
     async def _enter(self, scope: Scope) -> AsyncLease:
-        lease = await self.acquire()
+        wait = self._settings.wait
+        lease = await (self._acquire(None, scope.is_kept) if wait is None else self._obtain(wait, scope.is_kept))
+        assert isinstance(lease, AsyncLease)  # who waits for ever is never told that it is taken
         lease._begin()  # before it is kept: whoever is refused here has entered nothing
         scope.keep(lease)
         return lease
@@ -87,27 +115,3 @@ class AsyncLock(AnyLock):
     async def __aexit__(scope: Scope, *exc: Any) -> None:  # pyright: ignore[reportGeneralTypeIssues]
         scope.lock._client._check_loop()  # before anything is left
         await scope.leave()._end(*exc[:2])
-
-
-class Acquiring(Awaitable[AsyncLease]):
-    """What `AsyncLock.acquire()` returns: awaited, or entered."""
-
-    def __init__(self, lock: AsyncLock, patience: float | None) -> None:
-        self._lock = lock
-        self._patience = patience
-        self._lease: AsyncLease | None = None
-
-    def __await__(self) -> Generator[Any, None, AsyncLease]:
-        started = boottime()
-        answer = yield from self._lock._acquire(self._patience).__await__()
-        if isinstance(answer, Taken):
-            raise self._lock._settings.timed_out(boottime() - started, answer)
-        return answer
-
-    async def __aenter__(self) -> AsyncLease:
-        self._lease = await self
-        return await self._lease.__aenter__()
-
-    async def __aexit__(self, *exc: Any) -> None:
-        assert self._lease is not None
-        await self._lease.__aexit__(*exc)

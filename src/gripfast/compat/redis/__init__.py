@@ -8,7 +8,7 @@ These things differ on purpose, because redis-py's lock can stay held for ever, 
 - Waiters are served first come, first served, and notified. `sleep` is accepted and ignored.
 - A lost reply, a cancelled task, an interrupt or a fork leaves no key behind. Threads and tasks that share a lock
   object do not release each other's lock.
-- If a lock object is dropped while it holds the lock, the lock is released, with a ResourceWarning. The same happens
+- If a lock object is dropped while it holds the lock, the lock is released, with a WARNING in the log. The same happens
   when a thread ends (with `thread_local`). If you want the lock to stay held until its timeout, keep a reference to the
   lock object until then.
 - If the body of a `with` block raises an exception, you get that exception, even if the lock was lost as well.

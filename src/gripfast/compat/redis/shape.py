@@ -240,6 +240,8 @@ class Shape(Generic[L]):
         if lease is None:
             raise LockError("Unable to acquire lock within the time specified", lock_name=self.name)
         scope.lease = lease
+        if scope.is_kept:
+            lease._enter_block()
         self.local._keep(lease, strongly=not scope.is_kept)
         return self
 

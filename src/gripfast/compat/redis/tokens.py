@@ -51,9 +51,7 @@ class Renaming:
     def command(self) -> tuple[Any, ...]:
         """Arguments for redis-py's eval(), to be sent once this has returned."""
         state = self._state
-        state.owner = self._new
-        mark = self._ledger.enter(state)
-        mark.may_be_there = mark.granted = True
+        self._ledger.rename(state, self._new)
         self._ledger.date(self._new, state.deadline, state.ttl)
         return SCRIPT, 1, state.name, self._old, self._new.token
 

@@ -3,7 +3,6 @@
 import gc
 import logging
 import time
-import warnings
 from typing import Any
 
 import pytest
@@ -156,15 +155,15 @@ async def test_a_release_before_max_hold_is_no_loss(world: World) -> None:
     assert not lease.lost.is_set()
 
 
-async def test_a_lease_that_was_dropped_is_released_with_a_warning(world: World) -> None:
+async def test_a_lease_that_was_dropped_is_released_with_a_warning(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     alice = world.actor()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        await alice.drops("job", ttl=30)
-        gc.collect()
-        await world.free("job")
-        await auntil(lambda: [one for one in caught if one.category is ResourceWarning])
-    assert any("job" in str(one.message) for one in caught)
+    await alice.drops("job", ttl=30)
+    gc.collect()
+    await world.free("job")
+    told = await auntil(lambda: [one for one in caplog.records if "'job' was dropped" in one.getMessage()])
+    assert [(one.name, one.levelno) for one in told] == [("gripfast.lease", logging.WARNING)]
 
 
 async def test_a_lease_inside_with_is_kept_although_nobody_names_it(world: World) -> None:

@@ -1,0 +1,155 @@
+"""What people write who know another lock: redis-py's, filelock's, threading's. Each is told what to write here.
+
+Wrong keywords and attributes are errors in any case. The tables below only make their messages say more. They cost
+nothing where nothing is wrong: what a lock does not have is a descriptor that raises, not a `__getattr__`, which would
+slow down every look-up of what it has.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn, SupportsIndex, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_RELEASE = (
+    "the lease has it. Write `{async_}with lock:`, or `lease = {await_}lock.acquire()` and, when the work is done, "
+    "`{await_}lease.release()`"
+)
+_INSPECT = (
+    "write `{await_}client.inspect(name)`, which is None if nobody holds the lock. Of your own lease, read lease.held"
+)
+_HELD = "a lock does not know who holds it. Write `lease = {await_}lock.acquire()` and read lease.held"
+_EXTEND = "leases are renewed while they are held. To renew one now, write `{await_}lease.extend()`"
+_TOKEN = "every lease has its own. Write `lease = {await_}lock.acquire()`, and read lease.token or lease.owner"
+_WAIT = "say how long to wait where you wait: `{await_}lock.acquire(wait=5)`"
+_FORCE = "write `{await_}client.force_release(name)`"
+
+ATTRIBUTES: Mapping[str, str] = {
+    **dict.fromkeys(("release", "unlock", "do_release"), _RELEASE),
+    **dict.fromkeys(("locked", "is_locked"), _INSPECT),
+    **dict.fromkeys(("acquired", "is_acquired", "owned", "is_owned", "held", "is_held", "lock_counter"), _HELD),
+    **dict.fromkeys(("extend", "reacquire", "renew", "refresh", "remaining"), _EXTEND),
+    **dict.fromkeys(("token", "owner", "local"), _TOKEN),
+    **dict.fromkeys(("timeout", "blocking", "blocking_timeout"), _WAIT),
+    **dict.fromkeys(("force_release", "break_lock", "reset"), _FORCE),
+    "do_acquire": "write `{await_}lock.acquire()`",
+    "lock": "write `{await_}lock.acquire()`",
+    "lock_file": "read lock.name",
+}
+"""What a lock does not have, and what is meant here."""
+
+_NO_POLLING = "leave it out, because waiters are notified and do not poll"
+_TTL = "write ttl={value}, the seconds that a lease lasts unless it is renewed"
+_RENEW = "write renew={value}"
+_POLLING = dict.fromkeys(("sleep", "poll_interval", "poll_intervall", "check_interval", "retry_delay"), _NO_POLLING)
+
+OPTIONS: Mapping[str, Mapping[str, str]] = {
+    "acquire": {
+        **_POLLING,
+        **dict.fromkeys(("timeout", "blocking_timeout"), "write acquire(wait={value})"),
+        "blocking": "write try_acquire() not to wait, or acquire() to wait",
+        "ttl": "it is a setting of the lock. Write client.lock(name, ttl={value})",
+        "token": "every lease gets its own. Read lease.token",
+    },
+    "lock": {
+        **_POLLING,
+        **dict.fromkeys(("expire", "expires", "expiry", "lease_time", "lifetime", "duration"), _TTL),
+        **dict.fromkeys(("auto_renewal", "auto_renew", "auto_extend", "autorenew"), _RENEW),
+        "timeout": f"{_TTL}, or acquire(wait={{value}}), the seconds to wait for the lock",
+        "blocking_timeout": "write client.lock(name).acquire(wait={value})",
+        "blocking": "write client.lock(name).try_acquire() not to wait, or acquire() to wait",
+        "thread_local": "leave it out, because a lease may be used in any thread",
+        "id": "write label={value} to say who holds the lock",
+    },
+}
+"""Keywords that a function does not take, and what is meant here."""
+
+
+class NoSuchAttribute(AttributeError, TypeError):
+    """What a lock of another library has. For `hasattr()` it is not there."""
+
+
+class _Missing:
+    """An attribute that is not there, with the words to say so."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        self._name = name
+        self._hint = hint
+
+    def __get__(self, lock: object, kind: type) -> NoReturn:
+        hint = self._hint.format(**_WORDS[kind.__name__.startswith("Async")])
+        # With a name and an object of ours: Python would look for its own suggestions otherwise.
+        raise NoSuchAttribute(f"{kind.__name__} has no {self._name!r}: {hint}", name=self._name, obj=None)
+
+    def __repr__(self) -> str:
+        return "<not here>"
+
+
+_SHOWN_MOST = 80
+"""Characters of a value."""
+_WORDS = {False: {"await_": "", "async_": ""}, True: {"await_": "await ", "async_": "async "}}
+
+
+class NotLikeOthers:
+    """A base of locks, for what they do not have."""
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in ATTRIBUTES]
+
+
+for _name, _hint in ATTRIBUTES.items():
+    setattr(NotLikeOthers, _name, _Missing(_name, _hint))
+
+
+def unknown_option(function: Any, wrong: Mapping[str, object]) -> TypeError:
+    """To be raised by a function that got a keyword which it does not take."""
+    (option, value), *_ = wrong.items()
+    name, code = function.__name__, function.__code__
+    known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+    hint = OPTIONS[name].get(option)
+    told = _near(option, known) if hint is None else hint.format(value=_as_here(value))
+    return TypeError(f"{name}() has no {option!r}: {told}")
+
+
+def _as_here(value: object) -> str:
+    """threading and filelock wait for ever if they are told -1."""
+    return "None" if isinstance(value, int | float) and value == -1 else repr(value)[:_SHOWN_MOST]
+
+
+def _near(option: str, known: tuple[str, ...]) -> str:
+    import difflib  # only for an error
+
+    near = difflib.get_close_matches(option, known, n=1)
+    return f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
+
+
+def exact(function: F) -> F:
+    """`**wrong` is there for the message alone, so inspect.signature() does not show it. A type checker refuses every
+    keyword that it would take, because its type is Never."""
+    signature = inspect.signature(function)
+    kept = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    function.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    return function
+
+
+def made_by_hand(kind: type, how: str) -> TypeError:
+    """Who calls a class as other libraries' are called."""
+    return TypeError(f"{kind.__name__}() is not called by programs: write {how}")
+
+
+def refuse_to_pickle(self: Any, protocol: SupportsIndex = 0) -> NoReturn:
+    """As `__reduce_ex__`. Connections, threads and leases belong to one process."""
+    kind, name = type(self).__name__, getattr(self, "name", None)
+    connect = f"gripfast.connect{'_async' if kind.startswith('Async') else ''}(url)"
+    raise TypeError(
+        f"{kind}{'' if name is None else f' {name!r}'} can't be pickled or copied, because it belongs to this process. "
+        + (
+            f"Pass the URL to the other process, and call {connect} there"
+            if name is None
+            else f"Pass the URL and the name {name!r} to the other process, and call {connect}.lock({name!r}) there"
+        )
+        + ". (A process that multiprocessing spawns gets its arguments pickled; a forked one may use a client that it "
+        "inherits.)"
+    )

@@ -1,0 +1,98 @@
+"""Waits that can't end well: for a lock that the waiter has acquired itself, or in the thread of a running event loop.
+
+Both are said in the log, once, when a second has passed. The wait goes on: another thread may release the lock, and a
+blocked loop may be a short script's own business. Only who was refused once, and waits, is looked at.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import sys
+import threading
+
+from gripfast.core.lease import Want
+from gripfast.core.ledger import Ledger
+from gripfast.core.ports import Taken, Unreachable
+from gripfast.interrupts.living import Living
+from gripfast.machine import boottime
+from gripfast.runtime.here import described, is_acquired_by
+
+_log = logging.getLogger("gripfast.lease")
+
+TELL_AFTER = 1.0
+"""Seconds."""
+
+_ITSELF = (
+    "It has acquired this lock itself, so it waits in vain unless another %s releases that lease. Release the lease "
+    "first, or make the lock with reentrant=True"
+)
+_IN_A_LOOP = (
+    "An event loop runs in this thread, and none of its tasks can go on meanwhile. Use gripfast.connect_async(), or "
+    "wait in another thread with asyncio.to_thread()"
+)
+
+
+class Wait:
+    """One that is told of unless it is over in time."""
+
+    def __init__(self, name: str, who: object, sentences: list[str]) -> None:
+        self._text = f"{described(who)} has waited for the lock {name!r} for {TELL_AFTER:g} s. {'. '.join(sentences)}"
+        self._is_over = False
+        self.tells_at = boottime() + TELL_AFTER
+
+    def end(self) -> None:
+        """Over, or told."""
+        self._is_over = True
+        self.tells_at = math.inf
+
+    def tell(self) -> None:
+        if not self._is_over:
+            self.end()
+            _log.warning("%s", self._text)
+
+
+class Waits:
+    """Those of the threads of one client, weakly: a wait that an interrupt has ended is no longer here."""
+
+    def __init__(self) -> None:
+        self._waits: Living[Wait] = Living()
+
+    def add(self, wait: Wait) -> None:
+        self._waits.add(wait)
+
+    def tell(self) -> float:
+        """Those whose moment has come; the moment of the next."""
+        now = boottime()
+        for wait in self._waits:
+            if wait.tells_at <= now:
+                wait.tell()
+        return min((wait.tells_at for wait in self._waits), default=math.inf)
+
+
+def of_thread(ledger: Ledger, want: Want, answer: Taken | Unreachable) -> Wait | None:
+    """The wait of the calling thread, if something is wrong with it."""
+    thread = threading.current_thread()
+    sentences = [_ITSELF % "thread"] if _is_in_vain(thread, ledger, want, answer) else []
+    if _has_running_loop():
+        sentences.append(_IN_A_LOOP)
+    return Wait(want.name, thread, sentences) if sentences else None
+
+
+def of_task(task: object, ledger: Ledger, want: Want, answer: Taken | Unreachable) -> Wait | None:
+    """The wait of this task, if something is wrong with it."""
+    return Wait(want.name, task, [_ITSELF % "task"]) if _is_in_vain(task, ledger, want, answer) else None
+
+
+def _is_in_vain(who: object, ledger: Ledger, want: Want, answer: Taken | Unreachable) -> bool:
+    return isinstance(answer, Taken) and is_acquired_by(who, ledger, want.key, answer.holder)
+
+
+def _has_running_loop() -> bool:
+    """Whoever runs a loop has loaded it."""
+    events = sys.modules.get("asyncio.events")
+    return events is not None and events._get_running_loop() is not None
+
+
+def nothing() -> None:
+    """What is to be done at the end of a wait that nothing is wrong with."""

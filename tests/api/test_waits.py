@@ -1,0 +1,197 @@
+"""Waits that can't end well are told of in the log; a time-out names who holds the lock in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import gripfast
+from gripfast.runtime import waits
+from gripfast.testing.colours import renewal_of
+from gripfast.testing.conformance.test_forks import forks, in_a_child
+from support.both_colours import staged
+from support.waiting import until
+
+ITSELF = "It has acquired this lock itself"
+BLOCKS = "An event loop runs in this thread"
+
+
+@pytest.fixture
+def client() -> Iterator[gripfast.Client]:
+    with gripfast.connect("memory://") as client:
+        yield client
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second is as long as that."""
+    monkeypatch.setattr(waits, "TELL_AFTER", 0.05)
+
+
+def told(caplog: pytest.LogCaptureFixture, what: str) -> list[str]:
+    """What the log of leases says about this, at WARNING."""
+    records = [each for each in caplog.records if (each.name, each.levelno) == ("gripfast.lease", logging.WARNING)]
+    return [text for each in records if what in (text := each.getMessage())]
+
+
+def test_a_second_is_what_a_wait_may_take() -> None:
+    assert waits.TELL_AFTER == 1.0
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_thread_that_waits_for_itself_is_told_once_and_waits_on(
+    client: gripfast.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock = client.lock("job", ttl=0.3)  # so that it asks again meanwhile
+    lease = lock.acquire()
+
+    def let_go() -> None:
+        until(lambda: told(caplog, ITSELF))
+        for _ in range(3):
+            until(renewal_of(lease))
+        lease.release()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(let_go)
+        lock.acquire(wait=10).release()
+    (text,) = told(caplog, ITSELF)
+    assert text.startswith(f"thread {threading.current_thread().name!r} has waited for the lock 'job' for 0.05 s. ")
+    assert "reentrant=True" in text
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_block_inside_a_block_of_another_client_waits_for_itself(
+    client: gripfast.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with gripfast.connect("memory://both") as one, gripfast.connect("memory://both") as other:
+        with one.lock("job"), pytest.raises(gripfast.LockTimeout):
+            other.lock("job").acquire(wait=0.2)
+    assert len(told(caplog, ITSELF)) == 1
+
+
+@pytest.mark.usefixtures("soon")
+def test_another_thread_does_not_wait_for_itself(client: gripfast.Client, caplog: pytest.LogCaptureFixture) -> None:
+    """Not even if it got the id of the thread that acquired the lock, and has ended."""
+    leases: list[gripfast.Lease] = []
+    first = threading.Thread(target=lambda: leases.append(client.lock("job").acquire()))
+    first.start()
+    first.join()
+    for _ in range(3):
+        second = threading.Thread(target=lambda: client.lock("job").try_acquire() or _times_out(client))
+        second.start()
+        second.join()
+    assert told(caplog, "has waited") == []
+
+
+def _times_out(client: gripfast.Client) -> None:
+    with contextlib.suppress(gripfast.LockTimeout):
+        client.lock("job").acquire(wait=0.1)
+
+
+@pytest.mark.usefixtures("soon")
+@staged
+async def test_a_task_that_waits_for_itself_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    async with gripfast.connect_async("memory://") as client:
+        async with client.lock("job"):
+            with pytest.raises(gripfast.LockTimeout):
+                await client.lock("job").acquire(wait=0.2)
+            assert len(told(caplog, ITSELF)) == 1
+            caplog.clear()
+            with pytest.raises(gripfast.LockTimeout):
+                await asyncio.create_task(client.lock("job").acquire(wait=0.2))
+            assert told(caplog, "has waited") == []
+
+
+@pytest.mark.usefixtures("soon")
+@staged
+async def test_a_wait_that_blocks_an_event_loop_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    with gripfast.connect("memory://") as client, ThreadPoolExecutor(1) as pool:
+        lease = pool.submit(client.lock("job").acquire).result()
+        with pytest.raises(gripfast.LockTimeout):
+            await asyncio.to_thread(client.lock("job").acquire, wait=0.2)
+        assert told(caplog, BLOCKS) == []
+        with pytest.raises(gripfast.LockTimeout):
+            client.lock("job").acquire(wait=0.2)
+        (text,) = told(caplog, BLOCKS)
+        assert "'job'" in text
+        assert "gripfast.connect_async()" in text
+        assert ITSELF not in text
+        lease.release()
+
+
+@pytest.mark.usefixtures("soon")
+@staged
+async def test_a_short_wait_is_nobodys_business(caplog: pytest.LogCaptureFixture) -> None:
+    with gripfast.connect("memory://") as client, client.lock("job"):
+        errors = []
+        for _ in range(3):
+            try:
+                client.lock("job").acquire(wait=0.001)
+            except gripfast.LockTimeout as error:
+                errors.append(error)  # which keeps the frames of the wait
+        await asyncio.sleep(0)
+        with pytest.raises(gripfast.LockTimeout):
+            client.lock("job").acquire(wait=0.2)
+    assert len(told(caplog, "has waited")) == 1
+
+
+def test_a_time_out_names_the_thread_of_this_process_that_holds_the_lock(client: gripfast.Client) -> None:
+    with ThreadPoolExecutor(1, thread_name_prefix="holder") as pool:
+        lease = pool.submit(client.lock("job", label="by hand").acquire).result()
+        with pytest.raises(gripfast.LockTimeout, match=r"held by this process \(thread 'holder_0'\), pid \d+ on"):
+            client.lock("job").acquire(wait=0.01)
+    assert "held by this process (thread 'holder_0', which has ended), pid" in _refusal(client)
+    del pool
+    until(lambda: "held by this process, pid" in _refusal(client))
+    lease.release()
+
+
+def _refusal(client: gripfast.Client) -> str:
+    gc.collect()
+    with pytest.raises(gripfast.LockTimeout) as refused:
+        client.lock("job").acquire(wait=0)
+    assert str(pickle.loads(pickle.dumps(refused.value))) == str(refused.value)
+    return str(refused.value)
+
+
+@staged
+async def test_a_time_out_names_the_task_too() -> None:
+    async with gripfast.connect_async("memory://") as client:
+        async with client.lock("job"):
+            name = asyncio.current_task().get_name()
+            with pytest.raises(gripfast.LockTimeout, match=rf"held by this process \(task '{name}'\), pid"):
+                await client.lock("job").acquire(wait=0.01)
+
+
+def test_a_time_out_because_of_another_process_does_not(sqlite_url: str) -> None:
+    script = f"import gripfast, sys\nwith gripfast.connect({sqlite_url!r}).lock('job'): sys.stdin.read()"
+    with (
+        subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE) as other,
+        gripfast.connect(sqlite_url) as client,
+    ):
+        until(lambda: client.inspect("job"), within=20)
+        with pytest.raises(gripfast.LockTimeout, match=f"held by pid {other.pid} on"):
+            client.lock("job").acquire(wait=0.01)
+        other.communicate()
+
+
+@forks
+def test_a_forked_child_does_not_take_its_parent_for_itself(sqlite_url: str) -> None:
+    def refusal() -> str:
+        with gripfast.connect(sqlite_url) as client:
+            client.lock("job").acquire(wait=0.01)
+        return "acquired"
+
+    with gripfast.connect(sqlite_url) as client, client.lock("job"):
+        assert f"held by pid {os.getpid()} on" in in_a_child(refusal)
