@@ -54,23 +54,26 @@ class LeaseLost(GripfastError):
 
     - `expired`: it was not renewed before its deadline.
     - `taken`: someone else holds the lock now.
-    - `broken`: it was released by force.
+    - `broken`: it was released by force. `note` is the text that `force_release(reason=…)` or `gripfast break --reason`
+      gave, or None.
     - `session`: its session with the server, or the process that held it, has ended; or this is a forked child, and the
       lease belongs to the parent process.
     - `max_hold`: it was held for max_hold seconds, so Gripfast released it.
     - `released`: it was already released. Acquire the lock again.
     """
 
-    def __init__(self, name: str, reason: Reason, why: str | None = None) -> None:
-        """`why`: in words, and what to do, where more is known than the reason says."""
+    def __init__(self, name: str, reason: Reason, why: str | None = None, note: str | None = None) -> None:
+        """`why`: in words, and what to do, where more is known than the reason says. `note`: what the operator wrote
+        who released it by force."""
         self.name = name
         self.reason: Reason = reason
-        super().__init__(name, reason, why)
+        self.note = note
+        super().__init__(name, reason, why, note)
 
     def __str__(self) -> str:
         if self.reason == "released":
             return f"lease on {self.name!r} is not held: {WHY[self.reason]}; acquire the lock again"
-        return f"lease on {self.name!r} lost ({self.reason}): {self.args[2] or f'{WHY[self.reason]}. {_STOP}'}"
+        return f"lease on {self.name!r} lost ({self.reason}): {self.args[2] or f'{why_lost(self)}. {_STOP}'}"
 
 
 class StaleToken(GripfastError):
@@ -131,6 +134,16 @@ def visible(text: str) -> str:
 
 def _shown(text: str) -> str:
     return visible(text) if len(text) <= SHOWN_MOST else f"{visible(text[:SHOWN_MOST])}…"
+
+
+def quoted(text: str) -> str:
+    """Between quotes, so that the reader sees where somebody else's words begin and end."""
+    return repr(text if len(text) <= SHOWN_MOST else f"{text[:SHOWN_MOST]}…")
+
+
+def why_lost(error: LeaseLost) -> str:
+    """The reason in words, with the operator's note."""
+    return WHY[error.reason] if error.note is None else f"{WHY[error.reason]}: {quoted(error.note)}"
 
 
 def describe_holder(holder: LockInfo | None, here: str = "") -> str:

@@ -112,6 +112,30 @@ def test_break_in_json_tells_who_had_it(held: gripfast.Lease, call: Call) -> Non
     assert (told["name"], told["broken"], told["holder"]["token"]) == ("nightly", True, held.token)
 
 
+def test_break_tells_the_holder_the_reason(held: gripfast.Lease, call: Call) -> None:
+    told = json.loads(call("break", "nightly", "--yes", "--json", "--reason", "deploy of v2").stdout)
+    assert (told["reason"], told["told"]) == ("deploy of v2", True)
+    with pytest.raises(gripfast.LeaseLost) as caught:
+        held.extend()
+    assert caught.value.note == "deploy of v2"
+
+
+@pytest.mark.usefixtures("held")
+def test_break_refuses_a_reason_that_is_too_long(client: gripfast.Client, call: Call) -> None:
+    ended = call("break", "nightly", "--yes", "--reason", "x" * 1025)
+    assert (ended.returncode, ended.stdout) == (64, "")
+    assert "a reason must have at most 1024 UTF-8 bytes" in ended.stderr
+    assert client.inspect("nightly") is not None
+
+
+@pytest.mark.usefixtures("held")
+def test_break_says_that_a_store_can_not_tell_the_reason(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gripfast.api.client.AnyClient.capabilities", gripfast.Capabilities())
+    ended = call("break", "nightly", "--yes", "--reason", "deploy of v2")
+    assert ended.returncode == 0
+    assert "can't tell the old holder the reason" in ended.stderr
+
+
 def test_break_of_a_free_lock_is_66(call: Call) -> None:
     assert call("break", "nightly", "--yes").returncode == 66
 

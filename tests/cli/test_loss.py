@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import gripfast
-from cli.commandline import Log, end, is_alive, started
+from cli.commandline import Call, Log, end, is_alive, started
 from support.waiting import until
 
 TTL = 2.0
@@ -97,6 +97,15 @@ def test_a_broken_lock_ends_the_command(client: gripfast.Client, log: Log) -> No
         status, _, err = running.ended()
     assert status == 76
     assert "nightly" in err
+
+
+def test_the_command_ends_with_the_reason_that_the_operator_gave(client: gripfast.Client, log: Log, call: Call) -> None:
+    with started("run", "nightly", "--ttl", "0.9", "--", *log.puppet()) as running:
+        log.pid()
+        assert call("break", "nightly", "--yes", "--reason", "deploy of v2\n\x1b[31m").returncode == 0
+        status, _, err = running.ended()
+    assert status == 76
+    assert r"it was released by force: 'deploy of v2\n\x1b[31m'" in err
 
 
 def test_a_lock_that_was_broken_behind_the_back_of_a_command_is_told(client: gripfast.Client, log: Log) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import pickle
 import threading
 
 from gripfast.core import rules
-from gripfast.core.lease import LeaseState, Want
+from gripfast.core.lease import Broken, LeaseState, Want
+from gripfast.errors import LeaseLost
 
 
 def lease(ttl: float = 10.0, max_hold: float | None = None, sent: float = 100.0) -> LeaseState:
@@ -63,6 +65,31 @@ def test_the_first_ending_counts() -> None:
     assert not state.finish("taken")
     assert state.ending == "released"
     assert state.lost(1000.0) is None
+
+
+def test_what_the_operator_wrote_is_part_of_the_ending() -> None:
+    state = lease()
+    assert state.finish(Broken("deploy of v2"))
+    assert not state.finish("released")
+    assert (state.ending, state.lost(1000.0)) == ("broken", "broken")
+    for error in (state.error(), pickle.loads(pickle.dumps(state.error()))):
+        assert (error.reason, error.note) == ("broken", "deploy of v2")
+        assert "it was released by force: 'deploy of v2'. Someone else may hold the lock" in str(error)
+
+
+def test_a_note_comes_too_late_for_a_lease_that_ended_otherwise() -> None:
+    state = lease()
+    assert state.lost(200.0) == "expired"
+    assert not state.finish(Broken("deploy of v2"))
+    assert (state.error().reason, state.error().note) == ("expired", None)
+
+
+def test_no_note_steers_a_terminal_forges_a_line_or_fills_the_log() -> None:
+    wild = LeaseLost("job", "broken", note="a\x1b[31m\r\n2026 ERROR \u202e\0" + "x" * 10_000)
+    assert str(wild).isprintable()
+    assert len(str(wild)) < 500
+    assert wild.note is not None
+    assert len(wild.note) > 10_000
 
 
 def test_of_many_threads_that_end_it_one_wins() -> None:

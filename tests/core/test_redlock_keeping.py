@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from core.scripted_nodes import FREED, HOLD, NAMES, TTL, YES, QuietInbox, Stage, busy, down, info
-from gripfast.core.ports import Hold, Unreachable
+from gripfast.core.ports import Broken, Hold, Unreachable
 from gripfast.core.redlock.nodes import Each, Free, Freed, Renew, TakeBack, Vote, Wake
 from gripfast.runtime.blocking import drive
 
@@ -47,6 +47,13 @@ def test_a_lease_that_is_gone_at_a_majority_is_lost_and_the_nodes_tell_why(stage
     stage.nodes.will_answer([True], [True], [False], [False], [False])
     stage.nodes.will_answer(["expired"], ["expired"], [reason], ["expired"], [reason])
     assert stage.renew() == [reason]
+
+
+def test_one_node_that_knows_the_reason_of_a_force_release_is_enough(stage: Stage) -> None:
+    stage.granted()
+    stage.nodes.all_answer([False])
+    stage.nodes.will_answer(["taken"], ["broken"], [Broken("deploy of v2")], ["expired"], down(4))
+    assert stage.renew() == [Broken("deploy of v2")]
 
 
 def test_a_lease_that_is_gone_stays_lost_though_nobody_can_tell_why(stage: Stage) -> None:

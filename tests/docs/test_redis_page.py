@@ -79,7 +79,7 @@ def test_the_keys_on_the_server_are_those_the_page_names(server: RedisServer, da
 def every_kind_of_key(client: gripfast.Client, data: "redis.Redis") -> Iterator[None]:
     """One lease was force-released, one is held, and one waits."""
     broken = client.lock("x", renew=False).acquire()
-    assert client.force_release("x")
+    assert client.force_release("x", "deploy of v2")
     with ThreadPoolExecutor(1) as pool, client.lock("x"):
         waiter = pool.submit(lambda: client.lock("x").acquire(wait=20).release())
         until(lambda: data.exists(b"{lock:x}\0gripfast:line"))

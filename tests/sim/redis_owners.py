@@ -18,7 +18,7 @@ from sim.redis_words import weighted
 
 NAMES = ["job", "a}b"]
 OWNERS = [b"a", b"b 1 2", b"-\xff\n-", b"f" * 120]
-KINDS = [b"token", b"line", b"places", b"broken"]
+KINDS = [b"token", b"line", b"places", b"broken", b"note"]
 CARD = protocol.card("label", "here", 7)
 LONG_AGO = b"1"
 AHEAD = 4_102_444_800_000_000
@@ -109,8 +109,11 @@ class Owners:
     def abandons(self, name: str, owner: bytes) -> None:
         self.ask(scripts.ABANDON, protocol.abandon(name, protocol.to_text(owner)))
 
-    def is_broken(self, name: str) -> None:
-        self.ask(scripts.FORCE_RELEASE, protocol.force_release(name))
+    def is_broken(self, name: str, note: str | None) -> None:
+        self.ask(scripts.FORCE_RELEASE, protocol.force_release(name, note))
+
+    def asks_why_it_was_broken(self, name: str) -> None:
+        self.asks_why(name, self.pair.do(b"GET", side_keys(name)[4]) or OWNERS[0])
 
     def is_inspected(self, name: str) -> None:
         self.ask(scripts.INSPECT, protocol.inspect(name))
@@ -177,7 +180,8 @@ steps = weighted(
     (1, step(Owners.releases, names, owners)),
     (1, step(Owners.asks_why, names, owners)),
     (1, step(Owners.abandons, names, owners)),
-    (2, step(Owners.is_broken, names)),
+    (2, step(Owners.is_broken, names, st.sampled_from([None, "deploy of v2", "☃\n\0"]))),
+    (1, step(Owners.asks_why_it_was_broken, names)),
     (1, step(Owners.is_inspected, names)),
     (3, step(Owners.listens, owners, numbers, st.just(True))),
     (2, step(Owners.listens, owners, numbers, st.just(False))),

@@ -6,6 +6,8 @@ arrival of its answer.
 
 from dataclasses import dataclass, field
 
+from gripfast.core.ports import Broken
+
 WINDOW_MS = 10_000
 DAY_MS = 24 * 3600 * 1000
 
@@ -43,6 +45,8 @@ class Line:
     forgets: Interval | None = None
     """When it forgets the token, unless that lies in the future."""
     broken: bytes | None = None
+    notes: dict[bytes, str] = field(default_factory=dict)
+    """What who was force-released is to be told: of the last one that has a note."""
     pushed: tuple[bytes, int] | None = None
     """Owner and ttl."""
     writes: int = 0
@@ -80,10 +84,12 @@ class Line:
         self._leave(owner)
         self.release(owner)
 
-    def force_release(self) -> bool:
+    def force_release(self, note: str | None) -> bool:
         was_held = self.holder is not None
-        if was_held and self.ends is not None:
+        if self.holder is not None and self.ends is not None:
             self.broken = self.holder
+            if note is not None:
+                self.notes = {self.holder: note}
         self.holder = None
         self._settle()
         return was_held
@@ -96,9 +102,9 @@ class Line:
         self._remember(ttl_ms)
         return True
 
-    def why(self, owner: bytes) -> str:
+    def why(self, owner: bytes) -> str | Broken:
         if self.broken == owner:
-            return "broken"
+            return Broken(self.notes[owner]) if owner in self.notes else "broken"
         return "expired" if self.holder is None else "taken"
 
     def find(self, owner: bytes) -> Waiter | None:

@@ -18,6 +18,8 @@ from support.waiting import until
 
 THREADS = 8
 
+NOTE = '"deploy of v2"'
+
 
 @pytest.fixture(scope="module")
 def database() -> Iterator[Stage]:
@@ -175,13 +177,37 @@ def test_why_a_lease_is_gone(stage: Stage) -> None:
     assert stage.rows(scripts.why("job", "a")) == []
     claimed(stage, ttl_us=SHORT)
     run_out(stage)
-    assert stage.rows(scripts.why("job", "a")) == [(b"expired",)]
+    assert stage.rows(scripts.why("job", "a")) == [(b"expired", None)]
     claimed(stage, owner="b")
-    assert stage.rows(scripts.why("job", "a")) == [(b"taken",)]
+    assert stage.rows(scripts.why("job", "a")) == [(b"taken", None)]
     stage.rows(scripts.force_release("job", ""))
-    assert stage.rows(scripts.why("job", "b")) == [(b"broken",)]
+    assert stage.rows(scripts.why("job", "b")) == [(b"broken", None)]
     claimed(stage, owner="c")
-    assert stage.rows(scripts.why("job", "b")) == [(b"broken",)]
+    assert stage.rows(scripts.why("job", "b")) == [(b"broken", None)]
+
+
+def test_an_owner_that_was_forced_out_is_told_the_reason(stage: Stage) -> None:
+    claimed(stage)
+    stage.rows(scripts.register("job", MINUTE))
+    assert stage.rows(scripts.force_release_noted("job", "", NOTE)) == [(b"1", b"1")]
+    assert stage.rows(scripts.force_release_noted("job", "", NOTE)) == []
+    claimed(stage, owner="b")
+    assert stage.rows(scripts.why("job", "a")) == [(b"broken", NOTE.encode())]
+    stage.rows(scripts.force_release("job", ""))
+    assert stage.rows(scripts.why("job", "b")) == [(b"broken", None)]
+    claimed(stage, ttl_us=SHORT)
+    run_out(stage)
+    assert stage.rows(scripts.force_release_noted("job", "", "late")) == [(b"0", b"1")]
+
+
+def test_a_reason_is_no_lock_and_is_forgotten_with_the_idle_names(stage: Stage) -> None:
+    claimed(stage)
+    stage.rows(scripts.force_release_noted("job", "", NOTE))
+    assert {row[1] for row in stage.rows(scripts.page("", "", 5))} == {None}
+    assert len(stage.rows(scripts.page("", "", 5))) == 2
+    stage.age(MINUTE)
+    stage.rows(scripts.sweep(5, SECOND))
+    assert stage.rows(scripts.page("", "", 5)) == []
 
 
 def test_an_owner_that_was_forced_out_and_came_back_is_no_longer_broken(stage: Stage) -> None:
@@ -189,7 +215,7 @@ def test_an_owner_that_was_forced_out_and_came_back_is_no_longer_broken(stage: S
     stage.rows(scripts.force_release("job", ""))
     assert token_of(claimed(stage, ttl_us=SHORT)) > token_of(first)
     run_out(stage)
-    assert stage.rows(scripts.why("job", "a")) == [(b"expired",)]
+    assert stage.rows(scripts.why("job", "a")) == [(b"expired", None)]
 
 
 def test_a_forced_release_is_like_a_release_by_whoever_has_it(stage: Stage) -> None:
@@ -205,7 +231,7 @@ def test_one_that_had_run_out_was_not_broken_by_a_forced_release(stage: Stage) -
     claimed(stage, ttl_us=SHORT)
     run_out(stage)
     assert stage.rows(scripts.force_release("job", "")) == [(b"0", b"0")]
-    assert stage.rows(scripts.why("job", "a")) == [(b"expired",)]
+    assert stage.rows(scripts.why("job", "a")) == [(b"expired", None)]
 
 
 DIFFERENT = [

@@ -220,7 +220,8 @@ def test_four_rights_are_enough_where_the_tables_are_made() -> None:
             for queries in (
                 scripts.claim("job", "a", MINUTE, CARD), scripts.register("job", 1), scripts.renew("job", "a", 1, True),
                 scripts.why("job", "a"), scripts.look("job"), scripts.page("", "", 5), scripts.release("job", "a", ""),
-                scripts.force_release("job", ""), scripts.sweep(5, 1), scripts.row_make("job"),
+                scripts.force_release("job", ""), scripts.force_release_noted("job", "", "why"), scripts.sweep(5, 1),
+                scripts.row_make("job"),
                 scripts.grant("row", "job", "a", own.session, "", MINUTE, CARD), scripts.seen("row", "job"),
                 scripts.seen_page("row", "", "", 5), scripts.sweep_sessions("row", 5, MINUTE),
             ):  # fmt: skip

@@ -152,6 +152,18 @@ def test_idle_names_are_swept_and_those_that_are_used_come_again_later(wire: Pos
         assert left == [b"b-held", b"d-ahead", b"e-young"]
 
 
+def test_the_reason_of_a_force_release_is_no_lock_and_is_swept_with_the_idle_names(wire: PostgresWire) -> None:
+    with postgres_server().fresh_database() as url, wire_to(url) as wire:
+        make_tables(wire)
+        claimed(wire, "job", "a")
+        answered(wire, scripts.force_release_noted("job", "c", "why"))
+        rows = told(wire, scripts.page("", "", 100))
+        assert [(len(name or b"") > 1024, owner) for name, owner, *_ in rows] == [(True, None), (False, None)]
+        answered(wire, sql("UPDATE gripfast_lock SET checked_us = 1, token = 1, since_us = 1"))
+        assert told(wire, scripts.sweep(100, DAY)) == [(b"2",)]
+        assert told(wire, scripts.page("", "", 100)) == []
+
+
 def test_a_name_that_somebody_is_working_on_is_not_waited_for_by_the_sweep(
     wire: PostgresWire, other: PostgresWire
 ) -> None:
@@ -239,6 +251,7 @@ def test_these_rights_are_enough(wire: PostgresWire) -> None:
         for queries in (
             scripts.claim(name, "a", TTL, CARD), scripts.register(name, 1), scripts.renew(name, "a", TTL, False),
             scripts.why(name, "a"), scripts.release(name, "a", "c"), scripts.force_release(name, "c"),
+            scripts.force_release_noted(name, "c", "why"),
             scripts.look(name), scripts.page("", "", 1), scripts.sweep(1, 1), scripts.listen("c"),
             scripts.row_make(name), scripts.row_try(name, TTL), scripts.row_free(),
             scripts.row_wait(name, TTL, TTL), scripts.row_free(), scripts.advisory_try(key, TTL),

@@ -32,6 +32,7 @@ from support.sql_servers import postgres_server
 from support.waiting import until
 
 DAY = 24 * 3600 * 1_000_000
+NOTE = '"deploy of v2"'
 
 
 @pytest.fixture
@@ -352,20 +353,32 @@ def test_a_forced_release_is_told_to_the_owner_as_broken_and_to_nobody_else(wire
     assert told(wire, scripts.force_release(name, "c")) == [(b"1", b"0")]
     assert told(wire, scripts.force_release(name, "c")) == []
     assert claimed(wire, name, "b").token > token
-    assert told(wire, scripts.why(name, "a")) == [(b"broken",)]
-    assert told(wire, scripts.why(name, "b")) == [(b"held",)]
-    assert told(wire, scripts.why(name, "c")) == [(b"taken",)]
+    assert told(wire, scripts.why(name, "a")) == [(b"broken", None)]
+    assert told(wire, scripts.why(name, "b")) == [(b"held", None)]
+    assert told(wire, scripts.why(name, "c")) == [(b"taken", None)]
+
+
+def test_an_owner_that_was_forced_out_is_told_the_reason(wire: PostgresWire) -> None:
+    name, (a, b) = new_name(), (new_name(), new_name())
+    claimed(wire, name, a)
+    told(wire, scripts.register(name, 60_000_000))
+    assert told(wire, scripts.force_release_noted(name, "c", NOTE)) == [(b"1", b"1")]
+    assert told(wire, scripts.force_release_noted(name, "c", NOTE)) == []
+    claimed(wire, name, b)
+    assert told(wire, scripts.why(name, a)) == [(b"broken", NOTE.encode())]
+    assert told(wire, scripts.force_release(name, "c")) == [(b"1", b"1")]
+    assert told(wire, scripts.why(name, b)) == [(b"broken", None)]
 
 
 def test_why_a_lease_was_lost(wire: PostgresWire) -> None:
     name = new_name()
     assert told(wire, scripts.why(name, "a")) == []
     claimed(wire, name, "a", ttl_us=1)
-    assert told(wire, scripts.why(name, "a")) == [(b"expired",)]
+    assert told(wire, scripts.why(name, "a")) == [(b"expired", None)]
     claimed(wire, name, "b")
-    assert told(wire, scripts.why(name, "a")) == [(b"taken",)]
+    assert told(wire, scripts.why(name, "a")) == [(b"taken", None)]
     told(wire, scripts.release(name, "b", "c"))
-    assert told(wire, scripts.why(name, "a")) == [(b"expired",)]
+    assert told(wire, scripts.why(name, "a")) == [(b"expired", None)]
 
 
 # Renewals -------------------------------------------------------------------------------------------------------------

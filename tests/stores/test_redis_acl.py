@@ -98,10 +98,10 @@ def give_up_waiting(client: gripfast.Client, other: gripfast.Client, name: str) 
 def look_and_break(client: gripfast.Client, other: gripfast.Client, name: str) -> None:
     lease = client.lock(name, label="life").acquire()
     assert [(info.name, info.label) for info in other.list()] == [(name, "life")]
-    assert other.force_release(name)
+    assert other.force_release(name, "deploy of v2")
     with pytest.raises(gripfast.LeaseLost) as loss:
         lease.extend()
-    assert loss.value.reason == "broken"
+    assert (loss.value.reason, loss.value.note) == ("broken", "deploy of v2")
     assert other.lock(name).try_acquire().release() is None
 
 

@@ -11,7 +11,7 @@ from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 from gripfast.stores.redis import keys, protocol
 
-KINDS = [b"token", b"line", b"places", b"broken"]
+KINDS = [b"token", b"line", b"places", b"broken", b"note"]
 ODD = ["{", "}", "{}", "}{", "a}b", "x{}y", "{}{a}", "{a}{b}", "{{a}}", "lock:{user7}:mail", "0", "{0}", "a}0", "é}"]
 
 

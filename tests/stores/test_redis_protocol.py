@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gripfast.core.ports import Claim, Granted, Hold, LockInfo, Taken
+from gripfast.core.ports import Broken, Claim, Granted, Hold, LockInfo, Taken
 from gripfast.stores.redis import keys, protocol, scripts
 from gripfast.stores.redis.scripts import Script
 
@@ -82,16 +82,23 @@ def test_the_requests_of_an_owner(name: str, owner: str) -> None:
     settling = keys_of(name, b"token", b"line", b"places")
     assert call_of(scripts.RELEASE, protocol.release(name, hold)) == (settling, by_owner)
     assert call_of(scripts.ABANDON, protocol.abandon(name, owner)) == (settling, by_owner)
-    assert call_of(scripts.WHY, protocol.why(name, hold)) == (keys_of(name, b"broken"), by_owner)
+    assert call_of(scripts.WHY, protocol.why(name, hold)) == (keys_of(name, b"broken", b"note"), by_owner)
     assert protocol.abandon_in_full(name, owner) == scripts.ABANDON.in_full(protocol.abandon(name, owner))
 
 
-@given(names)
-def test_the_requests_of_an_operator(name: str) -> None:
+@given(names, text)
+def test_the_requests_of_an_operator(name: str, note: str) -> None:
     settling = keys_of(name, b"token", b"line", b"places")
-    broken = keys.side_key(name.encode(), b"broken")
+    breaking = [*settling, *keys_of(name, b"broken", b"note")[1:]]
     assert call_of(scripts.INSPECT, protocol.inspect(name)) == (settling, [])
-    assert call_of(scripts.FORCE_RELEASE, protocol.force_release(name)) == ([*settling, broken], [])
+    assert call_of(scripts.FORCE_RELEASE, protocol.force_release(name)) == (breaking, [b""])
+    assert call_of(scripts.FORCE_RELEASE, protocol.force_release(name, note)) == (breaking, [note.encode()])
+
+
+def test_why_with_what_the_operator_wrote() -> None:
+    assert protocol.read_why(b"broken") == "broken"
+    assert protocol.read_why(b"broken\ndeploy\nof v2") == Broken("deploy\nof v2")
+    assert protocol.read_why(b"broken\n\xff") == Broken("\ufffd")
 
 
 @given(text)

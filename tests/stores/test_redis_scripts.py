@@ -227,11 +227,13 @@ class Machine(RuleBasedStateMachine):
 
     # What others do ---------------------------------------------------------------------------------------------------
 
-    @rule()
-    def an_operator_breaks_it(self) -> None:
-        reply = self.ask(scripts.FORCE_RELEASE, protocol.force_release(KEY))
-        assert reply == self.line.force_release()
+    @rule(note=st.sampled_from([None, None, "deploy of v2", "a second\nline"]))
+    def an_operator_breaks_it(self, note: str | None) -> None:
+        reply = self.ask(scripts.FORCE_RELEASE, protocol.force_release(KEY, note))
+        assert reply == self.line.force_release(note)
         self.compare()
+        if self.line.broken is not None:
+            self.asks_why(self.line.broken)
 
     @rule()
     def it_runs_out(self) -> None:
@@ -460,8 +462,22 @@ def test_a_line_that_nobody_stands_in_any_more_goes_by_itself(bench: Bench) -> N
 
 def test_that_a_lock_was_broken_is_remembered_as_long_as_it_would_have_been_held(bench: Bench) -> None:
     bench.claim(b"holder", ttl_ms=30_000)
-    bench.ask(scripts.FORCE_RELEASE, protocol.force_release(KEY))
+    bench.ask(scripts.FORCE_RELEASE, protocol.force_release(KEY, "deploy of v2"))
     assert 20_000 < bench.admin.pttl(keys.side_key(LOCK, b"broken")) <= 30_000
+    assert 20_000 < bench.admin.pttl(keys.side_key(LOCK, b"note")) <= 30_000
+
+
+def test_a_holder_of_an_older_version_still_sees_that_it_was_broken(bench: Bench) -> None:
+    """It compares the key with its owner id."""
+    bench.claim(b"holder", ttl_ms=30_000)
+    bench.ask(scripts.FORCE_RELEASE, protocol.force_release(KEY, "deploy of v2"))
+    assert bench.admin.get(keys.side_key(LOCK, b"broken")) == b"holder"
+
+
+def test_without_a_reason_nothing_more_is_written(bench: Bench) -> None:
+    bench.claim(b"holder", ttl_ms=30_000)
+    bench.ask(scripts.FORCE_RELEASE, protocol.force_release(KEY))
+    assert bench.admin.get(keys.side_key(LOCK, b"note")) is None
 
 
 @pytest.mark.parametrize("script", [each for each in vars(scripts).values() if isinstance(each, Script)])

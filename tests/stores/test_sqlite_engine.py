@@ -14,7 +14,7 @@ import pytest
 
 import gripfast
 from gripfast import machine
-from gripfast.core.ports import Claim, Granted, Hold, Inbox, Taken
+from gripfast.core.ports import Broken, Claim, Granted, Hold, Inbox, Taken
 from gripfast.stores.inboxes import BlockingInbox
 from gripfast.stores.sqlite.engine import SqliteEngine
 from gripfast.stores.sqlite.files import filesystem_of
@@ -232,6 +232,21 @@ def test_idle_names_are_forgotten_after_a_day_and_not_before(
     monkeypatch.setattr(machine, "wall_us", lambda: tomorrow)
     engine._connections.run(engine._sweep)
     assert count(path, "gripfast_lock") == 1
+
+
+def test_the_reason_of_a_force_release_is_forgotten_after_a_day(
+    engine: SqliteEngine, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim(engine, "a")
+    before = count(path, "gripfast_meta")
+    assert engine.force_release("job", "deploy of v2")
+    engine._connections.run(engine._sweep)
+    assert engine.renew([Hold("job", "a", 30.0)]) == [Broken("deploy of v2")]
+    tomorrow = machine.wall_us() + 86_500_000_000
+    monkeypatch.setattr(machine, "wall_us", lambda: tomorrow)
+    engine._connections.run(engine._sweep)
+    assert count(path, "gripfast_meta") == before + 1  # how far it has swept
+    assert engine.release(Hold("job", "a", 30.0)) in ("broken", "taken")
 
 
 def test_a_clock_that_jumped_back_does_not_make_a_smaller_token(

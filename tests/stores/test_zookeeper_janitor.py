@@ -9,7 +9,8 @@ from kazoo.client import KazooClient
 
 import gripfast
 from gripfast.stores.zookeeper import janitor
-from gripfast.stores.zookeeper.janitor import FIRST_SAMPLE, IDLE, MARK, Janitor
+from gripfast.stores.zookeeper.janitor import FIRST_SAMPLE, IDLE, Janitor
+from gripfast.stores.zookeeper.protocol import MARK, write_note
 from support.both_colours import both_colours, each, staged
 from support.proxy import Proxy
 from support.server_process import HOST
@@ -131,6 +132,23 @@ def test_a_name_that_somebody_has_or_waits_for_stays(place: Place) -> None:
 def test_a_name_that_we_have_not_made_stays(place: Place) -> None:
     place.kazoo.set(place.path, b"another's")
     place.passes(IDLE, IDLE + 1, 2 * IDLE + 1, 2 * IDLE + 2)
+    assert place.is_there()
+
+
+def test_a_name_with_a_note_goes_like_any_other(place: Place) -> None:
+    place.kazoo.set(place.path, write_note("somebody", "deploy of v2"))
+    place.passes(IDLE, IDLE + 1, 2 * IDLE + 1, 2 * IDLE + 2)
+    until(lambda: not place.is_there())
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_an_old_note_goes_from_a_name_in_use(place: Place, is_old: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(janitor, "NOTE_KEPT", -60_000 if is_old else 60_000)
+    noted = write_note("somebody", "deploy of v2")
+    place.kazoo.set(place.path, noted)
+    place.kazoo.create(f"{place.path}/somebody", ephemeral=True)
+    place.passes(IDLE, IDLE + 1)
+    until(lambda: place.kazoo.get(place.path)[0] == (MARK if is_old else noted))
     assert place.is_there()
 
 

@@ -12,7 +12,7 @@ import inspect
 import logging
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
 
@@ -25,8 +25,8 @@ from gripfast.api.misuse import exact, made_by_hand, refuse_to_pickle, unknown_o
 from gripfast.api.settings import LockSettings
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
-from gripfast.core.ports import Capabilities, Hold, LockInfo, Store, Unreachable, to_raise
-from gripfast.errors import ClientClosed, LockTimeout, Reason
+from gripfast.core.ports import Capabilities, Hold, LockInfo, Loss, Store, Unreachable, to_raise
+from gripfast.errors import ClientClosed, LockTimeout, Reason, quoted
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import BlockingRuntime, drive
@@ -97,11 +97,11 @@ class AnyClient:
     def _store(self) -> Store:
         raise NotImplementedError
 
-    async def _free(self, name: str, owner: str) -> Reason | None:
+    async def _free(self, name: str, owner: str) -> Loss | None:
         """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
         return reached(await self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl)))
 
-    async def _renew(self, name: str, owner: str, ttl: float) -> Reason | None:
+    async def _renew(self, name: str, owner: str, ttl: float) -> Loss | None:
         """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
         hold = Hold(self._config.prefix + name, owner, self._checked_ttl(ttl), shortens=True)
         return reached(reached(await self._store().renew([hold]))[0])
@@ -232,10 +232,15 @@ class Client(AnyClient):
             if (after := page.after) is None:
                 return
 
-    def force_release(self, name: str) -> bool:
+    def force_release(self, name: str, reason: str | None = None) -> bool:
         """For operators: release the lock, whoever holds it. True if someone held it. The next holder's token is still
-        larger than all earlier ones."""
-        return was_forced(name, reached(drive(self._store().force_release(self._key(name)))))
+        larger than all earlier ones.
+
+        `reason` says why, in at most 1024 UTF-8 bytes. The old holder's `LeaseLost` shows it, and has it as `note`, if
+        the store can pass it on (`capabilities.tells_reason`).
+        """
+        key, note = self._key(name), rules.checked_reason(reason)
+        return was_forced(name, note, reached(drive(forced(self._store(), key, note))))
 
     def close(self) -> None:
         """Release everything that is still held, and stop the background threads. Takes about 2 s at most, even if the
@@ -308,10 +313,19 @@ def reached(answer: T | Unreachable) -> T:
     return answer
 
 
-def was_forced(name: str, was_held: bool) -> bool:
+def forced(store: Store, key: str, note: str | None) -> Coroutine[Any, Any, bool | Unreachable]:
+    """A note goes only to stores that can pass it on: others need not know of it."""
+    if note is None or not store.capabilities.tells_reason:
+        return store.force_release(key)
+    return store.force_release(key, note)
+
+
+def was_forced(name: str, note: str | None, was_held: bool) -> bool:
     """Logs it."""
     if was_held:
-        _log.warning("released %r by force; its holder may still be at work", name, extra={"gripfast_name": name})
+        because = "" if note is None else f" ({quoted(note)})"
+        what = "released %r by force%s; its holder may still be at work"
+        _log.warning(what, name, because, extra={"gripfast_name": name})
     else:
         _log.info("%r was already free; nothing to release by force", name, extra={"gripfast_name": name})
     return was_held

@@ -81,7 +81,7 @@ class Handle(Generic[R]):
         """Raise LeaseLost unless the lease is held at this moment; cheap enough for a loop."""
         if self.remaining() > 0.0:
             return
-        raise self._loss_of_a_fork() if self._is_inherited() else LeaseLost(self.name, self._reason())
+        raise self._loss_of_a_fork() if self._is_inherited() else self._state.error()
 
     def _reason(self) -> Reason:
         if self._is_inherited():
@@ -126,9 +126,8 @@ class Handle(Generic[R]):
         self._runtime.env.ledger.enter_block(self._state.owner)
 
     def _raise_if_lost(self) -> None:
-        loss = self._state.lost(boottime())
-        if loss is not None:
-            raise LeaseLost(self.name, loss)
+        if self._state.lost(boottime()) is not None:
+            raise self._state.error()
 
     def __repr__(self) -> str:
         state = f"{self.remaining():.3g} s left" if self.held else self._reason()

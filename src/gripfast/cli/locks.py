@@ -69,16 +69,21 @@ def show(ctx: click.Context, name: str, in_json: bool) -> None:
 @url_option
 @json_option
 @click.option("--yes", is_flag=True, help="Break the lock without asking. Required if stdin is not a terminal.")
+@click.option("--reason", metavar="TEXT", help="Why. The old holder's error and log show it.")
 @click.pass_context
-def break_(ctx: click.Context, name: str, in_json: bool, yes: bool) -> None:
+def break_(ctx: click.Context, name: str, in_json: bool, yes: bool, reason: str | None) -> None:
     """Release the lock NAME by force: take it away from its holder.
 
     \b
     gripfast break nightly
+    gripfast break nightly --reason "the host is gone; ask ops"
 
     The next waiter gets the lock at once, but the old holder may still be at work. The old holder notices only at its
     next renewal. Until then both may write, and only fencing tokens protect the data. So first make sure that the
     holder is gone.
+
+    Where a lock lives in a database session (mode=row, mode=advisory), breaking it ends the session, and the old holder
+    can't be told the reason.
     """
     if not (yes or sys.stdin.isatty()):
         raise click.UsageError("Without a terminal gripfast can't ask you; add --yes if you are sure.", ctx)
@@ -88,12 +93,16 @@ def break_(ctx: click.Context, name: str, in_json: bool, yes: bool) -> None:
             raise _nobody(name)
         if not yes:
             _confirm(client, info)
-        if not client.force_release(name):
+        if not client.force_release(name, reason):
             raise _nobody(name)
+        is_told = bool(reason) and client.capabilities.tells_reason
     if in_json:
-        click.echo(text.as_json({"name": name, "broken": True, "holder": text.info_as_dict(info)}))
+        told = {"name": name, "broken": True, "holder": text.info_as_dict(info)}
+        click.echo(text.as_json(told | ({"reason": reason, "told": is_told} if reason else {})))
     else:
         click.echo(f"{name!r} is released; it was {text.holder(info)}")
+    if reason and not is_told:
+        say("this store can't tell the old holder the reason")
 
 
 def _confirm(client: gripfast.Client, info: gripfast.LockInfo) -> None:

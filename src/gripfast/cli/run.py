@@ -18,7 +18,7 @@ from gripfast.cli.spawn import Command, start
 from gripfast.cli.supervise import KEPT, Ending, Supervisor, end_family, sane_grace
 from gripfast.cli.text import holder
 from gripfast.cli.waiting import obtain
-from gripfast.errors import WHY
+from gripfast.errors import why_lost
 
 GRACE = 5.0
 
@@ -160,7 +160,7 @@ def _conclude(lease: gripfast.Lease, ending: Ending) -> int:
         lease.release()
     except gripfast.LeaseLost as lost:
         so = f"The command ended with status {ending.status}, and may have run without the lock at the end"
-        say(f"lost the lock {lease.name!r}: {WHY[lost.reason]}. {so}")
+        say(f"lost the lock {lease.name!r}: {why_lost(lost)}. {so}")
         return codes.LOST
     return ending.status
 
@@ -169,5 +169,5 @@ def _why(lease: gripfast.Lease) -> str:
     try:
         lease.ensure_held()
     except gripfast.LeaseLost as lost:
-        return WHY[lost.reason]
+        return why_lost(lost)
     return "it could not be renewed in time"

@@ -19,10 +19,28 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gripfast.core import rules
-from gripfast.errors import Reason
+from gripfast.errors import LeaseLost, Reason
 
 if TYPE_CHECKING:
     from gripfast.core.stories import Story
+
+
+class Broken(NamedTuple):
+    """Released by force, and what the operator wrote about it; without that, the reason alone says it."""
+
+    note: str
+
+
+Loss = Reason | Broken
+"""Why a lease is gone."""
+
+
+def reason_of(loss: Loss) -> Reason:
+    return "broken" if isinstance(loss, Broken) else loss
+
+
+def lease_lost(name: str, loss: Loss) -> LeaseLost:
+    return LeaseLost(name, "broken", note=loss.note) if isinstance(loss, Broken) else LeaseLost(name, loss)
 
 
 class Want(NamedTuple):
@@ -64,7 +82,7 @@ class LeaseState:
         self.handles: list[weakref.ref[Any]] = []
         self.acquirer: Callable[[], Any] | None = None
         """The thread or task that acquired it, weakly; to be named in messages, and for nothing else."""
-        self.endings: list[list[Reason]] = []
+        self.endings: list[list[Loss]] = []
         """Empty until it is over; the first one counts."""
         self.group = want.group
         self.story: Story | None = None
@@ -72,7 +90,11 @@ class LeaseState:
 
     @property
     def ending(self) -> Reason | None:
-        return self.endings[0][0] if self.endings else None
+        return reason_of(self.endings[0][0]) if self.endings else None
+
+    def error(self) -> LeaseLost:
+        """What to raise once it is over; also for a handle that was released before the others."""
+        return lease_lost(self.name, self.endings[0][0] if self.endings else "released")
 
     def grant(self, token: int, ttl: float, sent: float, now: float, max_hold: float | None = None) -> bool:
         """True if it is held: the answer may have come too late, or the client may be closed by now.
@@ -103,7 +125,7 @@ class LeaseState:
         ending = self.ending
         return None if ending == "released" else ending
 
-    def finish(self, ending: Reason) -> bool:
+    def finish(self, ending: Loss) -> bool:
         """True if this is the ending that counts."""
         mine = [ending]
         self.endings.append(mine)

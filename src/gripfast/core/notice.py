@@ -10,7 +10,7 @@ from gripfast.core import rules
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import Env
 from gripfast.core.soonest import Soonest
-from gripfast.errors import LeaseLost, Reason
+from gripfast.errors import Reason
 
 _log = logging.getLogger("gripfast.lease")
 
@@ -58,7 +58,7 @@ class Notices:
 def _tell(env: Env, state: LeaseState, reason: Reason) -> None:
     # Abandoned first: the engine may still have it (max_hold), and an abandoned lease is not told twice.
     env.ledger.abandon(state)
-    _log.warning("%s", LeaseLost(state.name, reason), extra=state.about(reason))
+    _log.warning("%s", state.error(), extra=state.about(reason))
     if state.story is not None:
         state.story.lost(reason)
     state.tell()

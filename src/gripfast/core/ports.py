@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
+from gripfast.core.lease import Broken as Broken
 from gripfast.core.lease import LeaseState, Want
+from gripfast.core.lease import Loss as Loss
 from gripfast.core.ledger import Ledger
 from gripfast.errors import ClientClosed, Reason, StoreUnavailable
 
@@ -47,6 +49,8 @@ class Capabilities:
     """Other processes see the locks and are excluded by them."""
     sees_death: bool = False
     """If a holder's process dies on the same machine, the lock is free at once, not after its ttl."""
+    tells_reason: bool = False
+    """The holder is told the `reason` of a `force_release()`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +178,7 @@ class Store(Protocol):
 
     async def renew(
         self, holds: Sequence[Hold], within: float = math.inf
-    ) -> Sequence[Reason | Unreachable | None] | Unreachable:
+    ) -> Sequence[Loss | Unreachable | None] | Unreachable:
         """For each hold None, or why it is gone, or that it could not be asked. Never sets what is absent.
 
         `within`: seconds that each request may take, if that is less than the store's own time-out: a connection
@@ -182,7 +186,7 @@ class Store(Protocol):
         """
         ...
 
-    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+    async def release(self, hold: Hold) -> Loss | Unreachable | None:
         """None if it was freed; otherwise why it was not this owner's."""
         ...
 
@@ -200,7 +204,10 @@ class Store(Protocol):
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable: ...
 
-    async def force_release(self, name: str) -> bool | Unreachable: ...
+    async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
+        """`note`: what the holder is told when it next renews or releases (`Broken`). Only stores that can do that
+        (`tells_reason`) get one. The engine forgets it by itself."""
+        ...
 
     async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:
         """The hold counts as alive while this process lives, too. Most engines do not look at processes."""

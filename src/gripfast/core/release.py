@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import logging
 
-from gripfast.core.lease import LeaseState
+from gripfast.core.lease import Broken, LeaseState, lease_lost, reason_of
 from gripfast.core.ports import Env, Hold, Unreachable
-from gripfast.errors import ClientClosed, LeaseLost
+from gripfast.errors import ClientClosed, quoted
 
 _log = logging.getLogger("gripfast.lease")
 
@@ -19,7 +19,7 @@ async def release(env: Env, state: LeaseState) -> None:
     state.remaining(env.now())
     if not state.finish("released"):
         if state.ending is not None and state.ending != "released":
-            raise LeaseLost(state.name, state.ending)
+            raise state.error()
         return
     if state.listeners:
         state.tell()
@@ -36,7 +36,7 @@ async def release(env: Env, state: LeaseState) -> None:
         if state.story is not None:
             state.story.released()
         raise
-    if isinstance(answer, str) and env.ledger.is_given_back(state.owner):
+    if answer is not None and not isinstance(answer, Unreachable) and env.ledger.is_given_back(state.owner):
         answer = None  # by the client, which is being closed
     if isinstance(answer, Unreachable):
         _log.warning(_WILL_RETRY, state.name, answer.error, extra=state.about())
@@ -47,7 +47,8 @@ async def release(env: Env, state: LeaseState) -> None:
         state.story.released(answer)
     if _log.isEnabledFor(logging.DEBUG):
         _log.debug("released %r", state.name, extra=state.about())
-    if isinstance(answer, str):
+    if answer is not None and not isinstance(answer, Unreachable):
+        why = f"broken: {quoted(answer.note)}" if isinstance(answer, Broken) else answer
         what = "lease on %r was already lost (%s) when it was released"
-        _log.warning(what, state.name, answer, extra=state.about(answer))
-        raise LeaseLost(state.name, answer)
+        _log.warning(what, state.name, why, extra=state.about(reason_of(answer)))
+        raise lease_lost(state.name, answer)

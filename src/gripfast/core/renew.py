@@ -12,9 +12,8 @@ import math
 from collections.abc import Sequence
 
 from gripfast.core import rules
-from gripfast.core.lease import LeaseState
+from gripfast.core.lease import LeaseState, Loss
 from gripfast.core.ports import Env, Hold, Unreachable
-from gripfast.errors import Reason
 
 _log = logging.getLogger("gripfast.renewal")
 
@@ -80,7 +79,7 @@ def _within(env: Env, states: Sequence[LeaseState], now: float) -> float:
     return max(rules.RENEWAL_LEAST, min(own + others))
 
 
-def _take_answer(env: Env, state: LeaseState, answer: Reason | Unreachable | None, sent: float, now: float) -> None:
+def _take_answer(env: Env, state: LeaseState, answer: Loss | Unreachable | None, sent: float, now: float) -> None:
     if state.story is not None:
         state.story.renewal(state, answer, now)
     if answer is None:

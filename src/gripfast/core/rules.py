@@ -17,6 +17,7 @@ NAME_BYTES_MAX = 512
 LABEL_BYTES_MAX = 4096
 GROUP_BYTES_MAX = NAME_BYTES_MAX
 """The template of a decorator's name is a group, too."""
+REASON_BYTES_MAX = 1024
 
 TOKEN_MEMORY_US = 24 * 3600 * 1_000_000
 """How long the token of an idle name is kept, past the later of now and the token itself."""
@@ -202,15 +203,22 @@ def checked_wait(wait: object) -> float | None:
 
 
 def checked_label(label: object) -> str | None:
-    if label is None:
-        return None
-    if not isinstance(label, str):
-        raise ConfigurationError(f"a label must be text, not {type(label).__name__}")
-    if not _encodes(label):
-        raise ConfigurationError(f"a label must be valid Unicode text (no lone surrogates): {label!r}")
-    if (size := len(label.encode())) > LABEL_BYTES_MAX:
-        raise ConfigurationError(f"a label must have at most {LABEL_BYTES_MAX} UTF-8 bytes; this one has {size}")
-    return label
+    return None if label is None else _checked_text("label", label, LABEL_BYTES_MAX)
+
+
+def checked_reason(reason: object) -> str | None:
+    """Of a force release; an empty one is none."""
+    return None if reason is None else _checked_text("reason", reason, REASON_BYTES_MAX) or None
+
+
+def _checked_text(what: str, text: object, most: int) -> str:
+    if not isinstance(text, str):
+        raise ConfigurationError(f"a {what} must be text, not {type(text).__name__}")
+    if not _encodes(text):
+        raise ConfigurationError(f"a {what} must be valid Unicode text (no lone surrogates): {text!r}")
+    if (size := len(text.encode())) > most:
+        raise ConfigurationError(f"a {what} must have at most {most} UTF-8 bytes; this one has {size}")
+    return text
 
 
 def checked_group(group: object) -> str | None:

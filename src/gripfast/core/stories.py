@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from gripfast.core.events import Event, Kind, Request
-from gripfast.core.lease import LeaseState
+from gripfast.core.lease import LeaseState, Loss, reason_of
 from gripfast.core.ports import Unreachable
 from gripfast.errors import ClientClosed, GripfastError, Reason, StoreUnavailable
 
@@ -61,7 +61,7 @@ class Story(weakref.ref[LeaseState]):
     token: int | None
     claimed_at: float
     granted_at: float | None
-    endings: list[list[Reason]]
+    endings: list[list[Loss]]
     """Those of the lease: they outlive it here."""
     phase: Phase
     """Of the reading thread's alone: what was told so far."""
@@ -85,7 +85,7 @@ class Story(weakref.ref[LeaseState]):
         else:
             self._report("refused", reason="cancelled")
 
-    def renewal(self, state: LeaseState, answer: Reason | Unreachable | None, now: float) -> None:
+    def renewal(self, state: LeaseState, answer: Loss | Unreachable | None, now: float) -> None:
         """Before the answer counts: the time that is left is still that of before."""
         if isinstance(answer, Unreachable):
             self._unreachable("renew", answer.error)
@@ -93,13 +93,13 @@ class Story(weakref.ref[LeaseState]):
             self.ttl = state.ttl
             self._report("renewed", margin=margin)
 
-    def released(self, answer: Reason | Unreachable | None = None) -> None:
+    def released(self, answer: Loss | Unreachable | None = None) -> None:
         """Its holder has released it; what the engine has answered."""
-        if isinstance(answer, str):
-            self.lost(answer)
-            return
         if isinstance(answer, Unreachable):
             self._unreachable("release", answer.error)
+        elif answer is not None:
+            self.lost(reason_of(answer))
+            return
         self._report("released")
 
     def lost(self, reason: Reason) -> None:
@@ -196,7 +196,7 @@ class Stories:
             story.token = story.granted_at = None  # what was not told was not granted
             return story.event("refused", now, reason=why_refused)
         if phase == "holding":
-            ending = story.endings[0][0] if story.endings else None
+            ending = reason_of(story.endings[0][0]) if story.endings else None
             if ending is None or ending == "released":
                 return story.event("released", now, reason=why_released)
             return story.event("lost", now, reason=ending)

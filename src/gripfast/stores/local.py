@@ -16,13 +16,14 @@ from gripfast.core.ports import (
     Hold,
     Inbox,
     LockInfo,
+    Loss,
     Page,
     Store,
     Taken,
     Unreachable,
     unreachable,
 )
-from gripfast.errors import ClientClosed, GripfastError, Reason, StoreUnavailable
+from gripfast.errors import ClientClosed, GripfastError, StoreUnavailable
 from gripfast.stores import AioStores
 from gripfast.stores.inboxes import BlockingInbox, Inboxes
 
@@ -39,12 +40,12 @@ class Engine(Protocol):
     inboxes: Inboxes
 
     def claim(self, claim: Claim) -> Granted | Taken: ...
-    def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None]: ...
-    def release(self, hold: Hold) -> Reason | None: ...
+    def renew(self, holds: Sequence[Hold]) -> Sequence[Loss | None]: ...
+    def release(self, hold: Hold) -> Loss | None: ...
     def abandon(self, holds: Sequence[Hold]) -> None: ...
     def inspect(self, name: str) -> LockInfo | None: ...
     def page(self, prefix: str, after: str | None) -> Page: ...
-    def force_release(self, name: str) -> bool: ...
+    def force_release(self, name: str, note: str | None = None) -> bool: ...
     def vouch(self, hold: Hold, pid: int) -> None: ...
     def close(self) -> None: ...
 
@@ -73,10 +74,10 @@ class LocalStore(Store):
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         return await self._ask(self._engine.claim, claim)
 
-    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | None] | Unreachable:
+    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | None] | Unreachable:
         return await self._ask(self._engine.renew, holds, is_held=True)
 
-    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+    async def release(self, hold: Hold) -> Loss | Unreachable | None:
         return await self._ask(self._engine.release, hold, is_held=True)
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
@@ -88,8 +89,8 @@ class LocalStore(Store):
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
         return await self._ask(self._engine.page, prefix, after)
 
-    async def force_release(self, name: str) -> bool | Unreachable:
-        return await self._ask(self._engine.force_release, name)
+    async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
+        return await self._ask(self._engine.force_release, name, *([] if note is None else [note]))
 
     async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:
         return await self._ask(self._engine.vouch, hold, pid)
@@ -121,7 +122,7 @@ class BlockingLocalStore(LocalStore):
         except GripfastError as error:
             return _answer_to(error, False)
 
-    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+    async def release(self, hold: Hold) -> Loss | Unreachable | None:
         try:
             return self._engine.release(hold)
         except GripfastError as error:

@@ -122,8 +122,8 @@ class Actor(ABC):
     def inspect(self, name: Any) -> "asyncio.Future[Any]":
         return self.does(lambda: self.client.inspect(name))
 
-    def force_release(self, name: Any) -> "asyncio.Future[bool]":
-        return self.does(lambda: self.client.force_release(name))
+    def force_release(self, name: Any, reason: Any = None) -> "asyncio.Future[bool]":
+        return self.does(lambda: self.client.force_release(name, reason))
 
     def calls(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> "asyncio.Future[Any]":
         return self.does(lambda: function(*args, **kwargs))

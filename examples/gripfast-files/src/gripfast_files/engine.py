@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gripfast.core import rules
-from gripfast.core.ports import Claim, Granted, Hold, LockInfo, Page, Taken
-from gripfast.errors import Reason, StoreUnavailable
+from gripfast.core.ports import Broken, Claim, Granted, Hold, LockInfo, Loss, Page, Taken
+from gripfast.errors import StoreUnavailable
 from gripfast.machine import boot_id, boottime, hostname, wall_us
 from gripfast.stores.inboxes import Inboxes
 from gripfast_files.spec import CAPABILITIES
@@ -43,6 +43,8 @@ class Row(NamedTuple):
     pid: int = 0
     broken: str | None = None
     """The owner that was force-released last, so that its holder can find out why it lost the lock."""
+    note: str | None = None
+    """What this owner is told about it."""
 
     @property
     def is_held(self) -> bool:
@@ -51,11 +53,13 @@ class Row(NamedTuple):
     def freed(self) -> Row:
         return self._replace(owner=None)
 
-    def gone_because(self, owner: str) -> Reason | None:
+    def gone_because(self, owner: str) -> Loss | None:
         """Why this owner does not have the lock; None if it has."""
         if self.owner == owner:
             return None if self.is_held else "expired"
-        return "broken" if self.broken == owner else "taken"
+        if self.broken != owner:
+            return "taken"
+        return "broken" if self.note is None else Broken(self.note)
 
     def info(self) -> LockInfo | None:
         """What `inspect()` shows; None if nobody holds the lock."""
@@ -85,11 +89,11 @@ class FilesEngine:
             self._write(row._replace(expires=boottime() + claim.ttl))
             return Granted(row.token, claim.ttl)
 
-    def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None]:
+    def renew(self, holds: Sequence[Hold]) -> Sequence[Loss | None]:
         with self._alone():
             return [self._renew(hold) for hold in holds]
 
-    def release(self, hold: Hold) -> Reason | None:
+    def release(self, hold: Hold) -> Loss | None:
         with self._alone():
             row = self._read(hold.name)
             if row.owner != hold.owner:
@@ -112,11 +116,11 @@ class FilesEngine:
         infos = sorted(infos, key=lambda info: info.name)[:PAGE]
         return Page(infos, infos[-1].name if len(infos) == PAGE else None)
 
-    def force_release(self, name: str) -> bool:
+    def force_release(self, name: str, note: str | None = None) -> bool:
         with self._alone():
             row = self._read(name)
             if row.is_held:
-                self._write(row.freed()._replace(broken=row.owner))
+                self._write(row.freed()._replace(broken=row.owner, note=note))
             return row.is_held
 
     def vouch(self, hold: Hold, pid: int) -> None:
@@ -137,7 +141,7 @@ class FilesEngine:
             pid=os.getpid(),
         )
 
-    def _renew(self, hold: Hold) -> Reason | None:
+    def _renew(self, hold: Hold) -> Loss | None:
         row = self._read(hold.name)
         reason = row.gone_because(hold.owner)
         if reason is None:

@@ -15,6 +15,7 @@ CAPABILITIES = Capabilities(
     waiters_seen=False,
     processes=True,
     sees_death=False,
+    tells_reason=True,
 )
 SPEC = StoreSpec(
     "files",

@@ -327,7 +327,7 @@ def _force_release(stage: Stage, fault: Fault) -> None:
 
     async def force() -> None:
         with suppress(ClientClosed):  # closed meanwhile
-            await store.force_release(fault.target)
+            await store.force_release(fault.target, "an operator wanted it")
 
     process.do(lambda: process.start(f"{process.name}/operator", force()))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock
-from gripfast.api.client import AnyClient, HeldHere, reached, was_forced
+from gripfast.api.client import AnyClient, HeldHere, forced, reached, was_forced
 from gripfast.api.config import Config
 from gripfast.api.decorator import check_busy, locked_async
 from gripfast.api.misuse import exact, unknown_option
@@ -130,10 +130,11 @@ class AsyncClient(AnyClient):
             if (after := page.after) is None:
                 return
 
-    async def force_release(self, name: str) -> bool:
+    async def force_release(self, name: str, reason: str | None = None) -> bool:
         """For operators: release the lock, whoever holds it. True if someone held it. The next holder's token is still
-        larger than all earlier ones."""
-        return was_forced(name, reached(await self._store().force_release(self._key(name))))
+        larger than all earlier ones. `reason` is as in `Client.force_release`."""
+        key, note = self._key(name), rules.checked_reason(reason)
+        return was_forced(name, note, reached(await forced(self._store(), key, note)))
 
     async def aclose(self) -> None:
         """Release everything that is still held, and stop the background threads. Takes about 2 s at most, even if the

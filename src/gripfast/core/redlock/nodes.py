@@ -20,8 +20,8 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from gripfast.core.ports import Inbox, LockInfo
-from gripfast.errors import Reason, StoreUnavailable
+from gripfast.core.ports import Inbox, LockInfo, Loss
+from gripfast.errors import StoreUnavailable
 
 # Requests -----------------------------------------------------------------------------------------------------------
 
@@ -102,6 +102,8 @@ class Inspect(NamedTuple):
 
 class ForceRelease(NamedTuple):
     name: str
+    note: str | None = None
+    """What the holder is to be told."""
 
 
 class Scan(NamedTuple):
@@ -202,8 +204,8 @@ class Names(NamedTuple):
     names: Sequence[str]
 
 
-Answer = Locked | Busy | Unmarked | Newborn | Freed | Failed | Names | LockInfo | Reason | bool | None | list["Answer"]
-"""Renew, TakeBack, Mark and Establish are answered by a bool, Why by a Reason, Inspect by a LockInfo or None; of what
+Answer = Locked | Busy | Unmarked | Newborn | Freed | Failed | Names | LockInfo | Loss | bool | None | list["Answer"]
+"""Renew, TakeBack, Mark and Establish are answered by a bool, Why by a Loss, Inspect by a LockInfo or None; of what
 someone may have at a node, `LockInfo.owner` is without the attempt."""
 
 

@@ -18,16 +18,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import NoneType
 
 from gripfast.core.ports import (
+    Broken,
     Capabilities,
     Claim,
     Granted,
     Hold,
     Inbox,
     LockInfo,
+    Loss,
     Page,
     Store,
     Taken,
@@ -73,6 +75,7 @@ CAPABILITIES = Capabilities(
     waiters_seen=True,
     processes=True,
     sees_death=False,
+    tells_reason=True,
 )
 
 CHUNK = 500
@@ -209,20 +212,22 @@ class RedlockStore(Store):
 
     # -- keeping -------------------------------------------------------------------------------------------------
 
-    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
-        results: list[Reason | Unreachable | None] = []
+    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | Unreachable | None]:
+        results: list[Loss | Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
             results += await self._renew(holds[start : start + CHUNK], within)
         return results
 
-    async def _renew(self, holds: Sequence[Hold], within: float) -> list[Reason | Unreachable | None]:
+    async def _renew(self, holds: Sequence[Hold], within: float) -> list[Loss | Unreachable | None]:
         records = [self._records.find(hold.owner) or Record(None) for hold in holds]
         renewals: list[Request] = [
             Renew(hold.name, hold.owner, record.attempt, hold.ttl, hold.shortens)
             for hold, record in zip(holds, records, strict=True)
         ]
         answers = await self._ask_all(Each(renewals), within)
-        results = [self._kept(hold, summary.at(answers, place)) for place, hold in enumerate(holds)]
+        results: list[Loss | Unreachable | None] = [
+            self._kept(hold, summary.at(answers, place)) for place, hold in enumerate(holds)
+        ]
         gone = [place for place, result in enumerate(results) if result == "expired"]
         if gone:
             reasons = await self._why([holds[place] for place in gone], [records[place] for place in gone])
@@ -240,7 +245,7 @@ class RedlockStore(Store):
             return None
         return "expired" if self._is_short(answers.count(False)) else self._no_majority(answers)
 
-    async def _why(self, holds: Sequence[Hold], records: Sequence[Record]) -> list[Reason]:
+    async def _why(self, holds: Sequence[Hold], records: Sequence[Record]) -> list[Loss]:
         """That they are gone is known already."""
         asked = [Why(hold.name, hold.owner, record.attempt) for hold, record in zip(holds, records, strict=True)]
         answers = await self._ask_all(Each(asked))
@@ -271,7 +276,7 @@ class RedlockStore(Store):
 
     # -- giving back ---------------------------------------------------------------------------------------------
 
-    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+    async def release(self, hold: Hold) -> Loss | Unreachable | None:
         record = self._end(hold.owner)
         asked = self._everyone if record is None else record.asked
         free = Free(hold.name, hold.owner)
@@ -289,7 +294,8 @@ class RedlockStore(Store):
             return None
         reason = (await self._why([hold], [record]))[0]
         gone = sum(isinstance(answer, Freed) and not answer.was_held for answer in answers)
-        return reason if reason == "broken" or self._is_short(gone) else None
+        was_broken = reason == "broken" or isinstance(reason, Broken)
+        return reason if was_broken or self._is_short(gone) else None
 
     def _wake(self, name: str, answers: Sequence[Answer], least: int = 1) -> None:
         """Somebody who waits, if so many nodes say that the lock is free there and somebody does."""
@@ -338,13 +344,13 @@ class RedlockStore(Store):
     def forget(self, owner: str) -> None:
         self._records.end(owner)
 
-    async def force_release(self, name: str) -> bool | Unreachable:
+    async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
         """It is not repeated on a connection that turns out to be closed: the second might free the next one's. So it
         looks first, which may be repeated."""
         looked = await self.inspect(name)
         if isinstance(looked, Unreachable):
             return looked
-        answers = await self._ask_all(ForceRelease(name))
+        answers = await self._ask_all(ForceRelease(name, note))
         if self._is_short(len(failures(answers))):
             return self._no_majority(answers)
         self._wake(name, answers)
@@ -391,7 +397,10 @@ def _reached(answers: Sequence[Answer]) -> frozenset[int]:
     return frozenset(node for node, answer in enumerate(answers) if not isinstance(answer, Failed) or answer.was_asked)
 
 
-def _worst(answers: Iterable[Answer]) -> Reason:
+def _worst(answers: Sequence[Answer]) -> Loss:
     """If nobody can tell why, they have run out."""
+    for answer in answers:
+        if isinstance(answer, Broken):
+            return answer
     reasons = set(answers)
     return "broken" if "broken" in reasons else "taken" if "taken" in reasons else "expired"

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from heapq import heappop, heappush, heapreplace
 
 from gripfast.core import rules
-from gripfast.core.ports import Claim, Granted, Hold, LockInfo, Page, Taken
+from gripfast.core.ports import Broken, Claim, Granted, Hold, LockInfo, Loss, Page, Taken
 from gripfast.errors import Reason
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, wall_us
@@ -45,6 +45,8 @@ class MemoryEngine:
         self._queues: dict[str, dict[str, Waiter]] = {}
         self._due: list[tuple[float, str]] = []
         self._listed: list[str] = []
+        self._notes: dict[str, tuple[float, str]] = {}
+        """Of owners that were force-released: when their lease would have ended, and what they are to be told."""
         self._details = functools.lru_cache(maxsize=256)(write_holder)
         self._tickets = 0
         self._guard = Guard()
@@ -52,10 +54,10 @@ class MemoryEngine:
     def claim(self, claim: Claim) -> Granted | Taken:
         return self._guard.run(self._claim, claim)
 
-    def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None]:
+    def renew(self, holds: Sequence[Hold]) -> Sequence[Loss | None]:
         return [self._guard.run(self._renew, hold) for hold in holds]
 
-    def release(self, hold: Hold) -> Reason | None:
+    def release(self, hold: Hold) -> Loss | None:
         return self._guard.run(self._release, hold)
 
     def abandon(self, holds: Sequence[Hold]) -> None:
@@ -71,8 +73,8 @@ class MemoryEngine:
             self._listed = sorted(name for name, row in self._rows.copy().items() if row.owner is not None)
         return self._guard.run(self._page, prefix, after)
 
-    def force_release(self, name: str) -> bool:
-        return self._guard.run(self._force_release, name)
+    def force_release(self, name: str, note: str | None = None) -> bool:
+        return self._guard.run(self._force_release, name, note)
 
     def vouch(self, hold: Hold, pid: int) -> None:
         """Memory ends with its process: there is nobody to vouch to."""
@@ -104,6 +106,7 @@ class MemoryEngine:
         return Waiter(self._tickets, claim.owner, claim.ttl, now.clock, self._details(claim.label), claim.owner)
 
     def _forget_idle(self, now: Now) -> None:
+        self._forget_notes(now)
         for _ in range(LOOK_AT):
             if not self._due or self._due[0][0] > now.clock:
                 return
@@ -116,21 +119,28 @@ class MemoryEngine:
                 self._rows.pop(name, None)
                 heappop(self._due)
 
-    def _renew(self, hold: Hold) -> Reason | None:
+    def _forget_notes(self, now: Now) -> None:
+        self._notes = {owner: noted for owner, noted in self._notes.items() if noted[0] > now.clock}
+
+    def _renew(self, hold: Hold) -> Loss | None:
         now = _now()
         row = self._row(hold.name)
         reason = granting.gone_because(row, hold.owner, now)
         if reason is None:
             self._rows[hold.name] = granting.renewed(row, hold.ttl, now)
-        return reason
+        return self._noted(hold.owner, reason)
 
-    def _release(self, hold: Hold) -> Reason | None:
+    def _release(self, hold: Hold) -> Loss | None:
         now = _now()
         row = self._row(hold.name)
         if row.owner != hold.owner:
-            return granting.gone_because(row, hold.owner, now)
+            return self._noted(hold.owner, granting.gone_because(row, hold.owner, now))
         self._free(hold.name, row, now)
         return None
+
+    def _noted(self, owner: str, reason: Reason | None) -> Loss | None:
+        noted = self._notes.get(owner) if reason == "broken" else None
+        return reason if noted is None else Broken(noted[1])
 
     def _abandon(self, hold: Hold) -> None:
         self._leave(hold.name, hold.owner)
@@ -140,11 +150,14 @@ class MemoryEngine:
         elif row.unconfirmed and row.owner:
             self.inboxes.deliver(row.owner, Granted(row.token, row.ttl))
 
-    def _force_release(self, name: str) -> bool:
+    def _force_release(self, name: str, note: str | None) -> bool:
         now = _now()
         row = self._row(name)
         if granting.is_free(row, now):
             return False
+        if note is not None and row.owner is not None:
+            self._forget_notes(now)
+            self._notes[row.owner] = (row.expires, note)
         self._free(name, granting.broken(row), now)
         return True
 

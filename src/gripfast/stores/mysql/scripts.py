@@ -197,11 +197,17 @@ renew_waiting = takes("name owner ttl_us shortens wait_us")(
     "SET @gripfast_unlocked = :name", _WAITING + _RENEW, _IS_RENEWED
 )
 
-why = takes("name owner")("""
+# The name of a row whose `card` is a note. No lock's name has a NUL in it, so it is none. Nobody owns the row: the
+# sweep forgets it a day later, and no list shows it.
+_NOTE_OF = "CONCAT(x'00', 'gripfast note ', {owner})"
+why = takes("name owner")(
+    """
     SELECT IF(owner <=> :owner AND expires_us > {now}, 'held',
-        IF(broken <=> :owner, 'broken', IF(owner <> :owner, 'taken', 'expired')))
+        IF(broken <=> :owner, 'broken', IF(owner <> :owner, 'taken', 'expired'))),
+        (SELECT note.card FROM gripfast_lock AS note WHERE note.name = {note})
     FROM gripfast_lock WHERE name = :name
-""")
+    """.replace("{note}", _NOTE_OF.replace("{owner}", ":owner"))
+)
 
 # 2 for held, 1 for waited for. `expires_us` is set before `owner`: it is the last to see the old end.
 _FREED = """
@@ -217,9 +223,22 @@ abandon = takes("name owner channel")(
     f"UPDATE gripfast_lock SET {_FREED} WHERE name = @gripfast_unlocked AND owner = :owner",
     "SELECT 1 FROM gripfast_lock WHERE name = :name AND owner = :owner",
 )
-force_release = takes("name channel")(
-    f"""UPDATE gripfast_lock SET broken = IF(expires_us > {{now}}, owner, broken), {_FREED}
-    WHERE name = :name AND owner IS NOT NULL""",
+_FORCE_RELEASE = f"""
+    UPDATE gripfast_lock SET broken = IF(expires_us > {{now}}, owner, broken), {_FREED}
+    WHERE name = :name AND owner IS NOT NULL
+"""
+force_release = takes("name channel")(_FORCE_RELEASE, _HOW_FREED)
+# The note comes first: an owner that finds that it was broken finds the note, too. If another one gets the lock in
+# between, that one is broken, and is told no reason. By SELECT, since SET would lock what it reads.
+force_release_noted = takes("name channel note")(
+    "SELECT MAX(owner) INTO @gripfast_victim FROM gripfast_lock WHERE name = :name AND expires_us > {now}",
+    """
+    INSERT INTO gripfast_lock
+        (name, token, owner, expires_us, ttl_us, since_us, card, broken, waited_until_us, checked_us)
+    SELECT {name}, {now}, NULL, 0, 0, {now}, :note, NULL, 0, {now} FROM DUAL WHERE @gripfast_victim IS NOT NULL
+    ON DUPLICATE KEY UPDATE card = :note
+    """.replace("{name}", _NOTE_OF.replace("{owner}", "@gripfast_victim")),
+    _FORCE_RELEASE,
     _HOW_FREED,
 )
 

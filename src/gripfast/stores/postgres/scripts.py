@@ -110,9 +110,14 @@ _WAIT_AT_MOST = f"SELECT set_config('statement_timeout', {_WAIT_MS}, true)"
 
 renew_waiting = takes("name owner ttl_us shortens wait_us")(_WAIT_AT_MOST, f"{_RENEWED} AND name = :name")
 
+_NOTE_OF = "rpad('gripfast note ' || {owner}, 1100, '.')"
+"""The name of a row whose `card` is a note. It is longer than any lock's name with its prefix (1024 bytes), so it is
+none. Nobody owns the row: the sweep forgets it a day later, and no list shows it."""
+
 why = takes("name owner")(f"""
     SELECT CASE WHEN owner = :owner AND expires_us > {_CLOCK} THEN 'held' WHEN broken = :owner THEN 'broken'
-                WHEN owner <> :owner THEN 'taken' ELSE 'expired' END
+                WHEN owner <> :owner THEN 'taken' ELSE 'expired' END,
+        (SELECT card FROM gripfast_lock AS note WHERE note.name = {_NOTE_OF.format(owner=":owner::text")})
     FROM gripfast_lock WHERE name = :name
 """)
 
@@ -137,9 +142,18 @@ abandon = takes("name owner channel")(f"""
     SELECT 1 FROM gripfast_lock WHERE name = :name AND owner = :owner AND (SELECT count(*) FROM freed) = 0
 """)
 
-force_release = takes("name channel")(f"""
+_FORCE_RELEASE = f"""
     UPDATE gripfast_lock SET owner = NULL, since_us = {_CLOCK}, broken = owner
     WHERE name = :name AND owner IS NOT NULL {_FREED}
+"""
+force_release = takes("name channel")(_FORCE_RELEASE)
+force_release_noted = takes("name channel note")(f"""
+    WITH freed (was_held, is_waited_for, victim) AS ({_FORCE_RELEASE}, broken), noted AS (
+        INSERT INTO gripfast_lock (name, token, expires_us, ttl_us, since_us, card)
+        SELECT {_NOTE_OF.format(owner="victim")}, {_CLOCK}, 0, 0, {_CLOCK}, :note::text FROM freed
+        ON CONFLICT (name) DO UPDATE SET card = excluded.card
+    )
+    SELECT was_held, is_waited_for FROM freed
 """)
 
 look = takes("name")(f"""

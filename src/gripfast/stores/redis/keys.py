@@ -35,8 +35,10 @@ def renewing(key: str) -> bytes:
     return b"$%d\r\n%b\r\n$%d\r\n{%b}\0gripfast:token\r\n" % (size, lock, size + 17, lock)
 
 
-def broken(key: str) -> bytes:
-    return pack(side_key(key.encode(), b"broken"))
+def breaking(key: str) -> bytes:
+    """broken, note"""
+    lock = key.encode()
+    return pack(side_key(lock, b"broken"), side_key(lock, b"note"))
 
 
 def side_key(lock: bytes, kind: bytes) -> bytes:

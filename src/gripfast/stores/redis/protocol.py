@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 
 from hiredis import ReplyError
 
-from gripfast.core.ports import Claim, Granted, Hold, LockInfo, Taken
+from gripfast.core.ports import Broken, Claim, Granted, Hold, LockInfo, Loss, Taken
 from gripfast.errors import Reason
 from gripfast.stores.holder import Details, read_details, read_moment
 from gripfast.stores.redis import keys, scripts
@@ -90,7 +90,7 @@ def renew(key: str, hold: Hold) -> bytes:
 
 
 def why(key: str, hold: Hold) -> bytes:
-    return scripts.WHY.by_hash + pack(key.encode()) + keys.broken(key) + pack(to_bytes(hold.owner))
+    return scripts.WHY.by_hash + pack(key.encode()) + keys.breaking(key) + pack(to_bytes(hold.owner))
 
 
 def abandon(key: str, owner: str) -> bytes:
@@ -101,8 +101,8 @@ def abandon_in_full(key: str, owner: str) -> bytes:
     return scripts.ABANDON.in_full(abandon(key, owner))
 
 
-def force_release(key: str) -> bytes:
-    return scripts.FORCE_RELEASE.by_hash + keys.settling(key) + keys.broken(key)
+def force_release(key: str, note: str | None = None) -> bytes:
+    return scripts.FORCE_RELEASE.by_hash + keys.settling(key) + keys.breaking(key) + pack((note or "").encode())
 
 
 def inspect(key: str) -> bytes:
@@ -137,8 +137,9 @@ def is_heard(taken: Any) -> bool:
     return bool(taken[4] == 1)
 
 
-def read_why(reply: bytes) -> Reason:
-    return cast(Reason, reply.decode())
+def read_why(reply: bytes) -> Loss:
+    reason, end, note = reply.partition(b"\n")
+    return Broken(note.decode(errors="replace")) if end else cast(Reason, reason.decode())
 
 
 def read_info(name: str, reply: Sequence[Any]) -> LockInfo | None:

@@ -6,6 +6,7 @@
            line     sorted set, waiting owners by ticket
            places   hash, waiting owner → "<seen> <ttl> <channel> <card>\n<owner>"
            broken   the owner that was force-released last
+           note     "<owner>\n<text>": what it is to be told, if the operator gave a reason
 
 Whenever the lock is absent, however it went away, the first waiter who is still there gets it: nobody passes the line.
 The lock is written before anything is published: a server that refuses the write (OOM, MISCONF, READONLY) has told
@@ -228,15 +229,18 @@ return 1
     arguments=4,
 )
 
-# ARGV: owner, which does not have it. Why.
+# ARGV: owner, which does not have it. Why; behind "broken" a line's end and the note, if there is one for this owner.
 WHY = Script(
     """
-if redis.call('GET', KEYS[2]) == ARGV[1] then
-  return 'broken'
+local owner = ARGV[1]
+if redis.call('GET', KEYS[2]) == owner then
+  local note = redis.call('GET', KEYS[3])
+  local is_its = note and string.sub(note, 1, #owner + 1) == owner .. '\\n'
+  return 'broken' .. (is_its and string.sub(note, #owner + 1) or '')
 end
 return redis.call('EXISTS', KEYS[1]) == 1 and 'taken' or 'expired'
 """,
-    keys=2,
+    keys=3,
     arguments=1,
 )
 
@@ -260,7 +264,7 @@ return 1
     arguments=1,
 )
 
-# 1 if someone had it.
+# ARGV: what the holder is to be told; "" for nothing. 1 if someone had it.
 FORCE_RELEASE = Script(
     f"""
 {_NAMES}
@@ -270,13 +274,16 @@ if holder then
   redis.call('DEL', lock) -- first: a server without memory left allows this, and then the rest
   if left > 0 then
     redis.call('SET', KEYS[5], holder, 'PX', left)
+    if ARGV[1] ~= '' then
+      redis.call('SET', KEYS[6], holder .. '\\n' .. ARGV[1], 'PX', left)
+    end
   end
 end
 hand_over()
 return holder and 1 or 0
 """,
-    keys=5,
-    arguments=0,
+    keys=6,
+    arguments=1,
 )
 
 INSPECT = Script(_NAMES + _LOOK + "return look()", keys=4, arguments=0)

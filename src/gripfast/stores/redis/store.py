@@ -35,6 +35,7 @@ from gripfast.core.ports import (
     Hold,
     Inbox,
     LockInfo,
+    Loss,
     Page,
     Store,
     Taken,
@@ -154,7 +155,7 @@ class RedisStore(Store):
             return False
         return channel == self._link.server.channel
 
-    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+    async def release(self, hold: Hold) -> Loss | Unreachable | None:
         link = self._link
         packed = protocol.release(hold.name, hold)
         reply = link.ask(packed)
@@ -165,7 +166,7 @@ class RedisStore(Store):
             self._clean_up_after(hold.name, hold.owner)  # not earlier: it would do the work of the release
         return answer
 
-    async def _release_slowly(self, hold: Hold, packed: bytes, reply: Any) -> Reason | Unreachable | None:
+    async def _release_slowly(self, hold: Hold, packed: bytes, reply: Any) -> Loss | Unreachable | None:
         was_lost = isinstance(reply, Fault)
         reply = await self._made_good(scripts.RELEASE, packed, reply)
         if isinstance(reply, Fault):
@@ -173,7 +174,7 @@ class RedisStore(Store):
         # The first of two may have done it: then it is not this owner's any more.
         return None if reply == 1 or was_lost else (await self._why([hold]))[0]
 
-    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
+    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | Unreachable | None]:
         replies: list[Any] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
@@ -182,9 +183,9 @@ class RedisStore(Store):
         reasons = iter(await self._why(gone))
         return [next(reasons) if reply == 0 else _renewal(reply) for reply in replies]
 
-    async def _why(self, gone: Sequence[Hold]) -> list[Reason]:
+    async def _why(self, gone: Sequence[Hold]) -> list[Loss]:
         """That they are gone is known already; if nobody can tell why, they have run out."""
-        reasons: list[Reason] = []
+        reasons: list[Loss] = []
         for start in range(0, len(gone), CHUNK):
             chunk = gone[start : start + CHUNK]
             replies = await self._ask_each(scripts.WHY, [protocol.why(hold.name, hold) for hold in chunk])
@@ -234,13 +235,13 @@ class RedisStore(Store):
                 infos.append(info)
         return Page(infos, None if cursor == "0" else cursor)
 
-    async def force_release(self, name: str) -> bool | Unreachable:
+    async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
         """Not asked twice: if the first request did it, the second would free the next one's. So it looks first, which
         may be repeated and shows whether the connection still works."""
         looked = await self.inspect(name)
         if isinstance(looked, Unreachable):
             return looked
-        packed = protocol.force_release(name)
+        packed = protocol.force_release(name, note)
         reply = await self._got(self._link.ask(packed))
         if not isinstance(reply, Fault):
             reply = await self._made_good(scripts.FORCE_RELEASE, packed, reply)

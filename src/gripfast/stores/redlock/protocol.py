@@ -132,7 +132,8 @@ class Wording:
         if isinstance(request, Wake):
             return scripts.WAKE.by_hash + _side(key, b"line", b"places")
         if isinstance(request, ForceRelease):
-            return scripts.FORCE_RELEASE.by_hash + pack(key.encode()) + _side(key, b"line", b"broken")
+            of_it = pack(key.encode()) + _side(key, b"line", b"broken", b"note")
+            return scripts.FORCE_RELEASE.by_hash + of_it + pack((request.note or "").encode())
         return self._of_an_attempt(key, request)
 
     def _of_an_attempt(self, key: str, request: Accept | Renew | TakeBack | Why | Unlock) -> bytes:

@@ -5,6 +5,7 @@
            line     sorted set, waiting owners by the moment at which they came
            places   hash, waiting owner → the channel on which it listens; "-<channel>" once it was told, until it asks
            broken   what was force-released last
+           note     "<owner>.<attempt>\n<text>": what its holder is to be told, if the operator gave a reason
            birth    one per node: the moment at which it came back without its memory; 0 if it was there from the start
 
 `core/redlock/fence.py` has the rule and its argument. An absent F reads as the node's time less a day: no older one is
@@ -205,21 +206,24 @@ return 0
     arguments=0,
 )
 
-# 1 if someone had it, and 2 more if somebody waits.
+# ARGV: what the holder is to be told; "" for nothing. 1 if someone had it, and 2 more if somebody waits.
 FORCE_RELEASE = Script(
     """
-local lock, line, broken = KEYS[1], KEYS[2], KEYS[3]
+local lock, line, broken, note = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local holder, left = redis.call('GET', lock), redis.call('PTTL', lock)
 if holder then
   redis.call('DEL', lock) -- first: a server without memory left allows this, and then the rest
   if left > 0 then
     redis.call('SET', broken, holder, 'PX', left)
+    if ARGV[1] ~= '' then
+      redis.call('SET', note, holder .. '\\n' .. ARGV[1], 'PX', left)
+    end
   end
 end
 return (holder and 1 or 0) + 2 * redis.call('EXISTS', line)
 """,
-    keys=3,
-    arguments=0,
+    keys=4,
+    arguments=1,
 )
 
 # It has come back without its memory, just now.

@@ -115,7 +115,8 @@ class Scripts(Protocol):
         ...
 
     def why(self, name: str, owner: str, /) -> list[Query]:
-        """One column: broken, taken, expired, or held, if it is still this owner's; no row is expired."""
+        """(reason, note): broken, taken, expired, or held, if it is still this owner's; no row is expired. The note is
+        what an owner that was broken is to be told, or NULL."""
         ...
 
     def release(self, name: str, owner: str, channel: str, /) -> list[Query]:
@@ -134,6 +135,10 @@ class Scripts(Protocol):
 
     def force_release(self, name: str, channel: str, /) -> list[Query]:
         """As `release`, whoever has it; that owner counts as broken."""
+        ...
+
+    def force_release_noted(self, name: str, channel: str, note: str, /) -> list[Query]:
+        """As `force_release`; that owner is told the note."""
         ...
 
     def look(self, name: str, /) -> list[Query]:

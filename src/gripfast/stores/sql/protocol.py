@@ -48,6 +48,19 @@ def write_details(label: str | None, host: str, pid: int) -> str:
     return json.dumps({"host": host, "pid": pid, "label": label}, ensure_ascii=False)
 
 
+def write_note(note: str) -> str:
+    """In ASCII, without control characters: no encoding of a database lacks any of it."""
+    return json.dumps(note)
+
+
+def read_note(column: bytes | None) -> str | None:
+    try:
+        note = None if column is None else json.loads(column)
+    except ValueError:
+        return None
+    return note if isinstance(note, str) else None
+
+
 def read_held(row: Row) -> Held:
     owner, token, expires_in_us, ttl_us, since_us, details = row
     return Held(

@@ -250,7 +250,8 @@ class SessionStore(Store):
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
         return await self.inspection.page(prefix, after)
 
-    async def force_release(self, name: str) -> bool | Unreachable:
+    async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
+        """The holder only sees that its session has ended: there is nobody to tell the note to."""
         return await self.inspection.force_release(name)
 
     # -- the end -------------------------------------------------------------------------------------------------

@@ -13,12 +13,14 @@ from typing import Final, Literal
 
 from gripfast.core import rules
 from gripfast.core.ports import (
+    Broken,
     Capabilities,
     Claim,
     Granted,
     Hold,
     Inbox,
     LockInfo,
+    Loss,
     Page,
     Store,
     Taken,
@@ -49,11 +51,11 @@ WAITS_MOST, WAIT_LOCKED = 3, 0.5
 LOCKED: Final = "locked"
 REASONS: dict[bytes, Reason] = {b"broken": "broken", b"taken": "taken"}
 
-Renewed = Reason | Unreachable | Literal["locked"] | None
+Renewed = Loss | Unreachable | Literal["locked"] | None
 
 
 def capabilities(pushes: bool) -> Capabilities:
-    return Capabilities(push=pushes, durable_fence=True, lists=True, processes=True)
+    return Capabilities(push=pushes, durable_fence=True, lists=True, processes=True, tells_reason=True)
 
 
 class LeaseStore(Store):
@@ -186,7 +188,7 @@ class LeaseStore(Store):
 
     # -- keeping -------------------------------------------------------------------------------------------------
 
-    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
+    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | Unreachable | None]:
         """A row that somebody has locked is waited for when all others are renewed: most who lock one do so for a
         moment, and those who come after them would be served before one who does not wait."""
         ends = self._link.now() + min(within, self._link.timeout)
@@ -224,7 +226,7 @@ class LeaseStore(Store):
             return LOCKED if answer.kind == "busy" else unreachable(answer.error)
         return None if answer[-1].affected else (await self._whys([hold], within))[0]
 
-    async def _whys(self, holds: Sequence[Hold], within: float) -> list[Reason | Unreachable | Literal["locked"]]:
+    async def _whys(self, holds: Sequence[Hold], within: float) -> list[Loss | Unreachable | Literal["locked"]]:
         """Of those that were not renewed. It is still held if somebody else had the row locked."""
         if not holds:
             return []
@@ -232,12 +234,12 @@ class LeaseStore(Store):
         answer = await self._requests.run_each(requests, within, is_urgent=True)
         if isinstance(answer, Fault):
             return [unreachable(answer.error)] * len(holds)
-        return [LOCKED if _reason(rows) == b"held" else REASONS.get(_reason(rows), "expired") for rows in answer]
+        return [LOCKED if _columns(rows)[0] == b"held" else _loss(rows) for rows in answer]
 
-    async def _why(self, hold: Hold) -> Reason:
+    async def _why(self, hold: Hold) -> Loss:
         """That it is gone is known already; if nobody can tell why, it has run out."""
         answer = await self._requests.run(self._scripts.why(hold.name, hold.owner))
-        return "expired" if isinstance(answer, Fault) else REASONS.get(_reason(answer[-1]), "expired")
+        return "expired" if isinstance(answer, Fault) else _loss(answer[-1])
 
     def _locked(self, name: str) -> Unreachable:
         text = f"another session has locked the row of {name!r} in gripfast_lock: end its transaction, or the session"
@@ -245,7 +247,7 @@ class LeaseStore(Store):
 
     # -- releasing -----------------------------------------------------------------------------------------------
 
-    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+    async def release(self, hold: Hold) -> Loss | Unreachable | None:
         name, owner, link, sweeps = hold.name, hold.owner, self._link, self._sweeps
         trouble = await self._end_unanswered([hold]) if self._claims.get(owner) else None
         started = link.now()
@@ -332,13 +334,17 @@ class LeaseStore(Store):
     def forget(self, owner: str) -> None:
         self._claims.pop(owner, None)
 
-    async def force_release(self, name: str) -> bool | Unreachable:
+    async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
         """Not repeated: if the first request did it, the second would free the next holder's. So it looks first, which
         may be repeated and shows whether the connection still works."""
         looked = await self.inspect(name)
         if isinstance(looked, Unreachable):
             return looked
-        queries = self._scripts.force_release(name, protocol.channel_of(name))
+        scripts, channel = self._scripts, protocol.channel_of(name)
+        if note is None:
+            queries = scripts.force_release(name, channel)
+        else:
+            queries = scripts.force_release_noted(name, channel, protocol.write_note(note))
         answer = await self._requests.run(queries, is_repeatable=False)
         if isinstance(answer, Fault):
             return unreachable(answer.error)
@@ -379,8 +385,15 @@ def _shortly_before(seconds: float) -> int:
     return max(1, protocol.microseconds(0.8 * seconds))
 
 
-def _reason(rows: Rows) -> bytes:
-    return (rows.rows[0][0] or b"") if rows.rows else b""
+def _columns(rows: Rows) -> tuple[bytes, bytes | None]:
+    """The reason that an owner does not have the lock, and what it is to be told."""
+    return (rows.rows[0][0] or b"", rows.rows[0][1]) if rows.rows else (b"", None)
+
+
+def _loss(rows: Rows) -> Loss:
+    reason, column = _columns(rows)
+    note = protocol.read_note(column) if reason == b"broken" else None
+    return REASONS.get(reason, "expired") if note is None else Broken(note)
 
 
 def poll_pause(tries: int) -> float:

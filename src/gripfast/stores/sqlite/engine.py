@@ -15,8 +15,7 @@ from typing import Any
 
 from gripfast import machine
 from gripfast.core import rules
-from gripfast.core.ports import Capabilities, Claim, Granted, Hold, LockInfo, Page, Taken
-from gripfast.errors import Reason
+from gripfast.core.ports import Broken, Capabilities, Claim, Granted, Hold, LockInfo, Loss, Page, Taken
 from gripfast.stores import granting
 from gripfast.stores.granting import Now, Outcome, Row, Waiter
 from gripfast.stores.holder import is_gone, read_holder, vouched_for, write_holder
@@ -66,13 +65,13 @@ class SqliteEngine:
             self._mailbox.watch(process)
         return answer
 
-    def renew(self, holds: Sequence[Hold]) -> Sequence[Reason | None]:
-        answers: list[Reason | None] = []
+    def renew(self, holds: Sequence[Hold]) -> Sequence[Loss | None]:
+        answers: list[Loss | None] = []
         for start in range(0, len(holds), RENEW_CHUNK):
             answers += self._connections.run(self._renew, holds[start : start + RENEW_CHUNK])
         return answers
 
-    def release(self, hold: Hold) -> Reason | None:
+    def release(self, hold: Hold) -> Loss | None:
         if self._connections.run(self._release_alone, hold):
             return None
         reason, outcome = self._connections.run(self._release_queued, hold)
@@ -92,8 +91,8 @@ class SqliteEngine:
     def page(self, prefix: str, after: str | None) -> Page:
         return self._connections.run(self._page, prefix, after)
 
-    def force_release(self, name: str) -> bool:
-        was_held, outcome = self._connections.run(self._force_release, name)
+    def force_release(self, name: str, note: str | None = None) -> bool:
+        was_held, outcome = self._connections.run(self._force_release, name, note)
         self._push(name, outcome)
         return was_held
 
@@ -134,15 +133,15 @@ class SqliteEngine:
             watched = [] if claim.inbox is None else [outcome.row.details, *tx.enqueue(claim.name, claimant)]
             return Taken(tx.info(claim.name, outcome.row), outcome.row.token), outcome, watched
 
-    def _renew(self, connection: sqlite3.Connection, holds: Sequence[Hold]) -> list[Reason | None]:
+    def _renew(self, connection: sqlite3.Connection, holds: Sequence[Hold]) -> list[Loss | None]:
         with _Transaction(connection, self._boot) as tx:
             return [tx.renew(hold) for hold in holds]
 
-    def _release_queued(self, connection: sqlite3.Connection, hold: Hold) -> tuple[Reason | None, Outcome]:
+    def _release_queued(self, connection: sqlite3.Connection, hold: Hold) -> tuple[Loss | None, Outcome]:
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(hold.name)
             if row.owner != hold.owner:
-                return granting.gone_because(row, hold.owner, tx.now), Outcome(row)
+                return tx.gone_because(row, hold.owner), Outcome(row)
             return None, tx.free(hold.name, row, row)
 
     def _abandon(self, connection: sqlite3.Connection, hold: Hold) -> Outcome:
@@ -160,11 +159,13 @@ class SqliteEngine:
                 tx.return_muted(name, unreached)
             return outcome
 
-    def _force_release(self, connection: sqlite3.Connection, name: str) -> tuple[bool, Outcome]:
+    def _force_release(self, connection: sqlite3.Connection, name: str, note: str | None) -> tuple[bool, Outcome]:
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(name)
             if granting.is_free(row, tx.now):
                 return False, Outcome(row)
+            if note is not None:
+                connection.execute(scripts.write_note, (row.owner, protocol.write_note(note, tx.now.wall_us)))
             return True, tx.free(name, row, granting.broken(row))
 
     def _vouch(self, connection: sqlite3.Connection, hold: Hold, pid: int) -> None:
@@ -210,6 +211,7 @@ class SqliteEngine:
         before = machine.wall_us() - rules.TOKEN_MEMORY_US
         connection.execute(scripts.forget_idle, (start, end or _BEHIND_ALL, before, self._boot, machine.boottime()))
         connection.execute(scripts.forget_absent, (self._boot, machine.boottime() - rules.WAITER_WINDOW))
+        connection.execute(scripts.forget_notes, (protocol.note_moment(before),))
         connection.execute(scripts.note_swept, (end or "",))
 
 
@@ -271,12 +273,19 @@ class _Transaction(_Reading):
         self.apply(name, before, outcome)
         return outcome
 
-    def renew(self, hold: Hold) -> Reason | None:
+    def renew(self, hold: Hold) -> Loss | None:
         clock = self.now.clock
         arguments = (hold.ttl, clock + hold.ttl, hold.name, hold.owner, clock, self._boot)
         if self._connection.execute(scripts.renew, arguments).rowcount == 1:
             return None
-        return granting.gone_because(self.row(hold.name), hold.owner, self.now) or "expired"
+        return self.gone_because(self.row(hold.name), hold.owner) or "expired"
+
+    def gone_because(self, row: Row, owner: str) -> Loss | None:
+        reason = granting.gone_because(row, owner, self.now)
+        if reason != "broken":
+            return reason
+        note = protocol.read_note(self._connection.execute(scripts.read_note, (owner,)).fetchone())
+        return reason if note is None else Broken(note)
 
     def enqueue(self, name: str, waiter: Waiter) -> list[str]:
         """Be queued, or show that one still is. For a newcomer the holder details of all who are before it."""
@@ -318,4 +327,5 @@ def capabilities(synchronous: str) -> Capabilities:
         waiters_seen=True,
         processes=True,
         sees_death=True,
+        tells_reason=True,
     )

@@ -34,6 +34,19 @@ def write_row(name: str, row: Row, boot: str) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def note_moment(wall_us: int) -> str:
+    """Compares like the number, as text."""
+    return f"{wall_us:020d}"
+
+
+def write_note(note: str, wall_us: int) -> str:
+    return f"{note_moment(wall_us)} {note}"
+
+
+def read_note(columns: tuple[Any, ...] | None) -> str | None:
+    return None if columns is None else str(columns[0]).partition(" ")[2]
+
+
 def read_waiter(columns: tuple[Any, ...], boot: str) -> Waiter:
     ticket, owner, ttl, seen, waiter_boot, details, address, muted = columns
     return Waiter(ticket, owner, ttl, seen if waiter_boot == boot else -math.inf, details, address, bool(muted))

@@ -118,6 +118,11 @@ page = f"""
     FROM gripfast_lock l WHERE name > ? AND name >= ? ORDER BY name LIMIT ?
 """
 
+write_note = "INSERT OR REPLACE INTO gripfast_meta VALUES ('note ' || ?, ?)"
+read_note = "SELECT value FROM gripfast_meta WHERE key = 'note ' || ?"
+forget_notes = "DELETE FROM gripfast_meta WHERE key > 'note ' AND key < 'note!' AND value < ?"
+"""What an owner is told that was force-released: "<when, in microseconds, 20 digits> <text>"."""
+
 swept_to = "SELECT value FROM gripfast_meta WHERE key = 'swept to'"
 note_swept = "INSERT OR REPLACE INTO gripfast_meta VALUES ('swept to', ?)"
 

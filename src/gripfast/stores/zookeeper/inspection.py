@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kazoo.exceptions import NoNodeError
-from kazoo.protocol.serialization import Delete, GetChildren, GetData, Sync
+from kazoo.protocol.serialization import Delete, GetChildren, GetData, SetData, Sync
 
 from gripfast.core.ports import LockInfo, Page, Unreachable
 from gripfast.machine import boottime
 from gripfast.stores.zookeeper import protocol
 from gripfast.stores.zookeeper.protocol import Contender
-from gripfast.stores.zookeeper.requests import Link, failed, not_connected, retried
+from gripfast.stores.zookeeper.requests import Call, Link, failed, not_connected, retried
 from gripfast.stores.zookeeper.session import Session, Sessions
 
 PAGE = 100
@@ -70,7 +70,7 @@ class Inspection:
             if not isinstance(got, BaseException)
         ]
 
-    async def force_release(self, name: str) -> bool | Unreachable:
+    async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
         session, until = self._sessions(0.0), boottime() + self._link.timeout
         if not await self._is_connected(session, until):
             return not_connected(session)
@@ -80,10 +80,21 @@ class Inspection:
             return failed(session, queue)
         if not queue:
             return False
-        (deleted,) = await self._link.request([(session, Delete(f"{parent}/{queue[0].node}", -1))], until)
+        calls: list[Call] = [(session, Delete(f"{parent}/{queue[0].node}", -1))]
+        if note is not None:
+            calls = [*await self._note(session, parent, protocol.write_note(queue[0].owner, note), until), *calls]
+        *_, deleted = await self._link.request(calls, until)
         if isinstance(deleted, NoNodeError):
             return False
         return failed(session, deleted) if isinstance(deleted, BaseException) else True
+
+    async def _note(self, session: Session, parent: str, data: bytes, until: float) -> list[Call]:
+        """Written before the holder's node is deleted, so that its owner finds it. The lock is released in any case:
+        the node of a name that kazoo has made, or that this identity may not write, gets none."""
+        (got,) = await self._link.request([(session, GetData(parent, None))], until)
+        if isinstance(got, BaseException) or not protocol.is_marked(got[0]):
+            return []
+        return [(session, SetData(parent, data, got[1].version))]
 
     async def _is_connected(self, session: Session, until: float) -> bool:
         return session.is_connected or await self._link.connected(session, until, or_refused=True)

@@ -10,6 +10,8 @@ rarely otherwise.
 
 A name can't be deleted while it has a holder or a waiter, whatever was seen before: the server refuses. Only names with
 our mark are touched: kazoo's Lock makes the node of a name once, and fails if it is gone.
+
+An old note (`protocol.MARK`) is deleted with its name, or alone if the name is in use.
 """
 
 from __future__ import annotations
@@ -17,21 +19,23 @@ from __future__ import annotations
 import itertools
 import queue
 import random
+import time
 from typing import Any, NamedTuple
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError, NoNodeError
-from kazoo.protocol.serialization import Delete, GetChildren, GetData
+from kazoo.protocol.serialization import Delete, GetChildren, GetData, SetData
 
+from gripfast.stores.zookeeper import protocol
 from gripfast.stores.zookeeper.driver import Reply, send
 
-MARK = b"gripfast"
-"""The data of names that we have made."""
 IDLE = 60.0
 """Seconds without any use before a name is looked at, and between its two looks."""
 BATCH = 50
 """Names that are looked at together: few, since claims of the session come behind them. A hundredth of all that are
 remembered is added, so that a hundred rounds are enough however many there are."""
+NOTE_KEPT = 600_000
+"""Milliseconds. Its owner, if it lives, has read it long before."""
 REMEMBERED = 100_000
 """Names. What is more than that is left to the samples."""
 SAMPLE = 2000
@@ -121,7 +125,11 @@ class Janitor:
             self._remember(path, idle._replace(since=now))
             return
         data, stat = found
-        if data != MARK or stat.numChildren:
+        if not protocol.is_marked(data):
+            return
+        if stat.numChildren:
+            if data != protocol.MARK and stat.mtime < time.time() * 1000 - NOTE_KEPT:
+                send([(self, SetData(path, protocol.MARK, stat.version))])
             return
         if idle.pzxid is None:
             self._remember(path, Idle(now, stat.pzxid, idle.was_sampled))

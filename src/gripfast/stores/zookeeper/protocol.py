@@ -84,6 +84,26 @@ def write_details(label: str | None, host: str, pid: int, ttl: float) -> bytes:
     return json.dumps({"host": host, "pid": pid, "label": label, "ttl": ttl}, ensure_ascii=False).encode()
 
 
+MARK = b"gripfast"
+"""The data of the node of a name that we have made. Behind it and a blank may be a note, in JSON: which owner was
+force-released, and what it is to be told."""
+
+
+def is_marked(data: bytes) -> bool:
+    return data == MARK or data.startswith(MARK + b" ")
+
+
+def write_note(owner: str, note: str) -> bytes:
+    return MARK + b" " + json.dumps({"owner": owner, "note": note}).encode()
+
+
+def read_note(data: bytes, owner: str) -> str | None:
+    """None if there is none for this owner."""
+    found = holder.read_object(data.removeprefix(MARK))
+    note = found.get("note")
+    return note if found.get("owner") == owner and isinstance(note, str) else None
+
+
 def lock_info(name: str, owner: str, got: tuple[bytes, Any], waiters: int) -> LockInfo:
     """`got`: a node's data, and what the server says about it. Users of kazoo's own Lock write what they like."""
     data, stat = got

@@ -19,7 +19,14 @@ OF_THE_DRIVER: Mapping[str, Option] = {
 }
 """Settings of kazoo's client."""
 CAPABILITIES = Capabilities(
-    fair=True, push=True, session=True, durable_fence=True, lists=True, waiters_seen=True, processes=True
+    fair=True,
+    push=True,
+    session=True,
+    durable_fence=True,
+    lists=True,
+    waiters_seen=True,
+    processes=True,
+    tells_reason=True,
 )
 SPEC = StoreSpec(
     "zookeeper",

@@ -24,13 +24,12 @@ from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, NodeExistsEr
 from kazoo.protocol.serialization import Create, Create2, Delete, Exists, GetChildren, GetData, SetData, Sync
 
 from gripfast import machine
-from gripfast.core.ports import Claim, Granted, Hold, Taken, Unreachable
+from gripfast.core.ports import Broken, Claim, Granted, Hold, Loss, Taken, Unreachable
 from gripfast.errors import Reason
 from gripfast.machine import boottime
 from gripfast.stores.zookeeper import protocol
-from gripfast.stores.zookeeper.driver import NO_ANSWER, Reply, session_id
+from gripfast.stores.zookeeper.driver import NO_ANSWER, Reply, send, session_id
 from gripfast.stores.zookeeper.inspection import Inspection
-from gripfast.stores.zookeeper.janitor import MARK
 from gripfast.stores.zookeeper.protocol import Contender
 from gripfast.stores.zookeeper.requests import Call, Link, failed, not_connected
 from gripfast.stores.zookeeper.session import Session, Sessions
@@ -58,6 +57,8 @@ class Node:
     details: bytes = b""
     """Of the holder. Written before the node was requested; empty until then."""
     is_first: bool = False
+    noted: int | None = None
+    """The version of its parent's data in which a note for it was found."""
 
     @property
     def is_over(self) -> bool:
@@ -67,7 +68,7 @@ class Node:
 
 Group = list[tuple[Hold, Node]]
 """Leases of one session."""
-Results = dict[str, Reason | Unreachable | None]
+Results = dict[str, Loss | Unreachable | None]
 """Of renewals, by owner."""
 
 
@@ -160,7 +161,7 @@ class ZooKeeperStore:
         if isinstance(created, NoNodeError):
             # The name has a mark: what others have made, they may rely on.
             above = [(session, Create(step, b"", acl, 0)) for step in protocol.steps(self._root)]
-            above.append((session, Create(node.parent, MARK, acl, 0)))
+            above.append((session, Create(node.parent, protocol.MARK, acl, 0)))
             sent = boottime()
             *made, created, children = await self._link.request([*above, *calls], until, guard)
             created = _first_cause(made, created)
@@ -247,7 +248,7 @@ class ZooKeeperStore:
 
     # Renewals ---------------------------------------------------------------------------------------------------------
 
-    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Reason | Unreachable | None]:
+    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | Unreachable | None]:
         results: Results = {}
         sessions: dict[Session, Group] = {}
         for hold in holds:
@@ -260,6 +261,9 @@ class ZooKeeperStore:
         lost = await self._renew(list(sessions.values()), results, until)
         back = [group for group in lost if await self._link.connected(group[0][1].session, until)]
         await self._renew(back, results, until)
+        broken = [owner for owner, result in results.items() if result == "broken"]
+        if broken:
+            results.update(zip(broken, await self._broken(broken, until), strict=True))
         return [results[hold.owner] for hold in holds]
 
     async def _renew(self, groups: list[Group], results: Results, until: float) -> list[Group]:
@@ -300,12 +304,23 @@ class ZooKeeperStore:
                 results[hold.owner] = "broken" if answer is None else None
                 session.guardian.believe(node.path, sent + min(hold.ttl, session.share))
 
+    async def _broken(self, owners: Sequence[str], until: float) -> list[Loss]:
+        """With what the operator wrote, if that is there. It was written before the node was deleted, so a server that
+        does not have the node any more has the note."""
+        nodes = [self.nodes.get(owner) for owner in owners]  # it may be forgotten meanwhile
+        calls: list[Call] = [(node.session, GetData(node.parent, None)) for node in nodes if node is not None]
+        answers = iter(await self._link.request(calls, until) if calls else [])
+        return [
+            "broken" if node is None else _loss(node, owner, next(answers))
+            for owner, node in zip(owners, nodes, strict=True)
+        ]
+
     def look(self) -> Sequence[tuple[str, Reason]]:
         return [(owner, "session") for owner, node in self.nodes.copy().items() if node.is_first and node.is_over]
 
     # Releases ---------------------------------------------------------------------------------------------------------
 
-    async def release(self, hold: Hold) -> Reason | Unreachable | None:
+    async def release(self, hold: Hold) -> Loss | Unreachable | None:
         node = self.nodes.get(hold.owner)
         if node is None:
             return "session"
@@ -320,9 +335,11 @@ class ZooKeeperStore:
             return "session"
         if isinstance(deleted, BaseException) and not isinstance(deleted, NoNodeError):
             return failed(session, deleted)
+        is_broken = isinstance(deleted, NoNodeError) and not was_lost
+        answer = (await self._broken([hold.owner], until))[0] if is_broken else None
         self.forget(hold.owner)
         session.guardian.until.pop(node.path, None)
-        return "broken" if isinstance(deleted, NoNodeError) and not was_lost else None
+        return answer
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         until = boottime() + self._link.timeout
@@ -356,6 +373,8 @@ class ZooKeeperStore:
         node = self.nodes.pop(owner, None)
         if node is None or not node.details:
             return
+        if node.noted is not None:  # nobody else reads it
+            send([(node.session, SetData(node.parent, protocol.MARK, node.noted))])
         node.session.janitor.used.put((node.parent, boottime()))
         if node.life == node.session.life:
             node.session.deleted.add(owner, node.parent)
@@ -372,6 +391,14 @@ class ZooKeeperStore:
     async def close(self) -> None:
         if self._ends_sessions:
             self._sessions.stop()
+
+
+def _loss(node: Node, owner: str, got: Any) -> Loss:
+    note = None if isinstance(got, BaseException) else protocol.read_note(got[0], owner)
+    if note is None:
+        return "broken"
+    node.noted = got[1].version
+    return Broken(note)
 
 
 def _guard(session: Session, until: float, reply: Reply) -> None:

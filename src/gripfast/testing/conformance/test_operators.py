@@ -4,10 +4,11 @@ import logging
 import os
 import socket
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
-from gripfast import LeaseLost, LockInfo
+from gripfast import ConfigurationError, LeaseLost, LockInfo
 from gripfast.testing.colours import World
 from gripfast.testing.fixtures import needs, unless
 from gripfast.testing.waiting import auntil
@@ -168,6 +169,90 @@ async def test_releasing_a_broken_lease_does_not_touch_the_next_holder(world: Wo
     with pytest.raises(LeaseLost):
         await alice.release(lease)
     assert (await world.inspect("job")).owner == of_operator.owner
+
+
+WHY = "deploy of v2; ask ops"
+
+
+@needs("tells_reason")
+async def test_the_holder_is_told_the_reason_of_a_forced_release(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    alice, operator = world.actors(2)
+    notes: list[str | None] = []
+    lease = await alice.acquire("job", ttl=RENEWED_SOON, on_lost=lambda lease, _: notes.append(loss_of(lease).note))
+    with caplog.at_level(logging.WARNING, "gripfast"):
+        assert await operator.force_release("job", WHY) is True
+        assert await alice.hears_of_loss(lease, 5) is True
+    assert (loss_of(lease).reason, loss_of(lease).note) == ("broken", WHY)
+    assert WHY in str(loss_of(lease))
+    await auntil(lambda: notes)
+    assert notes == [WHY]
+    assert [text for record in caplog.records if WHY in (text := record.getMessage()) and "lost (broken)" in text]
+
+
+@needs("tells_reason")
+async def test_the_reason_is_told_although_a_waiter_has_got_the_lock(world: World) -> None:
+    alice, bob, operator = world.actors(3)
+    lease = await alice.acquire("job", ttl=20)
+    waiting = bob.acquire("job")
+    await world.queued("job", 1)
+    await operator.force_release("job", WHY)
+    of_bob = await waiting
+    with pytest.raises(LeaseLost) as caught:
+        await alice.extend(lease)
+    assert caught.value.note == WHY
+    await bob.release(of_bob)
+
+
+@needs("tells_reason")
+async def test_reasons_come_back_as_they_were_given(world: World) -> None:
+    alice, operator = world.actors(2)
+    for reason in ("ünïcode ☃ \U0001f512", 'it\'s "quoted" %s {x}\nsecond line\\', "\0\x1b[31m", "☃" * 341, " "):
+        lease = await alice.acquire("job")
+        await operator.force_release("job", reason)
+        with pytest.raises(LeaseLost) as caught:
+            await alice.release(lease)
+        assert (caught.value.reason, caught.value.note) == ("broken", reason)
+        assert str(caught.value).isprintable()
+
+
+@needs("tells_reason")
+async def test_a_reason_is_for_its_own_holder_alone(world: World) -> None:
+    alice, bob, operator = world.actors(3)
+    of_alice = await alice.acquire("job")
+    await operator.force_release("job", WHY)
+    of_bob = await bob.acquire("job")
+    await operator.force_release("job", "")
+    with pytest.raises(LeaseLost) as caught:
+        await bob.release(of_bob)
+    assert (caught.value.reason, caught.value.note) == ("broken", None)
+    with pytest.raises(LeaseLost):
+        await alice.release(of_alice)
+
+
+@unless("tells_reason")
+async def test_a_reason_that_can_not_be_told_does_no_harm(world: World) -> None:
+    alice, operator = world.actors(2)
+    lease = await alice.acquire("job", ttl=RENEWED_SOON)
+    assert await operator.force_release("job", WHY) is True
+    assert await alice.hears_of_loss(lease, 5) is True
+    assert loss_of(lease).note is None
+
+
+async def test_a_reason_that_is_too_long_or_no_text_is_refused(world: World) -> None:
+    alice, operator = world.actors(2)
+    lease = await alice.acquire("job")
+    for reason in ("x" * 1025, "☃" * 342, "\ud800", 7, b"bytes"):
+        with pytest.raises(ConfigurationError, match="a reason must"):
+            await operator.force_release("job", reason)
+    await alice.release(lease)
+
+
+def loss_of(lease: Any) -> LeaseLost:
+    with pytest.raises(LeaseLost) as caught:
+        lease.ensure_held()
+    return caught.value
 
 
 async def test_a_forced_release_is_logged_as_a_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:

@@ -54,8 +54,8 @@ TRUTH = (
         "truth",
         "A release says nothing of a lease that was lost before.",
         (
-            Edit(release.release, "raise LeaseLost(state.name, state.ending)", "return"),
-            Edit(release.release, "raise LeaseLost(state.name, answer)", "return"),
+            Edit(release.release, "raise state.error()", "return"),
+            Edit(release.release, "raise lease_lost(state.name, answer)", "return"),
         ),
     ),
     Mutant(

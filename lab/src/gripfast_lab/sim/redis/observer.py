@@ -70,7 +70,7 @@ class Observer:
         if what is None or isinstance(reply, Exception):
             return
         key, values = args[3], args[3 + int(args[2]) :]
-        owner = values[0] if values else b""
+        owner = values[0] if values and what is not scripts.FORCE_RELEASE else b""
         before, holder = self._holder, self._server.database.text(key)
         if what is scripts.RENEW:
             if reply == 1 and before != owner:
