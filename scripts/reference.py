@@ -30,7 +30,7 @@ FIRST = (
     *("connect", "connect_async", "lock", "async_lock", "configure", "current_lease"),
     *("Client", "Lock", "Lease", "Lost", "AsyncClient", "AsyncLock", "Acquiring", "AsyncLease", "AsyncLost"),
     *("InTransaction", "LockInfo", "Capabilities", "LockKwargs", "LockedOr", "AsyncLockedOr", "Reason"),
-    "GripfastError",
+    *("Observer", "Event", "EventKind", "EventRequest", "LoggingObserver", "GripfastError"),
 )
 """In the order in which a reader needs them; names that are not told of here follow, in the order of `__all__`."""
 WIDTH = 88

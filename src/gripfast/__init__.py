@@ -25,11 +25,10 @@ from gripfast.errors import (
 )
 
 if TYPE_CHECKING:
-    from gripfast.api.aio.attempt import Acquiring
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.entry import async_lock, connect_async
     from gripfast.api.aio.lease import AsyncLease, AsyncLost
-    from gripfast.api.aio.lock import AsyncLock
+    from gripfast.api.aio.lock import Acquiring, AsyncLock
     from gripfast.api.client import Client
     from gripfast.api.current import current_lease
     from gripfast.api.default import configure
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from gripfast.api.observing import LoggingObserver
     from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs
     from gripfast.api.within import InTransaction
-    from gripfast.core.events import Event, Observer
+    from gripfast.core.events import Event, EventKind, EventRequest, Observer
     from gripfast.core.ports import Capabilities, LockInfo
 
 __version__ = "0.1.0"
@@ -56,6 +55,8 @@ __all__ = [
     "ClientClosed",
     "ConfigurationError",
     "Event",
+    "EventKind",
+    "EventRequest",
     "GripfastError",
     "InTransaction",
     "Lease",
@@ -82,7 +83,7 @@ __all__ = [
 ]
 
 _LATER = {
-    "Acquiring": "api.aio.attempt",
+    "Acquiring": "api.aio.lock",
     "AsyncClient": "api.aio.client",
     "AsyncLease": "api.aio.lease",
     "AsyncLock": "api.aio.lock",
@@ -91,6 +92,8 @@ _LATER = {
     "Capabilities": "core.ports",
     "Client": "api.client",
     "Event": "core.events",
+    "EventKind": "core.events",
+    "EventRequest": "core.events",
     "InTransaction": "api.within",
     "Lease": "api.lease",
     "Lock": "api.lock",

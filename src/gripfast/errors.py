@@ -68,7 +68,7 @@ class LeaseLost(GripfastError):
         self.name = name
         self.reason: Reason = reason
         self.note = note
-        super().__init__(name, reason, why, note)
+        super().__init__(name, reason, why, *(() if note is None else (note,)))
 
     def __str__(self) -> str:
         if self.reason == "released":
@@ -111,8 +111,8 @@ class OutcomeUnknown(StoreUnavailable):
 
 
 class ConfigurationError(GripfastError, ValueError):
-    """The program has to be changed: a bad URL, name, ttl or option, a missing extra, the wrong event loop, or a
-    connection or transaction that can't be used."""
+    """The program has to be changed: a bad URL, name, ttl or option, a missing extra, the wrong event loop, a lease
+    that is entered twice, or a connection or transaction that can't be used."""
 
 
 class ClientClosed(GripfastError):

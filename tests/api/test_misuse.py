@@ -13,6 +13,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -290,6 +291,24 @@ async def test_nor_is_that_of_a_task() -> None:
             assert await client.inspect("job") is None
 
 
+@staged
+async def test_the_wrong_kind_of_block_says_which_one_is_right() -> None:
+    with gripfast.connect("memory://") as client:
+        for plain in (client.lock("job"), client.lock("job").acquire()):
+            with pytest.raises(TypeError, match=r"has no '__aenter__': write `with`; .*gripfast.connect_async\(\)"):
+                async with plain:
+                    raise AssertionError("entered")
+            assert not isinstance(plain, contextlib.AbstractAsyncContextManager)
+        plain.release()
+    async with async_client() as another:
+        for awaited in (another.lock("job"), await another.lock("job").acquire()):
+            with pytest.raises(TypeError, match="has no '__enter__': write `async with`"):
+                with awaited:
+                    raise AssertionError("entered")
+            assert not isinstance(awaited, contextlib.AbstractContextManager)
+        await awaited.release()
+
+
 def test_a_reentrant_lock_has_a_lease_for_each_block(client: gripfast.Client) -> None:
     lock = client.lock("job", reentrant=True)
     with lock.acquire(), lock.acquire() as inner, lock:
@@ -309,9 +328,9 @@ WRONG_OPTIONS: list[tuple[Call, str]] = [
     (lambda client: client.lock("job").acquire(ttl=2), "Write client.lock(name, ttl=2)"),
     (lambda client: client.lock("job").acquire(bogus=2), "acquire() has no 'bogus': it takes wait"),
     (lambda client: client.lock("job", timeout=9), "lock() has no 'timeout': write ttl=9"),
-    (lambda client: client.lock("job", timeout=9), "or acquire(wait=9)"),
-    (lambda client: client.lock("job", blocking=False), "try_acquire()"),
-    (lambda client: client.lock("job", blocking_timeout=2), "acquire(wait=2)"),
+    (lambda client: client.lock("job", timeout=9), "or wait=9, the seconds to wait"),
+    (lambda client: client.lock("job", blocking=False), "write wait=0 not to wait"),
+    (lambda client: client.lock("job", blocking_timeout=2), "write wait=2"),
     (lambda client: client.lock("job", tll=4), "lock() has no 'tll': did you mean 'ttl'?"),
     (lambda client: client.lock("job", expire=4), "write ttl=4"),
     (lambda client: client.lock("job", auto_renewal=True), "write renew=True"),
@@ -359,6 +378,14 @@ def test_what_a_lock_does_not_have_is_told_with_what_to_write(connect: Callable[
     assert not hasattr(lock, name)
     assert not hasattr(type(lock), name)
     assert name not in dir(lock)
+    assert name not in dir(type(lock))
+
+
+def test_nor_is_it_there_in_a_mock_of_a_lock() -> None:
+    for kind in (gripfast.Lock, gripfast.AsyncLock):
+        mocked = create_autospec(kind)
+        assert mocked.acquire
+        assert [name for name in ATTRIBUTES if hasattr(mocked, name)] == []
 
 
 def test_what_nobody_thought_of_is_told_by_python(client: gripfast.Client) -> None:
@@ -385,9 +412,11 @@ def test_nothing_in_the_tables_is_right_here() -> None:
 @pytest.mark.parametrize(
     ("kind", "given", "instead"),
     [
+        (gripfast.Lock, [], "gripfast.lock(name)"),
         (gripfast.Lock, ["job"], "gripfast.lock(name)"),
         (gripfast.Lock, [gripfast.connect("memory://"), "job"], "connect(url).lock(name)"),
         (gripfast.AsyncLock, ["job"], "gripfast.async_lock(name)"),
+        (gripfast.Client, [], "gripfast.connect(url)"),
         (gripfast.Client, ["memory://"], "gripfast.connect(url)"),
         (gripfast.AsyncClient, ["memory://"], "gripfast.connect_async(url)"),
     ],

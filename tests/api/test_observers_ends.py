@@ -13,7 +13,10 @@ import pytest
 
 import gripfast
 from gripfast.machine import boottime
+from gripfast.runtime import observers
 from gripfast.testing.observing import Recorder, broken_stories
+from regressions.redis_stage import played
+from support.colours import COLOURS, World
 from support.redis_server import RedisServer
 from support.waiting import auntil, until
 
@@ -24,36 +27,50 @@ def server() -> Iterator[RedisServer]:
         yield server
 
 
-def test_a_claim_that_can_not_reach_its_store_is_told_with_the_error(seen: Recorder, server: RedisServer) -> None:
+@pytest.fixture(params=COLOURS)
+def world(request: pytest.FixtureRequest, server: RedisServer) -> World:
+    return World(server.url_with(request_timeout=0.2), COLOURS[request.param])
+
+
+@played
+async def test_a_claim_that_can_not_reach_its_store_is_told_with_the_error(
+    world: World, seen: Recorder, server: RedisServer
+) -> None:
+    alice = world.actor(observers=[seen])
     server.stop()
-    with gripfast.connect(server.url, observers=[seen], request_timeout=0.2) as client:
-        with pytest.raises(gripfast.StoreUnavailable) as caught:
-            client.lock("job").try_acquire()
-    assert seen.kinds("job") == ["claimed", "unreachable"]
+    with pytest.raises(gripfast.StoreUnavailable) as caught:
+        await alice.try_acquire("job")
+    await auntil(lambda: seen.kinds("job") == ["claimed", "unreachable"])
     told = seen.of("job", "unreachable")[0]
-    assert (told.request, str(told.error), told.store) == ("claim", str(caught.value), client.where)
+    assert (told.request, str(told.error), told.store) == ("claim", str(caught.value), alice.client.where)
 
 
-def test_renewals_that_can_not_reach_the_store_are_told_before_the_loss(seen: Recorder, server: RedisServer) -> None:
-    with gripfast.connect(server.url, observers=[seen], request_timeout=0.2) as client:
-        lease = client.lock("job", ttl=1).acquire()
-        server.pause()
-        until(lambda: seen.of("job", "lost"))
-        server.resume()
-        assert not lease.held
+@played
+async def test_renewals_that_can_not_reach_the_store_are_told_before_the_loss(
+    world: World, seen: Recorder, server: RedisServer
+) -> None:
+    alice = world.actor(observers=[seen])
+    lease = await alice.acquire("job", ttl=1)
+    server.pause()
+    await auntil(lambda: seen.of("job", "lost"))
+    server.resume()
+    assert not lease.held
+    await world.colour.disconnect(alice.client)
     assert {event.request for event in seen.of("job", "unreachable")} == {"renew"}
-    assert seen.kinds("job")[-2:] == ["unreachable", "lost"]
     assert seen.of("job", "lost")[0].reason == "expired"
     assert broken_stories(seen.events) == []
 
 
-def test_a_release_that_can_not_reach_the_store_is_told_and_the_lease_ends(seen: Recorder, server: RedisServer) -> None:
-    with gripfast.connect(server.url, observers=[seen], request_timeout=0.2) as client:
-        lease = client.lock("job").acquire()
-        server.pause()
-        lease.release()
-        server.resume()
-        until(lambda: seen.kinds("job") == ["claimed", "granted", "unreachable", "released"])
+@played
+async def test_a_release_that_can_not_reach_the_store_is_told_and_the_lease_ends(
+    world: World, seen: Recorder, server: RedisServer
+) -> None:
+    alice = world.actor(observers=[seen])
+    lease = await alice.acquire("job")
+    server.pause()
+    await alice.release(lease)
+    server.resume()
+    await auntil(lambda: seen.kinds("job") == ["claimed", "granted", "unreachable", "released"])
     assert seen.of("job", "unreachable")[0].request == "release"
 
 
@@ -72,6 +89,12 @@ def test_an_expired_lease_that_a_release_finds_first_is_told_as_lost_once(
     until(lambda: seen.kinds("job") == ["claimed", "granted", "lost"])
     observed.close()
     assert broken_stories(seen.events) == []
+
+
+@pytest.fixture
+def all_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy this machine is when a client is closed."""
+    monkeypatch.setattr(observers, "LAST_WORDS", 20.0)
 
 
 NAMES = ("one", "two", "three")
@@ -121,6 +144,7 @@ def steps_until_closed(client: gripfast.Client, chance: Chance) -> None:
                 return
 
 
+@pytest.mark.usefixtures("all_is_told")
 @pytest.mark.filterwarnings("ignore:lease on .* was dropped:ResourceWarning")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_in_a_crowd_of_threads_every_claim_has_one_end(seed: int, seen: Recorder) -> None:
@@ -174,6 +198,7 @@ async def async_steps(client: gripfast.AsyncClient, chance: Chance) -> None:
                 return
 
 
+@pytest.mark.usefixtures("all_is_told")
 @pytest.mark.filterwarnings("ignore:lease on .* was dropped:ResourceWarning")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_in_a_crowd_of_tasks_every_claim_has_one_end_wherever_they_are_cancelled(seed: int, seen: Recorder) -> None:

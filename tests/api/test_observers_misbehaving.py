@@ -169,11 +169,10 @@ def test_when_too_many_events_wait_whole_claims_are_left_out(
         kept.release()
         runtime: Any = client._runtime
         assert runtime._observers._ticker.queue.qsize() < 30
-        assert len(said(caplog)) == 1
-        assert "memory:// are too slow: 20 events wait" in said(caplog)[0]
+        assert said(caplog) == []  # nobody but the observers' own thread waits for a handler of the log
         blocks.over.set()
-        until(lambda: len(said(caplog)) == 2)
-        assert "claims and renewals were not told to the observers of memory://" in said(caplog)[1]
+        until(lambda: len(said(caplog)) == 1)
+        assert "claims and renewals were not told to the observers of memory://" in said(caplog)[0]
         with client.lock("afterwards"):
             pass
     assert broken_stories(seen.events) == []

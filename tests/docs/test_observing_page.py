@@ -4,7 +4,7 @@ import re
 from typing import get_args
 
 import gripfast
-from gripfast.core.events import Kind
+from gripfast.core.events import EventKind
 from quality.tree import PACKAGE
 from support.pages import page
 
@@ -17,7 +17,7 @@ def first_cells(heading: str) -> list[str]:
 
 
 def test_the_page_has_every_event() -> None:
-    assert tuple(first_cells("method")) == get_args(Kind)
+    assert tuple(first_cells("method")) == get_args(EventKind)
 
 
 def test_the_page_names_fields_that_there_are() -> None:

@@ -21,7 +21,7 @@ PUBLIC: dict[str, set[str]] = {
     "AsyncLock": LOCK,
     "Lease": LEASE,
     "AsyncLease": LEASE,
-    "Acquiring": set(),
+    "Acquiring": {"close", "send", "throw"},
     "Lost": {"is_set", "wait"},
     "AsyncLost": {"is_set", "wait"},
     "LockKwargs": {"group", "label", "max_hold", "on_lost", "reentrant", "renew", "ttl", "wait"},
@@ -53,7 +53,7 @@ PUBLIC: dict[str, set[str]] = {
     "ClientClosed": set(),
 }
 FUNCTIONS = {"async_lock", "configure", "connect", "connect_async", "current_lease", "lock"}
-ALIASES = {"Reason"}
+ALIASES = {"EventKind", "EventRequest", "Reason"}
 SUBMODULES = {
     "gripfast.compat.asyncio": {"Lock"},
     "gripfast.compat.threading": {"Lock", "RLock"},
@@ -89,7 +89,7 @@ def test_the_package_exports_exactly_the_pinned_names() -> None:
 
 
 def test_the_package_shows_its_public_names_only() -> None:
-    assert [name for name in dir(gripfast) if not name.startswith("__")] == sorted({*PUBLIC, *FUNCTIONS})
+    assert [name for name in dir(gripfast) if not name.startswith("__")] == sorted({*PUBLIC, *FUNCTIONS, *ALIASES})
 
 
 @pytest.mark.parametrize("name", sorted(gripfast.__all__))

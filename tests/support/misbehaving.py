@@ -15,6 +15,7 @@ import pytest
 
 import gripfast
 from gripfast.api.client import AnyClient
+from gripfast.runtime import observers
 from gripfast.testing.colours import ACTOR, AsyncActor, BlockingActor
 
 OF_THE_OBSERVER = "what an observer locks"
@@ -119,10 +120,13 @@ def beside(kind: str | None) -> Iterator[None]:
         return
     over = threading.Event()
     with every_client_has(lambda client: KINDS[kind](client, over)), pytest.MonkeyPatch.context() as patch:
+        patch.setattr(observers, "LAST_WORDS", 0.1)  # thousands of clients wait for that when they are closed
         for actor in (BlockingActor, AsyncActor):
             patch.setattr(actor, "listing", _without_ours(actor.listing))
-        yield
-        over.set()
+        try:
+            yield
+        finally:
+            over.set()
 
 
 def _without_ours(listing: Any) -> Any:

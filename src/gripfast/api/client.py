@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from gripfast.api.config import Config
 from gripfast.api.decorator import check_busy, locked_async, locked_plain
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.lock import AsyncLock
-    from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs
+    from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs, NothingElse
     from gripfast.runtime.observers import Observers
 
 _log = logging.getLogger("gripfast.client")
@@ -54,7 +54,7 @@ class AnyClient:
     _how_to_make = "gripfast.connect(url)"
     __reduce_ex__ = refuse_to_pickle
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config = None) -> None:  # type: ignore[assignment]
         if not isinstance(config, Config):
             raise made_by_hand(type(self), self._how_to_make)
         self._config = config
@@ -115,7 +115,7 @@ class Client(AnyClient):
 
     _drive = staticmethod(drive)
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config = None) -> None:  # type: ignore[assignment]
         super().__init__(config)
         self._runtime: BlockingRuntime | None = None
         self._here = _Here()
@@ -133,7 +133,7 @@ class Client(AnyClient):
         on_lost: Callable[[Lease, Reason], object] | None = None,
         group: str | None = None,
         wait: float | None = None,
-        **wrong: Never,
+        **wrong: Unpack[NothingElse],
     ) -> Lock:
         """A lock with this name. Does no I/O.
 

@@ -24,8 +24,7 @@ def locked_plain(make_lock: Callable[..., Any], name: str, busy: Busy, settings:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         if inspect.iscoroutinefunction(busy):
             raise ConfigurationError(
-                f"{function.__qualname__} is not async, so it can't await {busy.__qualname__}: pass a plain function "
-                "as busy"
+                f"{_name_of(function)} is not async, so it can't await {_name_of(busy)}: pass a plain function as busy"
             )
         name_of = _Namer(name, function)
 
@@ -55,7 +54,7 @@ def locked_async(make_lock: Callable[..., Any], name: str, busy: Busy, settings:
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         if not inspect.iscoroutinefunction(function):
             raise ConfigurationError(
-                f"{function.__qualname__} is not async: decorate it with a client of connect(), not of connect_async()"
+                f"{_name_of(function)} is not async: decorate it with a client of connect(), not of connect_async()"
             )
         name_of = _Namer(name, function)
 
@@ -89,10 +88,15 @@ def _no_coroutine(result: Any, function: Callable[..., Any]) -> Any:
     if inspect.iscoroutine(result):
         result.close()
         raise ConfigurationError(
-            f"{function.__qualname__} is not async, but returned a coroutine, which would run after the lock is "
+            f"{_name_of(function)} is not async, but returned a coroutine, which would run after the lock is "
             "released: decorate the coroutine function itself, below its other decorators"
         )
     return result
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """A partial, say, has none."""
+    return str(getattr(function, "__qualname__", repr(function)))
 
 
 class _Namer:
@@ -101,7 +105,7 @@ class _Namer:
     def __init__(self, template: str, function: Callable[..., Any]) -> None:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise ConfigurationError(
-                f"{function.__qualname__} is a generator function: the decorator would release the lock before its "
+                f"{_name_of(function)} is a generator function: the decorator would release the lock before its "
                 "body runs. Use `with lock` inside it"
             )
         self._template = rules.checked_name(template)
@@ -126,6 +130,6 @@ class _Namer:
         unknown = [root for root in roots if root not in self._signature.parameters]
         if unknown:
             raise ConfigurationError(
-                f"the name {self._template!r} uses {unknown[0]!r}, but {function.__qualname__} has no such argument"
+                f"the name {self._template!r} uses {unknown[0]!r}, but {_name_of(function)} has no such argument"
             )
         return bool(roots)

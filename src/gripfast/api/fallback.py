@@ -12,7 +12,8 @@ _log = logging.getLogger("gripfast.default")
 _MANAGED = ("INVOCATION_ID", "JOURNAL_STREAM", "KUBERNETES_SERVICE_HOST", "container", "SUPERVISOR_ENABLED")
 _CONTAINER_FILES = ("/.dockerenv", "/run/.containerenv")
 
-_warned: list[None] = []
+_to_tell: list[None] = [None]
+"""Popped by the one who tells it."""
 
 
 def default_url() -> str:
@@ -23,14 +24,21 @@ def default_url() -> str:
     from gripfast.stores.sqlite import factory
 
     url = factory.default_url()
-    if not _warned and _is_managed():
-        _warned.append(None)
-        _log.warning(
-            "GRIPFAST_URL is not set, so locks are in a file that other containers and services may not see. Set it to "
-            "a store that they share; to silence this line, set GRIPFAST_URL=%s",
-            url,
-        )
+    if _to_tell and _is_managed():
+        _tell_once(url)
     return url
+
+
+def _tell_once(url: str) -> None:
+    try:
+        _to_tell.pop()
+    except IndexError:
+        return  # another thread was quicker
+    _log.warning(
+        "GRIPFAST_URL is not set, so locks are in a file that other containers and services may not see. Set it to a "
+        "store that they share; to silence this line, set GRIPFAST_URL=%s",
+        url,
+    )
 
 
 def _is_managed() -> bool:

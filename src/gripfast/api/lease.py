@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gripfast.api.misuse import refuse_to_pickle
+from gripfast.api.misuse import NEEDS_PLAIN_WITH, refuse_to_pickle
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import to_raise
 from gripfast.core.release import release
@@ -138,6 +138,8 @@ class Lease(Handle[BlockingRuntime]):
     """One successful acquisition. A context manager: leaving the block releases it."""
 
     __slots__ = ()
+    if not TYPE_CHECKING:  # which has words of its own
+        __aenter__ = NEEDS_PLAIN_WITH
 
     @property
     def lost(self) -> Lost:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any
 
 from gripfast.api.lease import Lease
-from gripfast.api.misuse import NotLikeOthers, exact, made_by_hand, refuse_to_pickle, unknown_option
+from gripfast.api.misuse import (
+    NEEDS_PLAIN_WITH,
+    NotLikeOthers,
+    exact,
+    made_by_hand,
+    refuse_to_pickle,
+    unknown_option,
+)
 from gripfast.api.settings import LOCKS_WAIT, LockSettings
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
@@ -18,7 +25,10 @@ from gripfast.runtime.blocking import drive
 from gripfast.runtime.here import me
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from gripfast.api.client import AnyClient, Client
+    from gripfast.api.typed import NothingElse
     from gripfast.api.within import InTransaction
 
 
@@ -26,8 +36,13 @@ class AnyLock(NotLikeOthers):
     _how_to_make = "gripfast.lock(name), or gripfast.connect(url).lock(name)"
     __reduce_ex__ = refuse_to_pickle
 
-    def __init__(self, client: AnyClient, settings: LockSettings = None) -> None:  # type: ignore[assignment]
-        if settings.__class__ is not LockSettings:
+    def __init__(
+        self,
+        client: AnyClient = None,  # type: ignore[assignment]
+        settings: LockSettings = None,  # type: ignore[assignment]
+        **wrong: Unpack[NothingElse],
+    ) -> None:
+        if settings.__class__ is not LockSettings or wrong:
             raise made_by_hand(type(self), self._how_to_make)
         self._client = client
         self._settings = settings
@@ -53,11 +68,13 @@ class Lock(AnyLock):
     """
 
     _new_book = ByThreads
+    if not TYPE_CHECKING:  # which has words of its own
+        __aenter__ = NEEDS_PLAIN_WITH
 
     _client: Client
 
     @exact
-    def acquire(self, wait: float | None = LOCKS_WAIT, **wrong: Never) -> Lease:
+    def acquire(self, wait: float | None = LOCKS_WAIT, **wrong: Unpack[NothingElse]) -> Lease:
         """Wait for the lock. If it is not free within `wait` seconds, raise LockTimeout; its `holder` says who holds
         the lock. With None, wait for ever. Without `wait`, the setting of the lock counts.
 

@@ -40,7 +40,7 @@ ATTRIBUTES: Mapping[str, str] = {
 }
 """What a lock does not have, and what is meant here."""
 
-_NO_POLLING = "leave it out, because waiters are notified and do not poll"
+_NO_POLLING = "leave it out, because Gripfast knows when a waiter has to ask again"
 _TTL = "write ttl={value}, the seconds that a lease lasts unless it is renewed"
 _RENEW = "write renew={value}"
 _POLLING = dict.fromkeys(("sleep", "poll_interval", "poll_intervall", "check_interval", "retry_delay"), _NO_POLLING)
@@ -57,9 +57,9 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         **_POLLING,
         **dict.fromkeys(("expire", "expires", "expiry", "lease_time", "lifetime", "duration"), _TTL),
         **dict.fromkeys(("auto_renewal", "auto_renew", "auto_extend", "autorenew"), _RENEW),
-        "timeout": f"{_TTL}, or acquire(wait={{value}}), the seconds to wait for the lock",
-        "blocking_timeout": "write client.lock(name).acquire(wait={value})",
-        "blocking": "write client.lock(name).try_acquire() not to wait, or acquire() to wait",
+        "timeout": f"{_TTL}, or wait={{value}}, the seconds to wait for the lock",
+        "blocking_timeout": "write wait={value}, the seconds to wait for the lock",
+        "blocking": "write wait=0 not to wait, or leave it out to wait",
         "thread_local": "leave it out, because a lease may be used in any thread",
         "id": "write label={value} to say who holds the lock",
     },
@@ -83,16 +83,27 @@ class _Missing:
         # With a name and an object of ours: Python would look for its own suggestions otherwise.
         raise NoSuchAttribute(f"{kind.__name__} has no {self._name!r}: {hint}", name=self._name, obj=None)
 
-    def __repr__(self) -> str:
-        return "<not here>"
+    def __set__(self, lock: object, value: object) -> NoReturn:
+        self.__get__(lock, type(lock))
 
+
+NEEDS_ASYNC_WITH = _Missing("__enter__", "write `async with`")
+NEEDS_PLAIN_WITH = _Missing("__aenter__", "write `with`; for `async with` use gripfast.connect_async()")
+"""In place of the method that the wrong `with` looks for first. Without its `__exit__` it is no context manager."""
 
 _SHOWN_MOST = 80
 """Characters of a value."""
 _WORDS = {False: {"await_": "", "async_": ""}, True: {"await_": "await ", "async_": "async "}}
 
 
-class NotLikeOthers:
+class _Honest(type):
+    """A class that does not list what it does not have: help() and mocks look there."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if name not in ATTRIBUTES]
+
+
+class NotLikeOthers(metaclass=_Honest):
     """A base of locks, for what they do not have."""
 
     def __dir__(self) -> list[str]:
@@ -127,10 +138,11 @@ def _near(option: str, known: tuple[str, ...]) -> str:
 
 def exact(function: F) -> F:
     """`**wrong` is there for the message alone, so inspect.signature() does not show it. A type checker refuses every
-    keyword that it would take, because its type is Never."""
+    keyword that it would take, because its type is NothingElse."""
     signature = inspect.signature(function)
     kept = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
     function.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
+    del function.__annotations__["wrong"]
     return function
 
 

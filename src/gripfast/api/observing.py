@@ -6,12 +6,12 @@ import inspect
 import logging
 from collections.abc import Iterable
 from dataclasses import fields
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
-from gripfast.core.events import Event, Kind, Observer
+from gripfast.core.events import Event, EventKind, Observer
 from gripfast.errors import ConfigurationError
 
-METHODS: tuple[str, ...] = get_args(Kind)
+METHODS: tuple[str, ...] = get_args(EventKind)
 
 _EXTRA = [field.name for field in fields(Event) if field.name not in ("kind", "at", "wall", "error")]
 
@@ -21,7 +21,7 @@ def checked_observers(observers: object) -> tuple[Observer, ...]:
         return ()
     if not isinstance(observers, Iterable) or isinstance(observers, str):
         raise ConfigurationError(f"observers must be a list of observers, not {observers!r}: write observers=[…]")
-    return tuple(_checked(observer) for observer in observers)
+    return tuple(_checked(observer) for observer in cast(Iterable[object], observers))
 
 
 def _checked(observer: Any) -> Observer:
@@ -32,8 +32,9 @@ def _checked(observer: Any) -> Observer:
         raise ConfigurationError(f"an observer must have some of the methods {', '.join(METHODS)}: {observer!r}")
     for method in methods:
         if inspect.iscoroutinefunction(method):
+            name = getattr(method, "__qualname__", repr(method))
             raise ConfigurationError(
-                f"{method.__qualname__} must be a plain function, not async: observers are called on a thread. Use "
+                f"{name} must be a plain function, not async: observers are called on a thread. Use "
                 "loop.call_soon_threadsafe() in it to reach an event loop"
             )
     known: Observer = observer

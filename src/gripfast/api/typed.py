@@ -31,6 +31,11 @@ class LockKwargs(TypedDict, Generic[L], total=False):
     wait: float | None
 
 
+class NothingElse(TypedDict):
+    """The type of keywords that are taken only to say what is meant (`api/misuse.py`): a type checker refuses them all.
+    Never would do, if it did not refuse a `**LockKwargs` as well."""
+
+
 class LockedOr(Protocol[T]):
     """The type of the decorator that `Client.locked(…, busy=…)` returns. A call of the decorated function returns what
     the function returns, or a `T` if the lock was busy: None with `busy="skip"`."""

@@ -40,7 +40,8 @@ async def acquire(env: Env, want: Want, wait: float | None, in_block: bool = Fal
             answer, sent = await _ask(env, claim, mark)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
-                answer, sent = await _watched(env, want, claim, mark, patience, answer, sent)
+                wait_on = _persist if inbox is None else _watched
+                answer, sent = await wait_on(env, want, claim, mark, patience, answer, sent)
             if isinstance(answer, Taken):
                 if state.story is not None:
                     state.story.refused()
@@ -125,8 +126,6 @@ async def _watched(
     env: Env, want: Want, claim: Claim, mark: Mark, patience: _Patience, answer: Taken | Unreachable, sent: float
 ) -> tuple[Granted | Taken, float]:
     """Whoever is not granted the lock at once, and waits, may wait for what never comes: the runtime says so."""
-    if claim.inbox is None:
-        return await _persist(env, want, claim, mark, patience, answer, sent)
     is_over = env.watch(want, answer)
     try:
         return await _persist(env, want, claim, mark, patience, answer, sent)

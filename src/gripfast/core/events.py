@@ -10,15 +10,15 @@ from typing import Literal, Protocol
 
 from gripfast.errors import GripfastError
 
-Kind = Literal["claimed", "granted", "refused", "renewed", "lost", "released", "unreachable"]
-Request = Literal["claim", "renew", "release"]
+EventKind = Literal["claimed", "granted", "refused", "renewed", "lost", "released", "unreachable"]
+EventRequest = Literal["claim", "renew", "release"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
     """What happened to one claim or lease. All events of one claim have the same `owner`."""
 
-    kind: Kind
+    kind: EventKind
     """The name of the observer's method that gets it."""
     name: str
     """Of the lock. Do not label metrics with it: there may be any number of names. Use the group."""
@@ -50,7 +50,7 @@ class Event:
     `dropped` (nobody kept the lease) or `closed`."""
     error: GripfastError | None = None
     """`unreachable`, and `refused` for an `error`: what was raised, or logged."""
-    request: Request | None = None
+    request: EventRequest | None = None
     """`unreachable` only: what the store was asked for."""
 
 

@@ -59,8 +59,8 @@ class Want(NamedTuple):
 
 class LeaseState:
     __slots__ = (
-        "__weakref__", "acquirer", "ceiling", "deadline", "endings", "group", "handles", "key", "limit", "listeners",
-        "most", "name", "on_lost", "owner", "renew_at", "renews", "story", "token", "ttl",
+        "__weakref__", "acquirer", "ceiling", "deadline", "endings", "handles", "key", "limit", "listeners",
+        "most", "name", "on_lost", "owner", "renew_at", "renews", "story", "token", "ttl", "want",
     )  # fmt: skip
 
     def __init__(self, want: Want, owner: str) -> None:
@@ -84,7 +84,7 @@ class LeaseState:
         """The thread or task that acquired it, weakly; to be named in messages, and for nothing else."""
         self.endings: list[list[Loss]] = []
         """Empty until it is over; the first one counts."""
-        self.group = want.group
+        self.want = want
         self.story: Story | None = None
         """What observers are told of it, if there are any."""
 
@@ -135,7 +135,7 @@ class LeaseState:
         """For the `extra=` of log lines."""
         return {
             "gripfast_name": self.name,
-            "gripfast_group": self.group,
+            "gripfast_group": self.want.group,
             "gripfast_owner": self.owner,
             "gripfast_token": self.token or None,
             "gripfast_reason": reason,

@@ -22,16 +22,17 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal
 
-from gripfast.core.events import Event, Kind, Request
+from gripfast.core.events import Event, EventKind, EventRequest
 from gripfast.core.lease import LeaseState, Loss, reason_of
 from gripfast.core.ports import Unreachable
 from gripfast.errors import ClientClosed, GripfastError, Reason, StoreUnavailable
 
 Phase = Literal["untold", "waiting", "holding", "over"]
 
-_NEXT: Mapping[tuple[Phase, Kind | Request], Phase] = {
+_NEXT: Mapping[tuple[Phase, EventKind | EventRequest], Phase] = {
     ("untold", "claimed"): "waiting",
     ("waiting", "granted"): "holding",
     ("waiting", "refused"): "over",
@@ -105,14 +106,14 @@ class Story(weakref.ref[LeaseState]):
     def lost(self, reason: Reason) -> None:
         self._report("lost", reason=reason)
 
-    def _unreachable(self, request: Request, error: Exception) -> None:
+    def _unreachable(self, request: EventRequest, error: Exception) -> None:
         if request == "claim" or self.stories.has_room():
             self._report("unreachable", request=request, error=_copy(error))
 
-    def _report(self, kind: Kind, **more: Any) -> None:
+    def _report(self, kind: EventKind, **more: Any) -> None:
         self.stories.put((self, self.event(kind, self.stories.now(), **more)))
 
-    def event(self, kind: Kind, at: float, **more: Any) -> Event:
+    def event(self, kind: EventKind, at: float, **more: Any) -> Event:
         granted_at = self.granted_at
         return Event(
             kind=kind,
@@ -160,7 +161,7 @@ class Stories:
             return
         story = Story(state, self.put)
         story.stories = self
-        story.name, story.group, story.owner = state.name, state.group, state.owner
+        story.name, story.group, story.owner = state.name, state.want.group, state.owner
         story.ttl, story.token = state.ttl, None
         story.claimed_at, story.granted_at = self.now(), None
         story.endings = state.endings
@@ -179,6 +180,8 @@ class Stories:
         if phase is None:
             return None
         self._turn(story, phase)
+        if event.kind == "refused":  # an interrupt may have struck after the grant, before it was put on the queue
+            return replace(event, token=None, held=0.0, waited=event.at - story.claimed_at)
         return event
 
     def close(self) -> Iterator[Event]:

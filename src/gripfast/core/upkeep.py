@@ -46,11 +46,12 @@ Errand = Mark | Extend | None
 
 
 class Upkeep:
-    def __init__(self, env: Env) -> None:
+    def __init__(self, env: Env, say: Callable[[Sequence[Mark]], None] | None = None) -> None:
+        """`say`: says in the log that these leases were dropped; nothing here waits for it."""
         self.renews_at = Soonest()
         """Before this moment no lease is due, so none is looked at. It is announced when one is granted, or moved."""
         self._env = env
-        self._reaper = Reaper(env.store, env.now)
+        self._reaper = Reaper(env.store, env.now, say)
 
     async def round(self, errands: Sequence[Errand]) -> float:
         """One round; the moment of the next."""
@@ -91,9 +92,12 @@ class Upkeep:
 class Reaper:
     """Gives back what the owners of these marks may still have."""
 
-    def __init__(self, store: Store, now: Callable[[], float]) -> None:
+    def __init__(
+        self, store: Store, now: Callable[[], float], say: Callable[[Sequence[Mark]], None] | None = None
+    ) -> None:
         self._store = store
         self._now = now
+        self._say = say or say_dropped
         self._left: dict[str, Mark] = {}
         """In the order in which they are tried: what failed goes to the end."""
         self._failures = 0
@@ -118,7 +122,7 @@ class Reaper:
                 "unexpected error while closing a client; some leases may stay held until their ttl is over. "
                 "Please report this"
             )
-        _tell_dropped(dropped)
+        say_dropped(dropped)
 
     async def reap(self, marks: Iterable[Mark]) -> float:
         """Seconds on the clock at which to come again; infinity when all is given back."""
@@ -133,7 +137,8 @@ class Reaper:
             answers = await self._try(batch, is_news=bool(new))
             if is_time:
                 self._pace(answers)
-        _tell_dropped(dropped)
+        if dropped:
+            self._say(dropped)
         return max(self._now(), self._tries_at) if self._left else math.inf
 
     def _chosen(self, new: Sequence[Mark], is_time: bool) -> list[Mark]:
@@ -187,7 +192,7 @@ def _were_dropped(marks: Sequence[Mark], now: float) -> list[Mark]:
     return [mark for mark in granted if not mark.in_block and now < rules.deadline(mark.sent, mark.ttl)]
 
 
-def _tell_dropped(marks: Sequence[Mark]) -> None:
+def say_dropped(marks: Sequence[Mark]) -> None:
     """Here, and not when they die: a finaliser must not wait for the locks of the log. What a handler of the log raises
     must not stop the watchdog."""
     for mark in marks:

@@ -20,6 +20,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Sequence
+from contextvars import Context
 from typing import TYPE_CHECKING, Any
 
 from gripfast.core import closing
@@ -131,8 +132,9 @@ class AioRuntime:
     # -- on the loop ---------------------------------------------------------------------------------------------
 
     def call_back(self, on_lost: Callable[..., Any], lease: Any, reason: Reason) -> None:
-        """As a task of its own."""
-        _keep(self.loop.create_task(_call_back(on_lost, lease, reason), name="gripfast-on-lost"))
+        """As a task of its own, in no one's context: a timer's is that of whoever happened to start it."""
+        task = self.loop.create_task(_call_back(on_lost, lease, reason), name="gripfast-on-lost", context=Context())
+        _keep(task)
 
     def _watch(self, want: Want, answer: Taken | Unreachable) -> Callable[[], None]:
         wait = waits.of_task(asyncio.current_task(), self.env.ledger, want, answer)
@@ -204,8 +206,10 @@ class AioRuntime:
 
     def _end(self) -> None:
         """The last thing it does, whether the client was closed or just dropped, with or without a loop."""
+        now = boottime()
         for state in self.env.ledger.states():
-            state.finish("released")
+            if state.lost(now) is None:  # its loop may be gone: then nobody has noticed a loss
+                state.finish("released")
             _tell_loop(self.loop, state.tell)
         if self._observers is not None:
             self._observers.stop()
@@ -263,4 +267,5 @@ def _at_exit() -> None:
     ends = boottime() + EXIT_PATIENCE
     for runtime in _runtimes:
         runtime.stop_soon()
+    for runtime in _runtimes:
         runtime.join(max(0.0, ends - boottime()))

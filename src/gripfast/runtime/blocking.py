@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gripfast.core import closing
 from gripfast.core.lease import LeaseState, Want
+from gripfast.core.ledger import Mark
 from gripfast.core.notice import Notices
 from gripfast.core.ports import Store, Taken, Unreachable
-from gripfast.core.upkeep import Errand, Extend, Upkeep
+from gripfast.core.upkeep import Errand, Extend, Upkeep, say_dropped
 from gripfast.errors import Reason
 from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
@@ -59,7 +60,7 @@ class BlockingRuntime:
         self.env = make_env(store, patience, drop, _pause, self._announce, self._watch, observers)
         self._observers = observers
         self._waits = waits.Waits()
-        self._upkeep = Upkeep(self.env)
+        self._upkeep = Upkeep(self.env, self._say_dropped)
         self._losses = Notices(self.env)
         self.is_running = False
         _runtimes.add(self)
@@ -82,16 +83,22 @@ class BlockingRuntime:
 
     def stop(self, within: float = EXIT_PATIENCE) -> None:
         """Give everything back, end the threads; never longer than `within`."""
-        if self.pid != os.getpid():
-            return
-        ends = boottime() + within
-        if self._observers is not None:
-            self._observers.client_is_being_closed()
-        closing.begin(self.env)
-        self.watchdog.stop()
-        if not self.watchdog.join(ends - boottime()):
-            self._end()
-        self.notices.join(ends - boottime())
+        self.stop_soon()
+        self.join(within)
+
+    def stop_soon(self) -> None:
+        if self.pid == os.getpid():
+            if self._observers is not None:
+                self._observers.client_is_being_closed()
+            closing.begin(self.env)
+            self.watchdog.stop()
+
+    def join(self, within: float) -> None:
+        if self.pid == os.getpid():
+            ends = boottime() + within
+            if not self.watchdog.join(within):
+                self._end()
+            self.notices.join(ends - boottime())
 
     def _end(self) -> None:
         """The last thing the watchdog does, whether the client was closed or just dropped."""
@@ -130,6 +137,10 @@ class BlockingRuntime:
             self.notices.wake()
         return wait.end
 
+    def _say_dropped(self, marks: Sequence[Mark]) -> None:
+        """On a thread of its own: leases wait for the watchdog, and a handler of the log may be slow."""
+        self._callbacks.start(lambda: say_dropped(marks))
+
     def call_back(self, on_lost: Callable[..., object], lease: Any, reason: Reason) -> None:
         """On a thread of its own."""
         self._callbacks.start(lambda: run_on_lost(on_lost, lease, reason))
@@ -145,5 +156,7 @@ _runtimes: Living[BlockingRuntime] = Living()
 @atexit.register
 def _at_exit() -> None:
     ends = boottime() + EXIT_PATIENCE
+    for runtime in _runtimes:  # all begin before any is waited for: one may take all the time there is
+        runtime.stop_soon()
     for runtime in _runtimes:
-        runtime.stop(max(0.0, ends - boottime()))
+        runtime.join(max(0.0, ends - boottime()))

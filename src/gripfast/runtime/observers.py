@@ -69,7 +69,8 @@ class Observers:
         self._ticker.join(self._ends_at - boottime())
         if self._ticker.is_alive():
             what = "the observers of %s are still busy, so the last events are not told to them"
-            _log.warning(what, self._where, extra={"gripfast_store": self._where})
+            with contextlib.suppress(Exception):  # a handler of the application's may raise
+                _log.warning(what, self._where, extra={"gripfast_store": self._where})
 
     # -- on any thread -------------------------------------------------------------------------------------------
 
@@ -80,10 +81,7 @@ class Observers:
             self._start()
         if self._ticker.queue.qsize() < LIMIT:
             return True
-        self._left_out += 1
-        if self._left_out == 1:
-            what = "the observers of %s are too slow: %d events wait, so new claims and renewals are not told to them"
-            _log.warning(what, self._where, LIMIT, extra={"gripfast_store": self._where})
+        self._left_out += 1  # said later, by the observers' own thread: no lease waits for a handler of the log
         return False
 
     def _start(self) -> None:
@@ -93,7 +91,8 @@ class Observers:
             self._is_started = True
         except (RuntimeError, MemoryError, StoreUnavailable) as error:  # no more threads; or a signal handler came here
             if self._is_news("start", error):
-                _log.warning("can't start the thread for the observers of %s (%s); will retry", self._where, error)
+                with contextlib.suppress(Exception):
+                    _log.warning("can't start the thread for the observers of %s (%s); will retry", self._where, error)
 
     def _is_news(self, what: object, error: BaseException) -> bool:
         now = boottime()

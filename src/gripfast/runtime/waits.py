@@ -25,7 +25,7 @@ TELL_AFTER = 1.0
 
 _ITSELF = (
     "It has acquired this lock itself, so it waits in vain unless another %s releases that lease. Release the lease "
-    "first, or make the lock with reentrant=True"
+    "first, or acquire both with reentrant=True, through one client"
 )
 _IN_A_LOOP = (
     "An event loop runs in this thread, and none of its tasks can go on meanwhile. Use gripfast.connect_async(), or "

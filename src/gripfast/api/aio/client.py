@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Literal, Never, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
     from typing import Unpack
 
-    from gripfast.api.typed import AsyncLockedOr, LockKwargs
+    from gripfast.api.typed import AsyncLockedOr, LockKwargs, NothingElse
 
 F = TypeVar("F", bound="Callable[..., Coroutine[Any, Any, Any]]")
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class AsyncClient(AnyClient):
 
     _how_to_make = "gripfast.connect_async(url)"
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config = None) -> None:  # type: ignore[assignment]
         super().__init__(config)
         self._runtime: AioRuntime | None = None
         self._held: weakref.WeakKeyDictionary[asyncio.Task[Any], HeldHere] = weakref.WeakKeyDictionary()
@@ -56,7 +56,7 @@ class AsyncClient(AnyClient):
         on_lost: Callable[[AsyncLease, Reason], object] | None = None,
         group: str | None = None,
         wait: float | None = None,
-        **wrong: Never,
+        **wrong: Unpack[NothingElse],
     ) -> AsyncLock:
         """A lock with this name. Does no I/O.
 

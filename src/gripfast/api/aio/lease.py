@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gripfast.api.lease import Handle
+from gripfast.api.misuse import NEEDS_ASYNC_WITH
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import to_raise
 from gripfast.core.release import release
@@ -20,6 +21,8 @@ class AsyncLease(Handle[AioRuntime]):
     cancelled, and the block raises LeaseLost."""
 
     _body: _Body | None = None
+    if not TYPE_CHECKING:  # which has words of its own
+        __enter__ = NEEDS_ASYNC_WITH
 
     @property
     def lost(self) -> AsyncLost:
