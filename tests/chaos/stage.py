@@ -38,8 +38,8 @@ WINDOW_MS = 10_000
 """How long the place of a waiter that has vanished may be remembered."""
 MEMORY_MS = 26 * 3600 * 1000
 """How long a token may: a day, past the later of now and the token itself, which some tests put an hour ahead."""
-BIRTH = b"gripfast\0gripfast:birth"
-"""Of a node of Redlock: this one stays."""
+STAYS = {b"gripfast\0gripfast:birth", b"gripfast\0gripfast:layout"}
+"""Of a node of Redlock, and of every server: these stay."""
 
 
 class Crew:
@@ -197,7 +197,7 @@ class Stage:
                 for key in client.scan_iter():
                     left = client.pttl(key)
                     limit = (MEMORY_MS if b"\0gripfast:token" in key else WINDOW_MS) if b"\0" in key else -1
-                    if key != BIRTH and left != -2 and not 0 <= left <= limit:
+                    if key not in STAYS and left != -2 and not 0 <= left <= limit:
                         yield Event(at, f"server {number}", repr(key), "left", note=f"for {left} ms more")
 
     def _judge_plain_registers(self) -> None:

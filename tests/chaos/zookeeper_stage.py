@@ -29,6 +29,8 @@ SERVED_AGAIN = 3.0
 """Seconds, beside a session's, until each lock is in use: a client that was refused pauses before it tries again."""
 LOAD: dict[str, Any] = {"threads": 1, "tasks": 2, "keepers": 1, "ttls": (TTL,), "waits": (0.0, 0.02, 0.2, 2.0)}
 F = TypeVar("F")
+LAYOUT = "%layout"
+"""The number of the layout: this one stays."""
 JANITOR = "janitor"
 ANSWERED = 10.0
 """Seconds for an answer when no fault is left: far above what it takes, so that only a hang reaches it."""
@@ -84,7 +86,7 @@ def left_behind(observer: KazooClient, url: str, within: float) -> list[str]:
         """None of a name that the janitor has just removed."""
         with suppress(NoNodeError):
             found: list[str] = answer(observer.get_children_async(path), f"the children of {path}")
-            return [f"{path}/{child}" for child in found if child != JANITOR]
+            return [f"{path}/{child}" for child in found if child not in (JANITOR, LAYOUT)]
         return []
 
     def nodes() -> list[str]:

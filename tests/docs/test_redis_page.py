@@ -18,6 +18,7 @@ from support.waiting import until
 
 PAGE = page("redis")
 OWNER = "[0-9a-f]{32}"
+LAYOUT = b"gripfast\0gripfast:layout"
 
 
 def table(heading: str) -> dict[str, str]:
@@ -68,7 +69,7 @@ def test_the_keys_on_the_server_are_those_the_page_names(server: RedisServer, da
     types = {key: b"zset" if what == b"sorted set" else what for key, what in types.items()}
     with gripfast.connect(server.url) as client, every_kind_of_key(client, data):
         found = {key: data.type(key) for key in data.scan_iter()}
-        assert found == {b"lock:x": b"string"} | types
+        assert found == {b"lock:x": b"string", LAYOUT: b"string"} | types
         assert re.fullmatch(OWNER, data.get("lock:x").decode())
         channels = [channel.decode() for channel in data.pubsub_channels()]
         assert channels
@@ -95,6 +96,6 @@ def test_side_keys_of_names_with_braces_are_as_the_page_says(
 ) -> None:
     key = f"lock:{name}"
     with gripfast.connect(server.url) as client, client.lock(name):
-        [token] = set(data.keys()) - {key.encode()}
+        [token] = set(data.keys()) - {key.encode(), LAYOUT}
     assert re.fullmatch(rf"\{{{tag}\}}\0gripfast:token:{re.escape(key)}", token.decode())
     assert key_slot(token) == key_slot(key.encode())

@@ -104,7 +104,7 @@ def test_a_server_that_is_told_nothing_gives_these_ttls(server: ZooKeeperServer,
 
 
 def test_the_nodes_are_those_that_the_page_names(server: ZooKeeperServer, kazoo: KazooClient) -> None:
-    parent, contender = (named(cell)[0] for cell, *_ in table("node"))
+    parent, contender, layout = (named(cell)[0] for cell, *_ in table("node"))
     pattern = re.escape(contender.removeprefix(f"{parent}/")).replace("OWNER", "[0-9a-f]{32}").replace("7", r"\d")
     with gripfast.connect(server.url) as client, ThreadPoolExecutor(1) as pool:
         with client.lock("NAME", label="one") as lease:
@@ -118,6 +118,7 @@ def test_the_nodes_are_those_that_the_page_names(server: ZooKeeperServer, kazoo:
             assert list(json.loads(data)) == named(PAGE.partition("as JSON:")[2].partition("Prefix and name")[0])
         waiting.result()
         assert kazoo.get_children(parent) == []
+        assert kazoo.get(layout)[0] == b"1"
 
 
 def test_names_are_encoded_as_the_page_says(server: ZooKeeperServer, kazoo: KazooClient) -> None:

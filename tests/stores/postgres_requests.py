@@ -52,6 +52,11 @@ def make_tables(wire: PostgresWire) -> None:
         assert answer.kind == "retry", answer
 
 
+def drop_tables(wire: PostgresWire) -> None:
+    """They were made when the connection was."""
+    answered(wire, sql("DROP TABLE gripfast_lock, gripfast_row, gripfast_grant"))
+
+
 def ask(wire: PostgresWire, queries: Sequence[Query], within: float = 20.0) -> Answer:
     wire.send(queries)
     return answer_of(wire, within)

@@ -119,6 +119,7 @@ class ScriptedDialect:
     """Every connection that was made, first one first, is in `peers`."""
 
     name = where = database = "scripted"
+    mode = "lease"
     pushes = True
     scripts: Any
 

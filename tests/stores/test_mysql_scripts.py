@@ -368,7 +368,7 @@ def test_a_name_that_somebody_has_locked_is_passed_over_by_the_sweep(stage: Stag
     try:
         assert last(ask(own, [Query(Statement("START TRANSACTION")), Query(locking)])).rows == [(b"a",)]
         assert stage.rows(scripts.sweep(9, SECOND)) == [(b"1",)]
-        assert stage.sql("SELECT name FROM gripfast_lock") == [(b"a",)]
+        assert stage.sql("SELECT name FROM gripfast_lock WHERE name NOT LIKE '%layout'") == [(b"a",)]
     finally:
         own.close()
 

@@ -228,6 +228,8 @@ def test_the_next_host_is_tried_if_one_does_not_answer_or_is_not_there() -> None
 
 def test_the_primary_is_found_among_replicas() -> None:
     with PostgresServer() as replica:
+        with wire_to(replica.url):
+            pass  # it has tables
         replica.make_read_only()
         port = postgres_server().port
         with wire_to(several(replica.port, port)) as wire:

@@ -60,7 +60,7 @@ async def test_what_a_login_makes_is_its_own(root: str) -> None:
     async with both_colours(url_as(LOGIN, root)) as actors:
         await each(actors, lambda actor: actor.acquire(actor.colour))
         found = acls_below(root)
-    assert len(found) == 5
+    assert len(found) == 6
     assert all(acls == MINE for acls in found.values()), found
 
 
@@ -194,7 +194,7 @@ async def test_the_callers_identity_and_acls_are_used(root: str, settings: dict[
         async with both_colours(mine, root=root) as actors:
             await each(actors, lambda actor: actor.acquire(actor.colour))
             found = acls_below(root)
-    assert len(found) == 5
+    assert len(found) == 6
     assert all(acls == MINE for acls in found.values()), found
 
 

@@ -26,6 +26,7 @@ from gripfast.core.ports import (
 from gripfast.errors import ClientClosed, GripfastError, StoreUnavailable
 from gripfast.stores import AioStores
 from gripfast.stores.inboxes import BlockingInbox, Inboxes
+from gripfast.stores.layout import OtherLayout
 
 if TYPE_CHECKING:
     from gripfast.stores.local_aio import AioInbox
@@ -137,6 +138,8 @@ class BlockingLocalStore(LocalStore):
 
 def _answer_to(error: GripfastError, is_held: bool) -> Unreachable:
     """For what is held already, that the engine has become unusable since is a reason to try again."""
+    if isinstance(error, OtherLayout):
+        return unreachable(StoreUnavailable(*error.args), is_permanent=True)
     if isinstance(error, StoreUnavailable | ClientClosed):
         return unreachable(error)
     if is_held:

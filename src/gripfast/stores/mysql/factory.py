@@ -25,7 +25,8 @@ from gripfast.stores.options import check, from_url
 from gripfast.stores.sql.descriptors import await_answer
 from gripfast.stores.sql.engines import arguments as known_arguments
 from gripfast.stores.sql.factory import SqlFactory
-from gripfast.stores.sql.ports import Fault, LinkDown, Refusal, Rows, Scripts
+from gripfast.stores.sql.meeting import meet
+from gripfast.stores.sql.ports import Answer, Fault, LinkDown, Refusal, Rows, Scripts
 
 _log = logging.getLogger("gripfast.connection")
 
@@ -36,6 +37,7 @@ class MysqlDialect:
     name = "mysql"
     pushes = False
     scripts: Scripts = scripts
+    mode = "lease"
 
     def __init__(self, where: str, database: str, connect: Callable[[float], Any]) -> None:
         """`connect` gives a connection of PyMySQL that nobody else uses, in so many seconds."""
@@ -73,6 +75,7 @@ class MysqlDialect:
             raise LinkDown(protocol.unfit(self.where, cluster))
         if protocol.logs_statements(variables):
             self._answer(wire, packets.query(scripts.settings_for_statement_log()), timeout, until)
+        meet(self, lambda queries: self._asked(wire, packets.query(queries), timeout, until))
 
     def _set_up(self, wire: MysqlWire, timeout: float, is_shared: bool, until: float) -> list[Rows]:
         try:
@@ -85,14 +88,18 @@ class MysqlDialect:
         return self._answer(wire, packets.query(scripts.settings(timeout, is_shared, "")), timeout, until)
 
     def _answer(self, wire: MysqlWire, packet: bytes, timeout: float, until: float) -> list[Rows]:
+        answer = self._asked(wire, packet, timeout, until)
+        if isinstance(answer, Refusal):
+            raise LinkDown(self.refused(answer))
+        return answer
+
+    def _asked(self, wire: MysqlWire, packet: bytes, timeout: float, until: float) -> Answer:
         try:
             answer = await_answer(wire, wire.send_packet(packet), until)
         except OSError as error:
             raise LinkDown(protocol.not_connected(self.where, self.database, error)) from None
         if answer is None:
             raise LinkDown(protocol.no_answer(self.where, timeout))
-        if isinstance(answer, Refusal):
-            raise LinkDown(self.refused(answer))
         return answer
 
 

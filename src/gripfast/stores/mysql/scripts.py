@@ -20,6 +20,7 @@ import hashlib
 import uuid
 from collections.abc import Callable
 
+from gripfast.stores.sql.layout_texts import layout_scripts
 from gripfast.stores.sql.statement import ByMode, Query, Script, Statement, Value
 
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
@@ -137,6 +138,9 @@ def settings(timeout: float, is_shared: bool, birth: str) -> list[Query]:
     }
     return [Query(_settings_shared if is_shared else _settings_own, values)]
 
+
+# A name with a NUL in it, as `_NOTE_OF` has.
+layout_read, layout_write = layout_scripts("CONCAT(x'00', 'gripfast layout')", "INSERT IGNORE")
 
 # -- leases ------------------------------------------------------------------------------------------------------
 

@@ -21,6 +21,7 @@ from gripfast.machine import boottime
 from gripfast.stores.postgres import protocol, scripts
 from gripfast.stores.postgres.wire import PostgresWire
 from gripfast.stores.sql.descriptors import await_answer, is_ready
+from gripfast.stores.sql.meeting import meet
 from gripfast.stores.sql.ports import Answer, Fault, LinkDown, Refusal, Scripts
 from gripfast.stores.sql.statement import Query, Statement, Value
 
@@ -62,6 +63,7 @@ class PostgresDialect:
     name = "postgresql"
     pushes = True
     scripts: Scripts = scripts
+    mode = "lease"
 
     def __init__(self, where: str, database: str, connect: Connect) -> None:
         self.where = where
@@ -76,6 +78,7 @@ class PostgresDialect:
             raise LinkDown(protocol.not_connected(self.where, error.reasons)) from None
         try:
             self._set_up(wire, _milliseconds(timeout), is_shared, deadline)
+            meet(self, lambda queries: self._run(wire, queries, deadline))
         except BaseException:
             wire.close()
             raise
@@ -88,7 +91,7 @@ class PostgresDialect:
     def _set_up(self, wire: PostgresWire, limit: str, is_shared: bool, deadline: float) -> None:
         told_pid = wire.session
         version = wire.pgconn.server_version
-        answer = self._run(wire, _settings(version, told_pid, limit if is_shared else "0"), deadline)
+        answer = self._run(wire, [_settings(version, told_pid, limit if is_shared else "0")], deadline)
         if isinstance(answer, Refusal):
             raise LinkDown(self.refused(answer))
         pid, birth, *_ = answer[0].rows[0]
@@ -100,11 +103,11 @@ class PostgresDialect:
         if wire.is_proxied:
             wire.before = Query(_LIMIT, {"limit": limit})
         elif not is_shared and version >= _CHECKS_CLIENTS_SINCE:
-            self._run(wire, Query(_LEAVE_WITH_CLIENT), deadline)  # refused by servers whose system can't tell
+            self._run(wire, [Query(_LEAVE_WITH_CLIENT)], deadline)  # refused by servers whose system can't tell
 
-    def _run(self, wire: PostgresWire, query: Query, deadline: float) -> Answer:
+    def _run(self, wire: PostgresWire, queries: Sequence[Query], deadline: float) -> Answer:
         try:
-            answer = await_answer(wire, wire.send([query]), deadline)
+            answer = await_answer(wire, wire.send(queries), deadline)
         except OSError as error:
             raise LinkDown(protocol.not_connected(self.where, [str(error)])) from None
         if answer is None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 
+from gripfast.stores.sql.layout_texts import layout_scripts
 from gripfast.stores.sql.statement import ByMode, Query, Statement, takes
 
 SCHEMA: tuple[Statement, ...] = (
@@ -60,6 +61,9 @@ _TTL_MS, _WAIT_MS = (
 _HELD = f"""
     CASE WHEN expires_us > {_CLOCK} THEN owner END, token, expires_us - {_CLOCK}, ttl_us, since_us, card
 """
+
+# A name longer than any lock's, as `_NOTE_OF` has.
+layout_read, layout_write = layout_scripts("rpad('gripfast layout', 1100, '.')", "INSERT", "ON CONFLICT DO NOTHING")
 
 # -- leases --------------------------------------------------------------------------------------------------------
 

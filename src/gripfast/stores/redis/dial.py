@@ -1,4 +1,5 @@
-"""How a connection begins: `plain.py` or, with TLS, redis-py makes it (`driver.py`); then its server is looked at.
+"""How a connection begins: `plain.py` or, with TLS, redis-py makes it (`driver.py`); then its server is looked at, and
+the layout of its locks.
 
 Sync and async connections begin here, on threads of their own (`bounded`): how long a resolver, TLS or a password's
 provider take is nobody's to say, and the caller has a deadline.
@@ -14,9 +15,10 @@ from typing import Any
 from hiredis import HiredisError, ReplyError
 
 from gripfast.bounded import Calls
+from gripfast.stores import layout
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.faults import MAX_CLIENTS, no_reply, not_connected, refused
+from gripfast.stores.redis.faults import MAX_CLIENTS, no_reply, not_connected, other_layout, refused
 from gripfast.stores.redis.wire import Wire
 
 _log = logging.getLogger("gripfast.connection")
@@ -53,20 +55,13 @@ class Dialer:
     # -- for whoever keeps the time: nothing bounds how long these take ------------------------------------------
 
     def connect(self) -> Wire:
-        try:
-            wire = self._connect()
-        except Exception as error:  # of any kind: names that can't be encoded, a credential provider's own trouble
-            raise LinkDown(not_connected(self.where, error)) from None
-        _log.info("connected to %s", self.where, extra={"gripfast_store": self.where})
-        if not self._has_looked:
-            self._look_at(wire)
-            self._has_looked = True
-        return wire
+        return self._look_at(self._connected())
 
     def connect_and_subscribe(self, channel: bytes) -> Wire:
-        """A connection on which nothing but the messages of this channel arrives."""
-        wire = self.connect()
-        reply = self._first_reply(wire, protocol.subscribe(channel))
+        """A connection on which nothing but the messages of this channel arrives. They are for somebody who has looked
+        at the layout on another one."""
+        wire = self._connected()
+        (reply,) = self._first_replies(wire, protocol.subscribe(channel))
         if isinstance(reply, ReplyError):
             wire.close()
             raise LinkDown(refused(self.where, reply))
@@ -74,13 +69,40 @@ class Dialer:
 
     def connect_and_ask(self) -> Wire:
         """One that has answered: a server that is stopped accepts connections, too."""
-        wire = self.connect()
-        self._first_reply(wire, protocol.command(b"PING"))
+        return self._look_at(self._connected(), protocol.command(b"PING"))
+
+    def _connected(self) -> Wire:
+        try:
+            wire = self._connect()
+        except Exception as error:  # of any kind: names that can't be encoded, a credential provider's own trouble
+            raise LinkDown(not_connected(self.where, error)) from None
+        _log.info("connected to %s", self.where, extra={"gripfast_store": self.where})
         return wire
 
-    def _look_at(self, wire: Wire) -> None:
+    def _look_at(self, wire: Wire, *questions: bytes) -> Wire:
+        """One round trip: at its layout, and at its memory if this is the first connection."""
+        if not self._has_looked:
+            questions = (protocol.command(b"INFO", b"memory"), *questions)
+        *replies, found = self._first_replies(wire, *questions, protocol.read_layout)
+        if not self._has_looked:
+            self._look_at_memory(wire, replies[0])
+            self._has_looked = True
+        self._check_layout(wire, found)
+        wire.has_answered = bool(questions)
+        return wire
+
+    def _check_layout(self, wire: Wire, found: Any) -> None:
+        """`stores/layout.py` has the rules."""
+        ours = b"%d" % layout.REDIS
+        if found is None:
+            written, found = self._first_replies(wire, protocol.write_layout(ours), protocol.read_layout)
+            found = written if found is None else found
+        if found != ours:
+            wire.close()
+            raise LinkDown(other_layout(self.where, found, layout.REDIS))
+
+    def _look_at_memory(self, wire: Wire, info: Any) -> None:
         """A server that makes room by forgetting keys forgets locks. Only if this user may know."""
-        info = self._first_reply(wire, protocol.command(b"INFO", b"memory"))
         if isinstance(info, ReplyError):
             fault = refused(self.where, info)
             if fault.kind == "login" or MAX_CLIENTS in str(info):
@@ -94,9 +116,9 @@ class Dialer:
                 extra={"gripfast_store": self.where},
             )
 
-    def _first_reply(self, wire: Wire, packed: bytes) -> Any:
+    def _first_replies(self, wire: Wire, *commands: bytes) -> list[Any]:
         try:
-            return wire.ask(packed)
+            return wire.ask_stranger(b"".join(commands), len(commands))
         except (OSError, HiredisError) as error:
             wire.close()
             raise LinkDown(no_reply(self.where, self.timeout, error)) from None

@@ -10,7 +10,9 @@ from hiredis import ReplyError
 
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.machine import REFUSED
+from gripfast.stores import layout
 from gripfast.stores.faults import Fault, Kind
+from gripfast.stores.redis.keys import LAYOUT
 
 _ADVICE: Mapping[str, str] = {
     "WRONGPASS": "refuses the user name or password: check them in the URL or in the client",
@@ -61,6 +63,20 @@ def was_sent(reply: Any) -> Any:
 def refused(where: str, reply: ReplyError) -> Fault:
     """The server answered with an error."""
     return _fault(where, str(reply))
+
+
+def other_layout(where: str, found: Any, ours: int) -> Fault:
+    """The number of its layout is another one, or the server does not tell or take it."""
+    if isinstance(found, bytes):
+        elsewhere = "another database or server"
+        return Fault(layout.refusal(where, found.decode(errors="replace"), ours, elsewhere), "unfit")
+    fault = refused(where, found if isinstance(found, ReplyError) else ReplyError("the number of its layout is gone"))
+    if fault.kind != "no_rights" or "key" not in str(found):
+        return fault
+    words = f"does not let this user use the key {LAYOUT.decode()!r}, which has the number of the layout of its locks"
+    acl = LAYOUT.replace(b"\0", b"?").decode()
+    advice = f"add ~{acl} to the user's ACL, as docs/redis.md has it"
+    return _named(where, f"{words}: {advice} ({_short(str(found))})", "no_rights")
 
 
 def is_readonly(reply: ReplyError) -> bool:

@@ -14,6 +14,8 @@ from binascii import crc_hqx
 
 SLOTS = 16384
 MARK = b"\0gripfast:"
+LAYOUT = b"gripfast" + MARK + b"layout"
+"""The key of the layout's number, one for each database (`stores/layout.py`)."""
 
 
 def slot(key: bytes) -> int:

@@ -126,6 +126,14 @@ def command(*arguments: bytes) -> bytes:
     return b"*%d\r\n%b" % (len(arguments), pack(*arguments))
 
 
+read_layout = command(b"GET", keys.LAYOUT)
+
+
+def write_layout(number: bytes) -> bytes:
+    """Nothing happens if there is one."""
+    return command(b"SET", keys.LAYOUT, number, b"NX")
+
+
 def read_claim(reply: Any, claim: Claim, channel: bytes | None) -> Granted | Taken:
     """Only what arrives on this channel counts as a push, and only if the server that answered publishes to it."""
     if type(reply) is int:

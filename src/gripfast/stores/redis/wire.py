@@ -14,7 +14,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from hiredis import Reader
+from hiredis import Reader, ReplyError
 
 from gripfast.interrupts.graves import Grave
 from gripfast.machine import boottime
@@ -72,13 +72,28 @@ class Wire:
         """The replies to a pipeline of `count` commands."""
         until = boottime() + min(within, self._timeout)
         replies = [self.ask(packed, within)]
+        self._read_rest(replies, count, until)
+        return replies
+
+    def ask_stranger(self, packed: bytes, count: int) -> list[Any]:
+        """As `ask_many`, of a server that may refuse the connection: by an error, which is its only reply then."""
+        until = boottime() + self._timeout
+        replies = [self.ask(packed)]
+        try:
+            self._read_rest(replies, count, until)
+        except ConnectionError:
+            if not isinstance(replies[0], ReplyError):
+                raise
+            replies += replies[:1] * (count - len(replies))
+        return replies
+
+    def _read_rest(self, replies: list[Any], count: int, until: float) -> None:
         while len(replies) < count:
             reply = self.reader.gets()
             if reply is False:
                 self._read_on(until)
             else:
                 replies.append(reply)
-        return replies
 
     def _send_rest(self, packed: bytes, until: float) -> None:
         """It is too much for the system to take at once."""

@@ -21,7 +21,7 @@ class SqlFactory(StoreFactory):
         """Takes the options it knows out of `options`."""
         self.where = dialect.where
         self._dialect = dialect
-        self._mode = options.pop("mode", "lease")
+        self._mode = dialect.mode = options.pop("mode", "lease")
         self._most = _checked_most(options.pop("max_connections", SESSIONS_MOST))
         leases = store.capabilities(dialect.pushes)
         self.capabilities = leases if self._mode == "lease" else sessions.CAPABILITIES

@@ -87,6 +87,14 @@ class Scripts(Protocol):
     SCHEMA: tuple[Statement, ...]
     """Makes the tables, and may be run again."""
 
+    def layout_read(self, mode: str, /) -> list[Query]:
+        """(number) of the layout, in a table that this mode may read; no row if there is none."""
+        ...
+
+    def layout_write(self, mode: str, number: str, /) -> list[Query]:
+        """Write it there, unless there is one."""
+        ...
+
     # -- leases; each request commits by itself ------------------------------------------------------------------
 
     def claim(self, name: str, owner: str, ttl_us: int, holder: str, /) -> list[Query]:
@@ -262,6 +270,8 @@ class Dialect(Protocol):
     pushes: bool
     """A release can wake other clients."""
     scripts: Scripts
+    mode: str
+    """Of the locks that its connections are for."""
 
     def dial(self, timeout: float, is_shared: bool, within: float = math.inf) -> Wire:
         """Blocks. LinkDown if there is no connection within so many seconds, or the time-out if that is shorter. A

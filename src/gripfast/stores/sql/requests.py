@@ -14,9 +14,11 @@ from gripfast import machine
 from gripfast.core import rules
 from gripfast.core.ports import Unreachable, to_raise, unreachable
 from gripfast.errors import ConfigurationError, StoreUnavailable
+from gripfast.stores import layout
 from gripfast.stores.sql import protocol
 from gripfast.stores.sql.conversation import TRIES, may_repeat, was_undone
 from gripfast.stores.sql.link import Link
+from gripfast.stores.sql.meeting import other_layout
 from gripfast.stores.sql.ports import Answer, Fault, Refusal, Rows
 from gripfast.stores.sql.statement import Query
 
@@ -80,14 +82,16 @@ class Requests:
     async def make_tables(self, lacking: Refusal) -> Fault | None:
         """None if there are tables now. Several may make them at the same time, which not every server does well. If
         this user may not, repeating the request will not help."""
+        dialect, scripts = self.link.dialect, self.scripts
+        numbered = [*scripts.layout_write(dialect.mode, str(layout.SQL)), *scripts.layout_read(dialect.mode)]
         made: Answer | Fault = lacking
         for _ in range(TRIES):
-            made = await self.link.request([Query(each) for each in self.scripts.SCHEMA])
+            made = await self.link.request([*map(Query, scripts.SCHEMA), *numbered])
             if not was_undone(made):
                 break
         if isinstance(made, Refusal):
-            return self.link.dialect.refused(lacking)._replace(kind=made.kind)
-        return made if isinstance(made, Fault) else None
+            return dialect.refused(lacking)._replace(kind=made.kind)
+        return made if isinstance(made, Fault) else other_layout(dialect, made)
 
     async def run_each(
         self, requests: Sequence[Sequence[Query]], within: float, is_urgent: bool = False

@@ -21,9 +21,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from gripfast.errors import ConfigurationError, StoreUnavailable
+from gripfast.errors import StoreUnavailable
 from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
+from gripfast.stores import layout
+from gripfast.stores.layout import OtherLayout
 from gripfast.stores.sqlite import files, protocol, scripts
 
 _log = logging.getLogger("gripfast.sqlite")
@@ -217,14 +219,12 @@ class Connections:
             connection.execute(scripts.begin)
             for statement in scripts.schema:
                 connection.execute(statement)
+            connection.execute(scripts.write_layout, (layout.SQLITE,))
             connection.execute(scripts.commit)
-        row = connection.execute(scripts.schema_version).fetchone()
-        version = row[0] if row else None
-        if version != scripts.SCHEMA_VERSION:
-            raise ConfigurationError(
-                f"{self._name} has lock tables of version {version}, but this Gripfast knows {scripts.SCHEMA_VERSION}. "
-                "Probably a newer Gripfast made the file: upgrade this one, or use another file"
-            )
+        row = connection.execute(scripts.read_layout).fetchone()
+        found = row[0] if row else None
+        if found != layout.SQLITE:
+            raise OtherLayout(*layout.refusal(self._name, str(found), layout.SQLITE, "another file").args)
 
     def before_fork(self) -> None:
         self._may_go_on.clear()

@@ -7,8 +7,6 @@ between `begin` and `commit`.
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 1
-
 schema = (
     """
     CREATE TABLE IF NOT EXISTS gripfast_meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID
@@ -44,11 +42,11 @@ schema = (
     )
     """,
     "CREATE INDEX IF NOT EXISTS gripfast_waiter_line ON gripfast_waiter (name, ticket)",
-    f"INSERT OR IGNORE INTO gripfast_meta VALUES ('schema', {SCHEMA_VERSION})",
 )
 
 has_schema = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'gripfast_meta'"
-schema_version = "SELECT value FROM gripfast_meta WHERE key = 'schema'"
+read_layout = "SELECT value FROM gripfast_meta WHERE key = 'schema'"
+write_layout = "INSERT OR IGNORE INTO gripfast_meta VALUES ('schema', ?)"
 
 begin = "BEGIN IMMEDIATE"
 commit = "COMMIT"

@@ -10,6 +10,7 @@ from kazoo.protocol.serialization import Delete, GetChildren, GetData, SetData, 
 from gripfast.core.ports import LockInfo, Page, Unreachable
 from gripfast.machine import boottime
 from gripfast.stores.zookeeper import protocol
+from gripfast.stores.zookeeper.meeting import meet
 from gripfast.stores.zookeeper.protocol import Contender
 from gripfast.stores.zookeeper.requests import Call, Link, failed, not_connected, retried
 from gripfast.stores.zookeeper.session import Session, Sessions
@@ -25,8 +26,8 @@ class Inspection:
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         session, until = self._sessions(0.0), boottime() + self._link.timeout
-        if not await self._is_connected(session, until):
-            return not_connected(session)
+        if (refused := await self._ready(session, until)) is not None:
+            return refused
         parent = protocol.parent(self._root, name)
         (synced,) = await retried(self._link, [(session, Sync(parent))], until)
         if isinstance(synced, BaseException) and not isinstance(synced, NoNodeError):
@@ -42,8 +43,8 @@ class Inspection:
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
         session, until = self._sessions(0.0), boottime() + self._link.timeout
-        if not await self._is_connected(session, until):
-            return not_connected(session)
+        if (refused := await self._ready(session, until)) is not None:
+            return refused
         (found,) = await retried(self._link, [(session, GetChildren(self._root, None))], until)
         if isinstance(found, NoNodeError):
             return Page([], None)
@@ -72,8 +73,8 @@ class Inspection:
 
     async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
         session, until = self._sessions(0.0), boottime() + self._link.timeout
-        if not await self._is_connected(session, until):
-            return not_connected(session)
+        if (refused := await self._ready(session, until)) is not None:
+            return refused
         parent = protocol.parent(self._root, name)
         queue = await self._queue(session, parent, until)
         if isinstance(queue, BaseException):
@@ -96,8 +97,11 @@ class Inspection:
             return []
         return [(session, SetData(parent, data, got[1].version))]
 
-    async def _is_connected(self, session: Session, until: float) -> bool:
-        return session.is_connected or await self._link.connected(session, until, or_refused=True)
+    async def _ready(self, session: Session, until: float) -> Unreachable | None:
+        """None if it is connected, and the layout is this version's, or there is none yet."""
+        if not session.is_connected and not await self._link.connected(session, until, or_refused=True):
+            return not_connected(session)
+        return None if session.met == session.life else await meet(self._link, session, self._root, until, writes=False)
 
     async def _queue(self, session: Session, parent: str, until: float) -> list[Contender] | BaseException:
         (found,) = await retried(self._link, [(session, GetChildren(parent, None))], until)

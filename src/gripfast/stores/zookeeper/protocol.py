@@ -56,6 +56,11 @@ def parent(root: str, name: str) -> str:
     return f"{root}/{encoded(name)}"
 
 
+def layout_node(root: str) -> str:
+    """Of the number of the layout. No name is encoded like that: behind a percent sign it has two digits."""
+    return f"{root}/%layout"
+
+
 def steps(path: str) -> list[str]:
     """All paths from the first step of this one to itself."""
     names = path.split("/")

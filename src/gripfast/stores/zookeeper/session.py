@@ -60,6 +60,8 @@ class Session:
         """Counts what may be believed: a lease of an earlier one is lost."""
         self.life = 0
         """Counts sessions: what was made in an earlier one is gone."""
+        self.met = -1
+        """In which life the layout was looked at (`meeting.py`)."""
         self.share = 0.0
         """Seconds for which a proof counts, as the server has negotiated it; 0 before there is a session."""
         self.proved = -math.inf

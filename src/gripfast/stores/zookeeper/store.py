@@ -30,6 +30,7 @@ from gripfast.machine import boottime
 from gripfast.stores.zookeeper import protocol
 from gripfast.stores.zookeeper.driver import NO_ANSWER, Reply, send, session_id
 from gripfast.stores.zookeeper.inspection import Inspection
+from gripfast.stores.zookeeper.meeting import meet
 from gripfast.stores.zookeeper.protocol import Contender
 from gripfast.stores.zookeeper.requests import Call, Link, failed, not_connected
 from gripfast.stores.zookeeper.session import Session, Sessions
@@ -101,6 +102,8 @@ class ZooKeeperStore:
         session, until = self._sessions(claim.ttl), boottime() + self._link.timeout
         if not session.lets_pass and not await self._link.connected(session, until, or_refused=claim.inbox is None):
             return not_connected(session)
+        if session.met != session.life and (refused := await meet(self._link, session, self._root, until)) is not None:
+            return refused
         node = self.nodes.get(claim.owner)
         if node is None or node.epoch != session.epoch:
             node = self._new_node(claim, session, session.acl, node)
