@@ -9,7 +9,7 @@ with gripfast.lock("nightly") as lease:
 from __future__ import annotations
 
 import os
-from _thread import RLock
+from _thread import RLock as _RLock  # not a lock of ours: `gripfast.RLock` must not be there
 from typing import TYPE_CHECKING
 
 from gripfast.errors import (
@@ -125,7 +125,7 @@ if not TYPE_CHECKING:  # a type checker would take every name that is not there 
         return found
 
 
-_loading = RLock()
+_loading = _RLock()
 """No process is forked while a thread loads a module: the child would wait for that thread, which it does not have."""
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_loading.acquire, after_in_parent=_loading.release, after_in_child=_loading.release)
