@@ -117,12 +117,21 @@ if not TYPE_CHECKING:  # a type checker would take every name that is not there 
 
     def __getattr__(name: str) -> object:
         if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_meant(name)}")
         from importlib import import_module
 
         with _loading:
             found = globals()[name] = getattr(import_module(f"gripfast.{_LATER[name]}"), name)
         return found
+
+
+def _meant(name: str) -> str:
+    """For those who know another library's names. Only for an error: it loads a module."""
+    if name.startswith("_"):
+        return ""
+    with _loading:
+        from gripfast.api.misuse import NAMES
+    return f": {NAMES[name]}" if name in NAMES else ""
 
 
 _loading = _RLock()

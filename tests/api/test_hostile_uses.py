@@ -126,6 +126,8 @@ def test_a_class_that_is_called_with_keywords_says_how_to_make_one() -> None:
 def test_the_package_has_no_lock_that_is_not_its_own() -> None:
     """`gripfast.RLock("job")` was the interpreter's: it locked nothing that others see."""
     assert not hasattr(gripfast, "RLock")
+    with pytest.raises(AttributeError, match=r"has no attribute 'RLock': write gripfast\.lock\(name, reentrant=True\)"):
+        gripfast.RLock("job")  # type: ignore[attr-defined]
 
 
 def test_what_has_no_name_of_its_own_is_described() -> None:

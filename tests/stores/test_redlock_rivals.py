@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
@@ -52,10 +52,14 @@ class Lent(NamedTuple):
         return [type(due.request) for due in self.strand.due].count(Free) > 0
 
 
+def pool_of_one(era: object) -> Pool:
+    return Pool([SimpleNamespace(era=era, is_up=True)], Known(), wording(), None, True)  # type: ignore[list-item]
+
+
 @contextmanager
 def lent() -> Iterator[Lent]:
     era, vote = object(), vote_of("ann")
-    pool = Pool([SimpleNamespace(era=era, is_up=True)], Known(), wording(), None, True)  # type: ignore[list-item]
+    pool = pool_of_one(era)
     ours, theirs = socket.socketpair()
     with ours, theirs:
         loan = pool._new_loan()
@@ -81,3 +85,26 @@ def test_a_clean_up_follows_at_whatever_instruction_the_bundle_is_given_back(
         for where in at_every_opcode(FOLDER, begin):
             assert scenes[-1].is_followed, where
     assert len(scenes) > 20
+
+
+def test_an_interrupt_while_a_bundle_is_made_breaks_nothing_later() -> None:
+    pools: list[Pool] = []
+
+    def begin() -> tuple[Callable[[], None], Callable[[], None]]:
+        pool = pool_of_one(object())
+        pools.append(pool)
+
+        def make() -> None:
+            with suppress(KeyboardInterrupt):
+                pool._new_loan()
+
+        return make, interrupt
+
+    for _ in at_every_opcode(FOLDER, begin):
+        pools[-1].pick_up()
+        assert not pools[-1]._loans
+    assert len(pools) > 20
+
+
+def interrupt() -> None:
+    raise KeyboardInterrupt

@@ -67,6 +67,17 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 """Keywords that a function does not take, and what is meant here."""
 
 
+NAMES: Mapping[str, str] = {
+    "RLock": "write gripfast.lock(name, reentrant=True)",
+    "FileLock": "write gripfast.lock(name)",
+    "locked": "write @client.locked(name), with client = gripfast.connect(url)",
+    "Timeout": "the error is gripfast.LockTimeout",
+    "LockError": "the errors are gripfast.LockTimeout and gripfast.LeaseLost; all are a gripfast.GripfastError",
+    "LockNotOwnedError": "the error is gripfast.LeaseLost",
+}
+"""Names of other libraries that the package does not have, and what is meant here."""
+
+
 class NoSuchAttribute(AttributeError, TypeError):
     """What a lock of another library has. For `hasattr()` it is not there."""
 

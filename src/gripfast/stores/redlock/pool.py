@@ -49,7 +49,7 @@ class Pool:
         self._idle: OrderedDict[Bundle, Loan] = OrderedDict()
         """In the order in which they came back. Those that are longest here go first: an owner is soon done with."""
         self._idle_most = IDLE_MOST if keeps_bundles else 0
-        self._loans: set[Dropped] = set()
+        self._loans: dict[Bundle, Dropped] = {}
         self.dropped: deque[Dropped] = deque()
         """By interrupts: whoever comes next picks them up."""
         self._carriers: dict[str, Bundle] = {}
@@ -84,7 +84,7 @@ class Pool:
         loan = Loan(bundle)
         dropped = Dropped(loan, self.dropped.append)
         dropped.bundle = bundle
-        self._loans.add(dropped)
+        self._loans[bundle] = dropped
         return loan
 
     def put_back(self, loan: Loan) -> None:
@@ -114,8 +114,10 @@ class Pool:
                 dropped = self.dropped.popleft()
             except IndexError:
                 break
-            self._dismiss(dropped.bundle)
-            self._loans.discard(dropped)
+            bundle: Bundle | None = getattr(dropped, "bundle", None)
+            if bundle is not None:  # else the interrupt came before it was lent to anyone
+                self._dismiss(bundle)
+                self._loans.pop(bundle, None)
 
     def _look_through(self, bundle: Bundle) -> None:
         """Something has changed: connections to nodes that were given up for lost since they were made are not used."""
