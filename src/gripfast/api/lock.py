@@ -83,10 +83,7 @@ class Lock(AnyLock):
         """
         if wrong:
             raise unknown_option(Lock.acquire, wrong)
-        if wait is LOCKS_WAIT:
-            wait = self._settings.wait
-        elif wait is not None:
-            wait = rules.checked_wait(wait)
+        wait = self._settings.wait if wait is LOCKS_WAIT else rules.checked_wait(wait)  # `patience`, without a call
         if wait is None:
             return self._acquire(None)  # type: ignore[return-value] # who waits for ever is never told that it is taken
         return self._obtain(wait)

@@ -135,16 +135,10 @@ def next_token(last: int, wall_us: int) -> int:
 
 
 def checked_name(name: object) -> str:
-    if not isinstance(name, str):
-        raise ConfigurationError(f"a lock's name must be text, not {type(name).__name__}")
-    if not _encodes(name):
-        raise ConfigurationError(f"a lock's name must be valid Unicode text (no lone surrogates): {name!r}")
-    size = len(name.encode())
-    if not 0 < size <= NAME_BYTES_MAX:
-        raise ConfigurationError(f"a lock's name must have 1 to {NAME_BYTES_MAX} UTF-8 bytes; this one has {size}")
-    if "\0" in name:
-        raise ConfigurationError(f"a lock's name must not contain NUL: {name!r}")
-    return name
+    text = _checked_text("lock's name", name, NAME_BYTES_MAX, least=1)
+    if "\0" in text:
+        raise ConfigurationError(f"a lock's name must not contain NUL: {text!r}")
+    return text
 
 
 def checked_ttl(ttl: object, max_ttl: float = TTL_MAX) -> float:
@@ -211,27 +205,20 @@ def checked_reason(reason: object) -> str | None:
     return None if reason is None else _checked_text("reason", reason, REASON_BYTES_MAX) or None
 
 
-def _checked_text(what: str, text: object, most: int) -> str:
+def checked_group(group: object) -> str | None:
+    return None if group is None else _checked_text("group", group, GROUP_BYTES_MAX, least=1)
+
+
+def _checked_text(what: str, text: object, most: int, least: int = 0) -> str:
     if not isinstance(text, str):
         raise ConfigurationError(f"a {what} must be text, not {type(text).__name__}")
     if not _encodes(text):
         raise ConfigurationError(f"a {what} must be valid Unicode text (no lone surrogates): {text!r}")
-    if (size := len(text.encode())) > most:
-        raise ConfigurationError(f"a {what} must have at most {most} UTF-8 bytes; this one has {size}")
+    size = len(text.encode())
+    if not least <= size <= most:
+        allowed = f"{least} to {most}" if least else f"at most {most}"
+        raise ConfigurationError(f"a {what} must have {allowed} UTF-8 bytes; this one has {size}")
     return text
-
-
-def checked_group(group: object) -> str | None:
-    if group is None:
-        return None
-    if not isinstance(group, str):
-        raise ConfigurationError(f"a group must be text, not {type(group).__name__}")
-    if not _encodes(group):
-        raise ConfigurationError(f"a group must be valid Unicode text (no lone surrogates): {group!r}")
-    size = len(group.encode())
-    if not 0 < size <= GROUP_BYTES_MAX:
-        raise ConfigurationError(f"a group must have 1 to {GROUP_BYTES_MAX} UTF-8 bytes; this one has {size}")
-    return group
 
 
 def _encodes(text: str) -> bool:

@@ -63,10 +63,7 @@ class AsyncLock(AnyLock):
         """
         if wrong:
             raise unknown_option(AsyncLock.acquire, wrong)
-        if wait is LOCKS_WAIT:
-            wait = self._settings.wait
-        elif wait is not None:
-            wait = rules.checked_wait(wait)
+        wait = self._settings.wait if wait is LOCKS_WAIT else rules.checked_wait(wait)  # `patience`, without a call
         return Acquiring(self, wait)
 
     def try_acquire(self) -> Coroutine[Any, Any, AsyncLease | None]:

@@ -95,7 +95,6 @@ async def test_a_lease_that_was_released_by_force_is_told_as_lost_once(world: Wo
     assert broken_stories(seen.events) == []
 
 
-@pytest.mark.filterwarnings("ignore:lease on 'job' was dropped:ResourceWarning")
 async def test_a_lease_that_nobody_keeps_is_told_as_dropped(world: World, seen: Recorder) -> None:
     alice = world.actor(observers=[seen])
     await alice.drops("job", ttl=30)
