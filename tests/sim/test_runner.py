@@ -180,6 +180,19 @@ def test_a_second_ctrl_c_does_not_wait() -> None:
             signal.raise_signal(signal.SIGINT)
 
 
+def test_a_second_ctrl_c_is_looked_at_and_a_third_raises() -> None:
+    stop = Stop()
+    stop.looked_at = True
+    with stop.on_ctrl_c():
+        given_up = []
+        for _ in range(2):
+            signal.raise_signal(signal.SIGINT)
+            given_up.append(stop.given_up)
+        assert given_up == [False, True]
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+
 def test_a_second_ctrl_c_names_the_seed_that_does_not_end(call: Call) -> None:
     done = call("--scenario", "endless")
     assert (done.exit_code, done.stderr) == (130, "given up by a second Ctrl-C, in seed 60\n")

@@ -29,7 +29,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import PurePath
 from types import FrameType
-from typing import NamedTuple, NoReturn, Protocol
+from typing import NamedTuple, Protocol
 
 from gripfast_lab.sim.checks import Violation
 from gripfast_lab.sim.history import Event
@@ -41,6 +41,8 @@ CHUNKS_AHEAD = 4
 """For each process: as many wait for it, so that it never waits for them."""
 GRACE = 0.5
 """Seconds in which processes that were asked to stop do so, unless their seed does not end."""
+LOOK_EVERY = 0.05
+"""Seconds from one look to the next, whether a second Ctrl-C came while this waits for other processes."""
 CRASHED = "crashed"
 """The rule that a run breaks which raises: the world itself, or a scenario, has a bug."""
 
@@ -205,14 +207,15 @@ def rules_of(outcome: Outcome) -> tuple[str, ...]:
 class Stop:
     """Whether to stop after the seed at hand: one flag for all processes, without a lock, so that a signal may set it.
 
-    The first Ctrl-C asks for it; the second is for a seed that does not end, and raises a KeyboardInterrupt that names
-    the seed.
+    The first Ctrl-C asks for it; the second is for a seed that does not end. It raises a KeyboardInterrupt that names
+    the seed. While someone looks at `given_up`, only a third one raises: it may break a pool of processes.
     """
 
     def __init__(self) -> None:
         self._flag = _SPAWN.RawValue(ctypes.c_bool, False)
         self.interrupted = False
         self.given_up = False
+        self.looked_at = False
 
     @property
     def asked(self) -> bool:
@@ -231,8 +234,10 @@ class Stop:
 
     def _hear(self, signum: int, frame: FrameType | None) -> None:
         if self.interrupted:
+            raises = self.given_up or not self.looked_at
             self.given_up = True
-            raise KeyboardInterrupt
+            if raises:
+                raise KeyboardInterrupt
         self.interrupted = True
         self.ask()
 
@@ -316,43 +321,59 @@ def _in_this_process(chunks: Iterable[Chunk], stop: Stop) -> Generator[Tally, No
 def _in_processes(chunks: Iterable[Chunk], jobs: int, stop: Stop) -> Generator[Tally, None, None]:
     pool = ProcessPoolExecutor(jobs, mp_context=_SPAWN, initializer=_begin_child, initargs=(stop,))
     waiting: deque[tuple[Chunk, Future[Tally]]] = deque()
+    stop.looked_at = True
     try:
-        yield from _in_order(pool, chunks, jobs, waiting)
+        yield from _in_order(pool, chunks, jobs, waiting, stop)
     finally:
         stop.ask()
-        try:
-            # The second Ctrl-C may come now, while this waits; or it came before, and there is nothing to wait for.
-            if not stop.given_up:
-                pool.shutdown(cancel_futures=True)
-        finally:
-            if stop.given_up:
-                _end_children(pool, waiting)
-
-
-def _end_children(pool: ProcessPoolExecutor, waiting: Iterable[tuple[Chunk, Future[Tally]]]) -> NoReturn:
-    """All but those that do not end have stopped, or do so at once."""
-    try:
-        wait([future for _, future in waiting], GRACE)
-        endless = [chunk.seeds for chunk, future in waiting if future.running()][:1]
-    finally:
-        for child in multiprocessing.active_children():
-            child.terminate()
+        endless = _not_ending(waiting, stop)
+        if stop.given_up:
+            for child in multiprocessing.active_children():
+                child.terminate()
         pool.shutdown(cancel_futures=True)
-    raise KeyboardInterrupt(*(f"one of the seeds {seeds[0]} to {seeds[-1]}" for seeds in endless))
+        stop.looked_at = False
+        if stop.given_up:
+            raise KeyboardInterrupt(*endless)
+
+
+def _not_ending(waiting: Iterable[tuple[Chunk, Future[Tally]]], stop: Stop) -> list[str]:
+    """The first chunk that was given up because it does not end; all others have ended, or do so at once."""
+    futures = [future for _, future in waiting]
+    _wait(futures, stop)
+    wait(futures, GRACE)
+    endless = [chunk.seeds for chunk, future in waiting if future.running()]
+    return [f"one of the seeds {seeds[0]} to {seeds[-1]}" for seeds in endless[:1]]
 
 
 def _in_order(
-    pool: ProcessPoolExecutor, chunks: Iterable[Chunk], jobs: int, waiting: deque[tuple[Chunk, Future[Tally]]]
+    pool: ProcessPoolExecutor,
+    chunks: Iterable[Chunk],
+    jobs: int,
+    waiting: deque[tuple[Chunk, Future[Tally]]],
+    stop: Stop,
 ) -> Iterator[Tally]:
     for chunk in chunks:
         with _deaf_to_ctrl_c() if len(waiting) < jobs else nullcontext():
             waiting.append((chunk, pool.submit(_run_in_child, chunk)))
         if len(waiting) >= jobs * CHUNKS_AHEAD:
-            yield waiting[0][1].result()
+            yield _result(waiting[0][1], stop)
             waiting.popleft()
     while waiting:
-        yield waiting[0][1].result()
+        yield _result(waiting[0][1], stop)
         waiting.popleft()
+
+
+def _result(future: Future[Tally], stop: Stop) -> Tally:
+    _wait([future], stop)
+    if not future.done():
+        raise KeyboardInterrupt
+    return future.result()
+
+
+def _wait(futures: Sequence[Future[Tally]], stop: Stop) -> None:
+    """Until they end, or a second Ctrl-C gives them up."""
+    while wait(futures, LOOK_EVERY).not_done and not stop.given_up:
+        pass
 
 
 @contextmanager
