@@ -9,6 +9,7 @@ with gripfast.lock("nightly") as lease:
 from __future__ import annotations
 
 import os
+import sys
 from _thread import RLock as _RLock  # not a lock of ours: `gripfast.RLock` must not be there
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,8 @@ from gripfast.errors import (
 )
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.entry import async_lock, connect_async
     from gripfast.api.aio.lease import AsyncLease, AsyncLost
@@ -117,7 +120,10 @@ if not TYPE_CHECKING:  # a type checker would take every name that is not there 
 
     def __getattr__(name: str) -> object:
         if name not in _LATER:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_meant(name)}")
+            what = f"module {__name__!r} has no attribute {name!r}"
+            hint = _meant(name)
+            # `from gripfast import name` would replace the message of an AttributeError by one without the hint.
+            raise (ImportError if hint and _imports(sys._getframe(1)) else AttributeError)(what + hint)
         from importlib import import_module
 
         with _loading:
@@ -132,6 +138,13 @@ def _meant(name: str) -> str:
     with _loading:
         from gripfast.api.misuse import NAMES
     return f": {NAMES[name]}" if name in NAMES else ""
+
+
+def _imports(frame: FrameType) -> bool:
+    """Whether `from … import` asks; only for an error."""
+    import dis
+
+    return dis.opname[frame.f_code.co_code[frame.f_lasti]] == "IMPORT_FROM"
 
 
 _loading = _RLock()

@@ -12,13 +12,14 @@ import pickle
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
 from typing import Any
 from unittest.mock import create_autospec
 
 import pytest
 
 import gripfast
-from gripfast.api.misuse import ATTRIBUTES, OPTIONS
+from gripfast.api.misuse import OF_CLIENTS, OF_LEASES, OF_LOCKS, OPTIONS
 from support.both_colours import staged
 from support.waiting import auntil, until
 
@@ -326,6 +327,9 @@ WRONG_OPTIONS: list[tuple[Call, str]] = [
     (lambda client: client.lock("job").acquire(blocking_timeout=2), "write acquire(wait=2)"),
     (lambda client: client.lock("job").acquire(wiat=2), "acquire() has no 'wiat': did you mean 'wait'?"),
     (lambda client: client.lock("job").acquire(ttl=2), "Write client.lock(name, ttl=2)"),
+    (lambda client: client.lock("job").acquire(True, 2), "acquire() takes `wait` alone: write acquire(wait=2)"),
+    (lambda client: client.lock("job").acquire(True, -1), "write acquire(wait=None)"),
+    (lambda client: client.lock("job").acquire(False, 2), "write try_acquire() not to wait"),
     (lambda client: client.lock("job").acquire(bogus=2), "acquire() has no 'bogus': it takes wait"),
     (lambda client: client.lock("job", timeout=9), "lock() has no 'timeout': write ttl=9"),
     (lambda client: client.lock("job", timeout=9), "or wait=9, the seconds to wait"),
@@ -366,26 +370,121 @@ def test_a_text_is_no_time_in_python(client: gripfast.Client) -> None:
         client.lock("job", ttl="30s")  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ATTRIBUTES)
+def one_of_each(connect: Callable[[str], Any]) -> dict[str, Any]:
+    """A client, its lock and its lease; none of them is used."""
+    client = connect("memory://")
+    kind = gripfast.Lease if connect is gripfast.connect else gripfast.AsyncLease
+    return {"Client": client, "Lock": client.lock("job"), "Lease": kind.__new__(kind)}
+
+
+LACKS = {"Lock": OF_LOCKS, "Client": OF_CLIENTS, "Lease": OF_LEASES}
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, lacks in LACKS.items() for name in lacks])
 @pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
-def test_what_a_lock_does_not_have_is_told_with_what_to_write(connect: Callable[[str], Any], name: str) -> None:
-    lock = connect("memory://").lock("job")
+def test_what_is_not_there_is_told_with_what_to_write(connect: Callable[[str], Any], kind: str, name: str) -> None:
+    held = one_of_each(connect)[kind]
     for error in (AttributeError, TypeError):
-        with pytest.raises(error, match=f"Lock has no '{name}': .*(lease|lock|client|wait)") as refused:
-            getattr(lock, name)
+        with pytest.raises(error, match=f"{kind} has no '{name}': .*(lease|lock|client|wait)") as refused:
+            getattr(held, name)
     assert "{" not in str(refused.value)
-    assert ("await" in str(refused.value)) == (connect is gripfast.connect_async and name != "lock_file")
-    assert not hasattr(lock, name)
-    assert not hasattr(type(lock), name)
-    assert name not in dir(lock)
-    assert name not in dir(type(lock))
+    assert ("await" in str(refused.value)) == (connect is gripfast.connect_async and "{await_}" in LACKS[kind][name])
+    assert not hasattr(held, name)
+    assert not hasattr(type(held), name) or name == "__call__"  # of every class
+    assert name not in dir(held)
+    assert name not in dir(type(held))
 
 
-def test_nor_is_it_there_in_a_mock_of_a_lock() -> None:
-    for kind in (gripfast.Lock, gripfast.AsyncLock):
-        mocked = create_autospec(kind)
-        assert mocked.acquire
-        assert [name for name in ATTRIBUTES if hasattr(mocked, name)] == []
+def test_nor_is_it_there_in_a_mock() -> None:
+    for kind in (gripfast.Lock, gripfast.AsyncLock, gripfast.Client, gripfast.AsyncClient, gripfast.Lease):
+        mocked = create_autospec(kind, instance=True)
+        assert mocked.__repr__
+        assert [name for name in kind._lacks if hasattr(mocked, name)] in ([], ["__call__"])  # which every mock has
+
+
+def test_a_lock_is_no_decorator(client: gripfast.Client) -> None:
+    with pytest.raises(
+        TypeError, match=r"Lock has no '__call__': to decorate a function, write `@client.locked\(name\)`"
+    ):
+
+        @client.lock("job")  # type: ignore[operator]
+        def work() -> None: ...
+
+
+def test_the_client_of_a_loop_is_closed_by_aclose() -> None:
+    with pytest.raises(AttributeError, match=r"AsyncClient has no 'close': write `await client\.aclose"):
+        gripfast.connect_async("memory://").close()  # type: ignore[attr-defined]
+
+
+def test_minus_one_does_not_wait_for_ever(client: gripfast.Client) -> None:
+    with pytest.raises(gripfast.ConfigurationError, match="write None to wait for ever"):
+        client.lock("job").acquire(-1)
+
+
+def test_a_name_of_another_library_is_told_where_it_is_imported() -> None:
+    with pytest.raises(ImportError, match=r"gripfast\.LockTimeout"):
+        from gripfast import Timeout  # type: ignore[attr-defined] # noqa: F401
+    with pytest.raises(AttributeError, match=r"gripfast\.LockTimeout"):
+        gripfast.Timeout  # type: ignore[attr-defined] # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'bogus'"):
+        from gripfast import bogus  # type: ignore[attr-defined] # noqa: F401
+    assert not hasattr(gripfast, "Timeout")
+
+
+def test_an_address_without_a_scheme_is_told_how_to_write_it() -> None:
+    with pytest.raises(gripfast.ConfigurationError, match="such as redis://localhost:6379"):
+        gripfast.connect("localhost:6379")
+
+
+# -- locks in memory that nobody else sees -----------------------------------------------------------------------------
+
+
+def test_two_clients_with_locks_of_their_own_are_told_so(
+    client: gripfast.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    with client.lock("job"):
+        another = gripfast.connect("memory://")
+        for _ in range(3):  # told once
+            with another.lock("job"), another.lock("free"):
+                pass
+        (text,) = told(caplog, "another client")
+        assert text.startswith("'job' is held through another client of memory://")
+        assert "connect('memory://name')" in text
+        another.close()
+
+
+def test_clients_that_share_their_locks_are_not(caplog: pytest.LogCaptureFixture) -> None:
+    with gripfast.connect("memory://shared") as one, gripfast.connect("memory://shared") as other, one.lock("job"):
+        assert other.lock("job").try_acquire() is None
+    assert caplog.records == []
+
+
+IN_A_CHILD = """
+import multiprocessing, sys, gripfast
+
+client = gripfast.connect(sys.argv[2])
+
+def work():
+    with client.lock("job", wait=0):
+        pass
+
+if __name__ == "__main__":
+    with client.lock("in the parent"):
+        child = multiprocessing.get_context(sys.argv[1]).Process(target=work)
+        child.start()
+        child.join()
+        sys.exit(child.exitcode)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize(("url", "times"), [("memory://name", 1), ("memory://", 1), ("sqlite:///{}", 0)])
+def test_a_process_with_locks_of_its_own_is_told_so(tmp_path: Path, method: str, url: str, times: int) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(IN_A_CHILD)
+    command = [sys.executable, str(script), method, url.format(tmp_path / "locks.db")]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, ended.stderr.count("this process has locks of its own")) == (0, times), ended.stderr
 
 
 def test_what_nobody_thought_of_is_told_by_python(client: gripfast.Client) -> None:
@@ -403,8 +502,7 @@ def test_signatures_show_what_may_be_given() -> None:
 
 def test_nothing_in_the_tables_is_right_here() -> None:
     for lock in (gripfast.Lock, gripfast.AsyncLock):
-        own = {name for base in lock.__mro__[:2] for name in vars(base)}
-        assert not own & set(ATTRIBUTES)
+        assert [name for name in OF_LOCKS if name in dir(lock)] == []
     for client in (gripfast.Client, gripfast.AsyncClient):
         assert not set(inspect.signature(client.lock).parameters) & set(OPTIONS["lock"])
 

@@ -6,7 +6,6 @@ import inspect
 import pytest
 
 import gripfast
-from gripfast.api.misuse import NotLikeOthers
 
 CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked", "where"}
 LOCK = {"acquire", "name", "try_acquire", "ttl", "within"}
@@ -78,9 +77,10 @@ def public_attributes(cls: type, example: object = None) -> set[str]:
     What comes from outside the package, such as `with_traceback`, is not ours to pin; what is only there to say that it
     is not there, is not there.
     """
-    ours = [base for base in cls.__mro__ if base.__module__ not in ("builtins", "typing") and base is not NotLikeOthers]
+    ours = [base for base in cls.__mro__ if base.__module__ not in ("builtins", "typing")]
     names = {name for base in ours for name in (*vars(base), *inspect.get_annotations(base))}
-    return {name for name in names | set(getattr(example, "__dict__", ())) if not name.startswith("_")}
+    names |= set(getattr(example, "__dict__", ()))
+    return {name for name in names - set(getattr(cls, "_lacks", ())) if not name.startswith("_")}
 
 
 def test_the_package_exports_exactly_the_pinned_names() -> None:

@@ -167,7 +167,10 @@ def test_a_release_follows_a_request_to_take_a_node_back(nodes: BlockingNodes, s
     until(lambda: nobody_has_it(servers))
 
 
-def test_a_release_that_was_lost_with_its_connection_is_sent_again(servers: list[RedisServer]) -> None:
+@pytest.mark.parametrize("is_given_up", [False, True], ids=["", "that was given up"])
+def test_a_release_that_was_lost_with_its_connection_is_sent_again(
+    servers: list[RedisServer], is_given_up: bool
+) -> None:
     """Nobody waited for the answer of this node."""
     with Proxy((HOST, servers[0].port)) as proxy:
         through = factory_of(redis.Redis(host=HOST, port=proxy.port), {}).dialer(TIMEOUT)
@@ -177,6 +180,8 @@ def test_a_release_that_was_lost_with_its_connection_is_sent_again(servers: list
         proxy.hold("requests")
         assert free(nodes, "ann").is_free
         until(lambda: proxy.held("requests") > 0)
+        if is_given_up:
+            goes_down(nodes, 0)
         proxy.cut()
         proxy.let_go()
         assert holders(servers) == [b"ann.1", None, None, None, None]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, Unpack, assert_type
+from typing import Any, NoReturn, Unpack, assert_type
 
 import gripfast
 from gripfast import (
@@ -158,6 +158,18 @@ def answered_by_lambda(user_id: int) -> str:
 
 
 assert_type(answered_by_lambda(7), str | float)
+
+
+def refuse(error: LockTimeout) -> NoReturn:
+    raise SystemExit(str(error))
+
+
+@client.locked("report:{user_id}", wait=0, busy=refuse)
+def refused(user_id: int) -> str:
+    return str(user_id)
+
+
+assert_type(refused(7), str)
 
 
 @client.locked("report:{user_id}", busy="raise")

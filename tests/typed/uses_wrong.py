@@ -56,6 +56,8 @@ def a_sync_lock(lock: Lock) -> None:
     lock.acquire(timeout=5)  # wrong: wait is meant
     lock.acquire(blocking=False)  # wrong: try_acquire() is meant
     lock.acquire("5")  # wrong: seconds are numbers
+    lock.acquire(True, 5)  # wrong: it takes wait alone
+    lock(print)  # wrong: it is no decorator
     lock.try_acquire(5)  # wrong: it never waits
     lock.release()  # wrong: a lease is released
     lock.try_acquire().release()  # wrong: it may be None

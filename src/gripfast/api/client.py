@@ -10,18 +10,19 @@ from __future__ import annotations
 
 import inspect
 import logging
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from gripfast.api.config import Config
 from gripfast.api.decorator import check_busy, locked_async, locked_plain
 from gripfast.api.lease import Lease
 from gripfast.api.lock import Lock
 from gripfast.api.loops import ClientPerLoop
-from gripfast.api.misuse import exact, made_by_hand, refuse_to_pickle, unknown_option
+from gripfast.api.misuse import OF_CLIENTS, NotLikeOthers, exact, made_by_hand, refuse_to_pickle, unknown_option
 from gripfast.api.settings import LockSettings
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
@@ -50,7 +51,7 @@ HeldHere = weakref.WeakValueDictionary[str, LeaseState]
 """The leases of one thread or task, by name, for re-entry."""
 
 
-class AnyClient:
+class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
     _how_to_make = "gripfast.connect(url)"
     __reduce_ex__ = refuse_to_pickle
 
@@ -93,6 +94,15 @@ class AnyClient:
         from gripfast.runtime.observers import Observers
 
         return Observers(self._config.observers, self.where)
+
+    def _tell_if_apart(self, is_forked: bool) -> None:
+        """Whoever inherits a client, or was started by multiprocessing, may take the locks for those of its parent."""
+        if not self.capabilities.processes and (is_forked or _is_started_by_multiprocessing()):
+            _log.warning(
+                "this process has locks of its own in %s, because its memory is not shared with the process that "
+                "started it. Use a store that processes share, such as sqlite:///locks.db",
+                self.where,
+            )
 
     def _store(self) -> Store:
         raise NotImplementedError
@@ -167,7 +177,11 @@ class Client(AnyClient):
 
     @overload
     def locked(
-        self, name: str, *, busy: Literal["raise"] = "raise", **settings: Unpack[LockKwargs[Any]]
+        self,
+        name: str,
+        *,
+        busy: Literal["raise"] | Callable[[LockTimeout], NoReturn] = "raise",
+        **settings: Unpack[LockKwargs[Any]],
     ) -> Callable[[F], F]: ...
 
     @overload
@@ -268,6 +282,7 @@ class Client(AnyClient):
     def _current(self) -> BlockingRuntime:
         runtime = self._runtime
         if runtime is None or runtime.pid != this.pid:
+            self._tell_if_apart(is_forked=runtime is not None)
             runtime = self._making.run(self._make)
         if self._is_closed:
             raise ClientClosed
@@ -305,6 +320,12 @@ class _Here(threading.local):
     def __init__(self) -> None:
         self.pid = this.pid
         self.held: HeldHere = weakref.WeakValueDictionary()
+
+
+def _is_started_by_multiprocessing() -> bool:
+    """Who is has loaded it."""
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    return multiprocessing is not None and multiprocessing.parent_process() is not None
 
 
 def reached(answer: T | Unreachable) -> T:

@@ -78,7 +78,9 @@ def _patience(own: Mapping[str, object]) -> dict[str, float]:
 def _address(target: str) -> tuple[StoreSpec, Address]:
     found = _SCHEME.match(target)
     if found is None:
-        raise ConfigurationError("a URL must start with a scheme, such as sqlite:///locks.db or memory://")
+        raise ConfigurationError(
+            "a URL must start with a scheme, such as redis://localhost:6379, sqlite:///locks.db or memory://name"
+        )
     spec = spec_for(found[1])
     url = _split(target, spec)
     return spec, Address(url, from_url(_query(url), {**COMMON, **spec.options}))

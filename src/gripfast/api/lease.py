@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gripfast.api.misuse import NEEDS_PLAIN_WITH, refuse_to_pickle
+from gripfast.api.misuse import NEEDS_PLAIN_WITH, OF_LEASES, NotLikeOthers, refuse_to_pickle
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import to_raise
 from gripfast.core.release import release
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 R = TypeVar("R", "BlockingRuntime", "AioRuntime")
 
 
-class Handle(Generic[R]):
+class Handle(NotLikeOthers, Generic[R], lacks=OF_LEASES):
     """One level of holding. Re-entry makes another handle on the same state; the last one to be released ends it."""
 
     __slots__ = ("__weakref__", "_client", "_is_entered", "_is_released", "_on_lost", "_runtime", "_state")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gripfast.api.lease import Lease
 from gripfast.api.misuse import (
     NEEDS_PLAIN_WITH,
+    OF_LOCKS,
     NotLikeOthers,
     exact,
     made_by_hand,
@@ -25,14 +26,14 @@ from gripfast.runtime.blocking import drive
 from gripfast.runtime.here import me
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Never, Unpack
 
     from gripfast.api.client import AnyClient, Client
     from gripfast.api.typed import NothingElse
     from gripfast.api.within import InTransaction
 
 
-class AnyLock(NotLikeOthers):
+class AnyLock(NotLikeOthers, lacks=OF_LOCKS):
     _how_to_make = "gripfast.lock(name), or gripfast.connect(url).lock(name)"
     __reduce_ex__ = refuse_to_pickle
 
@@ -74,15 +75,15 @@ class Lock(AnyLock):
     _client: Client
 
     @exact
-    def acquire(self, wait: float | None = LOCKS_WAIT, **wrong: Unpack[NothingElse]) -> Lease:
+    def acquire(self, wait: float | None = LOCKS_WAIT, *more: Never, **wrong: Unpack[NothingElse]) -> Lease:
         """Wait for the lock. If it is not free within `wait` seconds, raise LockTimeout; its `holder` says who holds
         the lock. With None, wait for ever. Without `wait`, the setting of the lock counts.
 
         Keep the result, and call its `release()`; or write `with lock:`. If you keep no reference to a lease, it is
         released at once, and the logger `gripfast.lease` gets a WARNING.
         """
-        if wrong:
-            raise unknown_option(Lock.acquire, wrong)
+        if more or wrong:
+            raise unknown_option(Lock.acquire, wrong, wait, *more)
         wait = self._settings.wait if wait is LOCKS_WAIT else rules.checked_wait(wait)  # `patience`, without a call
         if wait is None:
             return self._acquire(None)  # type: ignore[return-value] # who waits for ever is never told that it is taken

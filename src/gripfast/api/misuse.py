@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn, SupportsIndex, TypeVar
+from typing import Any, ClassVar, NoReturn, SupportsIndex, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,8 +25,12 @@ _EXTEND = "leases are renewed while they are held. To renew one now, write `{awa
 _TOKEN = "every lease has its own. Write `lease = {await_}lock.acquire()`, and read lease.token or lease.owner"
 _WAIT = "say how long to wait where you wait: `{await_}lock.acquire(wait=5)`"
 _FORCE = "write `{await_}client.force_release(name)`"
+_ACQUIRE = "write `{async_}with client.lock(name):`, or `lease = {await_}client.lock(name).acquire()`"
+_ACQUIRED = "it is acquired already. For another lease, call `{await_}lock.acquire()`"
+_HELD_NOW = ("locked", "is_locked", "owned", "is_owned", "acquired", "is_acquired", "is_held")
+_MAKE = "write client.lock(name)"
 
-ATTRIBUTES: Mapping[str, str] = {
+OF_LOCKS: Mapping[str, str] = {
     **dict.fromkeys(("release", "unlock", "do_release"), _RELEASE),
     **dict.fromkeys(("locked", "is_locked"), _INSPECT),
     **dict.fromkeys(("acquired", "is_acquired", "owned", "is_owned", "held", "is_held", "lock_counter"), _HELD),
@@ -37,8 +41,27 @@ ATTRIBUTES: Mapping[str, str] = {
     "do_acquire": "write `{await_}lock.acquire()`",
     "lock": "write `{await_}lock.acquire()`",
     "lock_file": "read lock.name",
+    "__call__": "to decorate a function, write `@client.locked(name)`",
 }
-"""What a lock does not have, and what is meant here."""
+OF_CLIENTS: Mapping[str, str] = {
+    **dict.fromkeys(("acquire", "try_acquire"), _ACQUIRE),
+    **dict.fromkeys(("release", "unlock"), _RELEASE),
+    **dict.fromkeys(("is_locked", "exists"), _INSPECT),
+    **dict.fromkeys(("Lock", "RLock", "get_lock", "create_lock"), _MAKE),
+    **dict.fromkeys(("extend", "reacquire", "renew"), _EXTEND),
+    "break_lock": _FORCE,
+}
+OF_LEASES: Mapping[str, str] = {
+    **dict.fromkeys(_HELD_NOW, "read lease.held"),
+    **dict.fromkeys(("renew", "refresh", "reacquire"), "write `{await_}lease.extend()`"),
+    **dict.fromkeys(("unlock", "close", "aclose"), "write `{await_}lease.release()`"),
+    **dict.fromkeys(("timeout", "expires_at", "expires_in"), "lease.remaining() returns the seconds that are left"),
+    **dict.fromkeys(("acquire", "try_acquire"), _ACQUIRED),
+    "fencing_token": "read lease.token",
+    "force_release": _FORCE,
+}
+OF_ASYNC_CLIENTS = {**OF_CLIENTS, "close": "write `await client.aclose()`"}
+"""What locks, clients and leases do not have, and what is meant here."""
 
 _NO_POLLING = "leave it out, because Gripfast knows when a waiter has to ask again"
 _TTL = "write ttl={value}, the seconds that a lease lasts unless it is renewed"
@@ -110,23 +133,35 @@ _WORDS = {False: {"await_": "", "async_": ""}, True: {"await_": "await ", "async
 class _Honest(type):
     """A class that does not list what it does not have: help() and mocks look there."""
 
+    _lacks: Mapping[str, str]
+
     def __dir__(cls) -> list[str]:
-        return [name for name in super().__dir__() if name not in ATTRIBUTES]
+        return [name for name in super().__dir__() if name not in cls._lacks]
 
 
 class NotLikeOthers(metaclass=_Honest):
-    """A base of locks, for what they do not have."""
+    """A base of classes that lack something."""
+
+    __slots__ = ()
+    _lacks: ClassVar[Mapping[str, str]] = {}
+
+    def __init_subclass__(cls, lacks: Mapping[str, str] | None = None, **others: Any) -> None:
+        super().__init_subclass__(**others)
+        if lacks is not None:
+            cls._lacks = lacks
+            for name, hint in lacks.items():
+                setattr(cls, name, _Missing(name, hint))
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in ATTRIBUTES]
+        return [name for name in super().__dir__() if name not in self._lacks]
 
 
-for _name, _hint in ATTRIBUTES.items():
-    setattr(NotLikeOthers, _name, _Missing(_name, _hint))
-
-
-def unknown_option(function: Any, wrong: Mapping[str, object]) -> TypeError:
-    """To be raised by a function that got a keyword which it does not take."""
+def unknown_option(function: Any, wrong: Mapping[str, object], *given: object) -> TypeError:
+    """To be raised by a function that got a keyword which it does not take; or by an `acquire()` that was given more
+    than `wait`, as threading has it: `acquire(blocking, timeout)`."""
+    if not wrong:
+        instead = "try_acquire() not to wait" if given[0] is False else f"acquire(wait={_as_here(given[1])})"
+        return TypeError(f"acquire() takes `wait` alone: write {instead}")
     (option, value), *_ = wrong.items()
     name, code = function.__name__, function.__code__
     known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
@@ -148,12 +183,13 @@ def _near(option: str, known: tuple[str, ...]) -> str:
 
 
 def exact(function: F) -> F:
-    """`**wrong` is there for the message alone, so inspect.signature() does not show it. A type checker refuses every
-    keyword that it would take, because its type is NothingElse."""
+    """`*more` and `**wrong` are there for the message alone, so inspect.signature() does not show them. A type checker
+    refuses all that they would take: their types are Never and NothingElse."""
     signature = inspect.signature(function)
-    kept = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
-    function.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
-    del function.__annotations__["wrong"]
+    shown = {name: each for name, each in signature.parameters.items() if name not in ("more", "wrong")}
+    function.__signature__ = signature.replace(parameters=list(shown.values()))  # type: ignore[attr-defined]
+    for name in signature.parameters.keys() - shown.keys():
+        del function.__annotations__[name]
     return function
 
 

@@ -193,6 +193,8 @@ def checked_wait(wait: object) -> float | None:
             f"wait must be a number of seconds, not {wait!r}: write try_acquire() not to wait, or acquire() to wait as "
             "long as it takes"
         )
+    if wait == -1:
+        raise ConfigurationError("wait must be 0 or more seconds, not -1: write None to wait for ever")
     return checked_patience("wait", wait)
 
 

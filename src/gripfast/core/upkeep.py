@@ -197,4 +197,4 @@ def say_dropped(marks: Sequence[Mark]) -> None:
     must not stop the watchdog."""
     for mark in marks:
         with contextlib.suppress(Exception):
-            _lease_log.warning(_DROPPED, mark.name)
+            _lease_log.warning(_DROPPED, mark.name, extra={"gripfast_name": mark.name, "gripfast_owner": mark.owner})

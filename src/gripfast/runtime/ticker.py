@@ -6,6 +6,7 @@ thread would sleep past it: acquiring and releasing in a tight loop wakes nobody
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import queue
@@ -89,7 +90,9 @@ class Ticker(Generic[T]):
         try:
             return self._work(items)
         except Exception:
-            _log.exception("unexpected error in the thread %s; it keeps running. Please report this", self._thread.name)
+            with contextlib.suppress(Exception):  # of a log handler, which may be what has raised before
+                what = "unexpected error in the thread %s; it keeps running. Please report this"
+                _log.exception(what, self._thread.name)
             return boottime() + LOOK_AT_LEAST
 
     def _next_look(self, moment: float) -> float:

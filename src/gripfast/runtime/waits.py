@@ -37,6 +37,7 @@ class Wait:
     """One that is told of unless it is over in time."""
 
     def __init__(self, name: str, who: object, sentences: list[str]) -> None:
+        self._name = name
         self._text = f"{described(who)} has waited for the lock {name!r} for {TELL_AFTER:g} s. {'. '.join(sentences)}"
         self._is_over = False
         self.tells_at = boottime() + TELL_AFTER
@@ -49,7 +50,7 @@ class Wait:
     def tell(self) -> None:
         if not self._is_over:
             self.end()
-            _log.warning("%s", self._text)
+            _log.warning("%s", self._text, extra={"gripfast_name": self._name})
 
 
 class Waits:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock
 from gripfast.api.client import AnyClient, HeldHere, forced, reached, was_forced
 from gripfast.api.config import Config
 from gripfast.api.decorator import check_busy, locked_async
-from gripfast.api.misuse import exact, unknown_option
+from gripfast.api.misuse import OF_ASYNC_CLIENTS, exact, unknown_option
 from gripfast.core import rules
 from gripfast.core.ports import LockInfo, Store
 from gripfast.errors import ClientClosed, LockTimeout, Reason
@@ -29,7 +29,7 @@ F = TypeVar("F", bound="Callable[..., Coroutine[Any, Any, Any]]")
 T = TypeVar("T")
 
 
-class AsyncClient(AnyClient):
+class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
     """Locks for the tasks of one event loop. The client belongs to the loop in which it is first used. Leaving
     `async with client` closes it.
 
@@ -80,7 +80,11 @@ class AsyncClient(AnyClient):
 
     @overload
     def locked(
-        self, name: str, *, busy: Literal["raise"] = "raise", **settings: Unpack[LockKwargs[AsyncLease]]
+        self,
+        name: str,
+        *,
+        busy: Literal["raise"] | Callable[[LockTimeout], NoReturn] = "raise",
+        **settings: Unpack[LockKwargs[AsyncLease]],
     ) -> Callable[[F], F]: ...
 
     @overload
@@ -172,6 +176,8 @@ class AsyncClient(AnyClient):
             or self._is_closed
             or running_loop() is not runtime.loop
         ):
+            if runtime is None or runtime.pid != this.pid:
+                self._tell_if_apart(is_forked=runtime is not None)
             runtime = self._making.run(self._make)
             runtime.start()
         return runtime

@@ -28,7 +28,7 @@ from gripfast.interrupts.scope import ByTasks, Exit, Scope, scope_of_this_entry
 from gripfast.machine import boottime
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Never, Unpack
 
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.typed import NothingElse
@@ -53,7 +53,7 @@ class AsyncLock(AnyLock):
     _client: AsyncClient
 
     @exact
-    def acquire(self, wait: float | None = LOCKS_WAIT, **wrong: Unpack[NothingElse]) -> Acquiring:
+    def acquire(self, wait: float | None = LOCKS_WAIT, *more: Never, **wrong: Unpack[NothingElse]) -> Acquiring:
         """Use it as `lease = await lock.acquire()`, or as `async with lock.acquire(wait=5) as lease`. Raises
         LockTimeout if the lock is not free within `wait` seconds. With None, it waits for ever. Without `wait`, the
         setting of the lock counts.
@@ -61,8 +61,8 @@ class AsyncLock(AnyLock):
         Keep the lease, and await its `release()`; or write `async with lock:`. If you keep no reference to a lease, it
         is released at once, and the logger `gripfast.lease` gets a WARNING. Nothing happens without `await`.
         """
-        if wrong:
-            raise unknown_option(AsyncLock.acquire, wrong)
+        if more or wrong:
+            raise unknown_option(AsyncLock.acquire, wrong, wait, *more)
         wait = self._settings.wait if wait is LOCKS_WAIT else rules.checked_wait(wait)  # `patience`, without a call
         return Acquiring(self, wait)
 

@@ -11,6 +11,7 @@ has an entry there before it is written; an entry without a row is harmless.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import weakref
 from bisect import bisect_left, bisect_right
@@ -21,6 +22,7 @@ from gripfast.core import rules
 from gripfast.core.ports import Broken, Claim, Granted, Hold, LockInfo, Loss, Page, Taken
 from gripfast.errors import Reason
 from gripfast.interrupts.guard import Guard
+from gripfast.interrupts.living import Living
 from gripfast.machine import boottime, wall_us
 from gripfast.stores import granting
 from gripfast.stores.granting import Now, Outcome, Row, Waiter
@@ -28,6 +30,8 @@ from gripfast.stores.holder import write_holder
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.memory.spec import CAPABILITIES
 from gripfast.stores.protocol import PAGE, lock_info
+
+_log = logging.getLogger("gripfast.lease")
 
 LOOK_AT = 4
 """Names that a newcomer looks at, of those whose day may be over. More than one, so that looking keeps pace."""
@@ -39,7 +43,8 @@ _MEMORY = rules.TOKEN_MEMORY_US / 1_000_000
 class MemoryEngine:
     capabilities = CAPABILITIES
 
-    def __init__(self) -> None:
+    def __init__(self, is_private: bool = False) -> None:
+        self._is_private = is_private
         self.inboxes = Inboxes()
         self._rows: dict[str, Row] = {}
         self._queues: dict[str, dict[str, Waiter]] = {}
@@ -52,6 +57,8 @@ class MemoryEngine:
         self._guard = Guard()
 
     def claim(self, claim: Claim) -> Granted | Taken:
+        if claim.name not in self._rows and self._is_private:
+            self._tell_of_others(claim.name)
         return self._guard.run(self._claim, claim)
 
     def renew(self, holds: Sequence[Hold]) -> Sequence[Loss | None]:
@@ -98,6 +105,16 @@ class MemoryEngine:
             self.inboxes.add(claim.owner, claim.inbox)
             self._queues.setdefault(claim.name, {})[claim.owner] = claimant._replace(seen=now.clock)
         return Taken(self._info(claim.name, now), outcome.row.token)
+
+    def _tell_of_others(self, name: str) -> None:
+        """When a name is first used here: whoever makes a client for each thread believes to share its locks."""
+        if any(engine is not self and engine.inspect(name) is not None for engine in _privates):
+            _log.warning(
+                "%r is held through another client of memory:// in this process, which keeps nobody out here: each "
+                "connect('memory://') has locks of its own. Use one client, or a name: connect('memory://name')",
+                name,
+                extra={"gripfast_name": name},
+            )
 
     def _newcomer(self, claim: Claim, now: Now) -> Waiter:
         self._tickets += 1
@@ -210,6 +227,16 @@ def _now() -> Now:
 
 def _never(details: str) -> bool:
     return False
+
+
+_privates: Living[MemoryEngine] = Living()
+
+
+def private_engine() -> MemoryEngine:
+    """Of one client."""
+    engine = MemoryEngine(is_private=True)
+    _privates.add(engine)
+    return engine
 
 
 _shared: weakref.WeakValueDictionary[tuple[int, str], MemoryEngine] = weakref.WeakValueDictionary()

@@ -9,7 +9,7 @@ from urllib.parse import SplitResult
 from gripfast.errors import ConfigurationError
 from gripfast.stores import AioStores, StoreFactory
 from gripfast.stores.local import BlockingLocalStore, LocalStore
-from gripfast.stores.memory.engine import MemoryEngine, shared_engine
+from gripfast.stores.memory.engine import MemoryEngine, private_engine, shared_engine
 from gripfast.stores.memory.spec import CAPABILITIES
 
 
@@ -31,7 +31,10 @@ class MemoryFactory(StoreFactory):
         return AioStores(LocalStore(engine, AioInbox, yielding), BlockingLocalStore(engine))
 
     def _engine(self) -> MemoryEngine:
-        return shared_engine(self._name) if self._name else self._private.setdefault(os.getpid(), MemoryEngine())
+        return shared_engine(self._name) if self._name else self._private_engine()
+
+    def _private_engine(self) -> MemoryEngine:
+        return self._private.get(os.getpid()) or self._private.setdefault(os.getpid(), private_engine())
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> MemoryFactory:

@@ -15,13 +15,11 @@ from typing import Any
 from hiredis import HiredisError
 
 from gripfast.core.ports import Inbox
-from gripfast.core.redlock.ballot import majority
 from gripfast.core.redlock.nodes import (
     Answer,
     Ballot,
     Each,
     Failed,
-    ForceRelease,
     Free,
     Request,
     Unlock,
@@ -38,8 +36,8 @@ from gripfast.stores.redis.wire import Wire
 from gripfast.stores.redlock.bundle import WOULD_BLOCK, Bundle, Due, Strand
 from gripfast.stores.redlock.health import Known, Node, make_all
 from gripfast.stores.redlock.notifications import Notifications
-from gripfast.stores.redlock.polls import after_following, not_answered
-from gripfast.stores.redlock.pool import Followed, Pool, only_cleans
+from gripfast.stores.redlock.polls import after_following, may_repeat, not_answered, only_cleans, too_few
+from gripfast.stores.redlock.pool import Followed, Pool
 from gripfast.stores.redlock.protocol import Wording
 
 
@@ -299,7 +297,7 @@ class BlockingNodes:
             return  # no node is counted twice
         fault = cut(self.names[at], error)
         request = round.requests[at]
-        if strand.has_answered and at not in round.repeated and not (was_asked and type(request) is ForceRelease):
+        if may_repeat(request, strand.has_answered, at in round.repeated, was_asked):
             if request is not None:
                 round.cut.add(at)
         else:
@@ -347,8 +345,8 @@ class BlockingNodes:
         asked = [at for at, request in enumerate(requests) if request is not None]
         gaps = [at for at in asked if bundle.strands[at] is None]
         up = [at for at in gaps if self._nodes[at].is_up]
-        is_short = len(asked) - len(gaps) + len(up) < majority(len(asked))
-        wanted = gaps if is_urgent and is_short else up
+        is_short = is_urgent and too_few(len(asked) - len(gaps) + len(up), len(asked))
+        wanted = gaps if is_short else up
         if wanted:
             self._dial(bundle, wanted, timeout)
 

@@ -17,7 +17,6 @@ from hiredis import HiredisError, ProtocolError
 
 from gripfast.core.redlock.nodes import Request
 from gripfast.stores.redis.wire import CHUNK, Wire
-from gripfast.stores.redlock.talk import LOST_MOST
 
 WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
@@ -158,8 +157,6 @@ class Bundle:
         """Of what is known about the nodes, when this was last looked through."""
         self.user: str | None = None
         """The owner for whom it is lent."""
-        self.lost: dict[int, deque[Request]] = {}
-        """By node: clean-ups that were not answered when the connection broke."""
         self.after: deque[tuple[Strand, str, Request]] = deque()
         """Clean-ups of owners for its connections, put here by others while it was lent."""
         self.is_dismissed = False
@@ -170,9 +167,6 @@ class Bundle:
         self.by_fd[strand.fd] = strand
         self.poller.register(strand.fd, READABLE)
         self.gaps = self.strands.count(None)
-
-    def lose(self, node: int, clean_up: Request) -> None:
-        self.lost.setdefault(node, deque(maxlen=LOST_MOST)).append(clean_up)
 
     def take_out(self, strand: Strand) -> None:
         self.strands[strand.node] = None

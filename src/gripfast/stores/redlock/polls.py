@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gripfast.core.redlock.nodes import Answer, Ballot, Each, Failed, Free, Freed, Request, Unlock, Vote
+from gripfast.core.redlock.ballot import majority
+from gripfast.core.redlock.nodes import Answer, Ballot, Each, Failed, ForceRelease, Free, Freed, Request, Unlock, Vote
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.stores.faults import Fault
 from gripfast.stores.redis.conversation import Conversation, Taker
@@ -123,8 +124,7 @@ class Question:
 
     @property
     def cleans(self) -> bool:
-        """It must get there, wanted or not."""
-        return isinstance(self.parts[0], Free | Unlock)
+        return only_cleans(self.request)
 
     @property
     def is_on_its_own(self) -> bool:
@@ -181,6 +181,23 @@ def not_answered(request: Request, failed: Failed, left: Sequence[bool | None]) 
 def setter(request: Request) -> str | None:
     """Whose claim it is, if it is one."""
     return owner_of(request) if sets(request) else None
+
+
+def only_cleans(request: Request) -> bool:
+    """It must get there, whether anyone waits for its answer or not."""
+    parts: Sequence[Request] = request.requests if isinstance(request, Each) else (request,)
+    return all(isinstance(part, Free | Unlock) for part in parts)
+
+
+def may_repeat(request: Request | None, has_worked: bool, is_repeated: bool, may_have_arrived: bool = True) -> bool:
+    """What was lost with a connection, once, if it `has_worked`: it may have been closed while it was idle. A force
+    release could end the lease of somebody who got the lock since."""
+    return has_worked and not is_repeated and not (may_have_arrived and type(request) is ForceRelease)
+
+
+def too_few(up: int, asked: int) -> bool:
+    """So few that nothing can be decided: those that are down are asked as well, since they may be up again."""
+    return up < majority(asked)
 
 
 def still_down(where: str, fault: Fault, age: float) -> Fault:

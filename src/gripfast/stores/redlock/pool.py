@@ -13,13 +13,18 @@ from __future__ import annotations
 import math
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 from gripfast.core.redlock.nodes import Each, Free, Request, TakeBack, Unlock, Vote
 from gripfast.machine import boottime
 from gripfast.stores.redis.conversation import IDLE_MOST, PARKED_MOST
 from gripfast.stores.redlock.bundle import Bundle, Dropped, Due, Loan, Strand
 from gripfast.stores.redlock.health import Known, Node
+from gripfast.stores.redlock.polls import only_cleans, setter
 from gripfast.stores.redlock.protocol import Wording
+from gripfast.stores.redlock.talk import LOST_MOST
+
+T = TypeVar("T")
 
 LOOK = 0.25
 """Seconds between two looks at those."""
@@ -57,6 +62,9 @@ class Pool:
         self._carried_most = CARRIED_LEAST
         self._late: dict[str, list[Bundle | Strand]] = {}
         """By owner: what else did, and was not answered there: another bundle, or the connection to a silent node."""
+        self._lost: list[deque[Request]] = [deque(maxlen=LOST_MOST) for _ in nodes]
+        """Clean-ups that were not answered when their connection broke."""
+        self._has_lost = False
         self._parked: list[deque[Strand]] = [deque() for _ in nodes]
         self._looks_at = math.inf
         """When to look whether any of those was answered."""
@@ -77,6 +85,8 @@ class Pool:
             self._look_through(bundle)
         if self._looks_at < math.inf and boottime() >= self._looks_at:
             self._close_the_answered()
+        if self._has_lost:
+            self._send_lost(bundle)
         return loan
 
     def _new_loan(self) -> Loan:
@@ -133,7 +143,7 @@ class Pool:
         if type(request) is Vote or type(request) is TakeBack:
             owners: tuple[str, ...] = (request.owner,)
         elif type(request) is Each:
-            owners = tuple(each.owner for each in request.requests if isinstance(each, Vote | TakeBack))
+            owners = tuple(owner for each in request.requests if (owner := setter(each)) is not None)
         else:
             return ()
         for owner in owners:
@@ -215,10 +225,7 @@ class Pool:
             strand, owner, clean_up = left
             if strand.owes(owner):
                 self._send_after(strand, clean_up)
-            try:
-                bundle.after.remove(left)
-            except ValueError:  # another thread was quicker
-                pass
+            _remove(bundle.after, left)
 
     def _send_after(self, strand: Strand, clean_up: Request) -> bool:
         due = Due(self._wording.count(clean_up), boottime(), None, clean_up, ())
@@ -237,23 +244,41 @@ class Pool:
         """Nothing can follow on it, and what it carried may still arrive: its owners have to know."""
         for owner in self._owners_to_follow(strand):
             self._late.setdefault(owner, []).append(strand)
-        for due in list(strand.due):
-            if only_cleans(due.request):
-                bundle.lose(strand.node, due.request)
         bundle.take_out(strand)
-        strand.close()
+        self._close(strand)
 
     def leave(self, bundle: Bundle, clean_up: Request, nodes: Iterable[int]) -> None:
         """Where there is no connection now, for when there is one again."""
         for node in nodes:
             if bundle.strands[node] is None:
-                bundle.lose(node, clean_up)
+                self._lose(node, clean_up)
 
     def put(self, bundle: Bundle, strand: Strand) -> None:
-        """Instead of one that was lost, maybe, with clean-ups for whose answers nobody waits."""
         bundle.put(strand)
-        for clean_up in bundle.lost.pop(strand.node, ()):
-            self._send_after(strand, clean_up)
+        if self._has_lost:
+            self._send_lost(bundle)
+
+    def _lose(self, node: int, clean_up: Request) -> None:
+        self._lost[node].append(clean_up)
+        self._has_lost = True  # last: who finds it true looks afterwards
+
+    def _send_lost(self, bundle: Bundle) -> None:
+        """Where it has a connection. Twice does no harm, so two threads may do it at the same time."""
+        self._has_lost = False
+        for lost, strand in zip(self._lost, bundle.strands, strict=True):
+            if strand is not None:
+                for clean_up in list(lost):
+                    self._send_after(strand, clean_up)
+                    _remove(lost, clean_up)
+        if any(self._lost):
+            self._has_lost = True
+
+    def _close(self, strand: Strand) -> None:
+        """What it carried may not have arrived."""
+        for due in list(strand.due):
+            if only_cleans(due.request):
+                self._lose(strand.node, due.request)
+        strand.close()
 
     def _owners_to_follow(self, strand: Strand) -> set[str]:
         return {owner for due in list(strand.due) for owner in due.owners if owner in self._carriers}
@@ -265,7 +290,7 @@ class Pool:
         for owner in owners:
             self._late.setdefault(owner, []).append(strand)
         while len(parked) > (0 if self._known.is_closed else PARKED_MOST):
-            _close_first(parked)
+            self._close_first(parked)
 
     def _close_the_answered(self) -> None:
         """Whoever has taken a connection out of its deque has it alone."""
@@ -278,7 +303,7 @@ class Pool:
                     break
                 strand.looks += self._nodes[strand.node].is_up
                 if strand.is_over() or strand.looks > LOOKS_MOST:
-                    strand.close()
+                    self._close(strand)
                 else:
                     self._looks_at = boottime() + LOOK
                     parked.append(strand)
@@ -296,18 +321,20 @@ class Pool:
         self._late.clear()
         for parked in self._parked:
             while parked:
-                _close_first(parked)
+                self._close_first(parked)
+
+    def _close_first(self, parked: deque[Strand]) -> None:
+        try:
+            strand = parked.popleft()
+        except IndexError:  # another thread was quicker
+            return
+        self._close(strand)
 
 
-def only_cleans(request: Request) -> bool:
-    parts: Sequence[Request] = request.requests if isinstance(request, Each) else (request,)
-    return all(isinstance(part, Free | Unlock) for part in parts)
-
-
-def _close_first(parked: deque[Strand]) -> None:
+def _remove(queue: deque[T], item: T) -> None:
     try:
-        parked.popleft().close()
-    except IndexError:  # another thread was quicker
+        queue.remove(item)
+    except ValueError:  # another thread was quicker
         pass
 
 

@@ -5,13 +5,13 @@ read. Requests of one owner are in order because they share a connection. Each r
 `stores/redis/conversation.py`:
 
 1. *Down.* A node that could not be reached, or was silent, is not asked (`Node.goes_down`), but looked after in the
-   background until it answers; unless too few others are left to decide anything (`Talk.too_few_are_up`).
+   background until it answers; unless too few others are left to decide anything (`polls.too_few`).
 2. *Waiting.* What waits for a connection leaves in order, in full: who has just connected may be a new server. It is
    not sent if nobody wants it any more (`NodeTalk._put_waiting`); a clean-up waits behind what it may have to clean up.
 3. *Clean-ups elsewhere.* A clean-up also follows on other connections that carried claims of its owner
    (`NodeTalk._follow`), and its answer is read accordingly (`polls.after_following`).
 4. *Repeating.* What was lost with a connection that had worked is repeated once, unless it is a force release, or
-   would come after its owner's clean-up (`NodeTalk._failed`).
+   would come after its owner's clean-up (`polls.may_repeat`, `Question.may_be_late`).
 5. *Scripts.* They are sent in full the first time on a connection, and again if the node has forgotten them
    (`NodeTalk.words`, `answered`): a clean-up may be refused, for want of its script, when nobody listens any more.
 6. *Lost clean-ups* for which nobody waits leave on the next connection (`Node.lost`).
@@ -27,8 +27,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeGuard
 
-from gripfast.core.redlock.ballot import majority
-from gripfast.core.redlock.nodes import Each, ForceRelease, Free, Request, Unlock, Vote
+from gripfast.core.redlock.nodes import Each, Free, Request, Unlock, Vote
 from gripfast.errors import GripfastError
 from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
@@ -36,7 +35,7 @@ from gripfast.stores.redis.conversation import LOOKS, Conversation, Loop, Server
 from gripfast.stores.redis.conversation import NOBODY as NO_TAKER
 from gripfast.stores.redis.faults import cut, not_connected
 from gripfast.stores.redis.shared import Opening
-from gripfast.stores.redlock.polls import NOBODY, Poll, Question, setter, still_down
+from gripfast.stores.redlock.polls import NOBODY, Poll, Question, may_repeat, setter, still_down, too_few
 from gripfast.stores.redlock.protocol import Wording
 
 _log = logging.getLogger("gripfast.connection")
@@ -226,8 +225,8 @@ class NodeTalk:
 
     def _failed(self, question: Question, fault: Fault) -> None:
         self.takes_care = True
-        can_repeat = fault.was_idle and not question.is_repeated and not self._is_closed
-        if can_repeat and question.may_be_late and not isinstance(question.request, ForceRelease):
+        can_repeat = question.may_be_late and not self._is_closed
+        if can_repeat and may_repeat(question.request, fault.was_idle, question.is_repeated):
             question.is_repeated = True
             self._ask_again(question, question.is_full)
             return
@@ -365,9 +364,8 @@ class Talk:
                 conversation.expect_within(seconds, told=seconds)
 
     def _too_few_are_up(self, requests: Sequence[Request | None], asked: int) -> bool:
-        """So few that nothing can be decided: what is known of the others may be out of date."""
         down = sum(1 for node in self._down if requests[node.place] is not None)
-        return asked - down < majority(asked)
+        return too_few(asked - down, asked)
 
     def send(self, request: Request, nodes: Iterable[int]) -> None:
         packed = self._wording.pack(request, b"")
