@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import copy
 import gc
-import inspect
 import logging
 import pickle
 import subprocess
@@ -14,12 +13,10 @@ import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
-from unittest.mock import create_autospec
 
 import pytest
 
 import gripfast
-from gripfast.api.misuse import OF_CLIENTS, OF_LEASES, OF_LOCKS, OPTIONS
 from support.both_colours import staged
 from support.waiting import auntil, until
 
@@ -316,126 +313,6 @@ def test_a_reentrant_lock_has_a_lease_for_each_block(client: gripfast.Client) ->
         assert inner.held
 
 
-# -- words of other libraries ------------------------------------------------------------------------------------------
-
-Call = Callable[[Any], object]
-
-WRONG_OPTIONS: list[tuple[Call, str]] = [
-    (lambda client: client.lock("job").acquire(timeout=5), "acquire() has no 'timeout': write acquire(wait=5)"),
-    (lambda client: client.lock("job").acquire(timeout=-1), "acquire() has no 'timeout': write acquire(wait=None)"),
-    (lambda client: client.lock("job").acquire(blocking=False), "acquire() has no 'blocking': write try_acquire()"),
-    (lambda client: client.lock("job").acquire(blocking_timeout=2), "write acquire(wait=2)"),
-    (lambda client: client.lock("job").acquire(wiat=2), "acquire() has no 'wiat': did you mean 'wait'?"),
-    (lambda client: client.lock("job").acquire(ttl=2), "Write client.lock(name, ttl=2)"),
-    (lambda client: client.lock("job").acquire(True, 2), "acquire() takes `wait` alone: write acquire(wait=2)"),
-    (lambda client: client.lock("job").acquire(True, -1), "write acquire(wait=None)"),
-    (lambda client: client.lock("job").acquire(False, 2), "write try_acquire() not to wait"),
-    (lambda client: client.lock("job").acquire(bogus=2), "acquire() has no 'bogus': it takes wait"),
-    (lambda client: client.lock("job", timeout=9), "lock() has no 'timeout': write ttl=9"),
-    (lambda client: client.lock("job", timeout=9), "or wait=9, the seconds to wait"),
-    (lambda client: client.lock("job", blocking=False), "write wait=0 not to wait"),
-    (lambda client: client.lock("job", blocking_timeout=2), "write wait=2"),
-    (lambda client: client.lock("job", tll=4), "lock() has no 'tll': did you mean 'ttl'?"),
-    (lambda client: client.lock("job", expire=4), "write ttl=4"),
-    (lambda client: client.lock("job", auto_renewal=True), "write renew=True"),
-    (lambda client: client.lock("job", bogus=4), "it takes name, ttl, renew"),
-    (lambda client: client.locked("job", tll=4), "did you mean 'ttl'?"),
-    (lambda client: client.locked("job", timeout=4), "write ttl=4"),
-]
-
-
-@pytest.mark.parametrize(("call", "words"), WRONG_OPTIONS)
-@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
-def test_a_keyword_of_another_library_is_refused_with_the_right_one(
-    connect: Callable[[str], Any], call: Call, words: str
-) -> None:
-    with pytest.raises(TypeError) as refused:
-        call(connect("memory://"))
-    assert words in str(refused.value)
-
-
-def test_the_default_client_says_the_same() -> None:
-    with pytest.raises(TypeError, match="did you mean 'ttl'"):
-        gripfast.lock("job", tll=4)  # type: ignore[call-arg]
-
-
-@pytest.mark.parametrize("wait", [True, False])
-def test_a_truth_is_no_time_to_wait(client: gripfast.Client, wait: bool) -> None:
-    with pytest.raises(gripfast.ConfigurationError, match=r"write try_acquire\(\) not to wait"):
-        client.lock("job").acquire(wait)
-
-
-def test_a_text_is_no_time_in_python(client: gripfast.Client) -> None:
-    with pytest.raises(gripfast.ConfigurationError, match=r"not '30s'\. In Python write seconds as a number"):
-        client.lock("job", ttl="30s")  # type: ignore[arg-type]
-
-
-def one_of_each(connect: Callable[[str], Any]) -> dict[str, Any]:
-    """A client, its lock and its lease; none of them is used."""
-    client = connect("memory://")
-    kind = gripfast.Lease if connect is gripfast.connect else gripfast.AsyncLease
-    return {"Client": client, "Lock": client.lock("job"), "Lease": kind.__new__(kind)}
-
-
-LACKS = {"Lock": OF_LOCKS, "Client": OF_CLIENTS, "Lease": OF_LEASES}
-
-
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, lacks in LACKS.items() for name in lacks])
-@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
-def test_what_is_not_there_is_told_with_what_to_write(connect: Callable[[str], Any], kind: str, name: str) -> None:
-    held = one_of_each(connect)[kind]
-    for error in (AttributeError, TypeError):
-        with pytest.raises(error, match=f"{kind} has no '{name}': .*(lease|lock|client|wait)") as refused:
-            getattr(held, name)
-    assert "{" not in str(refused.value)
-    assert ("await" in str(refused.value)) == (connect is gripfast.connect_async and "{await_}" in LACKS[kind][name])
-    assert not hasattr(held, name)
-    assert not hasattr(type(held), name) or name == "__call__"  # of every class
-    assert name not in dir(held)
-    assert name not in dir(type(held))
-
-
-def test_nor_is_it_there_in_a_mock() -> None:
-    for kind in (gripfast.Lock, gripfast.AsyncLock, gripfast.Client, gripfast.AsyncClient, gripfast.Lease):
-        mocked = create_autospec(kind, instance=True)
-        assert mocked.__repr__
-        assert [name for name in kind._lacks if hasattr(mocked, name)] in ([], ["__call__"])  # which every mock has
-
-
-def test_a_lock_is_no_decorator(client: gripfast.Client) -> None:
-    with pytest.raises(
-        TypeError, match=r"Lock has no '__call__': to decorate a function, write `@client.locked\(name\)`"
-    ):
-
-        @client.lock("job")  # type: ignore[operator]
-        def work() -> None: ...
-
-
-def test_the_client_of_a_loop_is_closed_by_aclose() -> None:
-    with pytest.raises(AttributeError, match=r"AsyncClient has no 'close': write `await client\.aclose"):
-        gripfast.connect_async("memory://").close()  # type: ignore[attr-defined]
-
-
-def test_minus_one_does_not_wait_for_ever(client: gripfast.Client) -> None:
-    with pytest.raises(gripfast.ConfigurationError, match="write None to wait for ever"):
-        client.lock("job").acquire(-1)
-
-
-def test_a_name_of_another_library_is_told_where_it_is_imported() -> None:
-    with pytest.raises(ImportError, match=r"gripfast\.LockTimeout"):
-        from gripfast import Timeout  # type: ignore[attr-defined] # noqa: F401
-    with pytest.raises(AttributeError, match=r"gripfast\.LockTimeout"):
-        gripfast.Timeout  # type: ignore[attr-defined] # noqa: B018
-    with pytest.raises(ImportError, match="cannot import name 'bogus'"):
-        from gripfast import bogus  # type: ignore[attr-defined] # noqa: F401
-    assert not hasattr(gripfast, "Timeout")
-
-
-def test_an_address_without_a_scheme_is_told_how_to_write_it() -> None:
-    with pytest.raises(gripfast.ConfigurationError, match="such as redis://localhost:6379"):
-        gripfast.connect("localhost:6379")
-
-
 # -- locks in memory that nobody else sees -----------------------------------------------------------------------------
 
 
@@ -485,46 +362,6 @@ def test_a_process_with_locks_of_its_own_is_told_so(tmp_path: Path, method: str,
     command = [sys.executable, str(script), method, url.format(tmp_path / "locks.db")]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     assert (ended.returncode, ended.stderr.count("this process has locks of its own")) == (0, times), ended.stderr
-
-
-def test_what_nobody_thought_of_is_told_by_python(client: gripfast.Client) -> None:
-    with pytest.raises(AttributeError, match="'Lock' object has no attribute 'bogus'"):
-        client.lock("job").bogus  # type: ignore[attr-defined] # noqa: B018
-
-
-def test_signatures_show_what_may_be_given() -> None:
-    for lock in (gripfast.Lock, gripfast.AsyncLock):
-        assert list(inspect.signature(lock.acquire).parameters) == ["self", "wait"]
-    for client in (gripfast.Client, gripfast.AsyncClient):
-        assert list(inspect.signature(client.lock).parameters)[:3] == ["self", "name", "ttl"]
-        assert "wrong" not in inspect.signature(client.lock).parameters
-
-
-def test_nothing_in_the_tables_is_right_here() -> None:
-    for lock in (gripfast.Lock, gripfast.AsyncLock):
-        assert [name for name in OF_LOCKS if name in dir(lock)] == []
-    for client in (gripfast.Client, gripfast.AsyncClient):
-        assert not set(inspect.signature(client.lock).parameters) & set(OPTIONS["lock"])
-
-
-@pytest.mark.parametrize(
-    ("kind", "given", "instead"),
-    [
-        (gripfast.Lock, [], "gripfast.lock(name)"),
-        (gripfast.Lock, ["job"], "gripfast.lock(name)"),
-        (gripfast.Lock, [gripfast.connect("memory://"), "job"], "connect(url).lock(name)"),
-        (gripfast.AsyncLock, ["job"], "gripfast.async_lock(name)"),
-        (gripfast.Client, [], "gripfast.connect(url)"),
-        (gripfast.Client, ["memory://"], "gripfast.connect(url)"),
-        (gripfast.AsyncClient, ["memory://"], "gripfast.connect_async(url)"),
-    ],
-)
-def test_classes_that_are_called_as_those_of_others_say_how_to_make_one(
-    kind: Callable[..., Any], given: list[Any], instead: str
-) -> None:
-    with pytest.raises(TypeError) as refused:
-        kind(*given)
-    assert instead in str(refused.value)
 
 
 # -- what belongs to one process ---------------------------------------------------------------------------------------
