@@ -77,7 +77,7 @@ class LeaseLost(GripfastError):
 
 
 class StaleToken(GripfastError):
-    """A fencing check rejected a token, because it has seen a larger one for the resource. A newer holder has used it:
+    """A fencing check rejected a token, because it has seen a larger one for the resource. There is a newer holder:
     stop writing, and roll back."""
 
     def __init__(self, resource: str, token: int, seen: int) -> None:
@@ -105,8 +105,8 @@ class StoreUnavailable(GripfastError):
 class OutcomeUnknown(StoreUnavailable):
     """No answer came, so the request may or may not have taken effect.
 
-    After a failed acquire Gripfast cleans up by itself: you can try again. You can also repeat extend(). After
-    force_release(), look with inspect() who holds the lock now, before you repeat it.
+    After a failed acquire Gripfast cleans up by itself: you can try again. You can also repeat extend(). Before you
+    repeat force_release(), check with inspect() who holds the lock.
     """
 
 
@@ -149,7 +149,7 @@ def why_lost(error: LeaseLost) -> str:
 def describe_holder(holder: LockInfo | None, here: str = "") -> str:
     """Who holds it and for how long, in words an operator can act on. `here`: the holder in this process, in words."""
     if holder is None:
-        return "held, but it is not known by whom"
+        return "held, but the holder is unknown"
     if holder.since is None:
         return f"held by software other than Gripfast ({_shown(holder.owner)}), {_expiry(holder.expires_in)}"
     label = f" ({_shown(holder.label)})" if holder.label else ""

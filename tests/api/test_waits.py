@@ -23,7 +23,7 @@ from gripfast.testing.conformance.test_forks import forks, in_a_child
 from support.both_colours import staged
 from support.waiting import until
 
-ITSELF = "It has acquired this lock itself"
+ITSELF = "It acquired this lock itself"
 BLOCKS = "An event loop runs in this thread"
 
 

@@ -28,7 +28,7 @@ WRONG_OPTIONS: list[tuple[Call, str]] = [
     (lambda client: client.lock("job").acquire(blocking_timeout=2), "write acquire(wait=2)"),
     (lambda client: client.lock("job").acquire(wiat=2), "acquire() has no 'wiat': did you mean 'wait'?"),
     (lambda client: client.lock("job").acquire(ttl=2), "Write client.lock(name, ttl=2)"),
-    (lambda client: client.lock("job").acquire(True, 2), "acquire() takes `wait` alone: write acquire(wait=2)"),
+    (lambda client: client.lock("job").acquire(True, 2), "acquire() takes only `wait`: write acquire(wait=2)"),
     (lambda client: client.lock("job").acquire(True, -1), "write acquire(wait=None)"),
     (lambda client: client.lock("job").acquire(False, 2), "write try_acquire() not to wait"),
     (lambda client: client.lock("job").acquire(bogus=2), "acquire() has no 'bogus': it takes wait"),
@@ -62,7 +62,7 @@ def test_the_default_client_says_the_same() -> None:
 
 @pytest.mark.parametrize("wait", [True, False])
 def test_a_truth_is_no_time_to_wait(client: gripfast.Client, wait: bool) -> None:
-    with pytest.raises(gripfast.ConfigurationError, match=r"write try_acquire\(\) not to wait"):
+    with pytest.raises(gripfast.ConfigurationError, match="0 means do not wait, None means wait for ever"):
         client.lock("job").acquire(wait)
 
 

@@ -151,8 +151,8 @@ def test_an_even_number_of_nodes_is_warned_about(connect: Callable[..., Any], ca
         connect("redlock://u:secret@a,b,c,d")
         connect("redlock://a,b,c,d,e,f")
     assert caplog.messages == [
-        "of 4 Redlock nodes only 1 may fail, as of 3 nodes: add one node, or remove one",
-        "of 6 Redlock nodes only 2 may fail, as of 5 nodes: add one node, or remove one",
+        "with 4 Redlock nodes only 1 may fail, as with 3: add one node, or remove one",
+        "with 6 Redlock nodes only 2 may fail, as with 5: add one node, or remove one",
     ]
 
 

@@ -96,7 +96,7 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
         return Observers(self._config.observers, self.where)
 
     def _tell_if_apart(self, is_forked: bool) -> None:
-        """Whoever inherits a client, or was started by multiprocessing, may take the locks for those of its parent."""
+        """A forked or multiprocessing child may believe that it shares the locks of its parent."""
         if not self.capabilities.processes and (is_forked or _is_started_by_multiprocessing()):
             _log.warning(
                 "this process has locks of its own in %s, because its memory is not shared with the process that "
@@ -323,7 +323,7 @@ class _Here(threading.local):
 
 
 def _is_started_by_multiprocessing() -> bool:
-    """Who is has loaded it."""
+    """If so, it is loaded."""
     multiprocessing = sys.modules.get("multiprocessing.process")
     return multiprocessing is not None and multiprocessing.parent_process() is not None
 

@@ -41,7 +41,7 @@ def current_lease(kind: type[AsyncLease]) -> AsyncLease: ...
 
 
 def current_lease(kind: type[Lease] | type[AsyncLease] | None = None) -> Lease | AsyncLease:
-    """The lease of the decorated function that runs now: of the innermost one, if one calls another. Use it to send the
+    """The lease of the decorated function that runs now; if they are nested, of the innermost. Use it to send the
     token with what you write, and to check that the lock is still held:
 
         @client.locked("report:{user_id}")
@@ -51,12 +51,12 @@ def current_lease(kind: type[Lease] | type[AsyncLease] | None = None) -> Lease |
             lease.ensure_held()
 
     It is a Lease in a plain function and an AsyncLease in a coroutine function. No type checker can know which of them
-    runs, so the type is `Lease | AsyncLease`: what both have in common can be used as it is. To use the rest, such as
+    runs, so the type is `Lease | AsyncLease`: you can use what both classes have. To use the rest, such as
     `extend()`, name the class: `current_lease(AsyncLease)` returns an AsyncLease, or raises ConfigurationError.
 
     Outside a decorated function it raises ConfigurationError. It follows the rules of `contextvars`: a task that the
     function starts, and `asyncio.to_thread`, see the lease until the function has ended. A thread that you start
-    yourself does not. `with lock` does not set it: there you have the lease.
+    yourself does not. In a `with` block, use `with lock as lease`.
     """
     call = _innermost.get()
     if call is None:
@@ -66,7 +66,7 @@ def current_lease(kind: type[Lease] | type[AsyncLease] | None = None) -> Lease |
         raise ConfigurationError(_ENDED)
     if kind is not None and not isinstance(lease, kind):
         raise ConfigurationError(
-            f"this function runs with the class {type(lease).__name__}, not {kind.__name__}: use "
+            f"the lease here is of class {type(lease).__name__}, not {kind.__name__}: use "
             f"current_lease({type(lease).__name__})"
         )
     return lease

@@ -1,4 +1,4 @@
-"""The default client: that of `gripfast.lock()` and `gripfast.async_lock()`, who share one configuration.
+"""The default client: that of `gripfast.lock()` and `gripfast.async_lock()`, with one configuration.
 
 It is made when it is first used. `configure()` puts another one in its place and closes nothing: locks and leases of
 the former client keep it alive, so its leases are renewed until they are released. When nobody has any of them, it ends
@@ -22,7 +22,7 @@ def configure(target: object = None, **options: Any) -> None:
     """Say where the locks of `gripfast.lock()` and `gripfast.async_lock()` are. Takes what `connect()` takes, and does
     no I/O. Call it when the program starts.
 
-    Without arguments, go back to how a program begins: $GRIPFAST_URL is read again, when the next lock is made.
+    Without arguments, go back to the default: $GRIPFAST_URL is read again when the next lock is made.
 
     Locks that were made before, and their leases, stay where they are, and go on working.
     """
@@ -56,7 +56,7 @@ class _Default:
         except IndexError:
             return
         _log.warning(
-            "GRIPFAST_URL has changed since the default client was made, which is ignored: its locks are still in %s. "
+            "GRIPFAST_URL has changed, but the default client was made before: its locks are still in %s. "
             "To use the new URL for new locks, call gripfast.configure()",
             client.where,
         )

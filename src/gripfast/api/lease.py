@@ -175,7 +175,7 @@ class Lease(Handle[BlockingRuntime]):
 
 
 class Lost:
-    """Event-like: whether the lease is lost, by the clock at the moment of asking."""
+    """Like an event: says whether the lease is lost, by the clock at that moment."""
 
     def __init__(self, lease: Lease) -> None:
         self._lease = lease
@@ -184,7 +184,7 @@ class Lost:
         return self._lease._loss() is not None
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until it is lost: True; False if the time is over or the lease was released."""
+        """Block until the lease is lost (True), is released or the time is over (False)."""
         over = threading.Event()
         state = self._lease._state
         state.listeners.append(over.set)

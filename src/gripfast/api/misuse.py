@@ -1,8 +1,8 @@
-"""What people write who know another lock: redis-py's, filelock's, threading's. Each is told what to write here.
+"""Mistakes of people who know another lock (redis-py's, filelock's, threading's), and what to write here.
 
 Wrong keywords and attributes are errors in any case. The tables below only make their messages say more. They cost
-nothing where nothing is wrong: what a lock does not have is a descriptor that raises, not a `__getattr__`, which would
-slow down every look-up of what it has.
+nothing in right programs: a missing attribute is a descriptor that raises. A `__getattr__` would slow down every
+look-up.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _RELEASE = (
     "`{await_}lease.release()`"
 )
 _INSPECT = (
-    "write `{await_}client.inspect(name)`, which is None if nobody holds the lock. Of your own lease, read lease.held"
+    "write `{await_}client.inspect(name)`, which is None if nobody holds the lock. For your lease, read lease.held"
 )
 _HELD = "a lock does not know who holds it. Write `lease = {await_}lock.acquire()` and read lease.held"
 _EXTEND = "leases are renewed while they are held. To renew one now, write `{await_}lease.extend()`"
 _TOKEN = "every lease has its own. Write `lease = {await_}lock.acquire()`, and read lease.token or lease.owner"
-_WAIT = "say how long to wait where you wait: `{await_}lock.acquire(wait=5)`"
+_WAIT = "to limit the wait, write `{await_}lock.acquire(wait=5)`"
 _FORCE = "write `{await_}client.force_release(name)`"
 _ACQUIRE = "write `{async_}with client.lock(name):`, or `lease = {await_}client.lock(name).acquire()`"
 _ACQUIRED = "it is acquired already. For another lease, call `{await_}lock.acquire()`"
@@ -63,7 +63,7 @@ OF_LEASES: Mapping[str, str] = {
 OF_ASYNC_CLIENTS = {**OF_CLIENTS, "close": "write `await client.aclose()`"}
 """What locks, clients and leases do not have, and what is meant here."""
 
-_NO_POLLING = "leave it out, because Gripfast knows when a waiter has to ask again"
+_NO_POLLING = "leave it out, because Gripfast knows when a waiter has to retry"
 _TTL = "write ttl={value}, the seconds that a lease lasts unless it is renewed"
 _RENEW = "write renew={value}"
 _POLLING = dict.fromkeys(("sleep", "poll_interval", "poll_intervall", "check_interval", "retry_delay"), _NO_POLLING)
@@ -95,7 +95,7 @@ NAMES: Mapping[str, str] = {
     "FileLock": "write gripfast.lock(name)",
     "locked": "write @client.locked(name), with client = gripfast.connect(url)",
     "Timeout": "the error is gripfast.LockTimeout",
-    "LockError": "the errors are gripfast.LockTimeout and gripfast.LeaseLost; all are a gripfast.GripfastError",
+    "LockError": "the errors are gripfast.LockTimeout and gripfast.LeaseLost; both are GripfastErrors",
     "LockNotOwnedError": "the error is gripfast.LeaseLost",
 }
 """Names of other libraries that the package does not have, and what is meant here."""
@@ -161,7 +161,7 @@ def unknown_option(function: Any, wrong: Mapping[str, object], *given: object) -
     than `wait`, as threading has it: `acquire(blocking, timeout)`."""
     if not wrong:
         instead = "try_acquire() not to wait" if given[0] is False else f"acquire(wait={_as_here(given[1])})"
-        return TypeError(f"acquire() takes `wait` alone: write {instead}")
+        return TypeError(f"acquire() takes only `wait`: write {instead}")
     (option, value), *_ = wrong.items()
     name, code = function.__name__, function.__code__
     known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
@@ -194,8 +194,8 @@ def exact(function: F) -> F:
 
 
 def made_by_hand(kind: type, how: str) -> TypeError:
-    """Who calls a class as other libraries' are called."""
-    return TypeError(f"{kind.__name__}() is not called by programs: write {how}")
+    """For a class that is called as in other libraries."""
+    return TypeError(f"do not call {kind.__name__}(): write {how}")
 
 
 def refuse_to_pickle(self: Any, protocol: SupportsIndex = 0) -> NoReturn:
@@ -209,6 +209,6 @@ def refuse_to_pickle(self: Any, protocol: SupportsIndex = 0) -> NoReturn:
             if name is None
             else f"Pass the URL and the name {name!r} to the other process, and call {connect}.lock({name!r}) there"
         )
-        + ". (A process that multiprocessing spawns gets its arguments pickled; a forked one may use a client that it "
+        + ". (multiprocessing pickles the arguments of a process that it spawns; a forked one may use a client that it "
         "inherits.)"
     )

@@ -45,7 +45,7 @@ class LoggingObserver(Observer):
     """Writes a line for each event to the logger `gripfast.events`, or to another that you name.
 
     Claims and renewals are logged at DEBUG, grants, refusals and releases at INFO, losses and an unreachable store at
-    WARNING. Each record has the fields of the event as attributes: `gripfast_event` is its kind, and `gripfast_name`,
+    WARNING. Each record has most fields as attributes: `gripfast_event` is its kind, and `gripfast_name`,
     `gripfast_group`, `gripfast_owner`, `gripfast_token`, `gripfast_store`, `gripfast_ttl`, `gripfast_waited`,
     `gripfast_held`, `gripfast_margin`, `gripfast_reason` and `gripfast_request` are the rest.
     """
@@ -72,7 +72,7 @@ class LoggingObserver(Observer):
         self._write(logging.INFO, event, "released %r after %.3f s", event.name, event.held)
 
     def unreachable(self, event: Event) -> None:
-        what = "the request to %s %r can't reach %s: %s"
+        what = "can't %s %r on %s: %s"
         self._write(logging.WARNING, event, what, event.request, event.name, event.store, event.error)
 
     def _write(self, level: int, event: Event, what: str, *args: object) -> None:

@@ -48,6 +48,6 @@ class LockedOr(Protocol[T]):
 
 
 class AsyncLockedOr(Protocol[T]):
-    """The same for coroutine functions alone: for `AsyncClient.locked`, and if `busy` is a coroutine function."""
+    """The same, only for coroutine functions: of `AsyncClient.locked`, or if `busy` is a coroutine function."""
 
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Callable[P, Coroutine[Any, Any, R | T]]: ...

@@ -19,7 +19,7 @@ from gripfast.cli.waiting import obtain
 @click.command(short_help="List the locks that are held.")
 @url_option
 @json_option
-@click.option("--prefix", default="", metavar="TEXT", help="Only locks whose names begin like this.")
+@click.option("--prefix", default="", metavar="TEXT", help="Only locks whose names start with TEXT.")
 @click.pass_context
 def ls(ctx: click.Context, in_json: bool, prefix: str) -> None:
     """List the held locks: who holds them, for how long, and how many wait.

@@ -87,8 +87,8 @@ def run(
     KILL before someone else can get the lock. Then gripfast exits with 76.
 
     If gripfast itself is killed, Linux kills CMD as well (unless CMD is setuid), but not the processes that CMD has
-    started. On other systems CMD keeps running. Nobody renews the lock any more, so it is free when its ttl is over at
-    the latest, even if CMD still runs. With the embedded store (sqlite://, the default) it
+    started. On other systems CMD keeps running. Nobody renews the lock any more, so it is free after its ttl at the
+    latest, even if CMD still runs. With the embedded store (sqlite://, the default) it
     is free as soon as CMD has ended.
 
     The lock is released when CMD ends, even if CMD leaves processes running in the background. There is one exception,

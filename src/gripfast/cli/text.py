@@ -27,7 +27,7 @@ def expires_in(info: LockInfo) -> str:
 def holder(info: LockInfo | None) -> str:
     """Who has it and since when, for a sentence."""
     if info is None:
-        return "held, but it is not known by whom"
+        return "held, but the holder is unknown"
     if info.since is None:
         return f"held by {FOREIGN} ({visible(info.owner)})"
     label = f'"{visible(info.label)}", ' if info.label else ""  # first: on a narrow terminal the rest is cut off

@@ -9,7 +9,7 @@ They behave like threading's locks, with the same arguments, return values and e
 - A Condition notifies threads of this process only. wait() releases the lock for everyone, but notify() does not reach
   other processes.
 
-After acquire() the lock object keeps the lease until release(); so does `__enter__` called by hand or by an ExitStack.
+After acquire(), or `__enter__` called by hand or by an ExitStack, the lock object keeps the lease until release().
 If the lock object is garbage-collected before release(), the lock is released. In a `with` block the block keeps the
 lease, so that even a KeyboardInterrupt at any point releases the lock.
 """

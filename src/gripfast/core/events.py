@@ -21,16 +21,16 @@ class Event:
     kind: EventKind
     """The name of the observer's method that gets it."""
     name: str
-    """Of the lock. Do not label metrics with it: there may be any number of names. Use the group."""
+    """The lock's. Do not label metrics with it: there may be any number of names. Use the group."""
     group: str | None
-    """The lock's `group=`; for a decorated function the template of its name, unless it was given another."""
+    """The lock's `group=`; for a decorated function, by default, the template of its name."""
     owner: str
     """The id of this claim, random and new each time; `lease.owner` if it was granted."""
     store: str
     """The engine's address, without a password."""
     at: float
-    """When it happened, in seconds on the clock of this machine that goes on while the machine sleeps. Subtract two of
-    them; a single one means nothing."""
+    """When it happened, in seconds on the clock of this machine that goes on while the machine sleeps. Only the
+    difference of two has a meaning."""
     wall: float
     """When it happened, in seconds since 1970. This clock may be set back."""
     ttl: float
@@ -42,31 +42,31 @@ class Event:
     held: float = 0.0
     """Seconds from the grant until now; 0.0 before a grant."""
     margin: float = 0.0
-    """`renewed` only: the seconds that were left when the renewal was confirmed. If they get few, leases are about to
-    be lost."""
+    """`renewed` only: the seconds that were left when the renewal was confirmed. If it gets small, leases are about
+    to be lost."""
     reason: str | None = None
     """`lost`: the reason that LeaseLost has. `refused`: `taken` (the wait is over and someone else holds the lock),
     `cancelled` (an interrupt, a cancelled task), `closed` (the client was closed) or `error`. `released`: None, or
     `dropped` (nobody kept the lease) or `closed`."""
     error: GripfastError | None = None
-    """`unreachable`, and `refused` for an `error`: what was raised, or logged."""
+    """`unreachable`, and `refused` with the reason `error`: the error."""
     request: EventRequest | None = None
-    """`unreachable` only: what the store was asked for."""
+    """`unreachable` only: the request that failed."""
 
 
 class Observer(Protocol):  # each method returns: one without a body would be abstract to type checkers
-    """Is told what happens to the locks of a client: `connect(url, observers=[MyObserver()])`.
+    """Gets the events of the locks of a client: `connect(url, observers=[MyObserver()])`.
 
     Derive a class from this one, and write the methods that you need. A class that is not derived from it works, too;
     methods that it lacks are skipped.
 
     Gripfast calls the methods on a thread that serves the observers of one client, also for an AsyncClient. They are
-    called one after the other, in the order in which this process learned of things. No lease waits for them. If they
-    are too slow, claims and renewals are left out, and a warning says how many; what was told as claimed is also told
-    to its end. What a method raises is logged.
+    called one after the other, in the order in which this process learned of them. No lease waits for them. If they
+    are too slow, claims and renewals are left out, and a warning says how many; a claim that was told still gets its
+    end. What a method raises is logged.
 
-    Every claim ends in one of `granted`, `refused`, and `unreachable` for a claim. Every granted lease ends in one of
-    `released` and `lost`. Another handle on a lease by re-entry is no claim.
+    Every claim ends in `granted`, `refused` or `unreachable` (request `claim`). Every lease ends in `released` or
+    `lost`. Another handle on a lease by re-entry is not a claim.
     """
 
     def claimed(self, event: Event) -> None:
@@ -94,6 +94,6 @@ class Observer(Protocol):  # each method returns: one without a body would be ab
         return
 
     def unreachable(self, event: Event) -> None:
-        """The store did not answer; `event.error` says what is wrong. For the request `claim` this is the end of the
+        """A request failed; `event.error` says why. For the request `claim` this is the end of the
         claim. A renewal or a release is tried again."""
         return

@@ -190,8 +190,7 @@ def checked_wait(wait: object) -> float | None:
         return None
     if isinstance(wait, bool):
         raise ConfigurationError(
-            f"wait must be a number of seconds, not {wait!r}: write try_acquire() not to wait, or acquire() to wait as "
-            "long as it takes"
+            f"wait must be a number of seconds, not {wait!r}: 0 means do not wait, None means wait for ever"
         )
     if wait == -1:
         raise ConfigurationError("wait must be 0 or more seconds, not -1: write None to wait for ever")

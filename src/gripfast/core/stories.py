@@ -3,19 +3,19 @@
     claimed ──▶ granted ──▶ renewed, … ──▶ released | lost
        └─────▶ refused | unreachable
 
-Those who report can't see to that. Several threads may find out that a lease is over, and an interrupt may strike
-between the step that ends it and the report. So nobody who reports decides. Reports are put on a queue, which is one
-step of C, and one thread reads them and decides (`Stories.take`):
+Code that reports can't ensure that. Several threads may find out that a lease is over, and an interrupt may strike
+between the step that ends it and the report. So this code decides nothing. It puts reports on a queue, in one step of
+C, and one thread reads them and decides (`Stories.take`):
 
 - What does not follow from what was told before is left out: the second end of a lease, the grant of a claim that was
   given up.
-- A lease that died without a report of its end has ended with that. Its story is the weak reference to it, which the
+- If a lease object dies without a report, its death is the end. Its story is the weak reference to it, which the
   interpreter puts on the queue when it dies (as in `ledger.py`). A lease that nobody can use any more was released, or
   it was lost for the reason that stands in its `endings`.
 - When the client is closed, whatever is still open ends (`Stories.close`).
 
-If there is no room for a claim (the observers are too slow), none of its story is told. So somebody who counts what is
-held, or waited for, never counts wrong.
+If there is no room for a claim (the observers are too slow), none of its story is told. So counts of held leases and
+of waiters are never wrong.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Story(weakref.ref[LeaseState]):
     endings: list[list[Loss]]
     """Those of the lease: they outlive it here."""
     phase: Phase
-    """Of the reading thread's alone: what was told so far."""
+    """For the reading thread only: what was told so far."""
 
     def granted(self, state: LeaseState) -> None:
         now = self.stories.now()
@@ -87,7 +87,7 @@ class Story(weakref.ref[LeaseState]):
             self._report("refused", reason="cancelled")
 
     def renewal(self, state: LeaseState, answer: Loss | Unreachable | None, now: float) -> None:
-        """Before the answer counts: the time that is left is still that of before."""
+        """Call it before the answer counts: the time left must be the old one."""
         if isinstance(answer, Unreachable):
             self._unreachable("renew", answer.error)
         elif answer is None and (margin := state.remaining(now)) > 0.0 and self.stories.has_room():
@@ -149,11 +149,11 @@ class Stories:
         self.where = where
         self.put = put
         self.has_room = has_room
-        """To be asked before a claim, or what ends nothing, is put on the queue. No counts it as left out."""
+        """Call it before you queue a claim, or an event that ends nothing. False: it is left out."""
         self.now = now
         self.wall = wall
         self._open: dict[str, Story] = {}
-        """By their owners. Of the reading thread's alone."""
+        """By owner. For the reading thread only."""
 
     def claimed(self, state: LeaseState) -> None:
         """Before the claim leaves."""
@@ -192,7 +192,7 @@ class Stories:
                 yield event
 
     def _end(self, story: Story, now: float, why_refused: str, why_released: str) -> Event | None:
-        """Of one that was not reported to have ended."""
+        """The end of a story that nobody reported."""
         phase = story.phase
         self._turn(story, "over")
         if phase == "waiting":

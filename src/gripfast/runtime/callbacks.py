@@ -42,9 +42,7 @@ class Callbacks:
             try:
                 threading.Thread(target=self.run_waiting, name=self._name, daemon=True).start()
             except (RuntimeError, MemoryError) as error:
-                _log.log(
-                    level, "can't start threads for %d calls of on_lost (%s); will retry", len(self._waiting), error
-                )
+                _log.log(level, "can't start threads for %d callbacks (%s); will retry", len(self._waiting), error)
                 return boottime() + RETRY
         return math.inf
 

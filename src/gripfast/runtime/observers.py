@@ -111,7 +111,7 @@ class Observers:
                 self._tell(event)
         if self._left_out:
             left_out, self._left_out = self._left_out, 0
-            what = "about %d claims and renewals were not told to the observers of %s, which are too slow"
+            what = "about %d events were left out, because the observers of %s are too slow"
             _log.warning(what, left_out, self._where, extra={"gripfast_store": self._where})
         return math.inf
 

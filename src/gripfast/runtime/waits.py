@@ -1,7 +1,7 @@
 """Waits that can't end well: for a lock that the waiter has acquired itself, or in the thread of a running event loop.
 
-Both are said in the log, once, when a second has passed. The wait goes on: another thread may release the lock, and a
-blocked loop may be a short script's own business. Only who was refused once, and waits, is looked at.
+The log says so once, after a second. The wait goes on: another thread may release the lock, and a short script may
+block its loop on purpose. Only waiters that were refused once are checked.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ TELL_AFTER = 1.0
 """Seconds."""
 
 _ITSELF = (
-    "It has acquired this lock itself, so it waits in vain unless another %s releases that lease. Release the lease "
-    "first, or acquire both with reentrant=True, through one client"
+    "It acquired this lock itself, so it waits until another %s releases it or the lease ends. Release the lease "
+    "first, or use one client, with reentrant=True both times"
 )
 _IN_A_LOOP = (
     "An event loop runs in this thread, and none of its tasks can go on meanwhile. Use gripfast.connect_async(), or "
@@ -34,7 +34,7 @@ _IN_A_LOOP = (
 
 
 class Wait:
-    """One that is told of unless it is over in time."""
+    """A wait that is logged unless it ends in time."""
 
     def __init__(self, name: str, who: object, sentences: list[str]) -> None:
         self._name = name
@@ -63,7 +63,7 @@ class Waits:
         self._waits.add(wait)
 
     def tell(self) -> float:
-        """Those whose moment has come; the moment of the next."""
+        """Log the waits that are due; when the next one is."""
         now = boottime()
         for wait in self._waits:
             if wait.tells_at <= now:
@@ -96,4 +96,4 @@ def _has_running_loop() -> bool:
 
 
 def nothing() -> None:
-    """What is to be done at the end of a wait that nothing is wrong with."""
+    """The end of a wait that nothing is wrong with."""

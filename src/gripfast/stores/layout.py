@@ -1,17 +1,17 @@
-"""Which layout of keys, tables and nodes this version writes, and that nobody else writes another one beside it.
+"""Which layout of keys, tables and nodes this version writes, and why no other one is written beside it.
 
-Two layouts need not see each other's locks: two versions that use different ones on the same store could both grant the
-same name. So each store has a number, its layout, and every client looks at it before its first request:
+Versions with different layouts may not see each other's locks: on one store, both could grant the same name. So each
+store has a number, its layout, and every client looks at it before its first request:
 
-1. If there is a number, and it is this version's, the client goes on. If it is another one, the client is refused, at
-   once and for good: nothing of it reaches a lock.
+1. If there is a number, and it is this version's, the client goes on. If it is another one, the client is refused at
+   once, without a retry: it reaches no lock.
 2. If there is none, the client writes its own, in one step that does nothing if somebody was first, and looks again.
-3. Nobody changes a number or deletes it, but an operator who has stopped all clients.
+3. Only an operator who has stopped all clients changes or deletes a number.
 
-Why that is enough: whoever was granted anything has seen its own number before, on the same connection or in the same
+Why that is enough: a client with a grant has seen its own number before, on the same connection or in the same
 session. A number stays what it is as long as the store keeps its data, so two clients of different layouts can't both
 have seen their own. Which of them starts first, and how many have been connected for how long, does not matter. A store
-that has lost its data has lost its connections, too, except if somebody deletes them under living clients (FLUSHALL,
+that has lost its data has lost its connections, too, unless somebody deletes data under living clients (FLUSHALL,
 DROP TABLE): before a version of another layout is started on such a store, the old clients have to be stopped.
 
 An uncontended acquire and release costs nothing more: a number is looked at once for each connection (ZooKeeper: for
@@ -50,8 +50,8 @@ def refusal(where: str, found: str, ours: int, elsewhere: str) -> StoreUnavailab
     """`elsewhere`: what else a client of this version could use."""
     shown = found if found.isascii() and found.isdecimal() and len(found) < 10 else quoted(found)
     words = (
-        f"has locks in layout {shown}, and this version of Gripfast uses layout {ours}. Versions with different "
-        f"layouts can't share locks: run one that uses layout {shown} here, or give this one {elsewhere}. "
+        f"has locks in layout {shown}, and this version of Gripfast uses layout {ours}. Such versions can't "
+        f"share locks: run a version with layout {shown} here, or give this version {elsewhere}. "
         "docs/compatibility.md says which version uses which layout, and how to change the layout of a store"
     )
     return StoreUnavailable(f"{where} {words}", {where: words})

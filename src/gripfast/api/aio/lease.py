@@ -128,7 +128,7 @@ class _Body:
 
 
 class AsyncLost:
-    """Event-like: whether the lease is lost, by the clock at the moment of asking."""
+    """Like an event: says whether the lease is lost, by the clock at that moment."""
 
     def __init__(self, lease: AsyncLease) -> None:
         self._lease = lease

@@ -5,7 +5,7 @@ A coroutine would do, except for two mistakes. `if lock.try_acquire():` would be
 raises TypeError. And Python's warning for a forgotten `await` would name no lock: here it does, and says what to write.
 
 That warning comes from a finaliser, and an interrupt that strikes in a finaliser is lost. So only an attempt that was
-never awaited has one: to await an attempt makes it an object of a class without it, in one step of C.
+never awaited has one: awaiting changes its class to one without a finaliser, in one step of C.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ class AsyncLock(AnyLock):
 
 
 class _Attempt(Coroutine[Any, Any, T]):
-    """Once awaited. A task may run it, too, as it runs a coroutine."""
+    """An awaited attempt. A task may run it like a coroutine."""
 
     __slots__ = ("_lease", "_lock", "_patience", "_steps")
 
@@ -179,7 +179,7 @@ class _Attempt(Coroutine[Any, Any, T]):
             # Python 3.12 and newer ask whether a task has a coroutine, to describe the task.
             return True  # type: ignore[return-value] # pyright: ignore[reportReturnType]
         self.__class__ = self._when_awaited  # one message is enough
-        raise TypeError(f"{self._described()} has no truth before it is awaited: {self._instead}")
+        raise TypeError(f"{self._described()} must be awaited first: {self._instead}")
 
     def _described(self) -> str:
         return f"{self._call} of the lock {self._lock.name!r}"
@@ -223,7 +223,7 @@ def _warn(attempt: _Attempt[Any]) -> None:
 
 
 class Acquiring(_Acquiring):
-    """An `acquire()`: awaited, or entered with `async with`."""
+    """From `acquire()`: await it, or use `async with`."""
 
     __slots__ = ()
     __del__ = _warn

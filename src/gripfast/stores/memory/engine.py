@@ -110,7 +110,7 @@ class MemoryEngine:
         """When a name is first used here: whoever makes a client for each thread believes to share its locks."""
         if any(engine is not self and engine.inspect(name) is not None for engine in _privates):
             _log.warning(
-                "%r is held through another client of memory:// in this process, which keeps nobody out here: each "
+                "%r is held by another client of memory:// in this process, but is free for this one: each "
                 "connect('memory://') has locks of its own. Use one client, or a name: connect('memory://name')",
                 name,
                 extra={"gripfast_name": name},

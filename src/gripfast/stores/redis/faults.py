@@ -73,7 +73,7 @@ def other_layout(where: str, found: Any, ours: int) -> Fault:
     fault = refused(where, found if isinstance(found, ReplyError) else ReplyError("the number of its layout is gone"))
     if fault.kind != "no_rights" or "key" not in str(found):
         return fault
-    words = f"does not let this user use the key {LAYOUT.decode()!r}, which has the number of the layout of its locks"
+    words = f"does not let this user use the key {LAYOUT.decode()!r}, which has its layout number"
     acl = LAYOUT.replace(b"\0", b"?").decode()
     advice = f"add ~{acl} to the user's ACL, as docs/redis.md has it"
     return _named(where, f"{words}: {advice} ({_short(str(found))})", "no_rights")

@@ -166,7 +166,7 @@ def _check_nodes(names: Sequence[str]) -> None:
     if count % 2 == 0:
         spare = count - majority(count)
         _log.warning(
-            "of %d Redlock nodes only %d may fail, as of %d nodes: add one node, or remove one",
+            "with %d Redlock nodes only %d may fail, as with %d: add one node, or remove one",
             *(count, spare, count - 1),
         )
 

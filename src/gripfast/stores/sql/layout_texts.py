@@ -1,6 +1,6 @@
 """The SQL by which the number of the tables' layout is read and written, the same for both engines.
 
-It is in a row that is no lock: of a name, or a mode, that none has. Its token is never old, so no sweep forgets it.
+Its row is not a lock: no lock can have its name or its mode. Its token is never old, so no sweep forgets it.
 """
 
 from __future__ import annotations

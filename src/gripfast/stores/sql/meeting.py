@@ -1,7 +1,7 @@
 """How a new connection looks at the layout of the tables: see `stores/layout.py` for the rules.
 
-Tables that are missing are made now. If that were left to the first request, somebody else could make them before it,
-in another layout, and the request would find tables.
+Missing tables are created now. If the first request created them, another client could create them before it, in
+another layout.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def meet(dialect: Dialect, run: Run) -> None:
 
 
 def _make_tables(dialect: Dialect, run: Run, lacking: Refusal) -> None:
-    """Several may make them at the same time, which not every server does well."""
+    """Several clients may do this at once; some servers handle that badly."""
     refusal = lacking
     for _ in range(TRIES):
         made = run([Query(each) for each in dialect.scripts.SCHEMA])
@@ -51,7 +51,7 @@ def _make_tables(dialect: Dialect, run: Run, lacking: Refusal) -> None:
 
 
 def other_layout(dialect: Dialect, answer: list[Rows]) -> Fault | None:
-    """To what `layout_read` was answered."""
+    """Checks the answer of `layout_read`."""
     row = protocol.only(answer)
     found = "None" if row is None else protocol.text(row[0])
     if found == str(layout.SQL):

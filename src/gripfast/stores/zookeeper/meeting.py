@@ -19,8 +19,8 @@ from gripfast.stores.zookeeper.session import Session
 
 
 async def meet(link: Link, session: Session, root: str, until: float, writes: bool = True) -> Unreachable | None:
-    """None if the layout is this version's. `writes`: if there is none, it becomes that; otherwise there is nothing
-    below the root that could be seen wrongly."""
+    """None if the layout is this version's. If there is none, `writes` writes it; without `writes` that is fine,
+    because there are no locks."""
     life, node = session.life, protocol.layout_node(root)
     (got,) = await retried(link, [(session, GetData(node, None))], until)
     if isinstance(got, NoNodeError) and not writes:
@@ -50,5 +50,5 @@ async def _written(link: Link, session: Session, root: str, until: float) -> Any
 
 
 def _is_cause(answer: Any) -> bool:
-    """Why the node is not there: not because it is, nor because that above it is not."""
+    """A real cause: not that the node exists, nor that its parent is missing."""
     return isinstance(answer, BaseException) and not isinstance(answer, NodeExistsError | NoNodeError)
