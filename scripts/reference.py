@@ -29,6 +29,7 @@ FURTHER = ("gripfast.fencing", "gripfast.compat.threading", "gripfast.compat.asy
 FIRST = (
     *("connect", "connect_async", "lock", "async_lock", "configure", "current_lease"),
     *("Client", "Lock", "Lease", "Lost", "AsyncClient", "AsyncLock", "Acquiring", "AsyncLease", "AsyncLost"),
+    *("Locks", "Leases", "AsyncLocks", "AcquiringAll", "AsyncLeases"),
     *("InTransaction", "LockInfo", "Capabilities", "LockKwargs", "LockedOr", "AsyncLockedOr", "Reason"),
     *("Observer", "Event", "EventKind", "EventRequest", "LoggingObserver", "GripfastError"),
 )

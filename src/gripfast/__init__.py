@@ -28,16 +28,19 @@ from gripfast.errors import (
 if TYPE_CHECKING:
     from types import FrameType
 
+    from gripfast.api.aio.attempts import Acquiring, AcquiringAll
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.entry import async_lock, connect_async
     from gripfast.api.aio.lease import AsyncLease, AsyncLost
-    from gripfast.api.aio.lock import Acquiring, AsyncLock
+    from gripfast.api.aio.lock import AsyncLock
+    from gripfast.api.aio.locks import AsyncLeases, AsyncLocks
     from gripfast.api.client import Client
     from gripfast.api.current import current_lease
     from gripfast.api.default import configure
     from gripfast.api.entry import connect, lock
     from gripfast.api.lease import Lease, Lost
     from gripfast.api.lock import Lock
+    from gripfast.api.locks import Leases, Locks
     from gripfast.api.observing import LoggingObserver
     from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs
     from gripfast.api.within import InTransaction
@@ -48,10 +51,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Acquiring",
+    "AcquiringAll",
     "AsyncClient",
     "AsyncLease",
+    "AsyncLeases",
     "AsyncLock",
     "AsyncLockedOr",
+    "AsyncLocks",
     "AsyncLost",
     "Capabilities",
     "Client",
@@ -64,11 +70,13 @@ __all__ = [
     "InTransaction",
     "Lease",
     "LeaseLost",
+    "Leases",
     "Lock",
     "LockInfo",
     "LockKwargs",
     "LockTimeout",
     "LockedOr",
+    "Locks",
     "LoggingObserver",
     "Lost",
     "Observer",
@@ -86,11 +94,14 @@ __all__ = [
 ]
 
 _LATER = {
-    "Acquiring": "api.aio.lock",
+    "Acquiring": "api.aio.attempts",
+    "AcquiringAll": "api.aio.attempts",
     "AsyncClient": "api.aio.client",
     "AsyncLease": "api.aio.lease",
+    "AsyncLeases": "api.aio.locks",
     "AsyncLock": "api.aio.lock",
     "AsyncLockedOr": "api.typed",
+    "AsyncLocks": "api.aio.locks",
     "AsyncLost": "api.aio.lease",
     "Capabilities": "core.ports",
     "Client": "api.client",
@@ -99,7 +110,9 @@ _LATER = {
     "EventRequest": "core.events",
     "InTransaction": "api.within",
     "Lease": "api.lease",
+    "Leases": "api.locks",
     "Lock": "api.lock",
+    "Locks": "api.locks",
     "LockInfo": "core.ports",
     "LoggingObserver": "api.observing",
     "Observer": "core.events",

@@ -7,9 +7,10 @@ import pytest
 
 import gripfast
 
-CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked", "where"}
+CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked", "locks", "where"}
 LOCK = {"acquire", "name", "try_acquire", "ttl", "within"}
 LEASE = {"ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
+LEASES = {"ensure_held", "extend", "held", "lost", "names", "release", "remaining", "tokens"}
 EVENT = {"error", "group", "kind", "name", "owner", "reason", "request", "store", "token"}
 OBSERVER = {"claimed", "granted", "lost", "refused", "released", "renewed", "unreachable"}
 
@@ -20,7 +21,12 @@ PUBLIC: dict[str, set[str]] = {
     "AsyncLock": LOCK,
     "Lease": LEASE,
     "AsyncLease": LEASE,
+    "Locks": {"acquire", "names", "try_acquire"},
+    "AsyncLocks": {"acquire", "names", "try_acquire"},
+    "Leases": LEASES,
+    "AsyncLeases": LEASES,
     "Acquiring": {"close", "send", "throw"},
+    "AcquiringAll": {"close", "send", "throw"},
     "Lost": {"is_set", "wait"},
     "AsyncLost": {"is_set", "wait"},
     "LockKwargs": {"group", "label", "max_hold", "on_lost", "reentrant", "renew", "ttl", "wait"},

@@ -220,6 +220,28 @@ async def close_with_a_lease_still_held(world: AsyncWorld) -> Prepared:
     return swept()
 
 
+async def with_locks(world: AsyncWorld) -> Prepared:
+    async def swept() -> None:
+        async with world.first.locks(f"a-{world.name}", world.name) as leases:
+            leases.ensure_held()
+
+    return swept()
+
+
+async def with_locks_of_which_the_second_is_waited_for(world: AsyncWorld) -> Prepared:
+    await world.taken_until_awaited()
+    return await with_locks(world)
+
+
+async def locks_of_which_the_second_is_taken(world: AsyncWorld) -> Prepared:
+    await world.taken()
+
+    async def swept() -> None:
+        assert await world.first.locks(f"a-{world.name}", world.name).try_acquire() is None
+
+    return swept()
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     acquire,
     acquire_and_drop,
@@ -237,6 +259,9 @@ SCENARIOS: tuple[Scenario, ...] = (
     decorated_function,
     first_use_of_a_client,
     close_with_a_lease_still_held,
+    with_locks,
+    with_locks_of_which_the_second_is_waited_for,
+    locks_of_which_the_second_is_taken,
 )
 
 

@@ -81,6 +81,11 @@ async def acquire_that_times_out(client: gripfast.AsyncClient, name: str) -> Non
         await client.lock(name).acquire(wait=0.005)
 
 
+async def with_locks(client: gripfast.AsyncClient, name: str) -> None:
+    async with client.locks(f"a-{name}", name) as leases:
+        leases.ensure_held()
+
+
 FREE: tuple[Main, ...] = (
     acquire_and_release,
     acquire_and_drop,
@@ -91,9 +96,10 @@ FREE: tuple[Main, ...] = (
     try_acquire,
     extend,
     with_lock_in_a_task,
+    with_locks,
 )
 TAKEN: tuple[Main, ...] = (acquire_that_times_out,)
-TAKEN_UNTIL_AWAITED: tuple[Main, ...] = (acquire_and_release, with_lock)
+TAKEN_UNTIL_AWAITED: tuple[Main, ...] = (acquire_and_release, with_lock, with_locks)
 
 CASES = [
     *((main, "free") for main in FREE),

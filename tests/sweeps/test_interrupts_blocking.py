@@ -192,6 +192,36 @@ def close_with_a_lease_still_held(world: World) -> Action:
     return action
 
 
+def with_locks(world: World) -> Action:
+    locks = world.first.locks(f"a-{world.name}", world.name)
+
+    def action() -> None:
+        with locks as leases:
+            leases.ensure_held()
+
+    return action
+
+
+def with_locks_of_which_the_second_is_waited_for(world: World) -> Action:
+    world.taken_until_awaited()
+    return with_locks(world)
+
+
+def locks_of_which_the_second_is_taken(world: World) -> Action:
+    world.taken()
+    locks = world.first.locks(f"a-{world.name}", world.name)
+
+    def action() -> None:
+        with contextlib.suppress(gripfast.LockTimeout):
+            locks.acquire(wait=0.005)
+
+    return action
+
+
+def release_of_several(world: World) -> Action:
+    return world.first.locks(f"a-{world.name}", world.name).acquire().release
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     acquire_and_release,
     acquire_with_patience_and_release,
@@ -213,6 +243,10 @@ SCENARIOS: tuple[Scenario, ...] = (
     first_use_of_a_client,
     first_use_of_a_client_that_nobody_closes,
     close_with_a_lease_still_held,
+    with_locks,
+    with_locks_of_which_the_second_is_waited_for,
+    locks_of_which_the_second_is_taken,
+    release_of_several,
 )
 
 

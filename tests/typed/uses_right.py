@@ -160,6 +160,19 @@ def answered_by_lambda(user_id: int) -> str:
 assert_type(answered_by_lambda(7), str | float)
 
 
+with client.locks("a", "b", ttl=5, wait=1) as several:
+    assert_type(several, gripfast.Leases)
+    assert_type(several.tokens, dict[str, int])
+assert_type(client.locks("a").try_acquire(), gripfast.Leases | None)
+
+
+async def several_at_once() -> None:
+    async with aclient.locks("a", "b") as leases:
+        assert_type(leases, gripfast.AsyncLeases)
+    assert_type(await aclient.locks("a").acquire(wait=5), gripfast.AsyncLeases)
+    assert_type(await aclient.locks("a").try_acquire(), gripfast.AsyncLeases | None)
+
+
 def refuse(error: LockTimeout) -> NoReturn:
     raise SystemExit(str(error))
 

@@ -58,6 +58,8 @@ def a_sync_lock(lock: Lock) -> None:
     lock.acquire("5")  # wrong: seconds are numbers
     lock.acquire(True, 5)  # wrong: it takes wait alone
     lock(print)  # wrong: it is no decorator
+    gripfast.connect().locks(["a", "b"])  # wrong: locks(*names)
+    gripfast.connect().locks("a", renew=False)  # wrong: they are always renewed
     lock.try_acquire(5)  # wrong: it never waits
     lock.release()  # wrong: a lease is released
     lock.try_acquire().release()  # wrong: it may be None

@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
+from gripfast.api import misuse
 from gripfast.api.config import Config
 from gripfast.api.decorator import check_busy, locked_async, locked_plain
 from gripfast.api.lease import Lease
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.lock import AsyncLock
+    from gripfast.api.locks import Leases, Locks
     from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs, NothingElse
     from gripfast.runtime.observers import Observers
 
@@ -75,6 +77,12 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
     def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
         ttl = self._config.ttl if ttl is None else ttl
         return LockSettings(name, self._config.prefix, ttl=ttl, max_ttl=self._config.factory.max_ttl, **others)
+
+    def _settings_of_several(self, names: tuple[str, ...], ttl: float | None, **others: Any) -> list[LockSettings]:
+        return [
+            self._settings(name, ttl, renew=True, max_hold=None, reentrant=False, **others)
+            for name in misuse.checked_names(names)
+        ]
 
     def _checked_ttl(self, ttl: float) -> float:
         return rules.checked_ttl(ttl, self._config.factory.max_ttl)
@@ -174,6 +182,34 @@ class Client(AnyClient):
             wait=wait,
         )
         return Lock(self, settings)
+
+    @exact
+    def locks(
+        self,
+        *names: str,
+        ttl: float | None = None,
+        max_hold: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[Leases, Reason], object] | None = None,
+        group: str | None = None,
+        wait: float | None = None,
+        **wrong: Unpack[NothingElse],
+    ) -> Locks:
+        """Several locks, to be acquired together or not at all: `with client.locks("a", "b") as leases`. Does no I/O.
+
+        Everybody acquires them in the same order, so two programs that need the same locks never wait for each other.
+        `wait` is the time for all of them. `max_hold` counts from the moment at which all of them are held. `on_lost`
+        is called once, when the first of them is lost. The other settings are those of `lock()`. The leases are always
+        renewed, because the first one has to last until the last one is granted.
+
+        A thread that holds one of the locks can't acquire them: that raises ConfigurationError.
+        """
+        if wrong:
+            raise unknown_option(Client.locks, wrong)
+        settings = self._settings_of_several(names, ttl, label=label, on_lost=on_lost, group=group, wait=wait)
+        from gripfast.api.locks import Locks  # most programs need one lock at a time
+
+        return Locks(self, settings, rules.checked_max_hold(max_hold))
 
     @overload
     def locked(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gripfast.api.misuse import NEEDS_PLAIN_WITH, OF_LEASES, NotLikeOthers, refuse_to_pickle
@@ -145,7 +145,7 @@ class Lease(Handle[BlockingRuntime]):
     def lost(self) -> Lost:
         """Like a threading.Event: `is_set()` says whether the lease is lost. `wait(timeout=None)` blocks until it is
         lost (returns True), or until it is released or the timeout is over (returns False)."""
-        return Lost(self)
+        return Lost([self])
 
     def extend(self, ttl: float | None = None) -> None:
         """Renew now. With `ttl`, change the ttl of this lease, too."""
@@ -177,22 +177,24 @@ class Lease(Handle[BlockingRuntime]):
 class Lost:
     """Like an event: says whether the lease is lost, by the clock at that moment."""
 
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
+    def __init__(self, leases: Sequence[Lease]) -> None:
+        self._leases = leases
 
     def is_set(self) -> bool:
-        return self._lease._loss() is not None
+        return any(lease._loss() is not None for lease in self._leases)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Block until the lease is lost (True), is released or the time is over (False)."""
         over = threading.Event()
-        state = self._lease._state
-        state.listeners.append(over.set)
+        states = [lease._state for lease in self._leases]
+        for state in states:
+            state.listeners.append(over.set)
         try:
-            if not self.is_set() and state.ending is None:
+            if not self.is_set() and all(state.ending is None for state in states):
                 over.wait(None if timeout is None else min(timeout, threading.TIMEOUT_MAX))
         finally:
-            state.listeners.remove(over.set)
+            for state in states:
+                state.listeners.remove(over.set)
         return self.is_set()
 
 

@@ -57,6 +57,9 @@ class AnyLock(NotLikeOthers, lacks=OF_LOCKS):
         """The requested ttl in seconds. `Lease.ttl` is the ttl that the store granted."""
         return self._settings.want.ttl
 
+    def _described(self) -> str:
+        return f"the lock {self.name!r}"
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"
 

@@ -68,6 +68,18 @@ _TTL = "write ttl={value}, the seconds that a lease lasts unless it is renewed"
 _RENEW = "write renew={value}"
 _POLLING = dict.fromkeys(("sleep", "poll_interval", "poll_intervall", "check_interval", "retry_delay"), _NO_POLLING)
 
+_LOCK: Mapping[str, str] = {
+    **_POLLING,
+    **dict.fromkeys(("expire", "expires", "expiry", "lease_time", "lifetime", "duration"), _TTL),
+    **dict.fromkeys(("auto_renewal", "auto_renew", "auto_extend", "autorenew"), _RENEW),
+    "timeout": f"{_TTL}, or wait={{value}}, the seconds to wait for the lock",
+    "blocking_timeout": "write wait={value}, the seconds to wait for the lock",
+    "blocking": "write wait=0 not to wait, or leave it out to wait",
+    "thread_local": "leave it out, because a lease may be used in any thread",
+    "id": "write label={value} to say who holds the lock",
+}
+_ALWAYS_RENEWED = "leave it out, because leases on several locks are always renewed"
+
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "acquire": {
         **_POLLING,
@@ -76,15 +88,11 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "ttl": "it is a setting of the lock. Write client.lock(name, ttl={value})",
         "token": "every lease gets its own. Read lease.token",
     },
-    "lock": {
-        **_POLLING,
-        **dict.fromkeys(("expire", "expires", "expiry", "lease_time", "lifetime", "duration"), _TTL),
-        **dict.fromkeys(("auto_renewal", "auto_renew", "auto_extend", "autorenew"), _RENEW),
-        "timeout": f"{_TTL}, or wait={{value}}, the seconds to wait for the lock",
-        "blocking_timeout": "write wait={value}, the seconds to wait for the lock",
-        "blocking": "write wait=0 not to wait, or leave it out to wait",
-        "thread_local": "leave it out, because a lease may be used in any thread",
-        "id": "write label={value} to say who holds the lock",
+    "lock": _LOCK,
+    "locks": {
+        **_LOCK,
+        **dict.fromkeys(("renew", "auto_renewal", "auto_renew", "auto_extend", "autorenew"), _ALWAYS_RENEWED),
+        "reentrant": "leave it out: who holds one of several locks can't acquire them again",
     },
 }
 """Keywords that a function does not take, and what is meant here."""
@@ -191,6 +199,13 @@ def exact(function: F) -> F:
     for name in signature.parameters.keys() - shown.keys():
         del function.__annotations__[name]
     return function
+
+
+def checked_names(names: tuple[Any, ...]) -> tuple[str, ...]:
+    """Of several locks: not as one list."""
+    if len(names) == 1 and isinstance(names[0], list | tuple | set | frozenset):
+        raise TypeError("locks() takes the names one by one: write locks(*names)")
+    return names
 
 
 def made_by_hand(kind: type, how: str) -> TypeError:

@@ -155,6 +155,14 @@ class LeaseState:
         if self.remaining(now) > 0.0:
             self.ttl = ttl
             self.grant(self.token, ttl, sent, now)
+            if self.deadline > self.limit:  # which was set meanwhile
+                self.deadline = self.limit
+
+    def hold_at_most(self, now: float, seconds: float) -> None:
+        """From now on, which is later than its grant. The limit first: a renewal looks at it when it has moved the
+        deadline."""
+        self.limit = now + seconds
+        self.deadline = min(self.deadline, self.limit)
 
     def renew_later(self, now: float) -> None:
         """A lease that is not kept by renewals was only to be extended once: whoever asked for it is told."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
     from typing import Unpack
 
+    from gripfast.api.aio.locks import AsyncLeases, AsyncLocks
     from gripfast.api.typed import AsyncLockedOr, LockKwargs, NothingElse
 
 F = TypeVar("F", bound="Callable[..., Coroutine[Any, Any, Any]]")
@@ -77,6 +78,27 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
             wait=wait,
         )
         return AsyncLock(self, settings)
+
+    @exact
+    def locks(
+        self,
+        *names: str,
+        ttl: float | None = None,
+        max_hold: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[AsyncLeases, Reason], object] | None = None,
+        group: str | None = None,
+        wait: float | None = None,
+        **wrong: Unpack[NothingElse],
+    ) -> AsyncLocks:
+        """Several locks, to be acquired together or not at all: `async with client.locks("a", "b") as leases`. Does no
+        I/O. The settings are those of `Client.locks`; `on_lost` may be a coroutine function."""
+        if wrong:
+            raise unknown_option(AsyncClient.locks, wrong)
+        from gripfast.api.aio.locks import AsyncLocks  # most programs need one lock at a time
+
+        settings = self._settings_of_several(names, ttl, label=label, on_lost=on_lost, group=group, wait=wait)
+        return AsyncLocks(self, settings, rules.checked_max_hold(max_hold))
 
     @overload
     def locked(

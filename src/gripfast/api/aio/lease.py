@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gripfast.api.lease import Handle
@@ -28,7 +29,7 @@ class AsyncLease(Handle[AioRuntime]):
     def lost(self) -> AsyncLost:
         """`is_set()` says whether the lease is lost. `await wait(timeout=None)` returns True when the lease is lost,
         and False when it is released or the timeout is over."""
-        return AsyncLost(self)
+        return AsyncLost([self])
 
     async def extend(self, ttl: float | None = None) -> None:
         """Renew now. With `ttl`, change the ttl of this lease, too."""
@@ -130,24 +131,26 @@ class _Body:
 class AsyncLost:
     """Like an event: says whether the lease is lost, by the clock at that moment."""
 
-    def __init__(self, lease: AsyncLease) -> None:
-        self._lease = lease
+    def __init__(self, leases: Sequence[AsyncLease]) -> None:
+        self._leases = leases
 
     def is_set(self) -> bool:
-        return self._lease._loss() is not None
+        return any(lease._loss() is not None for lease in self._leases)
 
     async def wait(self, timeout: float | None = None) -> bool:
         """Wait until it is lost: True; False if the time is over or the lease was released."""
-        self._lease._runtime.check_loop()
+        self._leases[0]._runtime.check_loop()
         over = asyncio.Event()
-        state = self._lease._state
-        state.listeners.append(over.set)
+        states = [lease._state for lease in self._leases]
+        for state in states:
+            state.listeners.append(over.set)
         try:
-            if not self.is_set() and state.ending is None:
+            if not self.is_set() and all(state.ending is None for state in states):
                 async with asyncio.timeout(timeout):
                     await over.wait()
         except TimeoutError:
             pass
         finally:
-            state.listeners.remove(over.set)
+            for state in states:
+                state.listeners.remove(over.set)
         return self.is_set()

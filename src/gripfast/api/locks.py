@@ -1,0 +1,247 @@
+"""Several locks at once, for threads, and what those for tasks (`api/aio/locks.py`) have in common with them."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from gripfast.api.lease import Lease, Lost
+from gripfast.api.misuse import (
+    NEEDS_PLAIN_WITH,
+    OF_LEASES,
+    OF_LOCKS,
+    NotLikeOthers,
+    exact,
+    refuse_to_pickle,
+    unknown_option,
+)
+from gripfast.api.settings import LOCKS_WAIT, LockSettings
+from gripfast.core.several import Refused, acquire_all
+from gripfast.errors import ConfigurationError, LeaseLost, LockTimeout, Reason
+from gripfast.interrupts.scope import ByThreads, Exit, Scope, scope_of_this_entry
+from gripfast.machine import boottime
+from gripfast.runtime.blocking import drive
+from gripfast.runtime.here import me
+
+if TYPE_CHECKING:
+    from typing import Never, Unpack
+
+    from gripfast.api.aio.lease import AsyncLease
+    from gripfast.api.client import AnyClient, Client
+    from gripfast.api.typed import NothingElse
+    from gripfast.core.ledger import Ledger
+
+L = TypeVar("L", "Lease", "AsyncLease")
+
+
+class AnyLocks(NotLikeOthers, lacks=OF_LOCKS):
+    __reduce_ex__ = refuse_to_pickle
+
+    def __init__(self, client: AnyClient, settings: Sequence[LockSettings], max_hold: float | None) -> None:
+        self._client = client
+        self._settings = settings
+        self._max_hold = max_hold
+        """From the last grant on. The locks themselves have none."""
+        self._check_names()
+
+    def _check_names(self) -> None:
+        if not self._settings:
+            raise ConfigurationError("locks() needs at least one name")
+        twice = [name for name in self.names if self.names.count(name) > 1]
+        if twice:
+            raise ConfigurationError(f"locks() got the name {twice[0]!r} twice: give each lock once")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the locks, in the order in which they were given."""
+        return tuple(each.want.name for each in self._settings)
+
+    @property
+    def _wait(self) -> float | None:
+        return self._settings[0].wait
+
+    def _patience(self, wait: float | None) -> float | None:
+        return self._settings[0].patience(wait)
+
+    def _check_that_none_is_held(self, ledger: Ledger, here: object) -> None:
+        """Whoever holds one of them would acquire the others in another order than everybody else, and wait for
+        itself."""
+        keys = {each.want.key for each in self._settings}
+        for state in ledger.leases():
+            if state.key in keys and state.acquirer is not None and state.acquirer() is here:
+                raise ConfigurationError(
+                    f"{state.name!r} is held here already, so locks({', '.join(map(repr, self.names))}) would wait for "
+                    "itself: release that lease first, or acquire all of them with one locks()"
+                )
+
+    def _described(self) -> str:
+        return f"the locks {', '.join(map(repr, self.names))}"
+
+    def _timed_out(self, waited: float, refused: Refused) -> LockTimeout:
+        return next(each for each in self._settings if each.want is refused.want).timed_out(waited, refused.answer)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(map(repr, self.names))} on {self._client.where}>"
+
+
+class AnyLeases(NotLikeOthers, Generic[L], lacks=OF_LEASES):
+    """Leases on several locks, as one."""
+
+    __reduce_ex__ = refuse_to_pickle
+
+    def __init__(self, leases: Sequence[L], on_lost: Callable[[Any, Reason], Any] | None) -> None:
+        self._leases: Sequence[L] = leases
+        self._is_entered = False
+        if on_lost is not None:
+            told = _Once(self, on_lost)
+            for lease in leases:
+                lease._on_lost = told
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the locks, in the order in which they were acquired: by name, the same for everybody."""
+        return tuple(lease.name for lease in self._leases)
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """The fencing token of each, by the name of its lock."""
+        return {lease.name: lease.token for lease in self._leases}
+
+    @property
+    def held(self) -> bool:
+        """True while all of them are held. Reads the local clock each time, and sends nothing."""
+        return self.remaining() > 0.0
+
+    def remaining(self) -> float:
+        """Seconds for which all of them are still guaranteed; 0.0 once one is gone."""
+        return min(lease.remaining() for lease in self._leases)
+
+    def ensure_held(self) -> None:
+        """Raise LeaseLost unless all of them are held at this moment; cheap enough for a loop."""
+        for lease in self._leases:
+            lease.ensure_held()
+
+    def _enter_once(self) -> None:
+        if self._is_entered:
+            raise ConfigurationError(f"the leases on {', '.join(map(repr, self.names))} are in a `with` block already")
+        self._is_entered = True
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {', '.join(map(repr, self._leases))}>"
+
+
+class _Once:
+    """Calls the caller's `on_lost` for the first lease that is lost. It knows the leases weakly, because they know
+    it."""
+
+    def __init__(self, leases: AnyLeases[Any], on_lost: Callable[[Any, Reason], Any]) -> None:
+        self._leases = weakref.ref(leases)
+        self._on_lost = on_lost
+        self._told = [None]
+
+    def __call__(self, lease: object, reason: Reason) -> Any:
+        leases = self._leases()
+        try:
+            self._told.pop()
+        except IndexError:
+            return None
+        return None if leases is None else self._on_lost(leases, reason)
+
+
+class Locks(AnyLocks):
+    """Several locks, acquired together or not at all: `with locks as leases`, `locks.acquire(wait=…)` or
+    `locks.try_acquire()`."""
+
+    _new_book = ByThreads
+    if not TYPE_CHECKING:  # which has words of its own
+        __aenter__ = NEEDS_PLAIN_WITH
+
+    _client: Client
+
+    @exact
+    def acquire(self, wait: float | None = LOCKS_WAIT, *more: Never, **wrong: Unpack[NothingElse]) -> Leases:
+        """Wait for all of the locks. If they are not all acquired within `wait` seconds, release those that are, and
+        raise LockTimeout; its `name` and `holder` say which one is held by whom. With None, wait for ever. Without
+        `wait`, the setting counts."""
+        if more or wrong:
+            raise unknown_option(Locks.acquire, wrong, wait, *more)
+        return self._obtain(self._patience(wait))
+
+    def try_acquire(self) -> Leases | None:
+        """Return the leases, or None if someone else holds one of the locks. Does not wait for the holder."""
+        answer = self._acquire(0.0)
+        return None if isinstance(answer, Refused) else answer
+
+    def _obtain(self, patience: float | None, in_block: bool = False) -> Leases:
+        started = boottime()
+        answer = self._acquire(patience, in_block)
+        if isinstance(answer, Refused):
+            raise self._timed_out(boottime() - started, answer)
+        return answer
+
+    def _acquire(self, patience: float | None, in_block: bool = False) -> Leases | Refused:
+        client = self._client
+        runtime = client._start()
+        self._check_that_none_is_held(runtime.env.ledger, me.thread())
+        wants = [each.want for each in self._settings]
+        answer = drive(acquire_all(runtime.env, wants, patience, self._max_hold, in_block))
+        if isinstance(answer, Refused):
+            return answer
+        for state in answer:
+            state.acquirer = me.thread
+        return Leases([Lease(client, runtime, state, None) for state in answer], self._settings[0].on_lost)
+
+    def __enter__(self) -> Leases:
+        scope = scope_of_this_entry(self)
+        leases = self._obtain(self._wait, scope.is_kept)
+        leases._is_entered = True
+        scope.keep(leases)
+        return leases
+
+    @Exit
+    def __exit__(scope: Scope, *exc: Any) -> None:  # pyright: ignore[reportGeneralTypeIssues]
+        scope.leave().__exit__(*exc)
+
+
+class Leases(AnyLeases[Lease]):
+    """One successful acquisition of several locks. A context manager: leaving the block releases them."""
+
+    if not TYPE_CHECKING:  # which has words of its own
+        __aenter__ = NEEDS_PLAIN_WITH
+
+    @property
+    def lost(self) -> Lost:
+        """As `Lease.lost`: set when one of them is lost."""
+        return Lost(self._leases)
+
+    def extend(self, ttl: float | None = None) -> None:
+        """Renew all of them now. With `ttl`, change their ttl, too."""
+        for lease in self._leases:
+            lease.extend(ttl)
+
+    def release(self) -> None:
+        """Release all of the locks. A second call does nothing. Raises LeaseLost if a lease was already lost; the
+        others are released all the same."""
+        self._release(None)
+
+    def _release(self, kind: type[BaseException] | None) -> None:
+        """The last one first, and one loss is raised, unless something else is."""
+        losses: list[LeaseLost] = []
+        for lease in reversed(self._leases):
+            try:
+                lease.release()
+            except LeaseLost as lost:
+                losses.append(lost)
+        if losses and kind is None:
+            raise losses[-1]
+
+    def __enter__(self) -> Leases:
+        self.ensure_held()
+        self._enter_once()
+        for lease in self._leases:
+            lease._enter_block()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._release(kind)
