@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any
 
 import pytest
@@ -110,3 +110,29 @@ def test_a_plain_function_that_returns_a_coroutine_is_refused(client: gripfast.C
         asyncio.run(job())
     assert ran == []
     assert client.inspect("job") is None
+
+
+def test_a_class_is_not_decorated(client: gripfast.Client) -> None:
+    with pytest.raises(ConfigurationError, match=r"Work is a class.*Decorate its methods"):
+
+        @client.locked("job")
+        class Work:
+            pass
+
+
+def test_a_generator_that_is_returned_would_run_without_the_lock(client: gripfast.Client) -> None:
+    @client.locked("job")
+    def rows() -> Iterator[int]:
+        return (number for number in range(3))
+
+    with pytest.raises(ConfigurationError, match=r"rows returned a generator.*return a list"):
+        rows()
+    assert client.inspect("job") is None
+
+
+def test_an_async_generator_function_is_refused_as_what_it_is() -> None:
+    with pytest.raises(ConfigurationError, match="is a generator function"):
+
+        @gripfast.connect_async("memory://").locked("job")  # type: ignore[type-var]
+        async def rows() -> AsyncIterator[int]:
+            yield 1

@@ -170,7 +170,7 @@ async def test_a_time_out_names_the_task_too() -> None:
     async with gripfast.connect_async("memory://") as client:
         async with client.lock("job"):
             name = asyncio.current_task().get_name()
-            with pytest.raises(gripfast.LockTimeout, match=rf"held by this process \(task '{name}'\), pid"):
+            with pytest.raises(gripfast.LockTimeout, match=rf"held by this process \(task '{name}': use reentrant"):
                 await client.lock("job").acquire(wait=0.01)
 
 
@@ -195,3 +195,26 @@ def test_a_forked_child_does_not_take_its_parent_for_itself(sqlite_url: str) -> 
 
     with gripfast.connect(sqlite_url) as client, client.lock("job"):
         assert f"held by pid {os.getpid()} on" in in_a_child(refusal)
+
+
+@staged
+async def test_a_reentrant_lock_for_threads_lets_no_other_task_in() -> None:
+    """Tasks share a thread. The second one would have to wait, and blocks the loop: not to wait shows it."""
+    with gripfast.connect("memory://") as client:
+        lock = client.lock("job", reentrant=True)
+        with lock, lock:
+            again = lock.try_acquire()
+            assert again is not None
+            again.release()
+
+            async def another() -> gripfast.Lease | None:
+                return lock.try_acquire()
+
+            assert await asyncio.create_task(another()) is None
+
+
+def test_who_waits_for_itself_is_told_how_to_acquire_twice(client: gripfast.Client) -> None:
+    with client.lock("job"):
+        assert "use reentrant=True to acquire it twice" in _refusal(client)
+        with ThreadPoolExecutor(1) as pool:
+            assert "reentrant" not in pool.submit(_refusal, client).result()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -24,17 +25,26 @@ Call = Callable[[Any], object]
 WRONG_OPTIONS: list[tuple[Call, str]] = [
     (lambda client: client.lock("job").acquire(timeout=5), "acquire() has no 'timeout': write acquire(wait=5)"),
     (lambda client: client.lock("job").acquire(timeout=-1), "acquire() has no 'timeout': write acquire(wait=None)"),
-    (lambda client: client.lock("job").acquire(blocking=False), "acquire() has no 'blocking': write try_acquire()"),
+    (
+        lambda client: client.lock("job").acquire(blocking=False),
+        "acquire() has no 'blocking': leave it out. Not to wait",
+    ),
     (lambda client: client.lock("job").acquire(blocking_timeout=2), "write acquire(wait=2)"),
     (lambda client: client.lock("job").acquire(wiat=2), "acquire() has no 'wiat': did you mean 'wait'?"),
     (lambda client: client.lock("job").acquire(ttl=2), "Write client.lock(name, ttl=2)"),
     (lambda client: client.lock("job").acquire(True, 2), "acquire() takes only `wait`: write acquire(wait=2)"),
     (lambda client: client.lock("job").acquire(True, -1), "write acquire(wait=None)"),
-    (lambda client: client.lock("job").acquire(False, 2), "write try_acquire() not to wait"),
+    (lambda client: client.lock("job").acquire(False, 2), "not to wait, call try_acquire(), which returns None"),
+    (lambda client: client.lock("job").try_acquire(timeout=3), "to wait, write acquire(wait=3)"),
+    (lambda client: client.lock("job").try_acquire(3), "try_acquire() takes nothing: to wait, write acquire(wait=3)"),
+    (lambda client: client.locks("a", "b", renew=False), "leases on several locks are always renewed"),
+    (lambda client: client.lock("job", auto_release_time=1), "write ttl=1"),
+    (lambda client: client.lock("job", acquire_timeout=1), "write wait="),
+    (lambda client: client.lock("job", url="redis://"), "Write gripfast.connect(url).lock(name)"),
     (lambda client: client.lock("job").acquire(bogus=2), "acquire() has no 'bogus': it takes wait"),
     (lambda client: client.lock("job", timeout=9), "lock() has no 'timeout': write ttl=9"),
     (lambda client: client.lock("job", timeout=9), "or wait=9, the seconds to wait"),
-    (lambda client: client.lock("job", blocking=False), "write wait=0 not to wait"),
+    (lambda client: client.lock("job", blocking=False), "call lock.try_acquire(), which returns None"),
     (lambda client: client.lock("job", blocking_timeout=2), "write wait=2"),
     (lambda client: client.lock("job", tll=4), "lock() has no 'tll': did you mean 'ttl'?"),
     (lambda client: client.lock("job", expire=4), "write ttl=4"),
@@ -86,7 +96,7 @@ LACKS = {"Lock": OF_LOCKS, "Client": OF_CLIENTS, "Lease": OF_LEASES}
 def test_what_is_not_there_is_told_with_what_to_write(connect: Callable[[str], Any], kind: str, name: str) -> None:
     held = one_of_each(connect)[kind]
     for error in (AttributeError, TypeError):
-        with pytest.raises(error, match=f"{kind} has no '{name}': .*(lease|lock|client|wait)") as refused:
+        with pytest.raises(error, match=f"{kind} has no '{name}': .*(lease|lock|client|wait|leave it out)") as refused:
             getattr(held, name)
     assert "{" not in str(refused.value)
     assert ("await" in str(refused.value)) == (connect is gripfast.connect_async and "{await_}" in LACKS[kind][name])
@@ -115,6 +125,46 @@ def test_a_lock_is_no_decorator(client: gripfast.Client) -> None:
 def test_the_client_of_a_loop_is_closed_by_aclose() -> None:
     with pytest.raises(AttributeError, match=r"AsyncClient has no 'close': write `await client\.aclose"):
         gripfast.connect_async("memory://").close()  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("flag", ["renew", "reentrant"])
+@pytest.mark.parametrize("value", ["no", 0, 1, None])
+def test_a_flag_is_true_or_false(client: gripfast.Client, flag: str, value: Any) -> None:
+    with pytest.raises(gripfast.ConfigurationError, match=f"{flag} must be True or False, not {value!r}"):
+        client.lock("job", **{flag: value})
+
+
+def test_what_is_always_true_is_no_condition(client: gripfast.Client) -> None:
+    lock = client.lock("job")
+    lease = lock.acquire()
+    asked: list[tuple[Any, str]] = [
+        (lock, "Lock is neither true nor false: write `with lock:`"),
+        (gripfast.connect_async("memory://").lock("job"), "AsyncLock is neither"),
+        (client.locks("a", "b"), "Locks is neither"),
+        (client.locked("job"), r"`locked` decorates functions.*client\.inspect\(name\)"),
+        (lease.lost, r"write `lease\.lost\.is_set\(\)`"),
+    ]
+    for thing, words in asked:
+        with pytest.raises(TypeError, match=words):
+            bool(thing)
+    assert lease
+    lease.release()
+
+
+@pytest.mark.parametrize("extend", [lambda lease: lease.extend(5, True), lambda lease: lease.extend(additional_time=5)])
+def test_an_extension_does_not_add(client: gripfast.Client, extend: Call) -> None:
+    with client.lock("job") as lease, pytest.raises(TypeError, match="It does not add to what is left"):
+        extend(lease)
+
+
+def test_a_timedelta_is_told_how_to_become_seconds(client: gripfast.Client) -> None:
+    with pytest.raises(gripfast.ConfigurationError, match=r"Write its total_seconds\(\)"):
+        client.lock("job", ttl=timedelta(seconds=5))  # type: ignore[arg-type]
+
+
+def test_sqlite_has_no_locks_in_memory() -> None:
+    with pytest.raises(gripfast.ConfigurationError, match="write memory://name"):
+        gripfast.connect("sqlite:///:memory:")
 
 
 def test_minus_one_does_not_wait_for_ever(client: gripfast.Client) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from gripfast.api import misuse
 from gripfast.api.config import Config
-from gripfast.api.decorator import check_busy, locked_async, locked_plain
+from gripfast.api.decorator import LockedBy, check_busy, locked_async, locked_plain
 from gripfast.api.lease import Lease
 from gripfast.api.lock import Lock
 from gripfast.api.loops import ClientPerLoop
@@ -32,6 +32,7 @@ from gripfast.errors import ClientClosed, LockTimeout, Reason, quoted
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import BlockingRuntime, drive
+from gripfast.runtime.here import task_here
 from gripfast.runtime.parts import EXIT_PATIENCE
 
 if TYPE_CHECKING:
@@ -144,6 +145,7 @@ class Client(AnyClient):
         self,
         name: str,
         ttl: float | None = None,
+        *,
         renew: bool = True,
         max_hold: float | None = None,
         reentrant: bool = False,
@@ -265,7 +267,7 @@ class Client(AnyClient):
 
         check_busy(busy)
         self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
-        return decorate
+        return LockedBy(decorate)
 
     def inspect(self, name: str) -> LockInfo | None:
         """Who holds the lock, or None."""
@@ -337,7 +339,8 @@ class Client(AnyClient):
     def _held_here(self) -> HeldHere:
         if self._here.pid != this.pid:
             self._here.__init__()  # type: ignore[misc]
-        return self._here.held
+        task = task_here()
+        return self._here.held if task is None else self._here.of_tasks.setdefault(task, HeldHere())
 
     def _vouch(self, lease: Lease, pid: int) -> None:
         """The lease counts as alive while this process lives, too (where the store looks at processes)."""
@@ -351,11 +354,12 @@ class Client(AnyClient):
 
 
 class _Here(threading.local):
-    """What this thread of this process holds."""
+    """What this thread of this process holds. If an event loop runs in it, each of its tasks has its own."""
 
     def __init__(self) -> None:
         self.pid = this.pid
         self.held: HeldHere = weakref.WeakValueDictionary()
+        self.of_tasks: weakref.WeakKeyDictionary[object, HeldHere] = weakref.WeakKeyDictionary()
 
 
 def _is_started_by_multiprocessing() -> bool:

@@ -8,11 +8,24 @@ import string
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from gripfast.api.misuse import no_truth
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError, LockTimeout
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 Busy = Literal["raise", "skip"] | Callable[[LockTimeout], Any]
+
+
+class LockedBy:
+    """What `locked()` returns: it decorates a function, and says so to whoever takes it for a question."""
+
+    def __init__(self, decorate: Decorator) -> None:
+        self._decorate = decorate
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return self._decorate(function)
+
+    __bool__ = no_truth("`locked` decorates functions. To see who holds a lock, write client.inspect(name)")
 
 
 def locked_plain(make_lock: Callable[..., Any], name: str, busy: Busy, settings: Mapping[str, Any]) -> Decorator:
@@ -52,6 +65,7 @@ def locked_async(make_lock: Callable[..., Any], name: str, busy: Busy, settings:
     settings = {"group": name, **settings}
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        refuse_generators(function)
         if not inspect.iscoroutinefunction(function):
             raise ConfigurationError(
                 f"{_name_of(function)} is not async: decorate it with a client of connect(), not of connect_async()"
@@ -91,6 +105,11 @@ def _no_coroutine(result: Any, function: Callable[..., Any]) -> Any:
             f"{_name_of(function)} is not async, but returned a coroutine, which would run after the lock is "
             "released: decorate the coroutine function itself, below its other decorators"
         )
+    if inspect.isgenerator(result) or inspect.isasyncgen(result):
+        raise ConfigurationError(
+            f"{_name_of(function)} returned a generator, which would run after the lock is released: use `with lock` "
+            "around the loop, or return a list"
+        )
     return result
 
 
@@ -99,14 +118,23 @@ def _name_of(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__qualname__", repr(function)))
 
 
+def refuse_generators(function: Callable[..., Any]) -> None:
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ConfigurationError(
+            f"{_name_of(function)} is a generator function: the decorator would release the lock before its body runs. "
+            "Use `with lock` inside it"
+        )
+
+
 class _Namer:
     """Fills the arguments of a call into the name."""
 
     def __init__(self, template: str, function: Callable[..., Any]) -> None:
-        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        refuse_generators(function)
+        if inspect.isclass(function):
             raise ConfigurationError(
-                f"{_name_of(function)} is a generator function: the decorator would release the lock before its "
-                "body runs. Use `with lock` inside it"
+                f"{_name_of(function)} is a class: the decorator would hold the lock only while an object is made. "
+                "Decorate its methods"
             )
         self._template = rules.checked_name(template)
         self._signature = inspect.signature(function)

@@ -11,7 +11,15 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gripfast.api.misuse import NEEDS_PLAIN_WITH, OF_LEASES, NotLikeOthers, refuse_to_pickle
+from gripfast.api.misuse import (
+    NEEDS_PLAIN_WITH,
+    OF_LEASES,
+    NotLikeOthers,
+    exact,
+    no_truth,
+    refuse_to_pickle,
+    unknown_option,
+)
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import to_raise
 from gripfast.core.release import release
@@ -20,7 +28,10 @@ from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import BlockingRuntime, drive
 
 if TYPE_CHECKING:
+    from typing import Never, Unpack
+
     from gripfast.api.client import AnyClient
+    from gripfast.api.typed import NothingElse
     from gripfast.runtime.aio import AioRuntime
 
 R = TypeVar("R", "BlockingRuntime", "AioRuntime")
@@ -147,8 +158,11 @@ class Lease(Handle[BlockingRuntime]):
         lost (returns True), or until it is released or the timeout is over (returns False)."""
         return Lost([self])
 
-    def extend(self, ttl: float | None = None) -> None:
-        """Renew now. With `ttl`, change the ttl of this lease, too."""
+    @exact
+    def extend(self, ttl: float | None = None, *more: Never, **wrong: Unpack[NothingElse]) -> None:
+        """Renew now. With `ttl`, the lease lasts that many seconds from now on, and after each renewal."""
+        if more or wrong:
+            raise unknown_option(Lease.extend, wrong, *more)
         ttl = self.ttl if ttl is None else self._client._checked_ttl(ttl)
         self.ensure_held()
         answer = self._runtime.extend(self._state, ttl)
@@ -176,6 +190,9 @@ class Lease(Handle[BlockingRuntime]):
 
 class Lost:
     """Like an event: says whether the lease is lost, by the clock at that moment."""
+
+    if not TYPE_CHECKING:  # which has words of its own
+        __bool__ = no_truth("write `lease.lost.is_set()`")
 
     def __init__(self, leases: Sequence[Lease]) -> None:
         self._leases = leases

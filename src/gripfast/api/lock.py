@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from gripfast.api.lease import Lease
 from gripfast.api.misuse import (
+    HOW_TO_ACQUIRE,
     NEEDS_PLAIN_WITH,
     OF_LOCKS,
     NotLikeOthers,
     exact,
     made_by_hand,
+    no_truth,
     refuse_to_pickle,
     unknown_option,
 )
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 class AnyLock(NotLikeOthers, lacks=OF_LOCKS):
     _how_to_make = "gripfast.lock(name), or gripfast.connect(url).lock(name)"
     __reduce_ex__ = refuse_to_pickle
+    if not TYPE_CHECKING:  # which has words of its own
+        __bool__ = no_truth(HOW_TO_ACQUIRE)
 
     def __init__(
         self,
@@ -92,8 +96,11 @@ class Lock(AnyLock):
             return self._acquire(None)  # type: ignore[return-value] # who waits for ever is never told that it is taken
         return self._obtain(wait)
 
-    def try_acquire(self) -> Lease | None:
+    @exact
+    def try_acquire(self, *more: Never, **wrong: Unpack[NothingElse]) -> Lease | None:
         """Return the lease, or None if someone else holds the lock. Does not wait for the holder."""
+        if more or wrong:
+            raise unknown_option(Lock.try_acquire, wrong, *more)
         answer = self._acquire(0.0)
         return None if isinstance(answer, Taken) else answer
 

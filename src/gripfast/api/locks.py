@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gripfast.api.lease import Lease, Lost
 from gripfast.api.misuse import (
+    HOW_TO_ACQUIRE,
     NEEDS_PLAIN_WITH,
     OF_LEASES,
     OF_LOCKS,
     NotLikeOthers,
     exact,
+    no_truth,
     refuse_to_pickle,
     unknown_option,
 )
@@ -37,6 +39,8 @@ L = TypeVar("L", "Lease", "AsyncLease")
 
 class AnyLocks(NotLikeOthers, lacks=OF_LOCKS):
     __reduce_ex__ = refuse_to_pickle
+    if not TYPE_CHECKING:  # which has words of its own
+        __bool__ = no_truth(HOW_TO_ACQUIRE)
 
     def __init__(self, client: AnyClient, settings: Sequence[LockSettings], max_hold: float | None) -> None:
         self._client = client
@@ -216,7 +220,7 @@ class Leases(AnyLeases[Lease]):
         return Lost(self._leases)
 
     def extend(self, ttl: float | None = None) -> None:
-        """Renew all of them now. With `ttl`, change their ttl, too."""
+        """Renew all of them now. With `ttl`, they last that many seconds from now on, and after each renewal."""
         for lease in self._leases:
             lease.extend(ttl)
 

@@ -29,33 +29,45 @@ _ACQUIRE = "write `{async_}with client.lock(name):`, or `lease = {await_}client.
 _ACQUIRED = "it is acquired already. For another lease, call `{await_}lock.acquire()`"
 _HELD_NOW = ("locked", "is_locked", "owned", "is_owned", "acquired", "is_acquired", "is_held")
 _MAKE = "write client.lock(name)"
+_REENTRANT = "write client.lock(name, reentrant=True)"
+_TRY = "write `lease = {await_}client.lock(name).try_acquire()`, which is None if someone else holds the lock"
+_REMAINING = "lease.remaining() returns the seconds that are left"
 
 OF_LOCKS: Mapping[str, str] = {
     **dict.fromkeys(("release", "unlock", "do_release"), _RELEASE),
     **dict.fromkeys(("locked", "is_locked"), _INSPECT),
     **dict.fromkeys(("acquired", "is_acquired", "owned", "is_owned", "held", "is_held", "lock_counter"), _HELD),
-    **dict.fromkeys(("extend", "reacquire", "renew", "refresh", "remaining"), _EXTEND),
-    **dict.fromkeys(("token", "owner", "local"), _TOKEN),
+    **dict.fromkeys(("extend", "reacquire", "renew", "refresh", "remaining", "touch", "keepalive"), _EXTEND),
+    **dict.fromkeys(("token", "owner", "local", "lost"), _TOKEN),
+    **dict.fromkeys(("holder", "get_owner"), _INSPECT),
     **dict.fromkeys(("timeout", "blocking", "blocking_timeout"), _WAIT),
-    **dict.fromkeys(("force_release", "break_lock", "reset"), _FORCE),
+    **dict.fromkeys(("force_release", "force_unlock", "break_lock", "reset"), _FORCE),
+    **dict.fromkeys(("try_lock", "tryacquire"), "write `{await_}lock.try_acquire()`"),
+    **dict.fromkeys(("id", "key"), "read lock.name"),
+    "close": _RELEASE,
     "do_acquire": "write `{await_}lock.acquire()`",
     "lock": "write `{await_}lock.acquire()`",
     "lock_file": "read lock.name",
-    "__call__": "to decorate a function, write `@client.locked(name)`",
+    "__call__": "to decorate a function, write `@client.locked(name)`. Settings are given to client.lock(name, …)",
 }
 OF_CLIENTS: Mapping[str, str] = {
     **dict.fromkeys(("acquire", "try_acquire"), _ACQUIRE),
     **dict.fromkeys(("release", "unlock"), _RELEASE),
-    **dict.fromkeys(("is_locked", "exists"), _INSPECT),
-    **dict.fromkeys(("Lock", "RLock", "get_lock", "create_lock"), _MAKE),
+    **dict.fromkeys(("is_locked", "exists", "get"), _INSPECT),
+    **dict.fromkeys(("Lock", "get_lock", "create_lock"), _MAKE),
+    **dict.fromkeys(("RLock", "rlock"), _REENTRANT),
+    **dict.fromkeys(("try_lock", "trylock"), _TRY),
     **dict.fromkeys(("extend", "reacquire", "renew"), _EXTEND),
-    "break_lock": _FORCE,
+    **dict.fromkeys(("break_lock", "force_unlock", "delete"), _FORCE),
+    **dict.fromkeys(("ping", "open", "connect"), "leave it out: the first request connects"),
+    "async_lock": "make a client with gripfast.connect_async(url)",
 }
 OF_LEASES: Mapping[str, str] = {
     **dict.fromkeys(_HELD_NOW, "read lease.held"),
+    **dict.fromkeys(("valid", "is_valid", "is_lost", "check"), "read lease.held, or call lease.ensure_held()"),
     **dict.fromkeys(("renew", "refresh", "reacquire"), "write `{await_}lease.extend()`"),
     **dict.fromkeys(("unlock", "close", "aclose"), "write `{await_}lease.release()`"),
-    **dict.fromkeys(("timeout", "expires_at", "expires_in"), "lease.remaining() returns the seconds that are left"),
+    **dict.fromkeys(("timeout", "expires_at", "expires_in", "time_left", "remaining_time"), _REMAINING),
     **dict.fromkeys(("acquire", "try_acquire"), _ACQUIRED),
     "fencing_token": "read lease.token",
     "force_release": _FORCE,
@@ -71,23 +83,34 @@ _POLLING = dict.fromkeys(("sleep", "poll_interval", "poll_intervall", "check_int
 _LOCK: Mapping[str, str] = {
     **_POLLING,
     **dict.fromkeys(("expire", "expires", "expiry", "lease_time", "lifetime", "duration"), _TTL),
+    **dict.fromkeys(("auto_release_time", "lock_timeout"), _TTL),
     **dict.fromkeys(("auto_renewal", "auto_renew", "auto_extend", "autorenew"), _RENEW),
+    **dict.fromkeys(("url", "client", "redis"), "a client makes locks. Write gripfast.connect(url).lock(name)"),
+    **dict.fromkeys(
+        ("acquire_timeout", "retry_count", "retry_times"), "write wait=…, the seconds to wait for the lock"
+    ),
     "timeout": f"{_TTL}, or wait={{value}}, the seconds to wait for the lock",
     "blocking_timeout": "write wait={value}, the seconds to wait for the lock",
-    "blocking": "write wait=0 not to wait, or leave it out to wait",
+    "blocking": "leave it out. Not to wait, call lock.try_acquire(), which returns None if someone else holds the lock",
     "thread_local": "leave it out, because a lease may be used in any thread",
     "id": "write label={value} to say who holds the lock",
 }
+_NOT_WAIT = "call try_acquire(), which returns None if someone else holds the lock"
 _ALWAYS_RENEWED = "leave it out, because leases on several locks are always renewed"
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "acquire": {
         **_POLLING,
         **dict.fromkeys(("timeout", "blocking_timeout"), "write acquire(wait={value})"),
-        "blocking": "write try_acquire() not to wait, or acquire() to wait",
+        "blocking": f"leave it out. Not to wait, {_NOT_WAIT}",
         "ttl": "it is a setting of the lock. Write client.lock(name, ttl={value})",
         "token": "every lease gets its own. Read lease.token",
     },
+    "try_acquire": dict.fromkeys(("timeout", "blocking_timeout", "wait"), "to wait, write acquire(wait={value})"),
+    "extend": dict.fromkeys(
+        ("additional_time", "replace_ttl"),
+        "extend(ttl) makes the lease last that many seconds from now. It does not add to what is left",
+    ),
     "lock": _LOCK,
     "locks": {
         **_LOCK,
@@ -100,13 +123,30 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 
 NAMES: Mapping[str, str] = {
     "RLock": "write gripfast.lock(name, reentrant=True)",
-    "FileLock": "write gripfast.lock(name)",
+    **dict.fromkeys(("FileLock", "SoftFileLock"), "write gripfast.lock(name)"),
+    **dict.fromkeys(("AsyncFileLock", "alock"), "write gripfast.async_lock(name)"),
+    **dict.fromkeys(("aio", "asyncio", "aconnect"), "write gripfast.connect_async(url)"),
+    **dict.fromkeys(("from_url", "get_client", "init", "setup"), "write gripfast.connect(url)"),
+    **dict.fromkeys(("Redlock", "RedLock"), "write gripfast.connect([url, url, url])"),
+    **dict.fromkeys(("inspect", "is_locked"), "write gripfast.connect(url).inspect(name)"),
+    **dict.fromkeys(("acquire", "release"), "write `with gripfast.lock(name):`"),
+    "force_release": "write gripfast.connect(url).force_release(name)",
+    "synchronized": "write @client.locked(name), with client = gripfast.connect(url)",
+    **dict.fromkeys(("exceptions", "exc"), "the errors are in gripfast itself, such as gripfast.LockTimeout"),
+    **dict.fromkeys(
+        ("AlreadyLocked", "LockAcquireError", "LockException", "NotAcquired", "AcquireTimeout"),
+        "the error is gripfast.LockTimeout",
+    ),
+    **dict.fromkeys(("LockLost", "LeaseExpired", "LockExpired"), "the error is gripfast.LeaseLost"),
     "locked": "write @client.locked(name), with client = gripfast.connect(url)",
     "Timeout": "the error is gripfast.LockTimeout",
     "LockError": "the errors are gripfast.LockTimeout and gripfast.LeaseLost; both are GripfastErrors",
     "LockNotOwnedError": "the error is gripfast.LeaseLost",
 }
 """Names of other libraries that the package does not have, and what is meant here."""
+
+
+HOW_TO_ACQUIRE = "write `with lock:`, or `lease = lock.try_acquire()` and `if lease:`"
 
 
 class NoSuchAttribute(AttributeError, TypeError):
@@ -165,17 +205,34 @@ class NotLikeOthers(metaclass=_Honest):
 
 
 def unknown_option(function: Any, wrong: Mapping[str, object], *given: object) -> TypeError:
-    """To be raised by a function that got a keyword which it does not take; or by an `acquire()` that was given more
-    than `wait`, as threading has it: `acquire(blocking, timeout)`."""
+    """To be raised by a function that got a keyword which it does not take, or more than it takes."""
     if not wrong:
-        instead = "try_acquire() not to wait" if given[0] is False else f"acquire(wait={_as_here(given[1])})"
-        return TypeError(f"acquire() takes only `wait`: write {instead}")
+        return TypeError(_too_many(function.__name__, given))
     (option, value), *_ = wrong.items()
     name, code = function.__name__, function.__code__
     known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     hint = OPTIONS[name].get(option)
     told = _near(option, known) if hint is None else hint.format(value=_as_here(value))
     return TypeError(f"{name}() has no {option!r}: {told}")
+
+
+def _too_many(function: str, given: tuple[object, ...]) -> str:
+    """threading has `acquire(blocking, timeout)`, redis-py `extend(additional_time, replace_ttl)`."""
+    if function == "extend":
+        return f"extend() takes only `ttl`: {OPTIONS[function]['replace_ttl']}"
+    if function == "try_acquire":
+        return f"try_acquire() takes nothing: to wait, write acquire(wait={_as_here(given[0])})"
+    instead = f"not to wait, {_NOT_WAIT}" if given[0] is False else f"write acquire(wait={_as_here(given[1])})"
+    return f"acquire() takes only `wait`: {instead}"
+
+
+def no_truth(text: str) -> Callable[[object], None]:
+    """A `__bool__` for what is always true, and what is meant where somebody asks."""
+
+    def __bool__(self: object) -> None:
+        raise TypeError(f"{type(self).__name__} is neither true nor false: {text}")
+
+    return __bool__
 
 
 def _as_here(value: object) -> str:

@@ -44,12 +44,12 @@ class LockSettings:
             rules.checked_name(name),
             prefix + name,
             rules.checked_ttl(ttl, max_ttl),
-            bool(renew),
+            rules.checked_flag("renew", renew),
             rules.checked_max_hold(max_hold),
             rules.checked_label(label),
             rules.checked_group(group),
         )
-        self.reentrant = bool(reentrant)
+        self.reentrant = rules.checked_flag("reentrant", reentrant)
         self.on_lost = on_lost
         self.wait = rules.checked_wait(wait)
 

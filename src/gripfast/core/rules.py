@@ -190,11 +190,18 @@ def checked_wait(wait: object) -> float | None:
         return None
     if isinstance(wait, bool):
         raise ConfigurationError(
-            f"wait must be a number of seconds, not {wait!r}: 0 means do not wait, None means wait for ever"
+            f"wait must be a number of seconds, not {wait!r}: 0 means do not wait, None means wait for ever. To get "
+            "None instead of an error, write try_acquire()"
         )
     if wait == -1:
         raise ConfigurationError("wait must be 0 or more seconds, not -1: write None to wait for ever")
     return checked_patience("wait", wait)
+
+
+def checked_flag(option: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise ConfigurationError(f"{option} must be True or False, not {value!r}")
+    return value
 
 
 def checked_label(label: object) -> str | None:
@@ -234,6 +241,7 @@ def _encodes(text: str) -> bool:
 def _checked_seconds(option: str, value: object, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         hint = ". In Python write seconds as a number, such as 30 or 1.5" if isinstance(value, str) else ""
+        hint = ". Write its total_seconds()" if hasattr(value, "total_seconds") else hint
         raise ConfigurationError(f"{option} must be a number of seconds, not {value!r}{hint}")
     try:
         seconds = float(value)

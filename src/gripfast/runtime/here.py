@@ -7,6 +7,7 @@ keeps a list of those who wait: who holds what is looked up, by owner id, when s
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import weakref
 from typing import Any
@@ -56,7 +57,19 @@ def in_this_process(holder: LockInfo | None) -> str:
     if state is None:
         return ""
     who = None if state.acquirer is None else state.acquirer()
-    return "this process" if who is None else f"this process ({described(who)})"
+    if who is None:
+        return "this process"
+    is_caller = who is threading.current_thread() or who is task_here()
+    return f"this process ({described(who)}{': use reentrant=True to acquire it twice' if is_caller else ''})"
+
+
+def task_here() -> object | None:
+    """The task that runs in this thread. Whoever runs a loop has loaded asyncio."""
+    asyncio: Any = sys.modules.get("asyncio")
+    if asyncio is None or asyncio._get_running_loop() is None:
+        return None
+    task: object | None = asyncio.current_task()
+    return task
 
 
 def described(who: Any) -> str:

@@ -36,9 +36,9 @@ _IN_A_LOOP = (
 class Wait:
     """A wait that is logged unless it ends in time."""
 
-    def __init__(self, name: str, who: object, sentences: list[str]) -> None:
+    def __init__(self, name: str, who: object, what: str) -> None:
         self._name = name
-        self._text = f"{described(who)} has waited for the lock {name!r} for {TELL_AFTER:g} s. {'. '.join(sentences)}"
+        self._text = f"{described(who)} has waited for the lock {name!r} for {TELL_AFTER:g} s. {what}"
         self._is_over = False
         self.tells_at = boottime() + TELL_AFTER
 
@@ -74,15 +74,14 @@ class Waits:
 def of_thread(ledger: Ledger, want: Want, answer: Taken | Unreachable) -> Wait | None:
     """The wait of the calling thread, if something is wrong with it."""
     thread = threading.current_thread()
-    sentences = [_ITSELF % "thread"] if _is_in_vain(thread, ledger, want, answer) else []
     if _has_running_loop():
-        sentences.append(_IN_A_LOOP)
-    return Wait(want.name, thread, sentences) if sentences else None
+        return Wait(want.name, thread, _IN_A_LOOP)
+    return Wait(want.name, thread, _ITSELF % "thread") if _is_in_vain(thread, ledger, want, answer) else None
 
 
 def of_task(task: object, ledger: Ledger, want: Want, answer: Taken | Unreachable) -> Wait | None:
     """The wait of this task, if something is wrong with it."""
-    return Wait(want.name, task, [_ITSELF % "task"]) if _is_in_vain(task, ledger, want, answer) else None
+    return Wait(want.name, task, _ITSELF % "task") if _is_in_vain(task, ledger, want, answer) else None
 
 
 def _is_in_vain(who: object, ledger: Ledger, want: Want, answer: Taken | Unreachable) -> bool:

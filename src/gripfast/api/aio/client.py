@@ -11,7 +11,7 @@ from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock
 from gripfast.api.client import AnyClient, HeldHere, forced, reached, was_forced
 from gripfast.api.config import Config
-from gripfast.api.decorator import check_busy, locked_async
+from gripfast.api.decorator import LockedBy, check_busy, locked_async
 from gripfast.api.misuse import OF_ASYNC_CLIENTS, exact, unknown_option
 from gripfast.core import rules
 from gripfast.core.ports import LockInfo, Store
@@ -50,6 +50,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         self,
         name: str,
         ttl: float | None = None,
+        *,
         renew: bool = True,
         max_hold: float | None = None,
         reentrant: bool = False,
@@ -138,7 +139,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         """
         check_busy(busy)
         self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
-        return locked_async(self.lock, name, busy, settings)
+        return LockedBy(locked_async(self.lock, name, busy, settings))
 
     async def inspect(self, name: str) -> LockInfo | None:
         """Who holds the lock, or None."""

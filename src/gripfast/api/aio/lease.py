@@ -8,13 +8,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gripfast.api.lease import Handle
-from gripfast.api.misuse import NEEDS_ASYNC_WITH
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, no_truth, unknown_option
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import to_raise
 from gripfast.core.release import release
 from gripfast.errors import LeaseLost
 from gripfast.machine import boottime
 from gripfast.runtime.aio import AioRuntime, running_loop
+
+if TYPE_CHECKING:
+    from typing import Never, Unpack
+
+    from gripfast.api.typed import NothingElse
 
 
 class AsyncLease(Handle[AioRuntime]):
@@ -31,8 +36,11 @@ class AsyncLease(Handle[AioRuntime]):
         and False when it is released or the timeout is over."""
         return AsyncLost([self])
 
-    async def extend(self, ttl: float | None = None) -> None:
-        """Renew now. With `ttl`, change the ttl of this lease, too."""
+    @exact
+    async def extend(self, ttl: float | None = None, *more: Never, **wrong: Unpack[NothingElse]) -> None:
+        """Renew now. With `ttl`, the lease lasts that many seconds from now on, and after each renewal."""
+        if more or wrong:
+            raise unknown_option(AsyncLease.extend, wrong, *more)
         self._runtime.check_loop()
         ttl = self.ttl if ttl is None else self._client._checked_ttl(ttl)
         self.ensure_held()
@@ -130,6 +138,9 @@ class _Body:
 
 class AsyncLost:
     """Like an event: says whether the lease is lost, by the clock at that moment."""
+
+    if not TYPE_CHECKING:  # which has words of its own
+        __bool__ = no_truth("write `lease.lost.is_set()`")
 
     def __init__(self, leases: Sequence[AsyncLease]) -> None:
         self._leases = leases

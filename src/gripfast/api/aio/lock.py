@@ -54,9 +54,12 @@ class AsyncLock(AnyLock):
         wait = self._settings.wait if wait is LOCKS_WAIT else rules.checked_wait(wait)  # `patience`, without a call
         return Acquiring(self, wait)
 
-    def try_acquire(self) -> Coroutine[Any, Any, AsyncLease | None]:
+    @exact
+    def try_acquire(self, *more: Never, **wrong: Unpack[NothingElse]) -> Coroutine[Any, Any, AsyncLease | None]:
         """Use it as `lease = await lock.try_acquire()`: the lease, or None if someone else holds the lock. Does not
         wait for the holder."""
+        if more or wrong:
+            raise unknown_option(AsyncLock.try_acquire, wrong, *more)
         return Trying(self, 0.0)
 
     async def within(

@@ -100,7 +100,7 @@ class AsyncLeases(AnyLeases[AsyncLease]):
         return AsyncLost(self._leases)
 
     async def extend(self, ttl: float | None = None) -> None:
-        """Renew all of them now. With `ttl`, change their ttl, too."""
+        """Renew all of them now. With `ttl`, they last that many seconds from now on, and after each renewal."""
         for lease in self._leases:
             await lease.extend(ttl)
 

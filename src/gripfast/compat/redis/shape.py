@@ -153,7 +153,7 @@ class Shape(Generic[L]):
         """The lease; None if someone else holds the lock for longer than that."""
         terms = self._terms()
         with self._in_redis_terms("acquire"):
-            lock = self._client.lock(terms.name, terms.ttl, terms.renew and token is None)
+            lock = self._client.lock(terms.name, terms.ttl, renew=terms.renew and token is None)
             try:
                 lease = await self._got(lock.acquire(patience))
             except LockTimeout:

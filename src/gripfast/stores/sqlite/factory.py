@@ -36,6 +36,8 @@ def factory(url: SplitResult, options: dict[str, Any]) -> SqliteFactory:
         raise ConfigurationError(
             "a sqlite URL names a file with three or four slashes: sqlite:///relative.db or sqlite:////absolute/path.db"
         )
+    if url.path == "/:memory:":
+        raise ConfigurationError("a sqlite URL names a file: for locks in memory write memory://name")
     synchronous = options.pop("synchronous", "normal")
     # Absolute from the start: the process may change its folder later.
     path = Path(os.path.abspath(unquote(url.path[1:])))
