@@ -34,8 +34,9 @@ async def async_client() -> AsyncIterator[gripfast.AsyncClient]:
 
 
 def told(caplog: pytest.LogCaptureFixture, what: str) -> list[str]:
-    """What the log of leases says about this, at WARNING."""
-    records = [each for each in caplog.records if (each.name, each.levelno) == ("gripfast.lease", logging.WARNING)]
+    """What the log of leases, or of clients, says about this, at WARNING."""
+    loggers = ("gripfast.lease", "gripfast.client")
+    records = [each for each in caplog.records if each.name in loggers and each.levelno == logging.WARNING]
     return [text for each in records if what in (text := each.getMessage())]
 
 

@@ -170,7 +170,9 @@ async def test_a_time_out_names_the_task_too() -> None:
     async with gripfast.connect_async("memory://") as client:
         async with client.lock("job"):
             name = asyncio.current_task().get_name()
-            with pytest.raises(gripfast.LockTimeout, match=rf"held by this process \(task '{name}': use reentrant"):
+            with pytest.raises(
+                gripfast.LockTimeout, match=rf"this process \(task '{name}': use one client and reentrant"
+            ):
                 await client.lock("job").acquire(wait=0.01)
 
 
@@ -215,6 +217,6 @@ async def test_a_reentrant_lock_for_threads_lets_no_other_task_in() -> None:
 
 def test_who_waits_for_itself_is_told_how_to_acquire_twice(client: gripfast.Client) -> None:
     with client.lock("job"):
-        assert "use reentrant=True to acquire it twice" in _refusal(client)
+        assert "use one client and reentrant=True to acquire it twice" in _refusal(client)
         with ThreadPoolExecutor(1) as pool:
             assert "reentrant" not in pool.submit(_refusal, client).result()

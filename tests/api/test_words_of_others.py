@@ -32,11 +32,14 @@ WRONG_OPTIONS: list[tuple[Call, str]] = [
     (lambda client: client.lock("job").acquire(blocking_timeout=2), "write acquire(wait=2)"),
     (lambda client: client.lock("job").acquire(wiat=2), "acquire() has no 'wiat': did you mean 'wait'?"),
     (lambda client: client.lock("job").acquire(ttl=2), "Write client.lock(name, ttl=2)"),
-    (lambda client: client.lock("job").acquire(True, 2), "acquire() takes only `wait`: write acquire(wait=2)"),
+    (lambda client: client.lock("job").acquire(True, 2), "acquire() takes only `wait`: to wait, write acquire(wait=2)"),
     (lambda client: client.lock("job").acquire(True, -1), "write acquire(wait=None)"),
     (lambda client: client.lock("job").acquire(False, 2), "not to wait, call try_acquire(), which returns None"),
     (lambda client: client.lock("job").try_acquire(timeout=3), "to wait, write acquire(wait=3)"),
-    (lambda client: client.lock("job").try_acquire(3), "try_acquire() takes nothing: to wait, write acquire(wait=3)"),
+    (
+        lambda client: client.lock("job").try_acquire(3),
+        "it never waits; to wait, write acquire(wait=3)",
+    ),
     (lambda client: client.locks("a", "b", renew=False), "leases on several locks are always renewed"),
     (lambda client: client.lock("job", auto_release_time=1), "write ttl=1"),
     (lambda client: client.lock("job", acquire_timeout=1), "write wait="),
@@ -138,8 +141,8 @@ def test_what_is_always_true_is_no_condition(client: gripfast.Client) -> None:
     lock = client.lock("job")
     lease = lock.acquire()
     asked: list[tuple[Any, str]] = [
-        (lock, "Lock is neither true nor false: write `with lock:`"),
-        (gripfast.connect_async("memory://").lock("job"), "AsyncLock is neither"),
+        (lock, "Lock is neither true nor false: to acquire it, write `with lock:`.*`lock is not None`"),
+        (gripfast.connect_async("memory://").lock("job"), "`async with lock:`.* = await lock"),
         (client.locks("a", "b"), "Locks is neither"),
         (client.locked("job"), r"`locked` decorates functions.*client\.inspect\(name\)"),
         (lease.lost, r"write `lease\.lost\.is_set\(\)`"),

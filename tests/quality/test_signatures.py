@@ -119,7 +119,7 @@ def test_what_a_public_name_shows_is_found() -> None:
         ("Client.locked", "LockedOr"),
         ("Client.lock", "Reason"),
         ("Lease.lost", "Lost"),
-        ("_Acquiring.__aenter__", "AsyncLease"),
+        ("_Acquiring.__aenter__", "L"),
         ("LeaseLost.__init__", "Reason"),
         ("LockInfo.since", "datetime"),
     } <= shown

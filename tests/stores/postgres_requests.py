@@ -131,6 +131,9 @@ def alter(wire: PostgresWire, name: str, assignment: str) -> None:
     assert answered(wire, [Query(statement, {"name": name})]).affected == 1
 
 
-def waits_for_lock(session: int) -> bool:
-    rows = postgres_server().execute("SELECT wait_event_type = 'Lock' FROM pg_stat_activity WHERE pid = %s", session)
-    return rows == [(True,)]
+def waits_for_lock(session: int, of: int | None = None) -> bool:
+    """`of`: the session that has it. A statement may wait for a moment for another one, before it sees anything."""
+    rows = postgres_server().execute(
+        "SELECT wait_event_type = 'Lock', pg_blocking_pids(pid) FROM pg_stat_activity WHERE pid = %s", session
+    )
+    return rows[0][0] is True and (of is None or of in rows[0][1])

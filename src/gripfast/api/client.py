@@ -204,7 +204,8 @@ class Client(AnyClient):
         is called once, when the first of them is lost. The other settings are those of `lock()`. The leases are always
         renewed, because the first one has to last until the last one is granted.
 
-        A thread that holds one of the locks can't acquire them: that raises ConfigurationError.
+        Acquire all that you need with one `locks()`. If this thread has acquired one of them before, through this
+        client, it raises ConfigurationError. It may raise LeaseLost, if one is lost while the others are waited for.
         """
         if wrong:
             raise unknown_option(Client.locks, wrong)
@@ -340,7 +341,11 @@ class Client(AnyClient):
         if self._here.pid != this.pid:
             self._here.__init__()  # type: ignore[misc]
         task = task_here()
-        return self._here.held if task is None else self._here.of_tasks.setdefault(task, HeldHere())
+        if task is None:
+            return self._here.held
+        held = self._here.of_tasks.setdefault(task, HeldHere())
+        held.update(self._here.held)  # what the thread has acquired before it runs the loop is held in its tasks
+        return held
 
     def _vouch(self, lease: Lease, pid: int) -> None:
         """The lease counts as alive while this process lives, too (where the store looks at processes)."""

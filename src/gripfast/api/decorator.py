@@ -8,7 +8,7 @@ import string
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from gripfast.api.misuse import no_truth
+from gripfast.api.misuse import NotLikeOthers, no_truth
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError, LockTimeout
 
@@ -91,7 +91,7 @@ def locked_async(make_lock: Callable[..., Any], name: str, busy: Busy, settings:
 
 
 def check_busy(busy: object) -> None:
-    if busy not in ("raise", "skip") and not callable(busy):
+    if busy not in ("raise", "skip") and (not callable(busy) or isinstance(busy, NotLikeOthers)):
         raise ConfigurationError(
             f"busy must be 'raise', 'skip', or a function that is called with the LockTimeout, not {busy!r}"
         )

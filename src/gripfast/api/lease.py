@@ -136,6 +136,10 @@ class Handle(NotLikeOthers, Generic[R], lacks=OF_LEASES):
         self._enter_once()
         self._runtime.env.ledger.enter_block(self._state.owner)
 
+    def _told_as(self) -> object | None:
+        """What `on_lost` is called with; None if it is not to be called."""
+        return self
+
     def _raise_if_lost(self) -> None:
         if self._state.lost(boottime()) is not None:
             raise self._state.error()
@@ -194,8 +198,9 @@ class Lost:
     if not TYPE_CHECKING:  # which has words of its own
         __bool__ = no_truth("write `lease.lost.is_set()`")
 
-    def __init__(self, leases: Sequence[Lease]) -> None:
+    def __init__(self, leases: Sequence[Lease], whole: object = None) -> None:
         self._leases = leases
+        self._whole = whole  # kept, because somebody still wants to hear of it
 
     def is_set(self) -> bool:
         return any(lease._loss() is not None for lease in self._leases)
@@ -218,5 +223,5 @@ class Lost:
 def _tell_handles(state: LeaseState, reason: Reason) -> None:
     """Each level of holding has its own on_lost; the state knows them weakly: their death gives the lease back."""
     for handle in [handle for ref in state.handles if (handle := ref()) is not None]:
-        if handle._on_lost is not None and not handle._is_released:
-            handle._runtime.call_back(handle._on_lost, handle, reason)
+        if handle._on_lost is not None and not handle._is_released and (told := handle._told_as()) is not None:
+            handle._runtime.call_back(handle._on_lost, told, reason)

@@ -19,8 +19,8 @@ from gripfast.api.misuse import (
     unknown_option,
 )
 from gripfast.api.settings import LOCKS_WAIT, LockSettings
-from gripfast.core.several import Refused, acquire_all
-from gripfast.errors import ConfigurationError, LeaseLost, LockTimeout, Reason
+from gripfast.core.several import Refused, acquire_all, release_all
+from gripfast.errors import ConfigurationError, LeaseLost, LockTimeout
 from gripfast.interrupts.scope import ByThreads, Exit, Scope, scope_of_this_entry
 from gripfast.machine import boottime
 from gripfast.runtime.blocking import drive
@@ -29,12 +29,12 @@ from gripfast.runtime.here import me
 if TYPE_CHECKING:
     from typing import Never, Unpack
 
-    from gripfast.api.aio.lease import AsyncLease
+    from gripfast.api.aio.locks import AsyncPartOfLeases
     from gripfast.api.client import AnyClient, Client
     from gripfast.api.typed import NothingElse
     from gripfast.core.ledger import Ledger
 
-L = TypeVar("L", "Lease", "AsyncLease")
+L = TypeVar("L", "PartOfLeases", "AsyncPartOfLeases")
 
 
 class AnyLocks(NotLikeOthers, lacks=OF_LOCKS):
@@ -69,14 +69,16 @@ class AnyLocks(NotLikeOthers, lacks=OF_LOCKS):
         return self._settings[0].patience(wait)
 
     def _check_that_none_is_held(self, ledger: Ledger, here: object) -> None:
-        """Whoever holds one of them would acquire the others in another order than everybody else, and wait for
-        itself."""
+        """Whoever has acquired one of them, and acquires the others now, does not keep to the order of everybody else:
+        it may wait for itself, or for somebody who waits for it."""
+        now = boottime()
         keys = {each.want.key for each in self._settings}
         for state in ledger.leases():
-            if state.key in keys and state.acquirer is not None and state.acquirer() is here:
+            acquirer = None if state.acquirer is None else state.acquirer()
+            if state.key in keys and here is not None and acquirer is here and state.remaining(now) > 0.0:
                 raise ConfigurationError(
-                    f"{state.name!r} is held here already, so locks({', '.join(map(repr, self.names))}) would wait for "
-                    "itself: release that lease first, or acquire all of them with one locks()"
+                    f"{state.name!r} was acquired here before, so locks({', '.join(map(repr, self.names))}) might wait "
+                    "for itself: release that lease first, or acquire all of them with one locks()"
                 )
 
     def _described(self) -> str:
@@ -94,13 +96,21 @@ class AnyLeases(NotLikeOthers, Generic[L], lacks=OF_LEASES):
 
     __reduce_ex__ = refuse_to_pickle
 
-    def __init__(self, leases: Sequence[L], on_lost: Callable[[Any, Reason], Any] | None) -> None:
+    def __init__(self, leases: Sequence[L]) -> None:
         self._leases: Sequence[L] = leases
         self._is_entered = False
-        if on_lost is not None:
-            told = _Once(self, on_lost)
-            for lease in leases:
-                lease._on_lost = told
+        self._untold = [None]
+        """Until `on_lost` was called; popped by whoever calls it."""
+        for lease in leases:
+            lease._whole = weakref.WeakMethod(self._to_tell)
+
+    def _to_tell(self) -> AnyLeases[L] | None:
+        """What `on_lost` is called with, for the first of them that is lost."""
+        try:
+            self._untold.pop()
+        except IndexError:
+            return None
+        return self
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -135,24 +145,6 @@ class AnyLeases(NotLikeOthers, Generic[L], lacks=OF_LEASES):
         return f"<{type(self).__name__} {', '.join(map(repr, self._leases))}>"
 
 
-class _Once:
-    """Calls the caller's `on_lost` for the first lease that is lost. It knows the leases weakly, because they know
-    it."""
-
-    def __init__(self, leases: AnyLeases[Any], on_lost: Callable[[Any, Reason], Any]) -> None:
-        self._leases = weakref.ref(leases)
-        self._on_lost = on_lost
-        self._told = [None]
-
-    def __call__(self, lease: object, reason: Reason) -> Any:
-        leases = self._leases()
-        try:
-            self._told.pop()
-        except IndexError:
-            return None
-        return None if leases is None else self._on_lost(leases, reason)
-
-
 class Locks(AnyLocks):
     """Several locks, acquired together or not at all: `with locks as leases`, `locks.acquire(wait=…)` or
     `locks.try_acquire()`."""
@@ -172,8 +164,11 @@ class Locks(AnyLocks):
             raise unknown_option(Locks.acquire, wrong, wait, *more)
         return self._obtain(self._patience(wait))
 
-    def try_acquire(self) -> Leases | None:
+    @exact
+    def try_acquire(self, *more: Never, **wrong: Unpack[NothingElse]) -> Leases | None:
         """Return the leases, or None if someone else holds one of the locks. Does not wait for the holder."""
+        if more or wrong:
+            raise unknown_option(Locks.try_acquire, wrong, *more)
         answer = self._acquire(0.0)
         return None if isinstance(answer, Refused) else answer
 
@@ -194,7 +189,8 @@ class Locks(AnyLocks):
             return answer
         for state in answer:
             state.acquirer = me.thread
-        return Leases([Lease(client, runtime, state, None) for state in answer], self._settings[0].on_lost)
+        on_lost = self._settings[0].on_lost
+        return Leases([PartOfLeases(client, runtime, state, on_lost) for state in answer])
 
     def __enter__(self) -> Leases:
         scope = scope_of_this_entry(self)
@@ -208,7 +204,19 @@ class Locks(AnyLocks):
         scope.leave().__exit__(*exc)
 
 
-class Leases(AnyLeases[Lease]):
+class PartOfLeases(Lease):
+    """One of several."""
+
+    __slots__ = ("_whole",)
+
+    _whole: Callable[[], Callable[[], object | None] | None]
+
+    def _told_as(self) -> object | None:
+        to_tell = self._whole()
+        return None if to_tell is None else to_tell()
+
+
+class Leases(AnyLeases[PartOfLeases]):
     """One successful acquisition of several locks. A context manager: leaving the block releases them."""
 
     if not TYPE_CHECKING:  # which has words of its own
@@ -217,7 +225,7 @@ class Leases(AnyLeases[Lease]):
     @property
     def lost(self) -> Lost:
         """As `Lease.lost`: set when one of them is lost."""
-        return Lost(self._leases)
+        return Lost(self._leases, self)
 
     def extend(self, ttl: float | None = None) -> None:
         """Renew all of them now. With `ttl`, they last that many seconds from now on, and after each renewal."""
@@ -227,25 +235,28 @@ class Leases(AnyLeases[Lease]):
     def release(self) -> None:
         """Release all of the locks. A second call does nothing. Raises LeaseLost if a lease was already lost; the
         others are released all the same."""
-        self._release(None)
+        loss = self._release()
+        if loss is not None:
+            raise loss
 
-    def _release(self, kind: type[BaseException] | None) -> None:
-        """The last one first, and one loss is raised, unless something else is."""
-        losses: list[LeaseLost] = []
-        for lease in reversed(self._leases):
-            try:
-                lease.release()
-            except LeaseLost as lost:
-                losses.append(lost)
-        if losses and kind is None:
-            raise losses[-1]
+    def _release(self) -> LeaseLost | None:
+        runtime = self._leases[0]._runtime
+        if self._leases[0]._is_inherited():
+            return None
+        return drive(release_all(runtime.env, [lease._state for lease in self._leases]))
 
     def __enter__(self) -> Leases:
-        self.ensure_held()
+        try:
+            self.ensure_held()
+        except LeaseLost:
+            self._release()
+            raise
         self._enter_once()
         for lease in self._leases:
             lease._enter_block()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._release(kind)
+        loss = self._release()
+        if loss is not None and kind is None:
+            raise loss

@@ -106,7 +106,10 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "ttl": "it is a setting of the lock. Write client.lock(name, ttl={value})",
         "token": "every lease gets its own. Read lease.token",
     },
-    "try_acquire": dict.fromkeys(("timeout", "blocking_timeout", "wait"), "to wait, write acquire(wait={value})"),
+    "try_acquire": {
+        **dict.fromkeys(("timeout", "blocking_timeout", "wait"), "to wait, write acquire(wait={value})"),
+        "blocking": "leave it out. try_acquire() never waits, acquire() does",
+    },
     "extend": dict.fromkeys(
         ("additional_time", "replace_ttl"),
         "extend(ttl) makes the lease last that many seconds from now. It does not add to what is left",
@@ -146,7 +149,10 @@ NAMES: Mapping[str, str] = {
 """Names of other libraries that the package does not have, and what is meant here."""
 
 
-HOW_TO_ACQUIRE = "write `with lock:`, or `lease = lock.try_acquire()` and `if lease:`"
+HOW_TO_ACQUIRE = (
+    "to acquire it, write `{async_}with lock:`, or `lease = {await_}lock.try_acquire()` and `if lease:`. To see "
+    "whether there is a lock object, write `lock is not None`"
+)
 
 
 class NoSuchAttribute(AttributeError, TypeError):
@@ -220,17 +226,19 @@ def _too_many(function: str, given: tuple[object, ...]) -> str:
     """threading has `acquire(blocking, timeout)`, redis-py `extend(additional_time, replace_ttl)`."""
     if function == "extend":
         return f"extend() takes only `ttl`: {OPTIONS[function]['replace_ttl']}"
+    times = [each for each in given if not isinstance(each, bool)]
+    to_wait = f"to wait, write acquire(wait={_as_here(times[-1]) if times else 'seconds'})"
     if function == "try_acquire":
-        return f"try_acquire() takes nothing: to wait, write acquire(wait={_as_here(given[0])})"
-    instead = f"not to wait, {_NOT_WAIT}" if given[0] is False else f"write acquire(wait={_as_here(given[1])})"
-    return f"acquire() takes only `wait`: {instead}"
+        return f"try_acquire() takes nothing: it never waits; {to_wait}"
+    return f"acquire() takes only `wait`: {f'not to wait, {_NOT_WAIT}' if given[0] is False else to_wait}"
 
 
 def no_truth(text: str) -> Callable[[object], None]:
     """A `__bool__` for what is always true, and what is meant where somebody asks."""
 
     def __bool__(self: object) -> None:
-        raise TypeError(f"{type(self).__name__} is neither true nor false: {text}")
+        kind = type(self).__name__
+        raise TypeError(f"{kind} is neither true nor false: {text.format(**_WORDS[kind.startswith('Async')])}")
 
     return __bool__
 
@@ -244,7 +252,7 @@ def _near(option: str, known: tuple[str, ...]) -> str:
     import difflib  # only for an error
 
     near = difflib.get_close_matches(option, known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known)}"
+    return f"did you mean {near[0]!r}?" if near else f"it takes {', '.join(known) or 'nothing'}"
 
 
 def exact(function: F) -> F:

@@ -59,4 +59,4 @@ class LockSettings:
 
     def timed_out(self, waited: float, answer: Taken) -> LockTimeout:
         holder = answer.holder and replace(answer.holder, name=self.want.name)
-        return LockTimeout(self.want.name, waited, holder, in_this_process(holder))
+        return LockTimeout(self.want.name, waited, holder, in_this_process(holder, not self.reentrant))

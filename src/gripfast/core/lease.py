@@ -81,7 +81,7 @@ class LeaseState:
         self.listeners: list[Callable[[], None]] = []
         self.handles: list[weakref.ref[Any]] = []
         self.acquirer: Callable[[], Any] | None = None
-        """The thread or task that acquired it, weakly; to be named in messages, and for nothing else."""
+        """The thread or task that acquired it, weakly; see `runtime/here.py`."""
         self.endings: list[list[Loss]] = []
         """Empty until it is over; the first one counts."""
         self.want = want

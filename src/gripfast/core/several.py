@@ -20,7 +20,7 @@ from gripfast.core.acquire import acquire
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ports import Env, Taken
 from gripfast.core.release import release
-from gripfast.errors import LeaseLost
+from gripfast.errors import ClientClosed, LeaseLost, Reason
 
 
 class Refused(NamedTuple):
@@ -43,28 +43,43 @@ async def acquire_all(
                 left = None if wait is None else max(0.0, ends - env.now())
                 answer = await acquire(env, want, left, in_block)
                 if isinstance(answer, Taken):
-                    await _release_all(env, held)
+                    await release_all(env, held)
                     return Refused(want, answer)
                 held.append(answer)
             now = env.now()
-            lost = [state for state in held if state.lost(now) is not None]
-            if not lost:
+            over = [state for state in held if state.remaining(now) <= 0.0]
+            if not over:
                 _limit(env, held, now, max_hold)
                 return held
-            await _release_all(env, held)
+            await release_all(env, held)
         except BaseException:
             _abandon_all(env, held)
             raise
+        if env.is_closed:
+            raise ClientClosed
         if env.now() >= ends:
-            raise lost[0].error()
+            raise over[0].error()
 
 
-async def _release_all(env: Env, held: Sequence[LeaseState]) -> None:
-    for state in reversed(held):
-        try:
-            await release(env, state)
-        except LeaseLost:  # nobody has entered it
-            pass
+async def release_all(env: Env, held: Sequence[LeaseState]) -> LeaseLost | None:
+    """The last one first. If one was lost before, the others are released all the same: the error tells of it.
+
+    An interrupt, or a cancelled task, ends all of them here and now: those that are left are released in the
+    background.
+    """
+    left = list(held)
+    loss: tuple[str, Reason, str | None] | None = None
+    try:
+        while left:
+            try:
+                await release(env, left[-1])
+            except LeaseLost as lost:  # not kept: it knows this frame
+                loss = lost.name, lost.reason, lost.note
+            left.pop()
+    except BaseException:
+        _abandon_all(env, left)
+        raise
+    return None if loss is None else LeaseLost(loss[0], loss[1], note=loss[2])
 
 
 def _abandon_all(env: Env, held: Sequence[LeaseState]) -> None:

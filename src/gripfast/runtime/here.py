@@ -1,4 +1,5 @@
-"""Which thread or task of this process has acquired a lease. Messages name it; nothing is decided by it.
+"""Which thread or task of this process has acquired a lease. Messages name it, and `locks()` refuses to acquire what
+its caller has acquired before; nothing else is decided by it.
 
 A lease notes who acquired it, weakly: a thread or task that has the lease in its frames must not be kept by it. Nobody
 keeps a list of those who wait: who holds what is looked up, by owner id, when somebody has to be told.
@@ -51,16 +52,18 @@ def is_acquired_by(who: object, ledger: Ledger, key: str, holder: LockInfo | Non
     return who is not None and any(each is who for each in acquirers)
 
 
-def in_this_process(holder: LockInfo | None) -> str:
-    """How a message calls the holder; empty if it is not known to be in this process."""
+def in_this_process(holder: LockInfo | None, may_reenter: bool = False) -> str:
+    """How a message calls the holder; empty if it is not known to be in this process. `may_reenter`: a lock that is
+    re-entrant would have been acquired."""
     state = None if holder is None else lease_of(holder.owner)
     if state is None:
         return ""
     who = None if state.acquirer is None else state.acquirer()
     if who is None:
         return "this process"
-    is_caller = who is threading.current_thread() or who is task_here()
-    return f"this process ({described(who)}{': use reentrant=True to acquire it twice' if is_caller else ''})"
+    is_caller = may_reenter and (who is threading.current_thread() or who is task_here())
+    hint = ": use one client and reentrant=True to acquire it twice" if is_caller else ""
+    return f"this process ({described(who)}{hint})"
 
 
 def task_here() -> object | None:

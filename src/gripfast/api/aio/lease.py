@@ -26,7 +26,7 @@ class AsyncLease(Handle[AioRuntime]):
     """One successful acquisition. `async with lease` releases it at the end. If the lease is lost, the body is
     cancelled, and the block raises LeaseLost."""
 
-    _body: _Body | None = None
+    _body: Body | None = None
     if not TYPE_CHECKING:  # which has words of its own
         __enter__ = NEEDS_ASYNC_WITH
 
@@ -78,7 +78,7 @@ class AsyncLease(Handle[AioRuntime]):
         self.ensure_held()
         self._enter_once()
         if self._body is None:
-            self._body = _Body(self._state)
+            self._body = Body(self._state)
         self._body.begin()
         return self
 
@@ -98,7 +98,7 @@ class AsyncLease(Handle[AioRuntime]):
                 raise
 
 
-class _Body:
+class Body:
     """The task inside `async with`: cancelled when the lease is lost, as `asyncio.timeout` does it.
 
     It knows the state weakly, because the state knows it.
@@ -129,11 +129,13 @@ class _Body:
         return task.uncancel() <= self._cancels_before and kind is not None and issubclass(kind, asyncio.CancelledError)
 
     def _cancel_if_lost(self) -> None:
+        if self._task is not None and not self._has_cancelled and self._is_lost():
+            self._has_cancelled = True
+            self._task.cancel()
+
+    def _is_lost(self) -> bool:
         state = self._state()
-        if self._task is None or self._has_cancelled or state is None or state.lost(boottime()) is None:
-            return
-        self._has_cancelled = True
-        self._task.cancel()
+        return state is not None and state.lost(boottime()) is not None
 
 
 class AsyncLost:
@@ -142,8 +144,9 @@ class AsyncLost:
     if not TYPE_CHECKING:  # which has words of its own
         __bool__ = no_truth("write `lease.lost.is_set()`")
 
-    def __init__(self, leases: Sequence[AsyncLease]) -> None:
+    def __init__(self, leases: Sequence[AsyncLease], whole: object = None) -> None:
         self._leases = leases
+        self._whole = whole  # kept, because somebody still wants to hear of it
 
     def is_set(self) -> bool:
         return any(lease._loss() is not None for lease in self._leases)

@@ -31,7 +31,7 @@ from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.memory.spec import CAPABILITIES
 from gripfast.stores.protocol import PAGE, lock_info
 
-_log = logging.getLogger("gripfast.lease")
+_log = logging.getLogger("gripfast.client")
 
 LOOK_AT = 4
 """Names that a newcomer looks at, of those whose day may be over. More than one, so that looking keeps pace."""
@@ -107,8 +107,10 @@ class MemoryEngine:
         return Taken(self._info(claim.name, now), outcome.row.token)
 
     def _tell_of_others(self, name: str) -> None:
-        """When a name is first used here: whoever makes a client for each thread believes to share its locks."""
-        if any(engine is not self and engine.inspect(name) is not None for engine in _privates):
+        """When a name is first used here: whoever makes a client for each thread believes to share its locks. Rows are
+        never changed, so the others may go on meanwhile."""
+        now = _now()
+        if any(engine is not self and not granting.is_free(engine._row(name), now) for engine in _privates):
             _log.warning(
                 "%r is held by another client of memory:// in this process, but is free for this one: each "
                 "connect('memory://') has locks of its own. Use one client, or a name: connect('memory://name')",
@@ -230,6 +232,8 @@ def _never(details: str) -> bool:
 
 
 _privates: Living[MemoryEngine] = Living()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_privates.clear)  # what the parent holds, this process does not
 
 
 def private_engine() -> MemoryEngine:

@@ -30,6 +30,8 @@ LOOK = 0.25
 """Seconds between two looks at those."""
 LOOKS_MOST = 4
 """Looks at a connection to a node that answers on others: nothing will come any more. An interrupt may do that."""
+LOST_AT_ONCE = 50
+"""Lost clean-ups that one request takes along."""
 CARRIED_LEAST = 1024
 """Owners of whom it is remembered what carried their requests, before somebody looks whether that still matters."""
 
@@ -263,14 +265,15 @@ class Pool:
         self._has_lost = True  # last: who finds it true looks afterwards
 
     def _send_lost(self, bundle: Bundle) -> None:
-        """Where it has a connection. Twice does no harm, so two threads may do it at the same time."""
-        self._has_lost = False
+        """Where it has a connection. Twice does no harm, so two threads may do it at the same time. A few at a time: a
+        node does not have to take more at once than the system keeps for it."""
         for lost, strand in zip(self._lost, bundle.strands, strict=True):
             if strand is not None:
-                for clean_up in list(lost):
+                for clean_up in list(lost)[:LOST_AT_ONCE]:
                     self._send_after(strand, clean_up)
                     _remove(lost, clean_up)
-        if any(self._lost):
+        self._has_lost = any(self._lost)
+        if any(self._lost):  # meanwhile
             self._has_lost = True
 
     def _close(self, strand: Strand) -> None:
