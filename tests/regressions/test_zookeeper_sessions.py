@@ -280,3 +280,39 @@ def _come(waking: session.Session, is_over: threading.Event) -> None:
     while not is_over.is_set():
         kept = [*kept[-500:], Waiter()]
         waking.watches.join("/job/1", kept[-1])  # type: ignore[arg-type]
+
+
+# Closing --------------------------------------------------------------------------------------------------------------
+
+
+def test_a_client_may_be_closed_while_another_thread_begins_to_use_it(
+    server: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """kazoo, stopped while it is being started, lost its sockets under its thread, or its thread never ended."""
+    before = set(threading.enumerate())
+    begun, stopped = threading.Event(), list[session.Session]()
+    start, stop = KazooClient.start_async, session.Session.stop
+
+    def starts_slowly(client: KazooClient) -> Any:
+        begun.set()
+        until(lambda: stopped and stopped[0]._is_stopped)
+        return start(client)
+
+    def stops(each: session.Session) -> None:
+        stopped.append(each)
+        stop(each)
+
+    monkeypatch.setattr(KazooClient, "start_async", starts_slowly)
+    monkeypatch.setattr(session.Session, "stop", stops)
+    client = gripfast.connect(server.lock_space())
+
+    def use() -> None:
+        with contextlib.suppress(gripfast.ClientClosed, StoreUnavailable), client.lock("job", wait=5):
+            pass
+
+    user = threading.Thread(target=use)
+    user.start()
+    assert begun.wait(10)
+    client.close()
+    user.join()
+    until(lambda: set(threading.enumerate()) <= before, within=20)

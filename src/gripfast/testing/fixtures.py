@@ -71,4 +71,4 @@ def no_surprise(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     """Nothing that Gripfast's own threads and tasks did not expect may happen in any test."""
     yield
     records = [record for when in ("setup", "call") for record in caplog.get_records(when)]
-    assert [record.getMessage() for record in records if "unexpected" in record.getMessage()] == []
+    assert [record.getMessage() for record in records if "unexpected error" in record.getMessage()] == []

@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import SessionExpiredError
+from kazoo.exceptions import SessionExpiredError, WriterNotClosedException
 from kazoo.protocol.serialization import Delete, GetChildren, Sync
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
@@ -75,6 +75,8 @@ class Session:
         self._is_stopped = False
         self._starts = [True]
         """Taken out by the one thread that starts it."""
+        self._starting = Guard()
+        """kazoo can't be stopped while it is being started: its thread would never end, or break."""
         self._may_have_ended: list[bool] = []
         """The client's thread, since its state last changed. Taken out by the one thread that finds that it has."""
         self._pid = os.getpid()
@@ -119,9 +121,13 @@ class Session:
         except IndexError:
             return
         if self._is_ours:
-            self.client.start_async()
+            self._starting.run(self._start_client)
         elif self.client.connected and not self.share:
             threading.Thread(target=self._probe, name="gripfast-probe", daemon=True).start()
+
+    def _start_client(self) -> None:
+        if not self._is_stopped:
+            self.client.start_async()
 
     def stop(self) -> None:
         if self._pid != os.getpid():
@@ -129,8 +135,15 @@ class Session:
         self._is_stopped = True
         self.guardian.stop()
         self._attempts.remove(self)
-        if self._is_ours and not self._starts:
+        if self._is_ours and not self._starting.run(self._starts.copy):
+            self._stop_client()
+
+    def _stop_client(self) -> None:
+        try:
             self.client.stop()
+        except WriterNotClosedException as error:
+            _log.warning("%s: the thread of the connection does not end: %s", self.where, error)
+        else:
             self.client.close()
 
     def when_connected(self, notify: Callable[[], None], or_refused: bool) -> None:

@@ -133,7 +133,7 @@ async def test_one_client_has_few_threads_and_tasks_however_many_leases(world: W
     before = len(running())
     for n in range(20):
         await alice.acquire(f"job {n}")
-    assert len(running()) <= before + 1
+    await auntil(lambda: len(running()) <= before + 1)  # a thread that has made a connection may not have ended yet
 
 
 async def test_a_client_that_is_dropped_unclosed_does_not_disturb_the_next(world: World) -> None:
