@@ -160,6 +160,18 @@ def test_an_extension_does_not_add(client: gripfast.Client, extend: Call) -> Non
         extend(lease)
 
 
+def test_a_release_is_not_forced(client: gripfast.Client) -> None:
+    with client.lock("job") as lease, pytest.raises(TypeError, match=r"write client\.force_release\(name\)"):
+        lease.release(force=True)  # type: ignore[call-arg]
+
+
+def test_a_decorator_needs_a_name(client: gripfast.Client) -> None:
+    with pytest.raises(gripfast.ConfigurationError, match=r"write @client\.locked\(name\)"):
+        client.locked(print)  # type: ignore[call-overload]
+    with pytest.raises(gripfast.ConfigurationError, match=r"write @client\.locked\(name\)"):
+        gripfast.lock(print)  # type: ignore[arg-type]
+
+
 def test_a_timedelta_is_told_how_to_become_seconds(client: gripfast.Client) -> None:
     with pytest.raises(gripfast.ConfigurationError, match=r"Write its total_seconds\(\)"):
         client.lock("job", ttl=timedelta(seconds=5))  # type: ignore[arg-type]

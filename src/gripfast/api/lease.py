@@ -174,8 +174,11 @@ class Lease(Handle[BlockingRuntime]):
             raise to_raise(answer.error)
         self.ensure_held()
 
-    def release(self) -> None:
+    @exact
+    def release(self, **wrong: Unpack[NothingElse]) -> None:
         """Release the lock. A second call does nothing. Raises LeaseLost if the lease was already lost."""
+        if wrong:
+            raise unknown_option(Lease.release, wrong)
         if self._let_go():
             drive(release(self._runtime.env, self._state))
 

@@ -21,7 +21,10 @@ _INSPECT = (
     "write `{await_}client.inspect(name)`, which is None if nobody holds the lock. For your lease, read lease.held"
 )
 _HELD = "a lock does not know who holds it. Write `lease = {await_}lock.acquire()` and read lease.held"
-_EXTEND = "leases are renewed while they are held. To renew one now, write `{await_}lease.extend()`"
+_EXTEND = (
+    "leases are renewed while they are held. To renew one now, write `{async_}with lock as lease:` and inside it "
+    "`{await_}lease.extend()`"
+)
 _TOKEN = "every lease has its own. Write `lease = {await_}lock.acquire()`, and read lease.token or lease.owner"
 _WAIT = "to limit the wait, write `{await_}lock.acquire(wait=5)`"
 _FORCE = "write `{await_}client.force_release(name)`"
@@ -114,6 +117,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         ("additional_time", "replace_ttl"),
         "extend(ttl) makes the lease last that many seconds from now. It does not add to what is left",
     ),
+    "release": {"force": "leave it out. To release a lock of somebody else, write client.force_release(name)"},
     "lock": _LOCK,
     "locks": {
         **_LOCK,

@@ -135,6 +135,10 @@ def next_token(last: int, wall_us: int) -> int:
 
 
 def checked_name(name: object) -> str:
+    if not isinstance(name, str) and callable(name):
+        raise ConfigurationError(
+            f"a lock's name must be text, not {type(name).__name__}: to decorate a function, write @client.locked(name)"
+        )
     text = _checked_text("lock's name", name, NAME_BYTES_MAX, least=1)
     if "\0" in text:
         raise ConfigurationError(f"a lock's name must not contain NUL: {text!r}")
