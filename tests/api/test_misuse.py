@@ -294,7 +294,9 @@ async def test_nor_is_that_of_a_task() -> None:
 async def test_the_wrong_kind_of_block_says_which_one_is_right() -> None:
     with gripfast.connect("memory://") as client:
         for plain in (client.lock("job"), client.lock("job").acquire()):
-            with pytest.raises(TypeError, match=r"has no '__aenter__': write `with`; .*gripfast.connect_async\(\)"):
+            with pytest.raises(
+                TypeError, match=r"'__aenter__': with client = gripfast\.connect_async.* here write `with`"
+            ):
                 async with plain:
                     raise AssertionError("entered")
             assert not isinstance(plain, contextlib.AbstractAsyncContextManager)

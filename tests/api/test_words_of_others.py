@@ -34,7 +34,7 @@ WRONG_OPTIONS: list[tuple[Call, str]] = [
     (lambda client: client.lock("job").acquire(ttl=2), "Write client.lock(name, ttl=2)"),
     (lambda client: client.lock("job").acquire(True, 2), "acquire() takes only `wait`: to wait, write acquire(wait=2)"),
     (lambda client: client.lock("job").acquire(True, -1), "write acquire(wait=None)"),
-    (lambda client: client.lock("job").acquire(False, 2), "not to wait, call try_acquire(), which returns None"),
+    (lambda client: client.lock("job").acquire(False, 2), "not to wait, write `lease = lock.try_acquire()`"),
     (lambda client: client.lock("job").try_acquire(timeout=3), "to wait, write acquire(wait=3)"),
     (
         lambda client: client.lock("job").try_acquire(3),
@@ -47,7 +47,7 @@ WRONG_OPTIONS: list[tuple[Call, str]] = [
     (lambda client: client.lock("job").acquire(bogus=2), "acquire() has no 'bogus': it takes wait"),
     (lambda client: client.lock("job", timeout=9), "lock() has no 'timeout': write ttl=9"),
     (lambda client: client.lock("job", timeout=9), "or wait=9, the seconds to wait"),
-    (lambda client: client.lock("job", blocking=False), "call lock.try_acquire(), which returns None"),
+    (lambda client: client.lock("job", blocking=False), "write `lease = lock.try_acquire()`"),
     (lambda client: client.lock("job", blocking_timeout=2), "write wait=2"),
     (lambda client: client.lock("job", tll=4), "lock() has no 'tll': did you mean 'ttl'?"),
     (lambda client: client.lock("job", expire=4), "write ttl=4"),
@@ -163,6 +163,28 @@ def test_an_extension_does_not_add(client: gripfast.Client, extend: Call) -> Non
 def test_a_release_is_not_forced(client: gripfast.Client) -> None:
     with client.lock("job") as lease, pytest.raises(TypeError, match=r"write client\.force_release\(name\)"):
         lease.release(force=True)  # type: ignore[call-arg]
+
+
+def test_a_level_of_a_reentrant_lock_that_is_dropped_is_told(
+    client: gripfast.Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    lock = client.lock("job", reentrant=True)
+    lease = lock.acquire()
+    lease = lock.acquire()  # the first one is dropped
+    lease.release()
+    assert "an earlier lease of the re-entrant lock 'job' was dropped" in caplog.text
+    caplog.clear()
+    outer, inner = lock.acquire(), lock.acquire()
+    inner.release()
+    inner.release()
+    del inner
+    assert outer.held
+    assert client.inspect("job") is not None
+    outer.release()
+    with lock, lock as lease:
+        lock.acquire().release()
+    assert "dropped" not in caplog.text
+    assert client.inspect("job") is None
 
 
 def test_a_decorator_needs_a_name(client: gripfast.Client) -> None:

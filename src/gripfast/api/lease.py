@@ -6,6 +6,7 @@ A Handle reads the clock when asked, for threads and tasks alike. What talks to 
 
 from __future__ import annotations
 
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -35,6 +36,13 @@ if TYPE_CHECKING:
     from gripfast.runtime.aio import AioRuntime
 
 R = TypeVar("R", "BlockingRuntime", "AioRuntime")
+
+_log = logging.getLogger("gripfast.lease")
+
+_DROPPED_LEVEL = (
+    "an earlier lease of the re-entrant lock %r was dropped while it was held. Each acquire() returns a lease of its "
+    "own: keep and release each of them, or write `with lock:` (`async with lock:`)"
+)
 
 
 class Handle(NotLikeOthers, Generic[R], lacks=OF_LEASES):
@@ -118,10 +126,19 @@ class Handle(NotLikeOthers, Generic[R], lacks=OF_LEASES):
             return False  # inherited
         self._is_released = True
         handles = self._state.handles
-        if len(handles) == 1 or all(each is None or each._is_released for each in (ref() for ref in handles)):
+        if (len(handles) == 1 and handles[0]() is self) or self._is_last():
             return True
         self._raise_if_lost()
         return False
+
+    def _is_last(self) -> bool:
+        """Of a re-entrant lock. Who is released leaves the list: another one that is gone was dropped. In a block that
+        is an interrupt's doing; otherwise somebody counts on a level that there is not."""
+        others = [ref for ref in self._state.handles if ref() is not self]
+        self._state.handles = others
+        if not self._is_entered and any(ref() is None for ref in others):
+            _log.warning(_DROPPED_LEVEL, self.name, extra=self._state.about())
+        return all((each := ref()) is None or each._is_released for ref in others)
 
     def _enter_once(self) -> None:
         """A `with` block has it now. The end of a second one inside would release it, and the first would not know."""

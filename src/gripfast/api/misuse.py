@@ -18,7 +18,8 @@ _RELEASE = (
     "`{await_}lease.release()`"
 )
 _INSPECT = (
-    "write `{await_}client.inspect(name)`, which is None if nobody holds the lock. For your lease, read lease.held"
+    "write `{await_}client.inspect(name)`, which is None if nobody holds the lock. The client of gripfast.lock() is "
+    "gripfast.connect(). For your lease, read lease.held"
 )
 _HELD = "a lock does not know who holds it. Write `lease = {await_}lock.acquire()` and read lease.held"
 _EXTEND = (
@@ -51,7 +52,7 @@ OF_LOCKS: Mapping[str, str] = {
     "do_acquire": "write `{await_}lock.acquire()`",
     "lock": "write `{await_}lock.acquire()`",
     "lock_file": "read lock.name",
-    "__call__": "to decorate a function, write `@client.locked(name)`. Settings are given to client.lock(name, …)",
+    "__call__": "to decorate a function, write `@client.locked(name)`, with client = gripfast.connect(url)",
 }
 OF_CLIENTS: Mapping[str, str] = {
     **dict.fromkeys(("acquire", "try_acquire"), _ACQUIRE),
@@ -83,6 +84,9 @@ _TTL = "write ttl={value}, the seconds that a lease lasts unless it is renewed"
 _RENEW = "write renew={value}"
 _POLLING = dict.fromkeys(("sleep", "poll_interval", "poll_intervall", "check_interval", "retry_delay"), _NO_POLLING)
 
+_NOT_WAIT = "write `lease = lock.try_acquire()`, which is None if someone else holds the lock"
+_RAISES = "which raises gripfast.LockTimeout if the lock is not free in time"
+
 _LOCK: Mapping[str, str] = {
     **_POLLING,
     **dict.fromkeys(("expire", "expires", "expiry", "lease_time", "lifetime", "duration"), _TTL),
@@ -94,17 +98,16 @@ _LOCK: Mapping[str, str] = {
     ),
     "timeout": f"{_TTL}, or wait={{value}}, the seconds to wait for the lock",
     "blocking_timeout": "write wait={value}, the seconds to wait for the lock",
-    "blocking": "leave it out. Not to wait, call lock.try_acquire(), which returns None if someone else holds the lock",
+    "blocking": f"leave it out. Not to wait, {_NOT_WAIT}",
     "thread_local": "leave it out, because a lease may be used in any thread",
     "id": "write label={value} to say who holds the lock",
 }
-_NOT_WAIT = "call try_acquire(), which returns None if someone else holds the lock"
 _ALWAYS_RENEWED = "leave it out, because leases on several locks are always renewed"
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
     "acquire": {
         **_POLLING,
-        **dict.fromkeys(("timeout", "blocking_timeout"), "write acquire(wait={value})"),
+        **dict.fromkeys(("timeout", "blocking_timeout"), f"write acquire(wait={{value}}), {_RAISES}"),
         "blocking": f"leave it out. Not to wait, {_NOT_WAIT}",
         "ttl": "it is a setting of the lock. Write client.lock(name, ttl={value})",
         "token": "every lease gets its own. Read lease.token",
@@ -180,7 +183,9 @@ class _Missing:
 
 
 NEEDS_ASYNC_WITH = _Missing("__enter__", "write `async with`")
-NEEDS_PLAIN_WITH = _Missing("__aenter__", "write `with`; for `async with` use gripfast.connect_async()")
+NEEDS_PLAIN_WITH = _Missing(
+    "__aenter__", "with client = gripfast.connect_async(url) write `async with client.lock(name):`; here write `with`"
+)
 """In place of the method that the wrong `with` looks for first. Without its `__exit__` it is no context manager."""
 
 _SHOWN_MOST = 80
@@ -231,7 +236,7 @@ def _too_many(function: str, given: tuple[object, ...]) -> str:
     if function == "extend":
         return f"extend() takes only `ttl`: {OPTIONS[function]['replace_ttl']}"
     times = [each for each in given if not isinstance(each, bool)]
-    to_wait = f"to wait, write acquire(wait={_as_here(times[-1]) if times else 'seconds'})"
+    to_wait = f"to wait, write acquire(wait={_as_here(times[-1]) if times else 'seconds'}), {_RAISES}"
     if function == "try_acquire":
         return f"try_acquire() takes nothing: it never waits; {to_wait}"
     return f"acquire() takes only `wait`: {f'not to wait, {_NOT_WAIT}' if given[0] is False else to_wait}"
