@@ -28,11 +28,10 @@ from gripfast.errors import (
 if TYPE_CHECKING:
     from types import FrameType
 
-    from gripfast.api.aio.attempts import Acquiring, AcquiringAll
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.entry import async_lock, connect_async
     from gripfast.api.aio.lease import AsyncLease, AsyncLost
-    from gripfast.api.aio.lock import AsyncLock
+    from gripfast.api.aio.lock import Acquiring, AcquiringAll, AsyncLock
     from gripfast.api.aio.locks import AsyncLeases, AsyncLocks
     from gripfast.api.client import Client
     from gripfast.api.current import current_lease
@@ -94,8 +93,8 @@ __all__ = [
 ]
 
 _LATER = {
-    "Acquiring": "api.aio.attempts",
-    "AcquiringAll": "api.aio.attempts",
+    "Acquiring": "api.aio.lock",
+    "AcquiringAll": "api.aio.lock",
     "AsyncClient": "api.aio.client",
     "AsyncLease": "api.aio.lease",
     "AsyncLeases": "api.aio.locks",

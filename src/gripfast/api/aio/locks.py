@@ -7,8 +7,8 @@ from asyncio import current_task
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gripfast.api.aio.attempts import AcquiringAll, TryingAll
 from gripfast.api.aio.lease import AsyncLease, AsyncLost, Body
+from gripfast.api.aio.lock import AcquiringAll, TryingAll
 from gripfast.api.locks import AnyLeases, AnyLocks, PartOfLeases
 from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, unknown_option
 from gripfast.api.settings import LOCKS_WAIT
