@@ -160,11 +160,6 @@ def test_an_extension_does_not_add(client: gripfast.Client, extend: Call) -> Non
         extend(lease)
 
 
-def test_a_release_is_not_forced(client: gripfast.Client) -> None:
-    with client.lock("job") as lease, pytest.raises(TypeError, match=r"write client\.force_release\(name\)"):
-        lease.release(force=True)  # type: ignore[call-arg]
-
-
 def test_a_level_of_a_reentrant_lock_that_is_dropped_is_told(
     client: gripfast.Client, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -124,9 +124,9 @@ class Handle(NotLikeOthers, Generic[R], lacks=OF_LEASES):
         """Release this handle; True if no other is left, so that the lease itself must be released."""
         if self._runtime.pid != this.pid:
             return False  # inherited
+        is_first_time = not self._is_released
         self._is_released = True
-        handles = self._state.handles
-        if (len(handles) == 1 and handles[0]() is self) or self._is_last():
+        if (is_first_time and len(self._state.handles) == 1) or self._is_last():
             return True
         self._raise_if_lost()
         return False
@@ -191,11 +191,8 @@ class Lease(Handle[BlockingRuntime]):
             raise to_raise(answer.error)
         self.ensure_held()
 
-    @exact
-    def release(self, **wrong: Unpack[NothingElse]) -> None:
+    def release(self) -> None:
         """Release the lock. A second call does nothing. Raises LeaseLost if the lease was already lost."""
-        if wrong:
-            raise unknown_option(Lease.release, wrong)
         if self._let_go():
             drive(release(self._runtime.env, self._state))
 

@@ -120,7 +120,6 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         ("additional_time", "replace_ttl"),
         "extend(ttl) makes the lease last that many seconds from now. It does not add to what is left",
     ),
-    "release": {"force": "leave it out. To release a lock of somebody else, write client.force_release(name)"},
     "lock": _LOCK,
     "locks": {
         **_LOCK,

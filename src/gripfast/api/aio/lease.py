@@ -49,11 +49,8 @@ class AsyncLease(Handle[AioRuntime]):
             raise to_raise(answer.error)
         self.ensure_held()
 
-    @exact
-    async def release(self, **wrong: Unpack[NothingElse]) -> None:
+    async def release(self) -> None:
         """Release the lock. A second call does nothing. Raises LeaseLost if the lease was already lost."""
-        if wrong:
-            raise unknown_option(AsyncLease.release, wrong)
         if running_loop() is not self._runtime.loop:
             self._runtime.check_loop()
         if self._let_go():
