@@ -179,7 +179,7 @@ def kill_leader(stage: ZooKeeperStage, ensemble: Ensemble) -> None:
     leader = ensemble.leader()
     leader.kill()
     try:
-        stage.go_on(grants=5)
+        stage.go_on(grants=5, within=30)  # an election, and new connections, on a busy machine
     finally:
         leader.restart()
 
