@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from datetime import timedelta
@@ -217,6 +218,17 @@ def test_a_name_of_another_library_is_told_where_it_is_imported() -> None:
 def test_an_address_without_a_scheme_is_told_how_to_write_it() -> None:
     with pytest.raises(gripfast.ConfigurationError, match="such as redis://localhost:6379"):
         gripfast.connect("localhost:6379")
+
+
+@pytest.mark.parametrize(
+    ("module", "instead"),
+    [("exceptions", "from gripfast import LockTimeout"), ("aio", "connect_async"), ("asyncio", "connect_async")],
+)
+def test_modules_of_others_say_what_to_import(module: str, instead: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match=instead) as missing:
+        importlib.import_module(f"gripfast.{module}")
+    assert missing.value.name == f"gripfast.{module}"
+    assert not hasattr(gripfast, module)
 
 
 def test_what_nobody_thought_of_is_told_by_python(client: gripfast.Client) -> None:

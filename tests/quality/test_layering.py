@@ -31,6 +31,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "testing": {"gripfast", "cli", "stores"},
     "__main__": {"cli"},
     "gripfast": {"api", "core", "errors"},
+    **{name: {"api"} for name in ("aio", "asyncio", "exceptions")},  # messages, no modules
     # The second distribution. None of the first may import it.
     "gripfast_lab.sim": {"core", "stores"} | LEAVES,
     "gripfast_lab": {"gripfast_lab.sim", "columns", "errors"},

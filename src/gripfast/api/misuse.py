@@ -141,7 +141,9 @@ NAMES: Mapping[str, str] = {
     **dict.fromkeys(("acquire", "release"), "write `with gripfast.lock(name):`"),
     "force_release": "write gripfast.connect(url).force_release(name)",
     "synchronized": "write @client.locked(name), with client = gripfast.connect(url)",
-    **dict.fromkeys(("exceptions", "exc"), "the errors are in gripfast itself, such as gripfast.LockTimeout"),
+    **dict.fromkeys(
+        ("exceptions", "exc"), "the errors are in gripfast: `from gripfast import LockTimeout`"
+    ),
     **dict.fromkeys(
         ("AlreadyLocked", "LockAcquireError", "LockException", "NotAcquired", "AcquireTimeout"),
         "the error is gripfast.LockTimeout",
@@ -153,6 +155,11 @@ NAMES: Mapping[str, str] = {
     "LockNotOwnedError": "the error is gripfast.LeaseLost",
 }
 """Names of other libraries that the package does not have, and what is meant here."""
+
+
+def no_such_module(name: str) -> ModuleNotFoundError:
+    """To be raised by a module that is there for this message alone."""
+    return ModuleNotFoundError(f"No module named {name!r}: {NAMES[name.removeprefix('gripfast.')]}", name=name)
 
 
 HOW_TO_ACQUIRE = (

@@ -66,12 +66,15 @@ def in_this_process(holder: LockInfo | None, may_reenter: bool = False) -> str:
     return f"this process ({described(who)}{hint})"
 
 
+def has_running_loop() -> bool:
+    """In this thread. Whoever runs a loop has loaded asyncio."""
+    events = sys.modules.get("asyncio.events")
+    return events is not None and events._get_running_loop() is not None
+
+
 def task_here() -> object | None:
-    """The task that runs in this thread. Whoever runs a loop has loaded asyncio."""
-    asyncio: Any = sys.modules.get("asyncio")
-    if asyncio is None or asyncio._get_running_loop() is None:
-        return None
-    task: object | None = asyncio.current_task()
+    """The task that runs in this thread."""
+    task: object | None = sys.modules["asyncio"].current_task() if has_running_loop() else None
     return task
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import math
-import sys
 import threading
 
 from gripfast.core.lease import Want
@@ -16,7 +15,7 @@ from gripfast.core.ledger import Ledger
 from gripfast.core.ports import Taken, Unreachable
 from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
-from gripfast.runtime.here import described, is_acquired_by
+from gripfast.runtime.here import described, has_running_loop, is_acquired_by
 
 _log = logging.getLogger("gripfast.lease")
 
@@ -74,7 +73,7 @@ class Waits:
 def of_thread(ledger: Ledger, want: Want, answer: Taken | Unreachable) -> Wait | None:
     """The wait of the calling thread, if something is wrong with it."""
     thread = threading.current_thread()
-    if _has_running_loop():
+    if has_running_loop():
         return Wait(want.name, thread, _IN_A_LOOP)
     return Wait(want.name, thread, _ITSELF % "thread") if _is_in_vain(thread, ledger, want, answer) else None
 
@@ -86,12 +85,6 @@ def of_task(task: object, ledger: Ledger, want: Want, answer: Taken | Unreachabl
 
 def _is_in_vain(who: object, ledger: Ledger, want: Want, answer: Taken | Unreachable) -> bool:
     return isinstance(answer, Taken) and is_acquired_by(who, ledger, want.key, answer.holder)
-
-
-def _has_running_loop() -> bool:
-    """Whoever runs a loop has loaded it."""
-    events = sys.modules.get("asyncio.events")
-    return events is not None and events._get_running_loop() is not None
 
 
 def nothing() -> None:
