@@ -141,9 +141,7 @@ NAMES: Mapping[str, str] = {
     **dict.fromkeys(("acquire", "release"), "write `with gripfast.lock(name):`"),
     "force_release": "write gripfast.connect(url).force_release(name)",
     "synchronized": "write @client.locked(name), with client = gripfast.connect(url)",
-    **dict.fromkeys(
-        ("exceptions", "exc"), "the errors are in gripfast: `from gripfast import LockTimeout`"
-    ),
+    **dict.fromkeys(("exceptions", "exc"), "the errors are in gripfast: `from gripfast import LockTimeout`"),
     **dict.fromkeys(
         ("AlreadyLocked", "LockAcquireError", "LockException", "NotAcquired", "AcquireTimeout"),
         "the error is gripfast.LockTimeout",
