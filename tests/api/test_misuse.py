@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import copy
 import gc
+import inspect
 import logging
 import pickle
 import subprocess
@@ -52,7 +53,8 @@ def test_a_result_of_acquire_that_is_dropped_is_told_once(
 ) -> None:
     client.lock("job").acquire()
     (text,) = until(lambda: told(caplog, "was dropped"))
-    assert text.startswith("lease on 'job' was dropped while it was held")
+    assert text.startswith("lease on 'job' was dropped while it was held (it was acquired in ")
+    assert f"{__file__}, line {inspect.currentframe().f_code.co_firstlineno + 3})" in text
     assert "`with lock:`" in text
     assert "release()" in text
     free(client)
@@ -67,6 +69,7 @@ async def test_one_of_a_task_too(caplog: pytest.LogCaptureFixture) -> None:
         await client.lock("job").acquire()
         (text,) = await auntil(lambda: told(caplog, "was dropped"))
         assert "`async with lock:`" in text
+        assert f"(it was acquired in {__file__}, line " in text
 
 
 def test_one_that_is_dropped_with_its_client_is_told(caplog: pytest.LogCaptureFixture) -> None:

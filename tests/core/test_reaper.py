@@ -7,7 +7,7 @@ import pytest
 
 from gripfast import StoreUnavailable
 from gripfast.core.lease import LeaseState, Want
-from gripfast.core.ledger import Ledger, Mark
+from gripfast.core.ledger import Entry, Ledger, Mark
 from gripfast.core.ports import Hold, Unreachable
 from gripfast.core.upkeep import Reaper
 from gripfast.runtime.blocking import drive
@@ -65,12 +65,12 @@ def test_what_can_not_be_released_is_named(caplog: pytest.LogCaptureFixture) -> 
 class Dropped:
     """A lease that was granted at 0 for 30 s and dropped; the rounds of the watchdog are called by the test."""
 
-    def __init__(self, in_block: bool = False) -> None:
+    def __init__(self, entry: Entry = False) -> None:
         self.now = 1.0
         self.marks: list[Mark] = []
         self.ledger = Ledger(self.marks.append)
         state = LeaseState(Want("job", "job", 30.0, True, None, None), "owner")
-        mark = self.ledger.enter(state, in_block)
+        mark = self.ledger.enter(state, entry)
         mark.may_be_there = mark.granted = True
         self.reaper = Reaper(OneStuck(), lambda: self.now)  # type: ignore[arg-type]
 
@@ -100,7 +100,7 @@ def test_one_whose_time_was_over_is_not(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_nor_is_one_of_a_block(caplog: pytest.LogCaptureFixture) -> None:
-    dropped = Dropped(in_block=True)
+    dropped = Dropped(entry=True)
     dropped.reap()
     assert told(caplog) == []
     assert len(dropped.ledger) == 0

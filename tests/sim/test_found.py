@@ -12,6 +12,7 @@ from dataclasses import replace
 import pytest
 
 from gripfast.core.lease import LeaseState, Want
+from gripfast.core.ledger import Entry
 from gripfast.errors import StoreUnavailable
 from gripfast_lab.sim.plan import Errand, Fault, Host, Item, Plan, Quorum
 from gripfast_lab.sim.scenarios import SCENARIOS, Outcome
@@ -72,9 +73,9 @@ def test_an_attempt_that_could_not_reach_the_engine_leaves_no_cycle_behind() -> 
     states: list[weakref.ref[LeaseState]] = []
     enter = runtime.env.ledger.enter
 
-    def watched(state: LeaseState, in_block: bool) -> object:
+    def watched(state: LeaseState, entry: Entry) -> object:
         states.append(weakref.ref(state))
-        return enter(state, in_block)
+        return enter(state, entry)
 
     runtime.env.ledger.enter = watched  # type: ignore[method-assign, assignment]
     stage.nodes[0].crash()

@@ -40,6 +40,9 @@ def configure(target: object, options: dict[str, Any]) -> Config:
         observers = checked_observers(options.pop("observers"))
         return configure(target, options)._replace(observers=observers)
     if target is None:
+        target = options.pop("url", None)
+    if target is None:
+        _refuse_parts_of_a_url(options)
         target = os.environ.get("GRIPFAST_URL") or default_url()
     if isinstance(target, str):
         spec, (url, in_url) = _address(target)
@@ -49,6 +52,14 @@ def configure(target: object, options: dict[str, Any]) -> Config:
         targets = [_address(each)[1] if isinstance(each, str) else each for each in several]
         return _configured(spec_of_lists(), "factory_of_several", targets, options)
     return _configured(spec_of(target), "factory_of", target, options)
+
+
+def _refuse_parts_of_a_url(options: Mapping[str, object]) -> None:
+    """redis.Redis(host=…, port=…, db=…), say."""
+    if found := sorted({"host", "port", "db", "password"} & options.keys()):
+        raise ConfigurationError(
+            f"{found[0]!r} is part of a URL: write connect('redis://:password@host:6379/0'), with your own values"
+        )
 
 
 def _configured(spec: StoreSpec, make: str, target: object, options: dict[str, Any]) -> Config:

@@ -10,7 +10,7 @@ from gripfast.api.default import default_client
 from gripfast.api.lock import Lock
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Never, Unpack
 
     from gripfast.api.lease import Lease
     from gripfast.api.typed import LockKwargs
@@ -28,7 +28,9 @@ def connect(target: object = None, **options: Any) -> Client:
     return Client(configure(target, options))
 
 
-def lock(name: str, **settings: Unpack[LockKwargs[Lease]]) -> Lock:
+def lock(name: str, *more: Never, **settings: Unpack[LockKwargs[Lease]]) -> Lock:
     """A lock of the default client: `with gripfast.lock("nightly"): …`. `settings` are those of `Client.lock`;
     `gripfast.configure()` says where the locks are."""
+    if more:
+        raise TypeError(f"gripfast.lock() takes one name; settings have names. Write ttl={more[0]!r}, say")
     return default_client().lock(name, **settings)

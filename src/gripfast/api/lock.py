@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ from gripfast.api.settings import LOCKS_WAIT, LockSettings
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.lease import LeaseState
+from gripfast.core.ledger import Entry
 from gripfast.core.ports import Taken
 from gripfast.interrupts.scope import ByThreads, Exit, Scope, scope_of_this_entry
 from gripfast.machine import boottime
@@ -92,16 +94,19 @@ class Lock(AnyLock):
         if more or wrong:
             raise unknown_option(Lock.acquire, wrong, wait, *more)
         wait = self._settings.wait if wait is LOCKS_WAIT else rules.checked_wait(wait)  # `patience`, without a call
+        caller = sys._getframe(1)
+        entry = caller.f_code, caller.f_lasti
         if wait is None:
-            return self._acquire(None)  # type: ignore[return-value] # who waits for ever is never told that it is taken
-        return self._obtain(wait)
+            return self._acquire(None, entry)  # type: ignore[return-value] # who waits for ever is never told otherwise
+        return self._obtain(wait, entry)
 
     @exact
     def try_acquire(self, *more: Never, **wrong: Unpack[NothingElse]) -> Lease | None:
         """Return the lease, or None if someone else holds the lock. Does not wait for the holder."""
         if more or wrong:
             raise unknown_option(Lock.try_acquire, wrong, *more)
-        answer = self._acquire(0.0)
+        caller = sys._getframe(1)
+        answer = self._acquire(0.0, (caller.f_code, caller.f_lasti))
         return None if isinstance(answer, Taken) else answer
 
     def within(self, connection: object, wait: float | None = LOCKS_WAIT, *, durable: bool = False) -> InTransaction:
@@ -118,20 +123,20 @@ class Lock(AnyLock):
         patience = self._settings.patience(wait)
         return drive(within(env, self._settings.want, connection, patience, durable, is_async=False))
 
-    def _obtain(self, patience: float, in_block: bool = False) -> Lease:
+    def _obtain(self, patience: float, entry: Entry = False) -> Lease:
         started = boottime()
-        answer = self._acquire(patience, in_block)
+        answer = self._acquire(patience, entry)
         if isinstance(answer, Taken):
             raise self._settings.timed_out(boottime() - started, answer)
         return answer
 
-    def _acquire(self, patience: float | None, in_block: bool = False) -> Lease | Taken:
+    def _acquire(self, patience: float | None, entry: Entry = False) -> Lease | Taken:
         client, settings = self._client, self._settings
         runtime = client._start()
         held = client._held_here() if settings.reentrant else None
         state = None if held is None else still_held(held, self.name)
         if state is None:
-            answer = drive(acquire(runtime.env, settings.want, patience, in_block))
+            answer = drive(acquire(runtime.env, settings.want, patience, entry))
             if isinstance(answer, Taken):
                 return answer
             state = answer

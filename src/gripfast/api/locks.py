@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -19,6 +20,7 @@ from gripfast.api.misuse import (
     unknown_option,
 )
 from gripfast.api.settings import LOCKS_WAIT, LockSettings
+from gripfast.core.ledger import Entry
 from gripfast.core.several import Refused, acquire_all, release_all
 from gripfast.errors import ConfigurationError, LeaseLost, LockTimeout
 from gripfast.interrupts.scope import ByThreads, Exit, Scope, scope_of_this_entry
@@ -162,29 +164,31 @@ class Locks(AnyLocks):
         `wait`, the setting counts."""
         if more or wrong:
             raise unknown_option(Locks.acquire, wrong, wait, *more)
-        return self._obtain(self._patience(wait))
+        caller = sys._getframe(1)
+        return self._obtain(self._patience(wait), (caller.f_code, caller.f_lasti))
 
     @exact
     def try_acquire(self, *more: Never, **wrong: Unpack[NothingElse]) -> Leases | None:
         """Return the leases, or None if someone else holds one of the locks. Does not wait for the holder."""
         if more or wrong:
             raise unknown_option(Locks.try_acquire, wrong, *more)
-        answer = self._acquire(0.0)
+        caller = sys._getframe(1)
+        answer = self._acquire(0.0, (caller.f_code, caller.f_lasti))
         return None if isinstance(answer, Refused) else answer
 
-    def _obtain(self, patience: float | None, in_block: bool = False) -> Leases:
+    def _obtain(self, patience: float | None, entry: Entry = False) -> Leases:
         started = boottime()
-        answer = self._acquire(patience, in_block)
+        answer = self._acquire(patience, entry)
         if isinstance(answer, Refused):
             raise self._timed_out(boottime() - started, answer)
         return answer
 
-    def _acquire(self, patience: float | None, in_block: bool = False) -> Leases | Refused:
+    def _acquire(self, patience: float | None, entry: Entry = False) -> Leases | Refused:
         client = self._client
         runtime = client._start()
         self._check_that_none_is_held(runtime.env.ledger, me.thread())
         wants = [each.want for each in self._settings]
-        answer = drive(acquire_all(runtime.env, wants, patience, self._max_hold, in_block))
+        answer = drive(acquire_all(runtime.env, wants, patience, self._max_hold, entry))
         if isinstance(answer, Refused):
             return answer
         for state in answer:

@@ -28,6 +28,7 @@ _EXTEND = (
 )
 _TOKEN = "every lease has its own. Write `lease = {await_}lock.acquire()`, and read lease.token or lease.owner"
 _WAIT = "to limit the wait, write `{await_}lock.acquire(wait=5)`"
+_SETTING = "it is a setting, which is chosen when the lock is made: write client.lock(name, wait=5, ttl=30)"
 _FORCE = "write `{await_}client.force_release(name)`"
 _ACQUIRE = "write `{async_}with client.lock(name):`, or `lease = {await_}client.lock(name).acquire()`"
 _ACQUIRED = "it is acquired already. For another lease, call `{await_}lock.acquire()`"
@@ -48,6 +49,9 @@ OF_LOCKS: Mapping[str, str] = {
     **dict.fromkeys(("force_release", "force_unlock", "break_lock", "reset"), _FORCE),
     **dict.fromkeys(("try_lock", "tryacquire"), "write `{await_}lock.try_acquire()`"),
     **dict.fromkeys(("id", "key"), "read lock.name"),
+    **dict.fromkeys(("inspect", "contenders", "get_owner_id"), _INSPECT),
+    **dict.fromkeys(("wait", "expire", "auto_renewal", "auto_renew", "reentrant", "max_hold"), _SETTING),
+    "cancel": "a wait ends by itself: write `{await_}lock.acquire(wait=5)`",
     "close": _RELEASE,
     "do_acquire": "write `{await_}lock.acquire()`",
     "lock": "write `{await_}lock.acquire()`",
@@ -57,7 +61,9 @@ OF_LOCKS: Mapping[str, str] = {
 OF_CLIENTS: Mapping[str, str] = {
     **dict.fromkeys(("acquire", "try_acquire"), _ACQUIRE),
     **dict.fromkeys(("release", "unlock"), _RELEASE),
-    **dict.fromkeys(("is_locked", "exists", "get"), _INSPECT),
+    **dict.fromkeys(("is_locked", "exists", "get", "get_owner", "owner", "holder", "contenders"), _INSPECT),
+    **dict.fromkeys(("list_locks", "locks_held", "keys"), "write client.list()"),
+    **dict.fromkeys(("disconnect", "stop", "shutdown"), "write `{await_}client.{close}()`"),
     **dict.fromkeys(("Lock", "get_lock", "create_lock"), _MAKE),
     **dict.fromkeys(("RLock", "rlock"), _REENTRANT),
     **dict.fromkeys(("try_lock", "trylock"), _TRY),
@@ -73,6 +79,7 @@ OF_LEASES: Mapping[str, str] = {
     **dict.fromkeys(("unlock", "close", "aclose"), "write `{await_}lease.release()`"),
     **dict.fromkeys(("timeout", "expires_at", "expires_in", "time_left", "remaining_time"), _REMAINING),
     **dict.fromkeys(("acquire", "try_acquire"), _ACQUIRED),
+    **dict.fromkeys(("expired", "is_expired", "validity"), "read lease.held, or call lease.remaining()"),
     "fencing_token": "read lease.token",
     "force_release": _FORCE,
 }
@@ -84,7 +91,7 @@ _TTL = "write ttl={value}, the seconds that a lease lasts unless it is renewed"
 _RENEW = "write renew={value}"
 _POLLING = dict.fromkeys(("sleep", "poll_interval", "poll_intervall", "check_interval", "retry_delay"), _NO_POLLING)
 
-_NOT_WAIT = "write `lease = lock.try_acquire()`, which is None if someone else holds the lock"
+_NOT_WAIT = "write `lease = {await_}lock.try_acquire()`, which is None if someone else holds the lock"
 _RAISES = "which raises gripfast.LockTimeout if the lock is not free in time"
 
 _LOCK: Mapping[str, str] = {
@@ -97,7 +104,15 @@ _LOCK: Mapping[str, str] = {
         ("acquire_timeout", "retry_count", "retry_times"), "write wait=…, the seconds to wait for the lock"
     ),
     "timeout": f"{_TTL}, or wait={{value}}, the seconds to wait for the lock",
-    "blocking_timeout": "write wait={value}, the seconds to wait for the lock",
+    **dict.fromkeys(
+        ("blocking_timeout", "wait_timeout", "max_wait"), "write wait={value}, the seconds to wait for the lock"
+    ),
+    **dict.fromkeys(("ex", "px", "ttl_ms", "timeout_ms"), "write ttl=…, in seconds"),
+    **dict.fromkeys(("nx", "fail_when_locked"), f"leave it out. Not to wait, {_NOT_WAIT}"),
+    **dict.fromkeys(("recursive", "rlock"), "write reentrant={value}"),
+    **dict.fromkeys(("heartbeat", "watchdog"), "leave it out, because leases are renewed while they are held"),
+    **dict.fromkeys(("key", "resource"), "the name comes first. Write lock({value})"),
+    **dict.fromkeys(("identifier", "owner"), "write label={value} to say who holds the lock"),
     "blocking": f"leave it out. Not to wait, {_NOT_WAIT}",
     "thread_local": "leave it out, because a lease may be used in any thread",
     "id": "write label={value} to say who holds the lock",
@@ -108,6 +123,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "acquire": {
         **_POLLING,
         **dict.fromkeys(("timeout", "blocking_timeout"), f"write acquire(wait={{value}}), {_RAISES}"),
+        "fail_when_locked": f"leave it out. Not to wait, {_NOT_WAIT}",
         "blocking": f"leave it out. Not to wait, {_NOT_WAIT}",
         "ttl": "it is a setting of the lock. Write client.lock(name, ttl={value})",
         "token": "every lease gets its own. Read lease.token",
@@ -148,6 +164,15 @@ NAMES: Mapping[str, str] = {
     ),
     **dict.fromkeys(("LockLost", "LeaseExpired", "LockExpired"), "the error is gripfast.LeaseLost"),
     "locked": "write @client.locked(name), with client = gripfast.connect(url)",
+    **dict.fromkeys(("try_lock", "with_lock", "get_lock", "DistributedLock", "Mutex"), "write gripfast.lock(name)"),
+    **dict.fromkeys(("Redis", "RedisCluster", "LockManager"), "write gripfast.connect(url)"),
+    "locks": "write gripfast.connect(url).locks(name, name)",
+    "close": "the default client is closed when the program ends. To close a client, write client.close()",
+    **dict.fromkeys(("set_default_client", "set_default", "default"), "write gripfast.configure(url)"),
+    **dict.fromkeys(("LockTimeoutError", "TimeoutError"), "the error is gripfast.LockTimeout"),
+    **dict.fromkeys(
+        ("Error", "ConnectionError"), "the errors are gripfast.GripfastError and gripfast.StoreUnavailable"
+    ),
     "Timeout": "the error is gripfast.LockTimeout",
     "LockError": "the errors are gripfast.LockTimeout and gripfast.LeaseLost; both are GripfastErrors",
     "LockNotOwnedError": "the error is gripfast.LeaseLost",
@@ -194,7 +219,10 @@ NEEDS_PLAIN_WITH = _Missing(
 
 _SHOWN_MOST = 80
 """Characters of a value."""
-_WORDS = {False: {"await_": "", "async_": ""}, True: {"await_": "await ", "async_": "async "}}
+_WORDS = {
+    False: {"await_": "", "async_": "", "close": "close"},
+    True: {"await_": "await ", "async_": "async ", "close": "aclose"},
+}
 
 
 class _Honest(type):
@@ -225,13 +253,14 @@ class NotLikeOthers(metaclass=_Honest):
 
 def unknown_option(function: Any, wrong: Mapping[str, object], *given: object) -> TypeError:
     """To be raised by a function that got a keyword which it does not take, or more than it takes."""
+    words = _WORDS[function.__qualname__.startswith("Async")]
     if not wrong:
-        return TypeError(_too_many(function.__name__, given))
+        return TypeError(_too_many(function.__name__, given).format(**words))
     (option, value), *_ = wrong.items()
     name, code = function.__name__, function.__code__
     known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     hint = OPTIONS[name].get(option)
-    told = _near(option, known) if hint is None else hint.format(value=_as_here(value))
+    told = _near(option, known) if hint is None else hint.format(value=_as_here(value), **words)
     return TypeError(f"{name}() has no {option!r}: {told}")
 
 

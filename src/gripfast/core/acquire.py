@@ -19,19 +19,19 @@ import math
 
 from gripfast.core import closing, rules
 from gripfast.core.lease import LeaseState, Want
-from gripfast.core.ledger import Mark
+from gripfast.core.ledger import Entry, Mark
 from gripfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable, to_raise
 from gripfast.errors import ClientClosed, ConfigurationError, StoreUnavailable
 
 _log = logging.getLogger("gripfast.lease")
 
 
-async def acquire(env: Env, want: Want, wait: float | None, in_block: bool = False) -> LeaseState | Taken:
+async def acquire(env: Env, want: Want, wait: float | None, entry: Entry = False) -> LeaseState | Taken:
     """The lease, or who has it once `wait` seconds (None: for ever) are over. Raises StoreUnavailable."""
     patience: _Patience | None = None
     while True:
         state = LeaseState(want, env.new_owner())
-        mark = env.ledger.enter(state, in_block)
+        mark = env.ledger.enter(state, entry)
         try:
             if env.observers is not None:
                 env.observers.claimed(state)

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
+from types import CodeType
 
 from gripfast.core.lease import LeaseState
+
+Entry = bool | tuple[CodeType, int]
+"""How the caller's code acquires a lease: True in a `with` block, else where it calls acquire(), if that is known."""
 
 
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = ("granted", "in_block", "key", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
+    __slots__ = ("entry", "granted", "key", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
 
     ledger: Ledger
     name: str
@@ -30,9 +34,9 @@ class Mark(weakref.ref[LeaseState]):
     """A request of this owner may have left this machine, so the engine may know the owner."""
     granted: bool
     """It is a lease that someone may be using; no longer once it is being given back."""
-    in_block: bool
-    """It is the lease of a `with` block. If that is dropped, an interrupt or the end of a loop has done it: there is
-    nothing that the caller should have written differently."""
+    entry: Entry
+    """If the lease of a `with` block is dropped, an interrupt or the end of a loop has done it: there is nothing that
+    the caller should have written differently. Otherwise the log says where it was acquired."""
 
 
 class Ledger:
@@ -43,7 +47,7 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._marks)
 
-    def enter(self, state: LeaseState, in_block: bool = False) -> Mark:
+    def enter(self, state: LeaseState, entry: Entry = False) -> Mark:
         mark = Mark(state, self._drop)
         mark.ledger = self
         mark.name = state.name
@@ -53,7 +57,7 @@ class Ledger:
         mark.sent = 0.0
         mark.may_be_there = False
         mark.granted = False
-        mark.in_block = in_block
+        mark.entry = entry
         self._marks[state.owner] = mark
         return mark
 
@@ -64,7 +68,7 @@ class Ledger:
         """From now on it is the lease of a `with` block."""
         mark = self._marks.get(owner)
         if mark is not None:
-            mark.in_block = True
+            mark.entry = True
 
     def rename(self, state: LeaseState, owner: str) -> None:
         """The lease gets another owner id. Until it is confirmed that the engine does not know the former one any more,

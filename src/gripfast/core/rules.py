@@ -135,6 +135,8 @@ def next_token(last: int, wall_us: int) -> int:
 
 
 def checked_name(name: object) -> str:
+    if isinstance(getattr(name, "name", None), str):
+        raise ConfigurationError(f"a lock's name must be text, not {type(name).__name__}: write its .name")
     if not isinstance(name, str) and callable(name):
         raise ConfigurationError(
             f"a lock's name must be text, not {type(name).__name__}: to decorate a function, write @client.locked(name)"

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from gripfast.core.acquire import acquire
 from gripfast.core.lease import LeaseState, Want
+from gripfast.core.ledger import Entry
 from gripfast.core.ports import Env, Taken
 from gripfast.core.release import release
 from gripfast.errors import ClientClosed, LeaseLost, Reason
@@ -31,7 +32,7 @@ class Refused(NamedTuple):
 
 
 async def acquire_all(
-    env: Env, wants: Sequence[Want], wait: float | None, max_hold: float | None, in_block: bool = False
+    env: Env, wants: Sequence[Want], wait: float | None, max_hold: float | None, entry: Entry = False
 ) -> list[LeaseState] | Refused:
     """The leases in the order of their keys. Raises StoreUnavailable; LeaseLost if one is lost again and again while
     the others are waited for."""
@@ -41,7 +42,7 @@ async def acquire_all(
         try:
             for want in sorted(wants, key=lambda each: each.key):
                 left = None if wait is None else max(0.0, ends - env.now())
-                answer = await acquire(env, want, left, in_block)
+                answer = await acquire(env, want, left, entry)
                 if isinstance(answer, Taken):
                     await release_all(env, held)
                     return Refused(want, answer)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
-from gripfast.core.ledger import Ledger, Mark
+from gripfast.core.ledger import Entry, Ledger, Mark
 from gripfast.core.ports import Env, Hold, Store, Unreachable, unreachable
 from gripfast.core.renew import extend, renew_due
 from gripfast.core.soonest import Soonest
@@ -25,9 +25,11 @@ _log = logging.getLogger("gripfast.watchdog")
 _lease_log = logging.getLogger("gripfast.lease")
 
 _DROPPED = (
-    "lease on %r was dropped while it was held, so the lock is released. Write `with lock:` (`async with lock:`), or "
+    "lease on %r was dropped while it was held%s, so the lock is released. Write `with lock:` (`async with lock:`), or "
     "keep the result of acquire() and call its release(). With gripfast.compat, keep the lock object"
 )
+
+_PACKAGE = __file__.removesuffix("core/upkeep.py")
 
 _RETRY = 0.25
 """Seconds until what could not be given back is tried again."""
@@ -189,7 +191,7 @@ def _were_dropped(marks: Sequence[Mark], now: float) -> list[Mark]:
     granted = [mark for mark in marks if mark.granted and mark() is None]
     for mark in granted:
         mark.granted = False  # it is told once
-    return [mark for mark in granted if not mark.in_block and now < rules.deadline(mark.sent, mark.ttl)]
+    return [mark for mark in granted if mark.entry is not True and now < rules.deadline(mark.sent, mark.ttl)]
 
 
 def say_dropped(marks: Sequence[Mark]) -> None:
@@ -197,4 +199,14 @@ def say_dropped(marks: Sequence[Mark]) -> None:
     must not stop the watchdog."""
     for mark in marks:
         with contextlib.suppress(Exception):
-            _lease_log.warning(_DROPPED, mark.name, extra={"gripfast_name": mark.name, "gripfast_owner": mark.owner})
+            about = {"gripfast_name": mark.name, "gripfast_owner": mark.owner}
+            _lease_log.warning(_DROPPED, mark.name, _where(mark.entry), extra=about)
+
+
+def _where(entry: Entry) -> str:
+    """The line that acquired it, for messages. Lines of our own, such as those of gripfast.compat, say nothing."""
+    if isinstance(entry, bool) or entry[0].co_filename.startswith(_PACKAGE):
+        return ""
+    code, at = entry
+    line = next((line for start, end, line in code.co_lines() if start <= at < end), code.co_firstlineno)
+    return f" (it was acquired in {code.co_filename}, line {line})"

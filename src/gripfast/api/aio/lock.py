@@ -23,6 +23,7 @@ from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, unknown_option
 from gripfast.api.settings import LOCKS_WAIT
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
+from gripfast.core.ledger import Entry
 from gripfast.core.ports import Taken
 from gripfast.interrupts.scope import ByTasks, Exit, Scope, scope_of_this_entry
 from gripfast.machine import boottime
@@ -91,24 +92,24 @@ class AsyncLock(AnyLock):
         patience = self._settings.patience(wait)
         return await within(env, self._settings.want, connection, patience, durable, is_async=True)
 
-    async def _obtain(self, patience: float | None, in_block: bool = False) -> AsyncLease:
+    async def _obtain(self, patience: float | None, entry: Entry = False) -> AsyncLease:
         started = boottime()
-        answer = await self._acquire(patience, in_block)
+        answer = await self._acquire(patience, entry)
         if isinstance(answer, Taken):
             raise self._settings.timed_out(boottime() - started, answer)
         return answer
 
-    async def _try(self) -> AsyncLease | None:
-        answer = await self._acquire(0.0)
+    async def _try(self, entry: Entry) -> AsyncLease | None:
+        answer = await self._acquire(0.0, entry)
         return None if isinstance(answer, Taken) else answer
 
-    async def _acquire(self, patience: float | None, in_block: bool = False) -> AsyncLease | Taken:
+    async def _acquire(self, patience: float | None, entry: Entry = False) -> AsyncLease | Taken:
         client, settings = self._client, self._settings
         runtime = client._start()
         held = client._held_here() if settings.reentrant else None
         state = None if held is None else still_held(held, self.name)
         if state is None:
-            answer = await acquire(runtime.env, settings.want, patience, in_block)
+            answer = await acquire(runtime.env, settings.want, patience, entry)
             if isinstance(answer, Taken):
                 return answer
             state = answer
@@ -140,17 +141,17 @@ class Acquirer(Protocol):
 
     def _described(self) -> str: ...
 
-    def _acquire(self, patience: None) -> Coroutine[Any, Any, Any]: ...
+    def _acquire(self, patience: None, entry: Entry = False) -> Coroutine[Any, Any, Any]: ...
 
-    def _obtain(self, patience: float | None, in_block: bool = False) -> Coroutine[Any, Any, Any]: ...
+    def _obtain(self, patience: float | None, entry: Entry = False) -> Coroutine[Any, Any, Any]: ...
 
-    def _try(self) -> Coroutine[Any, Any, Any]: ...
+    def _try(self, entry: Entry) -> Coroutine[Any, Any, Any]: ...
 
 
 class _Attempt(Coroutine[Any, Any, T]):
     """An awaited attempt. A task may run it like a coroutine."""
 
-    __slots__ = ("_lease", "_lock", "_patience", "_steps")
+    __slots__ = ("_entry", "_lease", "_lock", "_patience", "_steps")
 
     _when_awaited: ClassVar[Any]
     _call: ClassVar[str]
@@ -160,6 +161,8 @@ class _Attempt(Coroutine[Any, Any, T]):
     def __init__(self, lock: Acquirer, patience: float | None) -> None:
         self._lock = lock
         self._patience = patience
+        caller = sys._getframe(2)
+        self._entry = caller.f_code, caller.f_lasti
         self._steps: Coroutine[Any, Any, T] | None = None
 
     def _start(self) -> Coroutine[Any, Any, T]:
@@ -208,14 +211,14 @@ class _Acquiring(_Attempt[L]):
 
     def _start(self) -> Coroutine[Any, Any, L]:
         if self._patience is None:
-            return self._lock._acquire(None)  # who waits for ever is never told that it is taken
-        return self._lock._obtain(self._patience)
+            return self._lock._acquire(None, self._entry)  # who waits for ever is never told that it is taken
+        return self._lock._obtain(self._patience, self._entry)
 
     async def __aenter__(self) -> L:
         if self.__class__ is self._when_awaited:
             raise self._used_twice()
         self.__class__ = self._when_awaited
-        self._lease = lease = await self._lock._obtain(self._patience, in_block=True)
+        self._lease = lease = await self._lock._obtain(self._patience, True)
         await lease.__aenter__()
         return lease  # type: ignore[no-any-return]
 
@@ -229,7 +232,7 @@ class _Trying(_Attempt[L | None]):
     _instead = "write `lease = await lock.try_acquire()`, which is None if someone else holds the lock"
 
     def _start(self) -> Coroutine[Any, Any, L | None]:
-        return self._lock._try()
+        return self._lock._try(self._entry)
 
 
 class _AcquiringOne(_Acquiring["AsyncLease"]):

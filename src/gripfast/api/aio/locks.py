@@ -13,6 +13,7 @@ from gripfast.api.locks import AnyLeases, AnyLocks, PartOfLeases
 from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, unknown_option
 from gripfast.api.settings import LOCKS_WAIT
 from gripfast.core.lease import LeaseState
+from gripfast.core.ledger import Entry
 from gripfast.core.several import Refused, acquire_all, release_all
 from gripfast.errors import LeaseLost
 from gripfast.interrupts.scope import ByTasks, Exit, Scope, scope_of_this_entry
@@ -51,24 +52,24 @@ class AsyncLocks(AnyLocks):
             raise unknown_option(AsyncLocks.try_acquire, wrong, *more)
         return TryingAll(self, 0.0)
 
-    async def _obtain(self, patience: float | None, in_block: bool = False) -> AsyncLeases:
+    async def _obtain(self, patience: float | None, entry: Entry = False) -> AsyncLeases:
         started = boottime()
-        answer = await self._acquire(patience, in_block)
+        answer = await self._acquire(patience, entry)
         if isinstance(answer, Refused):
             raise self._timed_out(boottime() - started, answer)
         return answer
 
-    async def _try(self) -> AsyncLeases | None:
-        answer = await self._acquire(0.0)
+    async def _try(self, entry: Entry) -> AsyncLeases | None:
+        answer = await self._acquire(0.0, entry)
         return None if isinstance(answer, Refused) else answer
 
-    async def _acquire(self, patience: float | None, in_block: bool = False) -> AsyncLeases | Refused:
+    async def _acquire(self, patience: float | None, entry: Entry = False) -> AsyncLeases | Refused:
         client = self._client
         runtime = client._start()
         task = current_task()
         self._check_that_none_is_held(runtime.env.ledger, task)
         wants = [each.want for each in self._settings]
-        answer = await acquire_all(runtime.env, wants, patience, self._max_hold, in_block)
+        answer = await acquire_all(runtime.env, wants, patience, self._max_hold, entry)
         if isinstance(answer, Refused):
             return answer
         if task is not None:
