@@ -167,6 +167,15 @@ def test_a_vote_that_could_not_leave_takes_no_note_away() -> None:
         assert each.server.unanswered_of("ann") == [each.strand]
 
 
+def test_a_clean_up_whose_script_was_forgotten_is_sent_again_though_its_connection_was_given_up() -> None:
+    with lent() as each:
+        each.strand.send_after(b"free", Due(1, 0.0, None, Free("job", "bob")))
+        each.give_up()
+        each.node.send(b":1\r\n-NOSCRIPT No matching script.\r\n")
+        each.pool._close_the_answered()
+        assert [b"bob." in clean_up for clean_up in each.pool._lost[0]] == [True]
+
+
 def test_an_interrupt_while_a_clean_up_follows_loses_nothing() -> None:
     """Its owner cleans up once more."""
     scenes: list[Lent] = []

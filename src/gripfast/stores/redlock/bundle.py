@@ -186,9 +186,10 @@ class Strand:
     def is_over(self) -> bool:
         """Everything was answered that nobody waits for, or nothing will be."""
         try:
-            self.read()
-            while self.next() is not None:
-                pass
+            heard = self.read()
+            while heard is not None:
+                self.pool.drops(self, *heard)
+                heard = self.next()
         except WOULD_BLOCK:
             pass
         except (OSError, HiredisError):

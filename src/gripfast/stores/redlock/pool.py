@@ -14,6 +14,7 @@ import math
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from gripfast.core.redlock.nodes import Free, Request
 from gripfast.interrupts.living import Living
@@ -218,6 +219,11 @@ class Pool:
         if strand.claims:
             self._nodes[strand.node].server.closed[strand] = None
         for due in list(strand.due):
+            self.lose(strand.node, due.request)
+
+    def drops(self, strand: Strand, due: Due, replies: Sequence[Any]) -> None:
+        """Nobody wants these. If the node had forgotten the script of a clean-up, that was not done."""
+        if not due.is_full and self._wording.forgot(replies):
             self.lose(strand.node, due.request)
 
     def lose(self, node: int, request: Request | bytes) -> None:
