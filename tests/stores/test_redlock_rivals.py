@@ -13,11 +13,11 @@ from typing import NamedTuple
 import pytest
 
 from gripfast import stores
-from gripfast.core.redlock.nodes import Free
+from gripfast.core.redlock.nodes import Free, Inspect
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.wire import Wire
 from gripfast.stores.redlock.bundle import Bundle, Due, LentServer, Loan, Strand
-from gripfast.stores.redlock.pool import Pool
+from gripfast.stores.redlock.pool import LOOKS_MOST, LOST_AT_ONCE, Pool
 from stores.redlock_stage import vote_of, wording
 from support.switching import at_every_opcode
 
@@ -174,6 +174,52 @@ def test_a_clean_up_whose_script_was_forgotten_is_sent_again_though_its_connecti
         each.node.send(b":1\r\n-NOSCRIPT No matching script.\r\n")
         each.pool._close_the_answered()
         assert [b"bob." in clean_up for clean_up in each.pool._lost[0]] == [True]
+
+
+def test_an_interrupt_while_it_is_read_that_a_script_was_forgotten_loses_no_clean_up() -> None:
+    scenes: list[Lent] = []
+
+    def begin() -> tuple[Callable[[], None], Callable[[], None]]:
+        scenes.append(stack.enter_context(lent()))
+        each = scenes[-1]
+        each.strand.send_after(b"free", Due(1, 0.0, None, Free("job", "bob")))
+        each.give_up()
+        each.node.send(b":1\r\n-NOSCRIPT No matching script.\r\n")
+
+        def read() -> None:
+            with suppress(KeyboardInterrupt):
+                each.pool._close_the_answered()
+
+        return read, interrupt
+
+    with ExitStack() as stack:
+        for where in at_every_opcode(FOLDER, begin):
+            for _ in range(LOOKS_MOST + 1):
+                scenes[-1].pool._close_the_answered()
+            assert any(b"bob." in clean_up for clean_up in scenes[-1].pool._lost[0]), where
+    assert len(scenes) > 20
+
+
+def test_lost_clean_ups_leave_a_few_at_a_time_until_none_is_left() -> None:
+    with lent() as each:
+        each.put_back()
+        each.pool._lost[0].extend([b"clean-up %d" % number for number in range(2 * LOST_AT_ONCE + 1)])
+        left = []
+        for _ in range(3):
+            each.pool.put_back(each.pool.borrow(Inspect("job")))
+            left.append(len(each.pool._lost[0]))
+        assert left == [LOST_AT_ONCE + 1, 1, 0]
+
+
+def test_a_lost_clean_up_stays_if_the_node_does_not_read() -> None:
+    with lent() as each:
+        with suppress(BlockingIOError):
+            while True:
+                each.strand.sock.send(b"x" * 65536)
+        each.put_back()
+        each.pool._lost[0].extend([b"one", b"two"])
+        each.pool.borrow(Inspect("job"))
+        assert list(each.pool._lost[0]) == [b"one", b"two"]
 
 
 def test_an_interrupt_while_a_clean_up_follows_loses_nothing() -> None:

@@ -227,14 +227,13 @@ class BlockingNodes:
             self._is_cut(round, bundle, strand, error)
         return True
 
-    def _take(self, round: _Round, bundle: Bundle, strand: Strand, heard: tuple[Due, list[Any]] | None) -> None:
+    def _take(self, round: _Round, bundle: Bundle, strand: Strand, heard: tuple[Due, list[Any] | None] | None) -> None:
         """This, and whatever else was read."""
         while heard is not None:
             due, replies = heard
-            may_be_forgotten = type(replies[0]) is not int or due.replies > 1
-            if may_be_forgotten and not due.is_full and self._wording.forgot(replies):
+            if replies is None:
                 bundle.taught.clear()
-                self._ask_in_full(round, strand, due)
+                self._ask_in_full(round, bundle, strand, due)
             elif due.asker is round:
                 node = strand.node
                 request: Request = due.request  # type: ignore[assignment] # nobody asks for what has followed
@@ -246,12 +245,12 @@ class BlockingNodes:
                 round.tell(node, answer)
             heard = strand.next()
 
-    def _ask_in_full(self, round: _Round, strand: Strand, due: Due) -> None:
+    def _ask_in_full(self, round: _Round, bundle: Bundle, strand: Strand, due: Due) -> None:
         """The node has forgotten the script."""
         assert not isinstance(due.request, bytes)
-        if not polls.may_be_late(due.request, is_wanted=due.asker is round):
-            return
-        if not strand.send_after(self._words(due.request, strand, is_full=True), due._replace(is_full=True)):
+        if due.asker is not round:
+            self._pool.send_lost(bundle)  # it may be a clean-up
+        elif not strand.send_after(self._words(due.request, strand, is_full=True), due._replace(is_full=True)):
             raise ConnectionResetError
 
     def _is_cut(self, round: _Round, bundle: Bundle, strand: Strand, error: Exception) -> None:

@@ -106,7 +106,7 @@ class Strand:
         self._buffer = bytearray(CHUNK)
         self._replies: list[Any] = []
 
-    def read(self) -> tuple[Due, list[Any]] | None:
+    def read(self) -> tuple[Due, list[Any] | None] | None:
         """What is there; then as `next`. Raises OSError; one of WOULD_BLOCK if there is nothing."""
         buffer = self._buffer
         self._feed(buffer, 0, self._receive(buffer) or _closed())
@@ -114,8 +114,9 @@ class Strand:
             self._feed(buffer, 0, self._receive(buffer) or _closed())
         return self.next()
 
-    def next(self) -> tuple[Due, list[Any]] | None:
-        """The next request whose replies have all been read, and those. Raises HiredisError."""
+    def next(self) -> tuple[Due, list[Any] | None] | None:
+        """The next request whose replies have all been read, and those; None instead if the node had forgotten its
+        script. Raises HiredisError."""
         reply = self._gets()
         if reply is False:
             return None
@@ -124,12 +125,14 @@ class Strand:
             replies.append(reply)
             if len(replies) == due[0].replies:
                 self.has_answered = True
+                may_be_forgotten = type(reply) is not int or due[0].replies > 1
+                is_forgotten = may_be_forgotten and self.pool.is_forgotten(self.node, due[0], replies)
                 self._replies = []
                 answered = due.popleft()
                 for owner in answered.owners:
                     if self.claims.get(owner) is answered:
                         self.claims.pop(owner, None)  # another thread's clean-up may have been quicker
-                return answered, replies
+                return answered, None if is_forgotten else replies
             reply = self._gets()
             if reply is False:
                 return None
@@ -186,10 +189,9 @@ class Strand:
     def is_over(self) -> bool:
         """Everything was answered that nobody waits for, or nothing will be."""
         try:
-            heard = self.read()
-            while heard is not None:
-                self.pool.drops(self, *heard)
-                heard = self.next()
+            self.read()
+            while self.next() is not None:
+                pass
         except WOULD_BLOCK:
             pass
         except (OSError, HiredisError):

@@ -81,7 +81,7 @@ class Pool:
         if self._looks_at < math.inf and boottime() >= self._looks_at:
             self._close_the_answered()
         if any(self._lost):
-            self._send_lost(bundle)
+            self.send_lost(bundle)
         return loan
 
     def _new_loan(self) -> Loan:
@@ -202,7 +202,7 @@ class Pool:
         if strand.era is not node.era:
             bundle.is_old = True
         if any(self._lost):
-            self._send_lost(bundle)
+            self.send_lost(bundle)
 
     def let_go(self, bundle: Bundle, strand: Strand) -> None:
         """Nothing is asked on it any more. It is kept until it was answered: a clean-up may have to follow on it, and a
@@ -221,10 +221,13 @@ class Pool:
         for due in list(strand.due):
             self.lose(strand.node, due.request)
 
-    def drops(self, strand: Strand, due: Due, replies: Sequence[Any]) -> None:
-        """Nobody wants these. If the node had forgotten the script of a clean-up, that was not done."""
-        if not due.is_full and self._wording.forgot(replies):
-            self.lose(strand.node, due.request)
+    def is_forgotten(self, node: int, due: Due, replies: Sequence[Any]) -> bool:
+        """The node had no script for it, so it was not done. A clean-up is lost then, whoever reads this: nobody may
+        want its answer any more. It is called before `due` is taken out, because an interrupt may come between."""
+        if due.is_full or not self._wording.forgot(replies):
+            return False
+        self.lose(node, due.request)
+        return True
 
     def lose(self, node: int, request: Request | bytes) -> None:
         """If it cleans up, it is sent again when there is a connection."""
@@ -233,7 +236,7 @@ class Pool:
         elif polls.only_cleans(request):
             self._lost[node].extend([self._wording.in_full(part, b"") for part in polls.parts_of(request)])
 
-    def _send_lost(self, bundle: Bundle) -> None:
+    def send_lost(self, bundle: Bundle) -> None:
         """Where it has a connection. Twice does no harm, so two threads may do it at the same time. A few at a time: a
         node does not have to take more at once than the system keeps for it."""
         for lost, strand in zip(self._lost, bundle.strands, strict=True):
