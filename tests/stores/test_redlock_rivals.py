@@ -245,6 +245,29 @@ def test_an_interrupt_while_a_clean_up_follows_loses_nothing() -> None:
     assert len(scenes) > 20
 
 
+def test_an_interrupt_while_a_dropped_bundle_is_picked_up_loses_no_clean_up() -> None:
+    scenes: list[Lent] = []
+
+    def begin() -> tuple[Callable[[], None], Callable[[], None]]:
+        scenes.append(stack.enter_context(lent()))
+        each = scenes[-1]
+        each.follow()
+        each.loans.clear()
+
+        def pick_up() -> None:
+            with suppress(KeyboardInterrupt):
+                each.pool.pick_up()
+
+        return pick_up, interrupt
+
+    with ExitStack() as stack:
+        for where in at_every_opcode(FOLDER, begin):
+            scenes[-1].pool.pick_up()
+            assert scenes[-1].is_followed, where
+            assert not scenes[-1].pool._loans, where
+    assert len(scenes) > 20
+
+
 def test_an_interrupt_while_a_bundle_is_made_breaks_nothing_later() -> None:
     pools: list[Pool] = []
 

@@ -112,16 +112,17 @@ class Pool:
                 self.let_go(bundle, strand)
 
     def pick_up(self) -> None:
-        """What interrupts have dropped."""
-        while True:
+        """What interrupts have dropped. Each is taken out last: if another interrupt comes, it is done again."""
+        while self.dropped:
             try:
-                dropped = self.dropped.popleft()
-            except IndexError:
+                dropped = self.dropped[0]
+            except IndexError:  # another thread was quicker
                 break
             bundle: Bundle | None = getattr(dropped, "bundle", None)
             if bundle is not None:  # else the interrupt came before it was lent to anyone
                 self._dismiss(bundle)
                 self._loans.pop(bundle, None)
+            remove(self.dropped, dropped)
 
     def _look_through(self, bundle: Bundle) -> None:
         bundle.is_old = False
