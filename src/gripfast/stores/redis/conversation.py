@@ -11,15 +11,16 @@ kind (`stores/redlock/bundle.py`), where a thread may leave before its replies c
 2. *Interrupts.* If an interrupt comes between what is written or read and the note of it, the order is not known any
    more: the conversation ends (`Conversation.ask_for`; a driver does the same where it writes and reads).
 3. *Unanswered claims.* A claim is noted before it leaves, and the note goes when its reply is read (`Server.sends`,
-   `Conversation.take`; for Redlock's threads, each connection has its own notes: `LentServer`, `Strand`). A claim may
-   still take effect after its owner got the lock by a retry, and has released it.
+   `Conversation.take`). A claim may still take effect after its owner got the lock by a retry, and has released it.
+   For Redlock's threads, each connection has its own notes (`LentServer`, `Strand`): several threads may send claims
+   of one owner at the same time, and one dict for all of them would lose some.
 4. *Clean-up.* A clean-up must not overtake the claim that it cleans up: it is sent behind it, on the same connection
    (`Server.clean_up`, `clean_up_elsewhere`), in full, because nobody reads its reply. Where that can't be, the caller
    is told.
 5. *Silence.* A server is silent if nothing came for a time-out, looked at in steps: a process that was paused itself
    blames nobody (`_look`). All callers are told, and the connection is parked: a clean-up may have to follow on it
-   (`_give_up`, `Server.park`). A thread of Redlock looks at all nodes at once, and once more when its time is over
-   (`BlockingNodes._hear`).
+   (`_give_up`, `Server.park`). A thread of Redlock has no timer: it looks at all nodes at once until its own time is
+   over, and once more then, for the same reason (`BlockingNodes._hear`).
 6. *Repeating.* A connection that had answered before may have been closed while it was idle: what was lost with it may
    be repeated on another one (`end`). So may what was given up because somebody else could wait no longer.
 7. *A server that takes no writes* was demoted, and stays connected: the connection is left, and the next request

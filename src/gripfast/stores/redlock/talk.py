@@ -14,10 +14,13 @@ read. Requests of one owner are in order because they share a connection. Each r
    (`polls.after_following`). How it gets onto a connection that another thread has, `Pool.follow_on` knows.
 4. *Repeating.* What was lost with a connection that had worked is repeated once, unless it is a force release
    (`polls.may_repeat`), or would come after its owner's clean-up (`polls.may_be_late`).
-5. *Scripts.* They are sent in full the first time on a connection (`NodeTalk.words`; `BlockingNodes._ask`, on a
-   bundle), and again if the node has forgotten them (`polls.may_be_late` says whether): a clean-up may be refused, for
-   want of its script, when nobody listens any more.
-6. *Lost clean-ups* for which nobody waits leave on the next connection (`Health.lost`).
+5. *Scripts.* They are sent in full the first time on a connection (`NodeTalk.words`), and again if the node has
+   forgotten them (`NodeTalk.answered`): a clean-up may be refused, for want of its script, when nobody listens any
+   more. A thread teaches a whole bundle at once, so that all nodes get the same bytes (`BlockingNodes._ask`); what it
+   only sends, it sends in full, because the reply may be read late. Whoever reads that a script was forgotten may be
+   interrupted, so a clean-up counts as lost before that (`Strand.next`, `Pool.is_forgotten`).
+6. *Lost clean-ups* for which nobody waits leave on the next connection (`Health.lost`). A thread takes along a few of
+   them with its own request (`Pool.send_lost`): it has no buffer for what a node does not read.
 """
 
 from __future__ import annotations
