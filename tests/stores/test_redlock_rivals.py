@@ -200,6 +200,34 @@ def test_an_interrupt_while_it_is_read_that_a_script_was_forgotten_loses_no_clea
     assert len(scenes) > 20
 
 
+def test_an_interrupt_while_a_reply_is_read_loses_no_clean_up_whose_reply_comes_later() -> None:
+    """If it loses that reply, the next would be taken for it, and the last for that of the clean-up."""
+    scenes: list[Lent] = []
+
+    def begin() -> tuple[Callable[[], None], Callable[[], None]]:
+        scenes.append(stack.enter_context(lent()))
+        each = scenes[-1]
+        each.strand.send_after(b"free", Due(1, 0.0, None, Free("job", "bob")))
+        each.strand.send_after(b"inspect", Due(1, 0.0, None, Inspect("job")))
+        each.give_up()
+        each.node.send(b":1\r\n")
+
+        def read() -> None:
+            with suppress(KeyboardInterrupt):
+                each.pool._close_the_answered()
+
+        return read, interrupt
+
+    with ExitStack() as stack:
+        for where in at_every_opcode(FOLDER, begin):
+            with suppress(BrokenPipeError):  # it was closed
+                scenes[-1].node.send(b"-NOSCRIPT No matching script.\r\n:0\r\n")
+            for _ in range(LOOKS_MOST + 1):
+                scenes[-1].pool._close_the_answered()
+            assert any(b"bob." in clean_up for clean_up in scenes[-1].pool._lost[0]), where
+    assert len(scenes) > 20
+
+
 def test_lost_clean_ups_leave_a_few_at_a_time_until_none_is_left() -> None:
     with lent() as each:
         each.put_back()

@@ -75,8 +75,8 @@ class Strand:
     """The connection of a bundle to one node."""
 
     __slots__ = ("__weakref__", "_buffer", "_feed", "_gets", "_is_tls", "_receive", "_replies", "_send", "_timeout",
-                 "bundle", "claims", "due", "era", "fd", "has_answered", "is_closed", "looks", "node", "pool", "sock",
-                 "wire")  # fmt: skip
+                 "bundle", "claims", "due", "era", "fd", "has_answered", "is_closed", "is_read", "looks", "node",
+                 "pool", "sock", "wire")  # fmt: skip
 
     bundle: weakref.ref[Bundle]
     """In which it is, or was before it was let go."""
@@ -93,6 +93,8 @@ class Strand:
         """By owner: the last of its claims in `due`, unless a clean-up has followed it."""
         self.has_answered = False
         self.is_closed = False
+        self.is_read = False
+        """Just now. Or an interrupt has ended that: then it is not known which reply comes next."""
         self.looks = 0
         """Of those who want to close it."""
         self.sock = wire.sock
@@ -109,7 +111,12 @@ class Strand:
     def read(self) -> tuple[Due, list[Any] | None] | None:
         """What is there; then as `next`. Raises OSError; one of WOULD_BLOCK if there is nothing."""
         buffer = self._buffer
-        self._feed(buffer, 0, self._receive(buffer) or _closed())
+        self.is_read = True
+        try:
+            self._feed(buffer, 0, self._receive(buffer) or _closed())
+        except WOULD_BLOCK:
+            self.is_read = False
+            raise
         while self._is_tls and self.sock.pending():  # type: ignore[attr-defined]
             self._feed(buffer, 0, self._receive(buffer) or _closed())
         return self.next()
@@ -117,8 +124,10 @@ class Strand:
     def next(self) -> tuple[Due, list[Any] | None] | None:
         """The next request whose replies have all been read, and those; None instead if the node had forgotten its
         script. Raises HiredisError."""
+        self.is_read = True
         reply = self._gets()
         if reply is False:
+            self.is_read = False
             return None
         due, replies = self.due, self._replies
         while due:
@@ -132,9 +141,11 @@ class Strand:
                 for owner in answered.owners:
                     if self.claims.get(owner) is answered:
                         self.claims.pop(owner, None)  # another thread's clean-up may have been quicker
+                self.is_read = False
                 return answered, None if is_forgotten else replies
             reply = self._gets()
             if reply is False:
+                self.is_read = False
                 return None
         raise ProtocolError("received a reply without a request")
 
@@ -187,7 +198,10 @@ class Strand:
         return self.pool.follow_on(self, packed, ended)
 
     def is_over(self) -> bool:
-        """Everything was answered that nobody waits for, or nothing will be."""
+        """Everything was answered that nobody waits for, or nothing will be; or the order of its replies is not known,
+        after an interrupt, or because another thread reads it: then its clean-ups are sent again elsewhere."""
+        if self.is_read:
+            return True
         try:
             self.read()
             while self.next() is not None:
