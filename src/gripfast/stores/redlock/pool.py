@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gripfast.core.redlock.nodes import Free, Request
+from gripfast.interrupts.guard import Guard
 from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import Inboxes
@@ -60,6 +61,7 @@ class Pool:
         self._strands: Living[Strand] = Living()
         """All connections."""
         self._looks_at = math.inf
+        self._looking = Guard()
         """When to look whether any of those on which nothing is asked any more was answered, since the first one."""
         self._weak: Pool = weakref.proxy(self)
 
@@ -79,7 +81,7 @@ class Pool:
         if bundle.is_old:
             self._look_through(bundle)
         if self._looks_at < math.inf and boottime() >= self._looks_at:
-            self._close_the_answered()
+            self._looking.run_if_free(self._close_the_answered)
         if any(self._lost):
             self.send_lost(bundle)
         return loan
@@ -248,7 +250,8 @@ class Pool:
                     remove(lost, clean_up)
 
     def _close_the_answered(self) -> None:
-        self._looks_at = boottime() + LOOK  # first: nobody else looks meanwhile
+        """One thread at a time: no two may read one connection."""
+        self._looks_at = boottime() + LOOK  # first: an interrupt may come
         for node in self._nodes:
             node.server.close_parked(self._is_over)
 
