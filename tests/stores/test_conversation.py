@@ -143,6 +143,27 @@ def test_a_claim_is_noted_until_it_is_answered(talk: Talk, server: Server) -> No
     assert not server.has_unanswered
 
 
+def test_the_reply_to_a_claim_that_was_cleaned_up_says_nothing_about_the_next_one(talk: Talk, server: Server) -> None:
+    talk.ask(b"claim", "ann")
+    talk.ask(b"clean up")
+    server.follows("ann", talk)
+    talk.ask(b"claim", "ann")
+    for _ in range(2):
+        talk.take(1)
+        assert server.unanswered_of("ann") == [talk]
+    talk.take(1)
+    assert not server.has_unanswered
+
+
+def test_claims_are_noted_until_the_last_on_each_connection_is_answered(server: Server, clock: Clock) -> None:
+    one, other = Talk(server, clock), Talk(server, clock)
+    for talk in (one, other, one, one):
+        talk.ask(b"claim", "ann")
+    for talk, noted in [(one, {one, other}), (one, {one, other}), (one, {other}), (other, set[Talk]())]:
+        talk.take(1)
+        assert set(server.unanswered_of("ann")) == noted
+
+
 def test_a_clean_up_is_sent_behind_the_claim(talk: Talk, server: Server) -> None:
     talk.ask(b"claim", "ann")
     assert server.clean_up("ann", b"clean up") is True

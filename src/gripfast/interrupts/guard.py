@@ -43,6 +43,22 @@ class Guard:
         finally:
             self._free()
 
+    def run_if_free(self, function: Callable[[], object]) -> None:
+        """The same for what somebody has to do, whoever it is: while another thread is in here, or this one further
+        down, nothing happens."""
+        if self._pid != os.getpid():
+            self._mutex, self._pid = threading.RLock(), os.getpid()
+        if self._is_mine():
+            return
+        try:
+            try:
+                if self._mutex.acquire(blocking=False):
+                    function()
+            finally:
+                self._free()
+        finally:
+            self._free()
+
     def _free(self) -> None:
         if self._is_mine():
             self._mutex.release()

@@ -2,19 +2,25 @@
 
 A `Conversation` is what is known about one connection, a `Server` what is known about one server over all connections
 to it. A driver moves bytes and time: blocking sockets (`blocking.py`), asyncio (`aio.py`), the simulated network. Each
-rule about late, lost and repeated requests stands in one place:
+rule about late, lost and repeated requests stands in one place. Redlock's blocking driver has connections of its own
+kind (`stores/redlock/bundle.py`), where a thread may leave before its replies come: the rules say where it differs.
 
-1. *Order.* Replies come in the order of the requests (`Conversation.ask_for`, `take`). A request whose caller has
-   stopped waiting keeps its position: its reply is read and dropped, and never taken for another's.
+1. *Order.* Replies come in the order of the requests (`Conversation.ask_for`, `take`; for Redlock's threads,
+   `Strand.next`). A request whose caller has stopped waiting keeps its position: its reply is read and dropped, and
+   never taken for another's.
 2. *Interrupts.* If an interrupt comes between what is written or read and the note of it, the order is not known any
    more: the conversation ends (`Conversation.ask_for`; a driver does the same where it writes and reads).
 3. *Unanswered claims.* A claim is noted before it leaves, and the note goes when its reply is read (`Server.sends`,
-   `take`). A claim may still take effect after its owner got the lock by a retry, and has released it.
+   `Conversation.take`). A claim may still take effect after its owner got the lock by a retry, and has released it.
+   For Redlock's threads, each connection has its own notes (`LentServer`, `Strand`): several threads may send claims
+   of one owner at the same time, and one dict for all of them would lose some.
 4. *Clean-up.* A clean-up must not overtake the claim that it cleans up: it is sent behind it, on the same connection
-   (`Server.clean_up`), in full, because nobody reads its reply. Where that can't be, the caller is told.
+   (`Server.clean_up`, `clean_up_elsewhere`), in full, because nobody reads its reply. Where that can't be, the caller
+   is told.
 5. *Silence.* A server is silent if nothing came for a time-out, looked at in steps: a process that was paused itself
    blames nobody (`_look`). All callers are told, and the connection is parked: a clean-up may have to follow on it
-   (`_give_up`, `Server.park`).
+   (`_give_up`, `Server.park`). A thread of Redlock has no timer: it looks at all nodes at once until its own time is
+   over, and once more then, for the same reason (`BlockingNodes._hear`).
 6. *Repeating.* A connection that had answered before may have been closed while it was idle: what was lost with it may
    be repeated on another one (`end`). So may what was given up because somebody else could wait no longer.
 7. *A server that takes no writes* was demoted, and stays connected: the connection is left, and the next request
@@ -93,7 +99,7 @@ class Server:
     def sends(self, owner: str, conversation: Followed) -> None:
         """Before a claim leaves."""
         before = self.unanswered.get(owner)
-        if before is not None:
+        if before is not None and before is not conversation:
             self.late.setdefault(owner, []).append(before)
         self.unanswered[owner] = conversation
 
@@ -117,17 +123,19 @@ class Server:
 
         `is_done`: nothing of this owner has to be followed after this.
         """
-        conversations = self.unanswered_of(owner)
-        others = [conversation for conversation in conversations if conversation is not here]
+        others = dict.fromkeys(each for each in self.unanswered_of(owner) if each is not here)
         if not others:
             return None
-        if is_done:
-            self._done_with(owner)
-            if here is not None and here in conversations:
-                self.unanswered[owner] = here
         packed = pack()
-        left = [conversation.follow(packed) for conversation in others]
+        left = [self._follow(owner, conversation, packed, is_done) for conversation in others]
         return all(left)
+
+    def _follow(self, owner: str, conversation: Followed, packed: bytes, is_done: bool) -> bool:
+        """The note goes when the clean-up has left, not before: an interrupt may come between."""
+        left = conversation.follow(packed)
+        if is_done:
+            self.follows(owner, conversation)
+        return left
 
     def unanswered_of(self, owner: str) -> list[Followed]:
         last = self.unanswered.get(owner)
@@ -159,6 +167,12 @@ class Server:
     def has_parked(self, conversation: Followed) -> bool:
         return conversation in self._parked
 
+    def close_parked(self, is_over: Callable[[Any], bool]) -> None:
+        """Those on which nothing will come any more."""
+        for conversation in list(self._parked):
+            if is_over(conversation):
+                self._close(conversation)
+
     def close(self) -> None:
         self._is_closed = True
         self._close_parked()
@@ -166,11 +180,15 @@ class Server:
         self.late.clear()
 
     def _close_parked(self) -> None:
-        while len(self._parked) > (0 if self._is_closed else PARKED_MOST):
-            try:
-                self._parked.popleft().close()
-            except IndexError:  # another thread was quicker
-                return
+        for conversation in list(self._parked)[: -PARKED_MOST if not self._is_closed else None]:
+            self._close(conversation)
+
+    def _close(self, conversation: Followed) -> None:
+        conversation.close()  # first: an interrupt may come between
+        try:
+            self._parked.remove(conversation)
+        except ValueError:  # another thread was quicker
+            pass
 
 
 class Conversation(Followed):
@@ -188,6 +206,8 @@ class Conversation(Followed):
         """Kinds of requests whose scripts were sent on it, where that is noted."""
         self.owed: deque[tuple[Taker, str | None]] = deque()
         """In order: who is told each reply, and whose claim it answers."""
+        self._claims: dict[str, object] = {}
+        """By owner: the last of these. The reply to an earlier one, which may have been cleaned up, says nothing."""
         self._may_be_repeated = False
         """It was given up earlier than most callers would have done."""
         self._answers_before = -1
@@ -212,9 +232,11 @@ class Conversation(Followed):
             taker.set_result(cut(self.server.where, None)._replace(was_sent=False))
             return
         try:
+            reply = (taker, owner)
             if owner is not None:
                 self.server.sends(owner, self)
-            self.owed.append((taker, owner))
+                self._claims[owner] = reply
+            self.owed.append(reply)
             self.write(packed)
             if self._timer is None:
                 self._watch()
@@ -225,10 +247,13 @@ class Conversation(Followed):
     def ask_many_for(self, taker: Taker, packed: bytes, owners: Sequence[str | None]) -> None:
         """For each of the commands whose claim it is. The taker is told the list of replies, or one Fault."""
         try:
-            for owner in filter(None, owners):
-                self.server.sends(owner, self)
             batch = Batch(taker, len(owners))
-            self.owed.extend([(batch, owner) for owner in owners])
+            replies = [(batch, owner) for owner in owners]
+            for reply in replies:
+                if (owner := reply[1]) is not None:
+                    self.server.sends(owner, self)
+                    self._claims[owner] = reply
+            self.owed.extend(replies)
             self.write(packed)
             self._watch()
         except BaseException:
@@ -237,14 +262,15 @@ class Conversation(Followed):
 
     def take(self, reply: Any) -> None:
         """The next reply was read."""
-        taker, owner = self.owed.popleft()
+        owed = taker, owner = self.owed.popleft()
         self.answers += 1
-        if owner is not None:
+        if owner is not None and self._claims.get(owner) is owed:
+            del self._claims[owner]
             server = self.server
-            if server.unanswered.get(owner) is self:
-                server.unanswered.pop(owner, None)  # `clean_up`, on another thread, may have been quicker
-            elif server.late:
+            if server.late and self in server.late.get(owner, ()):
                 server.follows(owner, self)
+            elif server.unanswered.get(owner) is self:
+                server.unanswered.pop(owner, None)  # `clean_up`, on another thread, may have been quicker
         if type(reply) is ReplyError and is_readonly(reply):
             self.loop.call_soon(self.end, left(self.server.where, reply))  # behind what else has arrived
         if not taker.done():

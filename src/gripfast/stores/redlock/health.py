@@ -1,71 +1,39 @@
-"""Which nodes are worth asking, in the blocking colour, and how connections to several are made at once.
+"""How threads look after nodes that are down, and how connections to several are made at once.
 
-A node is down from the moment at which it could not be reached or stayed silent. A thread then looks after it, with
+When a node is down, and what is told of it, `talk.Health` decides. From then on a thread looks after it, with
 connections of its own, until it answers: the last one is there for whoever asks next.
 """
 
 from __future__ import annotations
 
-import logging
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from queue import Empty, SimpleQueue
 
 from gripfast.bounded import Call
-from gripfast.core.redlock.nodes import Failed
 from gripfast.machine import boottime
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.wire import Wire
-from gripfast.stores.redlock.polls import still_down
-from gripfast.stores.redlock.talk import PAUSE_FIRST, PAUSE_MOST
+from gripfast.stores.redlock.bundle import LentServer
+from gripfast.stores.redlock.talk import Health
 from gripfast.timed_queue import TimedQueue, next_in_own_thread
 
-_log = logging.getLogger("gripfast.connection")
-_DOWN = "%s marked down, probing in the background: %s"
 
-
-class Known:
-    """What is known about the nodes together. It knows nobody, so that threads may have it."""
-
-    def __init__(self) -> None:
-        self.version: object = object()
-        """Another one after every change."""
-        self.is_closed = False
-        self.taught: dict[type, set[int]] = {}
-        """By kind of request: the nodes that were sent its script, and have not shown since that they forgot it.
-
-        To wait for that to show would be too late: a clean-up may be answered when nobody listens any more.
-        """
-
-    def has_to_teach(self, kind: type, node: int) -> bool:
-        taught = self.taught.setdefault(kind, set())
-        if node in taught:
-            return False
-        taught.add(node)
-        return True
-
-    def has_forgotten(self, node: int) -> None:
-        for taught in list(self.taught.values()):
-            taught.discard(node)
-
-
-class Node:
-    def __init__(self, dialer: Dialer, known: Known) -> None:
-        self.where = dialer.where
+class Node(Health):
+    def __init__(self, dialer: Dialer) -> None:
+        self.server = LentServer(dialer.where, dialer.timeout)
+        super().__init__(self.server, boottime)
         self.dialer = dialer
         self.era: object = object()
         """Since it was last given up for lost: connections that are older are not used any more."""
-        self.is_up = True
-        self._known = known
+        self._is_closed = False
         self._calls: SimpleQueue[object] = SimpleQueue()
         """Wakes whoever looks after it: there is nobody left to do that for."""
         self._owner: Callable[[], object] = _nobody
         self._spares: list[Wire] = []
-        self._fault = cut(self.where, None)
-        self._since = 0.0
         self._prober: threading.Thread | None = None
 
     def belongs_to(self, owner: object) -> None:
@@ -74,18 +42,12 @@ class Node:
     def give_up(self, fault: Fault, era: object) -> None:
         """It failed, on a connection of that era."""
         if era is self.era:
-            what = fault.error.nodes.get(self.where, fault.error)
-            _log.info(_DOWN, self.where, what, extra={"gripfast_store": self.where})
-            self._fault, self._since = fault, boottime()
-            self.is_up = False
+            self.goes_down(fault)
             self.era = object()
-            self._known.version = object()
+            for bundle in [strand.bundle() for strand in self.server.strands]:
+                if bundle is not None:
+                    bundle.is_old = True
             self.look_after()
-
-    def failed(self) -> Failed:
-        """For whoever would have asked it."""
-        fault = still_down(self.where, self._fault, boottime() - self._since)
-        return Failed(fault.error, was_asked=False, is_permanent=fault.is_permanent, was_refused=fault.was_refused)
 
     def spare(self) -> Wire | None:
         try:
@@ -98,12 +60,14 @@ class Node:
             wire.close()
 
     def close(self) -> None:
+        self._is_closed = True
         self._calls.put(None)
         self.drop_spares()
+        self.server.close()
 
     def look_after(self) -> None:
         """One thread at most does; an interrupt may have come before it began."""
-        if not self._known.is_closed and (self._prober is None or not self._prober.is_alive()):
+        if not self._is_closed and (self._prober is None or not self._prober.is_alive()):
             self._prober = threading.Thread(target=self._probe, name="gripfast-dial", daemon=True)
             try:
                 self._prober.start()
@@ -111,30 +75,26 @@ class Node:
                 pass
 
     def _probe(self) -> None:
-        pause = PAUSE_FIRST
-        while not self._is_told_to_end(pause) and not self.is_up:
-            pause = min(PAUSE_MOST, 2 * pause)
+        while not self._is_told_to_end() and self.trouble is not None:
             try:
                 wire = self.dialer.dial_and_ask()
             except LinkDown as down:
-                self._fault = down.fault
+                self.goes_down(down.fault)
                 continue
             self._is_back(wire)
             return
 
-    def _is_told_to_end(self, pause: float) -> bool:
+    def _is_told_to_end(self) -> bool:
         try:
-            next_in_own_thread(self._calls, pause)
+            next_in_own_thread(self._calls, self.next_pause())
         except Empty:
             pass
-        return self._owner() is None or self._prober is not threading.current_thread() or self._known.is_closed
+        return self._owner() is None or self._prober is not threading.current_thread() or self._is_closed
 
     def _is_back(self, wire: Wire) -> None:
         self._spares.append(wire)
-        self.is_up = True
-        self._known.version = object()
-        _log.info("%s is up: it answers again", self.where, extra={"gripfast_store": self.where})
-        if self._known.is_closed:
+        self.comes_up()
+        if self._is_closed:
             self.drop_spares()
 
 

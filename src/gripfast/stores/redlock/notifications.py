@@ -70,7 +70,7 @@ class Notifications(Listening):
         channels = {
             at: protocol.new_channel(secrets.token_hex(16))
             for at, node in enumerate(self._nodes)
-            if at not in self._wires and node.is_up
+            if at not in self._wires and node.trouble is None
         }
         makes = {
             at: functools.partial(self._nodes[at].dialer.connect_and_subscribe, channel)

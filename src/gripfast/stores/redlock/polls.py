@@ -1,16 +1,34 @@
-"""A poll, and what each node is asked in it: who is told what the nodes answer. No socket, no clock."""
+"""A poll, what each node is asked in it, and who is told what the nodes answer. No socket, no clock.
+
+What may be repeated, what cleans up, which claims it follows, how an answer is read after that: each is decided by a
+function here, for all drivers.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from gripfast.core.redlock.ballot import majority
-from gripfast.core.redlock.nodes import Answer, Ballot, Each, Failed, ForceRelease, Free, Freed, Request, Unlock, Vote
+from gripfast.core.redlock.nodes import (
+    Answer,
+    Ballot,
+    Each,
+    Failed,
+    ForceRelease,
+    Free,
+    Freed,
+    Request,
+    TakeBack,
+    Unlock,
+    Vote,
+)
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.stores.faults import Fault
-from gripfast.stores.redis.conversation import Conversation, Taker
-from gripfast.stores.redlock.protocol import owner_of, sets
+from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redis.conversation import Conversation, Followed, Server, Taker
+from gripfast.stores.redlock.protocol import Wording
 
 if TYPE_CHECKING:
     from gripfast.stores.redlock.talk import NodeTalk
@@ -110,51 +128,115 @@ class Question:
             conversation.ask_many_for(self, packed, [setter(each) for each in request.requests])
         else:
             conversation.ask_for(self, packed, setter(request))
-        for part in self.parts:
-            if self.talk.is_last(part):
-                conversation.server.follows(part.owner, conversation)
-
-    @property
-    def kind(self) -> type:
-        return type(self.parts[0])
-
-    @property
-    def parts(self) -> Sequence[Request]:
-        return self.request.requests if type(self.request) is Each else (self.request,)
-
-    @property
-    def cleans(self) -> bool:
-        return only_cleans(self.request)
+        for owner in ends(request, self.talk.inboxes):
+            conversation.server.follows(owner, conversation)
 
     @property
     def is_on_its_own(self) -> bool:
         """Nobody is told whether it has failed, so nobody else retries."""
-        return self.cleans and (self.poll is NOBODY or self.poll.is_over)
+        return only_cleans(self.request) and (self.poll is NOBODY or self.poll.is_over)
 
     @property
     def may_be_late(self) -> bool:
-        """That it arrives after later ones of its owner does no harm."""
-        return not self.poll.is_over or self.cleans
+        return may_be_late(self.request, not self.poll.is_over)
 
     def tell(self, answer: Answer) -> None:
         if self.followed is not None:
-            answers = answer if isinstance(answer, list) else [answer]
-            where, both = self.talk.node.where, zip(answers, self.followed, strict=True)
-            read = [after_following(where, each, left, self.is_repeated) for each, left in both]
-            answer = read if isinstance(answer, list) else read[0]
+            answer = after_following(self.talk.node.where, answer, self.followed, self.is_repeated)
         self.poll.tell(self.talk.node.place, answer)
 
     def fail(self, fault: Fault) -> None:
-        failed = Failed(fault.error, self.was_sent, fault.is_permanent, fault.was_refused)
-        self.poll.tell(self.talk.node.place, not_answered(self.request, failed, self.followed or ()))
+        answer = not_answered(self.request, failed(fault, self.was_sent), self.followed or ())
+        self.poll.tell(self.talk.node.place, answer)
 
 
-def after_following(where: str, answer: Answer, left: bool | None, is_repeated: bool) -> Answer:
-    """The answer to a clean-up that had to follow claims on other connections; `left`: whether it could.
+# What a request is ----------------------------------------------------------------------------------------------------
 
-    What was not there may have been freed by the one that followed. If none could, a claim may still come, and has to
-    be cleaned up again.
+
+def parts_of(request: Request) -> Sequence[Request]:
+    """They are all of one kind."""
+    return request.requests if type(request) is Each else (request,)
+
+
+def kind_of(request: Request) -> type:
+    return type(request.requests[0]) if type(request) is Each else type(request)
+
+
+def setter(request: Request) -> str | None:
+    """Whose claim it is, if it is one: something may be at the node afterwards that a clean-up has to follow."""
+    return request.owner if type(request) is Vote or type(request) is TakeBack else None
+
+
+def claims(request: Request) -> Sequence[str]:
+    """Whose claims it has."""
+    if type(request) is Vote:
+        return (request.owner,)
+    if type(request) is Free:
+        return ()
+    return [owner for part in parts_of(request) if (owner := setter(part)) is not None]
+
+
+def only_cleans(request: Request) -> bool:
+    """It must get there, whether anyone waits for its answer or not."""
+    kind = kind_of(request)
+    return kind is Free or kind is Unlock
+
+
+def ends(request: Request, inboxes: Inboxes) -> Sequence[str]:
+    """The owners who have nothing there afterwards. A waiter keeps its position when an attempt is cleaned up."""
+    if type(request) is Free:
+        return (request.owner,)
+    if not only_cleans(request):
+        return ()
+    return [part.owner for part in parts_of(request) if _is_last(part, inboxes)]
+
+
+def _is_last(request: Request, inboxes: Inboxes) -> TypeGuard[Free | Unlock]:
+    return type(request) is Free or (type(request) is Unlock and inboxes.find(request.owner) is None)
+
+
+def follow(clean_up: Request, server: Server, wording: Wording, inboxes: Inboxes, here: Followed | None) -> bool | None:
+    """Have it follow the claims of its owner on other connections than this one: `Server.clean_up_elsewhere`.
+
+    Before it leaves itself: a claim that is answered until then has been there before it, and any other is followed.
     """
+    assert type(clean_up) is Free or type(clean_up) is Unlock
+    pack = functools.partial(wording.in_full, clean_up, b"")
+    return server.clean_up_elsewhere(clean_up.owner, pack, _is_last(clean_up, inboxes), here)
+
+
+# What is asked again --------------------------------------------------------------------------------------------------
+
+
+def may_repeat(request: Request | None, has_worked: bool, is_repeated: bool, may_have_arrived: bool = True) -> bool:
+    """What was lost with a connection, once, if it `has_worked`: it may have been closed while it was idle. A force
+    release could end the lease of somebody who got the lock since."""
+    return has_worked and not is_repeated and not (may_have_arrived and type(request) is ForceRelease)
+
+
+def may_be_late(request: Request, is_wanted: bool) -> bool:
+    """That it arrives after later ones of its owner does no harm: its poll still waits for it, or it only cleans up."""
+    return is_wanted or only_cleans(request)
+
+
+def too_few(up: int, asked: int) -> bool:
+    """So few that nothing can be decided: those that are down are asked as well, since they may be up again."""
+    return up < majority(asked)
+
+
+# How an answer is read ------------------------------------------------------------------------------------------------
+
+
+def after_following(where: str, answer: Answer, left: Sequence[bool | None], is_repeated: bool) -> Answer:
+    """The answer to clean-ups that had to follow claims on other connections; `left`: whether each could."""
+    if isinstance(answer, list):
+        return [_after_following(where, *each, is_repeated) for each in zip(answer, left, strict=True)]
+    return _after_following(where, answer, left[0], is_repeated)
+
+
+def _after_following(where: str, answer: Answer, left: bool | None, is_repeated: bool) -> Answer:
+    """What was not there may have been freed by the one that followed. If none could, a claim may still come, and has
+    to be cleaned up again."""
     if left is None or not isinstance(answer, Freed):
         return answer
     if left:
@@ -178,34 +260,8 @@ def not_answered(request: Request, failed: Failed, left: Sequence[bool | None]) 
     return answers if isinstance(request, Each) else answers[0]
 
 
-def setter(request: Request) -> str | None:
-    """Whose claim it is, if it is one."""
-    return owner_of(request) if sets(request) else None
-
-
-def only_cleans(request: Request) -> bool:
-    """It must get there, whether anyone waits for its answer or not."""
-    parts: Sequence[Request] = request.requests if isinstance(request, Each) else (request,)
-    return all(isinstance(part, Free | Unlock) for part in parts)
-
-
-def may_repeat(request: Request | None, has_worked: bool, is_repeated: bool, may_have_arrived: bool = True) -> bool:
-    """What was lost with a connection, once, if it `has_worked`: it may have been closed while it was idle. A force
-    release could end the lease of somebody who got the lock since."""
-    return has_worked and not is_repeated and not (may_have_arrived and type(request) is ForceRelease)
-
-
-def too_few(up: int, asked: int) -> bool:
-    """So few that nothing can be decided: those that are down are asked as well, since they may be up again."""
-    return up < majority(asked)
-
-
-def still_down(where: str, fault: Fault, age: float) -> Fault:
-    """What is told of a node that failed so many seconds ago, and is not asked."""
-    what = fault.error.nodes.get(where, str(fault.error))
-    message = f"{what} ({f'seen {age:.0f} s ago; ' if age >= 1 else ''}Gripfast keeps trying in the background)"
-    made = StoreUnavailable(f"{where} {message}", {where: message})
-    return Fault(made, fault.kind, was_refused=fault.was_refused)
+def failed(fault: Fault, was_asked: bool) -> Failed:
+    return Failed(fault.error, was_asked, fault.is_permanent, fault.was_refused)
 
 
 def withdrawn(where: str, trouble: Fault | None) -> Failed:

@@ -87,9 +87,6 @@ class Wording:
         script = _SCRIPTS.get(type(request))
         return packed if script is None else script.in_full(packed)
 
-    def count(self, request: Request) -> int:
-        return len(request.requests) if type(request) is Each else 1
-
     def forgot(self, replies: Sequence[Any]) -> bool:
         return any(protocol.forgot_script(reply) for reply in replies)
 
@@ -177,16 +174,6 @@ class Wording:
 
 _SCRIPT = re.compile("script: |user_script")
 """In an error: the script had begun. Otherwise it was refused before."""
-
-
-def owner_of(request: Request) -> str | None:
-    """Whose requests have to arrive in the order in which they are made."""
-    return getattr(request, "owner", None)
-
-
-def sets(request: Request) -> bool:
-    """Whether something may be at the node afterwards that a clean-up has to follow."""
-    return isinstance(request, Vote | TakeBack)
 
 
 def _read_vote(vote: Vote, reply: Any) -> Answer:

@@ -1,41 +1,47 @@
 """The talk with N nodes: one conversation with each, which nodes are worth asking, what waits for a connection.
 
 No socket, clock or thread: asyncio (`aio.py`) and the simulation drive it. Replies are told to the ballot as they are
-read. Requests of one owner are in order because they share a connection. Each rule stands in one place, beside those of
-`stores/redis/conversation.py`:
+read. Requests of one owner are in order because they share a connection. Each rule stands in one place, here or in
+`polls.py`, for the blocking driver as well, beside those of `stores/redis/conversation.py`:
 
-1. *Down.* A node that could not be reached, or was silent, is not asked (`Node.goes_down`), but looked after in the
-   background until it answers; unless too few others are left to decide anything (`polls.too_few`).
+1. *Down.* A node that could not be reached, or was silent, is not asked (`Health`), but looked after in the background
+   until it answers; unless too few others are left to decide anything (`polls.too_few`).
 2. *Waiting.* What waits for a connection leaves in order, in full: who has just connected may be a new server. It is
    not sent if nobody wants it any more (`NodeTalk._put_waiting`); a clean-up waits behind what it may have to clean up.
-3. *Clean-ups elsewhere.* A clean-up also follows on other connections that carried claims of its owner
-   (`NodeTalk._follow`), and its answer is read accordingly (`polls.after_following`).
-4. *Repeating.* What was lost with a connection that had worked is repeated once, unless it is a force release, or
-   would come after its owner's clean-up (`polls.may_repeat`, `Question.may_be_late`).
-5. *Scripts.* They are sent in full the first time on a connection, and again if the node has forgotten them
-   (`NodeTalk.words`, `answered`): a clean-up may be refused, for want of its script, when nobody listens any more.
-6. *Lost clean-ups* for which nobody waits leave on the next connection (`Node.lost`).
+   A thread waits itself until it has connections.
+3. *Clean-ups elsewhere.* Before a clean-up leaves, it follows on the other connections that carry claims of its owner
+   (`polls.follow`), until that owner has nothing there any more (`polls.ends`); its answer is read accordingly
+   (`polls.after_following`). How it gets onto a connection that another thread has, `Pool.follow_on` knows.
+4. *Repeating.* What was lost with a connection that had worked is repeated once, unless it is a force release
+   (`polls.may_repeat`), or would come after its owner's clean-up (`polls.may_be_late`).
+5. *Scripts.* They are sent in full the first time on a connection (`NodeTalk.words`), and again if the node has
+   forgotten them (`NodeTalk.answered`): a clean-up may be refused, for want of its script, when nobody listens any
+   more. A thread teaches a whole bundle at once, so that all nodes get the same bytes (`BlockingNodes._ask`); what it
+   only sends, it sends in full, because the reply may be read late. Whoever reads that a script was forgotten may be
+   interrupted, so a clean-up counts as lost before that (`Strand.next`, `Pool.is_forgotten`).
+6. *Lost clean-ups* for which nobody waits leave on the next connection (`Health.lost`). A thread takes along a few of
+   them with its own request (`Pool.send_lost`): it has no buffer for what a node does not read.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
-from gripfast.core.redlock.nodes import Each, Free, Request, Unlock, Vote
-from gripfast.errors import GripfastError
+from gripfast.core.redlock.nodes import Each, Request, Vote
+from gripfast.errors import GripfastError, StoreUnavailable
 from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import LOOKS, Conversation, Loop, Server, Timer
 from gripfast.stores.redis.conversation import NOBODY as NO_TAKER
 from gripfast.stores.redis.faults import cut, not_connected
 from gripfast.stores.redis.shared import Opening
-from gripfast.stores.redlock.polls import NOBODY, Poll, Question, may_repeat, setter, still_down, too_few
+from gripfast.stores.redlock import polls
+from gripfast.stores.redlock.polls import NOBODY, Poll, Question
 from gripfast.stores.redlock.protocol import Wording
 
 _log = logging.getLogger("gripfast.connection")
@@ -48,25 +54,58 @@ LOST_MOST = 1000
 """Clean-ups kept for a node that is down; what is left out ends with its ttl."""
 
 
-class Node:
+class Health:
+    """Whether a node is worth asking. Drivers differ in who looks after one that is not: a timer, or a thread."""
+
+    def __init__(self, server: Server, now: Callable[[], float]) -> None:
+        self.where = server.where
+        self.trouble: Fault | None = None
+        """Why it is down."""
+        self.lost: deque[Any] = deque(maxlen=LOST_MOST)
+        """Clean-ups that did not arrive, for the next connection."""
+        self._now = now
+        self._since = 0.0
+        self._pause = PAUSE_FIRST
+
+    def goes_down(self, fault: Fault) -> None:
+        if self.trouble is None:
+            what = fault.error.nodes.get(self.where, fault.error)
+            _log.info(_DOWN, self.where, what, extra={"gripfast_store": self.where})
+            self._since = self._now()
+            self._pause = PAUSE_FIRST
+        self.trouble = fault.copy()
+
+    def comes_up(self) -> None:
+        if self.trouble is not None:
+            self.trouble = None
+            _log.info("%s is up: it answers again", self.where, extra={"gripfast_store": self.where})
+
+    def next_pause(self) -> float:
+        """Seconds before the next look at it."""
+        pause, self._pause = self._pause, min(PAUSE_MOST, 2 * self._pause)
+        return pause
+
+    def still_down(self) -> Fault:
+        """For whoever would have asked it."""
+        fault, age = self.trouble or cut(self.where, None), self._now() - self._since
+        what = fault.error.nodes.get(self.where, str(fault.error))
+        message = f"{what} ({f'seen {age:.0f} s ago; ' if age >= 1 else ''}Gripfast keeps trying in the background)"
+        made = StoreUnavailable(f"{self.where} {message}", {self.where: message})
+        return Fault(made, fault.kind, was_refused=fault.was_refused)
+
+
+class Node(Health):
     """What is known about one node, over all connections to it."""
 
     def __init__(self, place: int, server: Server, loop: Loop, now: Callable[[], float], down: set[Node]) -> None:
+        super().__init__(server, now)
         self.place = place
-        self.where = server.where
         self.server = server
-        self.now = now
-        self.trouble: Fault | None = None
-        """Why it is down."""
-        self.lost: deque[Question] = deque(maxlen=LOST_MOST)
-        """Clean-ups that did not arrive, for the next connection."""
         self.notifications: Opening
         self.probe: Callable[[], None] = lambda: None
         """Looks whether it answers again: `comes_up` or `goes_down` follows."""
         self._loop = loop
         self._down = down
-        self._since = 0.0
-        self._pause = PAUSE_FIRST
         self._probing: Timer | None = None
         self._is_closed = False
 
@@ -79,26 +118,15 @@ class Node:
     def goes_down(self, fault: Fault) -> None:
         if self._is_closed:
             return
-        if self.trouble is None:
-            what = fault.error.nodes.get(self.where, fault.error)
-            _log.info(_DOWN, self.where, what, extra={"gripfast_store": self.where})
-            self._down.add(self)
-            self._since = self.now()
-            self._pause = PAUSE_FIRST
-        self.trouble = fault.copy()
+        self._down.add(self)
+        super().goes_down(fault)
         if self._probing is None:
-            self._probing = self._loop.call_later(self._pause, _probe, weakref.ref(self))
-            self._pause = min(PAUSE_MOST, self._pause * 2)
+            self._probing = self._loop.call_later(self.next_pause(), _probe, weakref.ref(self))
 
     def comes_up(self) -> None:
-        if self.trouble is not None:
-            self.trouble = None
-            self._down.discard(self)
-            _log.info("%s is up: it answers again", self.where, extra={"gripfast_store": self.where})
+        self._down.discard(self)
+        super().comes_up()
         self._stop_probing()
-
-    def still_down(self, trouble: Fault) -> Fault:
-        return still_down(self.where, trouble, self.now() - self._since)
 
     def look(self) -> None:
         self._probing = None
@@ -143,7 +171,7 @@ class NodeTalk:
         self.takes_care = is_lent
         """Questions wait, or the claims of some owners may have to be followed: `ask` must look."""
         self._wording = wording
-        self._inboxes = inboxes
+        self.inboxes = inboxes
         self._loop = loop
         self._waiting: deque[Question] = deque()
         """In order, for a connection that is being made."""
@@ -157,18 +185,18 @@ class NodeTalk:
         requests.when_ended = self._dialled
 
     def ask(self, question: Question, packed: bytes, insists: bool) -> None:
-        conversation = self.requests.connection
-        if question.cleans and question.followed is None and (self.is_lent or self.node.server.has_unanswered):
+        conversation, cleans = self.requests.connection, polls.only_cleans(question.request)
+        if cleans and question.followed is None and (self.is_lent or self.node.server.has_unanswered):
             question.followed = self._follow(question, conversation)
         if self._is_closed:
             self._give_up(question, cut(self.node.where, None))
         elif conversation is not None and not self._waiting:
             self.takes_care = self.is_lent or (self.takes_care and self.node.server.has_unanswered)
             question.put(conversation, self.words(question, conversation) or packed)
-        elif self.node.trouble is None or insists or (question.cleans and self._waiting):
+        elif self.node.trouble is None or insists or (cleans and self._waiting):
             self._wait(question)
         else:
-            self._give_up(question, self.node.still_down(self.node.trouble))
+            self._give_up(question, self.node.still_down())
 
     def answered(self, question: Question, reply: Any) -> None:
         if isinstance(reply, Fault):
@@ -186,15 +214,12 @@ class NodeTalk:
 
     def words(self, question: Question, conversation: Conversation) -> bytes | None:
         """In full what is asked for the first time on a connection; None if the script is known."""
-        if not question.is_full and question.kind in conversation.taught:
+        kind = polls.kind_of(question.request)
+        if not question.is_full and kind in conversation.taught:
             return None
-        conversation.taught.add(question.kind)
+        conversation.taught.add(kind)
         question.is_full = True
         return self._pack(question)
-
-    def is_last(self, request: Request) -> TypeGuard[Free | Unlock]:
-        """Whether its owner has nothing there afterwards. A waiter keeps its position when an attempt is cleaned up."""
-        return type(request) is Free or (type(request) is Unlock and self._inboxes.find(request.owner) is None)
 
     def clean_up(self, owner: str, packed: bytes) -> bool | None:
         """From any thread. A claim that waits is known here, one that has left to the server; never in between."""
@@ -226,7 +251,7 @@ class NodeTalk:
     def _failed(self, question: Question, fault: Fault) -> None:
         self.takes_care = True
         can_repeat = question.may_be_late and not self._is_closed
-        if can_repeat and may_repeat(question.request, fault.was_idle, question.is_repeated):
+        if can_repeat and polls.may_repeat(question.request, fault.was_idle, question.is_repeated):
             question.is_repeated = True
             self._ask_again(question, question.is_full)
             return
@@ -250,11 +275,9 @@ class NodeTalk:
         return pack(request, channel or b"")
 
     def _follow(self, question: Question, here: Conversation | None) -> list[bool | None]:
-        server, pack = self.node.server, self._wording.in_full
         return [
-            server.clean_up_elsewhere(each.owner, functools.partial(pack, each, b""), self.is_last(each), here)
-            for each in question.parts
-            if isinstance(each, Free | Unlock)
+            polls.follow(each, self.node.server, self._wording, self.inboxes, here)
+            for each in polls.parts_of(question.request)
         ]
 
     # -- making a connection -------------------------------------------------------------------------------------
@@ -305,9 +328,9 @@ class NodeTalk:
         while self._waiting:
             question = self._waiting[0]
             question.is_full = True
-            if question.cleans or not question.poll.is_dropped:
+            if polls.only_cleans(question.request) or not question.poll.is_dropped:
                 question.put(conversation, self.words(question, conversation) or b"")
-                for owner in [each for part in question.parts if (each := setter(part)) in self._frees]:
+                for owner in [each for each in polls.claims(question.request) if each in self._frees]:
                     conversation.ask_for(NO_TAKER, self._frees[owner])
             self._waiting.popleft()
         self._frees.clear()
@@ -365,7 +388,7 @@ class Talk:
 
     def _too_few_are_up(self, requests: Sequence[Request | None], asked: int) -> bool:
         down = sum(1 for node in self._down if requests[node.place] is not None)
-        return too_few(asked - down, asked)
+        return polls.too_few(asked - down, asked)
 
     def send(self, request: Request, nodes: Iterable[int]) -> None:
         packed = self._wording.pack(request, b"")

@@ -16,8 +16,8 @@ from gripfast.core.redlock.nodes import Ballot, Free, Request
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import IDLE_MOST, Conversation
 from gripfast.stores.redis.shared import Opening
-from gripfast.stores.redlock.polls import Question, both
-from gripfast.stores.redlock.protocol import Wording, owner_of
+from gripfast.stores.redlock.polls import Question, both, parts_of
+from gripfast.stores.redlock.protocol import Wording
 from gripfast.stores.redlock.shared import SharedNodes
 from gripfast.stores.redlock.talk import Node, NodeTalk, Talk
 from gripfast_lab.sim.network import Network
@@ -83,7 +83,7 @@ class LendingNodes(SimNodes):
         self._idle_most = IDLE_MOST if beside is None else 0
 
     async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
-        talk = self._borrow(next((owner_of(request) for request in requests if request is not None), None))
+        talk = self._borrow(next((request for request in requests if request is not None), None))
         try:
             await self.poll_on(talk, requests, ballot, within)
         except (Cancelled, Exception):  # nobody asks anything on it any more
@@ -92,13 +92,13 @@ class LendingNodes(SimNodes):
         self._put_back(talk)
 
     def send(self, request: Request, nodes: Iterable[int]) -> None:
-        talk = self._borrow(owner_of(request))
+        talk = self._borrow(request)
         talk.send(request, nodes)
         self._put_back(talk)
 
-    def _borrow(self, owner: str | None) -> Talk:
-        """Best of all the one that carried an unanswered claim of this owner."""
-        carrying = [node.server.unanswered.get(owner or "") for node in self.nodes]
+    def _borrow(self, request: Request | None) -> Talk:
+        """Best of all the one that carried an unanswered claim of its owner."""
+        carrying = [node.server.unanswered.get(getattr(request, "owner", "")) for node in self.nodes]
         for talk in self._idle:
             if any(each.requests.latest in carrying for each in talk.talks if each.requests.latest is not None):
                 self._idle.remove(talk)
@@ -151,7 +151,7 @@ class _LentTalk(NodeTalk):
         """Also where the client has sent the claims."""
         left = super()._follow(question, here)
         if self._beside is not None:
-            for at, part in enumerate(question.parts):
+            for at, part in enumerate(parts_of(question.request)):
                 if type(part) is Free:
                     packed = self._wording.in_full(part, b"")
                     left[at] = both(left[at], self._beside.clean_up(part.owner, packed))

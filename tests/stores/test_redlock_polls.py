@@ -1,0 +1,79 @@
+"""What may be repeated, what must get there, whom nobody has to follow: for all drivers of Redlock."""
+
+from gripfast.core.redlock.nodes import (
+    Each,
+    Failed,
+    ForceRelease,
+    Free,
+    Freed,
+    Inspect,
+    Request,
+    TakeBack,
+    Unlock,
+    Vote,
+)
+from gripfast.errors import OutcomeUnknown, StoreUnavailable
+from gripfast.stores.inboxes import BlockingInbox, Inboxes
+from gripfast.stores.redlock import polls
+
+VOTE = Vote("job", "ann", 1, 30.0, None, 1, waits=True)
+BACK = TakeBack("job", "bob", 1, 30.0, None, 1)
+UNLOCK, FREE = Unlock("job", "ann", 1), Free("job", "ann")
+
+
+def test_only_votes_and_taking_back_are_claims() -> None:
+    assert list(polls.claims(VOTE)) == ["ann"]
+    assert list(polls.claims(Each([BACK, BACK]))) == ["bob", "bob"]
+    others: list[Request] = [FREE, UNLOCK, Inspect("job"), Each([FREE])]
+    assert not any(polls.claims(each) for each in others)
+
+
+def test_who_waits_keeps_its_position_when_an_attempt_is_cleaned_up() -> None:
+    inboxes, inbox = Inboxes(), BlockingInbox()
+    assert list(polls.ends(FREE, inboxes)) == list(polls.ends(UNLOCK, inboxes)) == ["ann"]
+    inboxes.add("ann", inbox)
+    assert list(polls.ends(FREE, inboxes)) == ["ann"]
+    assert not polls.ends(UNLOCK, inboxes)
+    assert list(polls.ends(Each([FREE, UNLOCK]), inboxes)) == ["ann"]
+    assert not polls.ends(VOTE, inboxes)
+
+
+def test_what_was_lost_with_a_connection_that_had_answered_is_repeated_once() -> None:
+    assert polls.may_repeat(VOTE, has_worked=True, is_repeated=False)
+    assert not polls.may_repeat(VOTE, has_worked=False, is_repeated=False)
+    assert not polls.may_repeat(VOTE, has_worked=True, is_repeated=True)
+    assert not polls.may_repeat(ForceRelease("job"), has_worked=True, is_repeated=False)
+    assert polls.may_repeat(ForceRelease("job"), has_worked=True, is_repeated=False, may_have_arrived=False)
+
+
+def test_what_nobody_waits_for_is_asked_again_only_if_it_cleans_up() -> None:
+    assert polls.may_be_late(VOTE, is_wanted=True)
+    assert not polls.may_be_late(VOTE, is_wanted=False)
+    assert polls.may_be_late(Each([FREE]), is_wanted=False)
+
+
+def test_those_that_are_down_are_asked_when_no_majority_is_up() -> None:
+    assert [polls.too_few(up, asked=5) for up in range(6)] == [True] * 3 + [False] * 3
+
+
+def test_what_could_not_be_followed_has_to_be_cleaned_up_again() -> None:
+    gone, held = Freed(was_held=False, has_waiters=False), Freed(was_held=True, has_waiters=False)
+    read = polls.after_following("redis://a", [gone, gone, gone, held], [None, True, False, False], is_repeated=False)
+    assert isinstance(read, list)
+    assert (read[0], read[1], read[3]) == (gone, held, held)
+    assert isinstance(read[2], Failed)
+    assert isinstance(read[2].error, OutcomeUnknown)
+
+
+def test_a_clean_up_that_has_followed_is_done_though_its_node_was_not_asked() -> None:
+    down = Failed(StoreUnavailable("down"), was_asked=False)
+    assert polls.not_answered(FREE, down, ()) == down
+    assert polls.not_answered(FREE, down, [False]) == down._replace(was_asked=True)
+    assert polls.not_answered(FREE, down, [True]) == Freed(was_held=True, has_waiters=False)
+    assert polls.not_answered(Each([FREE, FREE]), down, [True, None]) == [Freed(True, False), down]
+    assert [polls.both(*each) for each in [(None, None), (True, None), (None, False), (True, False)]] == [
+        None,
+        True,
+        False,
+        False,
+    ]
