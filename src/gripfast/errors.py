@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NoReturn
 
 if TYPE_CHECKING:
     from gripfast.core.ports import LockInfo
@@ -32,6 +32,12 @@ _STOP = "Someone else may hold the lock: stop the work that needs it"
 
 class GripfastError(Exception):
     """Base of everything Gripfast raises."""
+
+    if not TYPE_CHECKING:  # which would believe that there is every attribute
+
+        def __getattr__(self, name: str) -> NoReturn:
+            has = ", ".join(each for each in vars(self) if not each.startswith("_")) or "no attributes"
+            raise AttributeError(f"{type(self).__name__} has no {name!r}: it has {has}", name=name, obj=None)
 
 
 class LockTimeout(GripfastError, TimeoutError):

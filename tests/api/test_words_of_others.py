@@ -271,6 +271,23 @@ def test_classes_that_are_called_as_those_of_others_say_how_to_make_one(
     assert instead in str(refused.value)
 
 
+def test_a_time_that_is_none_is_left_out(client: gripfast.Client) -> None:
+    with pytest.raises(TypeError, match="leave it out: the setting of the lock counts"):
+        client.lock("job").acquire(blocking_timeout=None)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
+def test_a_decorator_that_does_not_wait_is_told_how_to_skip(connect: Callable[[str], Any]) -> None:
+    with pytest.raises(TypeError, match=r"locked\(\) has no 'blocking': .* write wait=0, busy='skip'"):
+        connect("memory://").locked("job", blocking=False)
+
+
+def test_an_error_says_what_it_has() -> None:
+    with pytest.raises(AttributeError, match="LockTimeout has no 'lock_file': it has name, waited, holder"):
+        gripfast.LockTimeout("job", 1.0).lock_file  # type: ignore[attr-defined] # noqa: B018
+    assert not hasattr(gripfast.GripfastError(), "job")
+
+
 def test_settings_are_not_assigned_to_a_lock(client: gripfast.Client) -> None:
     with pytest.raises(AttributeError, match=r"write client\.lock\(name, wait=5"):
         client.lock("job").wait = 5  # type: ignore[attr-defined]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from gripfast.api import misuse
 from gripfast.api.config import Config
-from gripfast.api.decorator import LockedBy, check_busy, locked_async, locked_plain
+from gripfast.api.decorator import LockedBy, check_decoration, locked_async, locked_plain
 from gripfast.api.lease import Lease
 from gripfast.api.lock import Lock
 from gripfast.api.loops import ClientPerLoop
@@ -266,7 +266,7 @@ class Client(AnyClient):
                 return locked_async(self._twin_lock, name, busy, settings)(function)
             return locked_plain(self.lock, name, busy, settings)(function)
 
-        check_busy(busy)
+        check_decoration(busy, settings)
         self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
         return LockedBy(decorate)
 

@@ -8,7 +8,7 @@ import string
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
-from gripfast.api.misuse import NotLikeOthers, no_truth
+from gripfast.api.misuse import OPTIONS, NotLikeOthers, no_truth
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError, LockTimeout
 
@@ -90,7 +90,9 @@ def locked_async(make_lock: Callable[..., Any], name: str, busy: Busy, settings:
     return decorate
 
 
-def check_busy(busy: object) -> None:
+def check_decoration(busy: object, settings: Mapping[str, object]) -> None:
+    if wrong := [option for option in settings if option in OPTIONS["locked"]]:
+        raise TypeError(f"locked() has no {wrong[0]!r}: {OPTIONS['locked'][wrong[0]]}")
     if busy not in ("raise", "skip") and (not callable(busy) or isinstance(busy, NotLikeOthers)):
         raise ConfigurationError(
             f"busy must be 'raise', 'skip', or a function that is called with the LockTimeout, not {busy!r}"

@@ -15,13 +15,16 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _RELEASE = (
     "the lease has it. Write `{async_}with lock:`, or `lease = {await_}lock.acquire()` and, when the work is done, "
-    "`{await_}lease.release()`"
+    "`{await_}lease.release()`. To free a lock that another program holds, write `{await_}client.force_release(name)`"
 )
 _INSPECT = (
     "write `{await_}client.inspect(name)`, which is None if nobody holds the lock. The client of gripfast.lock() is "
     "gripfast.connect(). For your lease, read lease.held"
 )
-_HELD = "a lock does not know who holds it. Write `lease = {await_}lock.acquire()` and read lease.held"
+_HELD = (
+    "a lock does not know who holds it. Write `lease = {await_}lock.acquire()` and read lease.held; to see who holds "
+    "the lock, write `{await_}client.inspect(name)`"
+)
 _EXTEND = (
     "leases are renewed while they are held. To renew one now, write `{async_}with lock as lease:` and inside it "
     "`{await_}lease.extend()`"
@@ -62,6 +65,7 @@ OF_CLIENTS: Mapping[str, str] = {
     **dict.fromkeys(("acquire", "try_acquire"), _ACQUIRE),
     **dict.fromkeys(("release", "unlock"), _RELEASE),
     **dict.fromkeys(("is_locked", "exists", "get", "get_owner", "owner", "holder", "contenders"), _INSPECT),
+    **dict.fromkeys(("ttl", "pttl"), "write `{await_}client.inspect(name)`, and read its expires_in"),
     **dict.fromkeys(("list_locks", "locks_held", "keys"), "write client.list()"),
     **dict.fromkeys(("disconnect", "stop", "shutdown"), "write `{await_}client.{close}()`"),
     **dict.fromkeys(("Lock", "get_lock", "create_lock"), _MAKE),
@@ -87,7 +91,7 @@ OF_ASYNC_CLIENTS = {**OF_CLIENTS, "close": "write `await client.aclose()`"}
 """What locks, clients and leases do not have, and what is meant here."""
 
 _NO_POLLING = "leave it out, because Gripfast knows when a waiter has to retry"
-_TTL = "write ttl={value}, the seconds that a lease lasts unless it is renewed"
+_TTL = "write ttl={value}, the seconds that a lease lasts unless it is renewed (which happens unless renew=False)"
 _RENEW = "write renew={value}"
 _POLLING = dict.fromkeys(("sleep", "poll_interval", "poll_intervall", "check_interval", "retry_delay"), _NO_POLLING)
 
@@ -117,6 +121,7 @@ _LOCK: Mapping[str, str] = {
     "thread_local": "leave it out, because a lease may be used in any thread",
     "id": "write label={value} to say who holds the lock",
 }
+_TIMES = ("timeout", "blocking_timeout")
 _ALWAYS_RENEWED = "leave it out, because leases on several locks are always renewed"
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -137,6 +142,10 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "extend(ttl) makes the lease last that many seconds from now. It does not add to what is left",
     ),
     "lock": _LOCK,
+    "locked": dict.fromkeys(
+        ("blocking", "nx", "fail_when_locked"),
+        "leave it out. To skip the call if the lock is taken, write wait=0, busy='skip'",
+    ),
     "locks": {
         **_LOCK,
         **dict.fromkeys(("renew", "auto_renewal", "auto_renew", "auto_extend", "autorenew"), _ALWAYS_RENEWED),
@@ -260,6 +269,8 @@ def unknown_option(function: Any, wrong: Mapping[str, object], *given: object) -
     name, code = function.__name__, function.__code__
     known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     hint = OPTIONS[name].get(option)
+    if name == "acquire" and value is None and option in _TIMES:
+        hint = "leave it out: the setting of the lock counts. acquire(wait=None) waits for ever"
     told = _near(option, known) if hint is None else hint.format(value=_as_here(value), **words)
     return TypeError(f"{name}() has no {option!r}: {told}")
 

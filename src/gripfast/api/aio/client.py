@@ -11,7 +11,7 @@ from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock
 from gripfast.api.client import AnyClient, HeldHere, forced, reached, was_forced
 from gripfast.api.config import Config
-from gripfast.api.decorator import LockedBy, check_busy, locked_async
+from gripfast.api.decorator import LockedBy, check_decoration, locked_async
 from gripfast.api.misuse import OF_ASYNC_CLIENTS, exact, unknown_option
 from gripfast.core import rules
 from gripfast.core.ports import LockInfo, Store
@@ -137,7 +137,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
 
         `busy` and `settings` are those of `Client.locked`.
         """
-        check_busy(busy)
+        check_decoration(busy, settings)
         self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
         return LockedBy(locked_async(self.lock, name, busy, settings))
 
