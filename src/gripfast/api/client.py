@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from gripfast.api.aio.client import AsyncClient
+    from gripfast.api.aio.election import AsyncElection
     from gripfast.api.aio.lock import AsyncLock
     from gripfast.api.election import Election
     from gripfast.api.locks import Leases, Locks
@@ -271,7 +272,7 @@ class Client(AnyClient):
                 return elected_plain(self.election, name, more)(function)
             from gripfast.api.aio.election import elected_async
 
-            return elected_async(lambda name, **more: self._twins.here().election(name, **more), name, more)(function)
+            return elected_async(self._twin_election, name, more)(function)
 
         return decorate  # type: ignore[return-value]
 
@@ -397,6 +398,9 @@ class Client(AnyClient):
 
     def _twin_lock(self, name: str, **settings: Any) -> AsyncLock:
         return self._twins.here().lock(name, **settings)
+
+    def _twin_election(self, name: str, **settings: Any) -> AsyncElection:
+        return self._twins.here().election(name, **settings)
 
     def _held_here(self) -> HeldHere:
         if self._here.pid != this.pid:
