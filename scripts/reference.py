@@ -30,6 +30,7 @@ FIRST = (
     *("connect", "connect_async", "lock", "async_lock", "configure", "current_lease"),
     *("Client", "Lock", "Lease", "Lost", "AsyncClient", "AsyncLock", "Acquiring", "AsyncLease", "AsyncLost"),
     *("Locks", "Leases", "AsyncLocks", "AcquiringAll", "AsyncLeases"),
+    *("Election", "AsyncElection", "Leader"),
     *("InTransaction", "LockInfo", "Capabilities", "LockKwargs", "LockedOr", "AsyncLockedOr", "Reason"),
     *("Observer", "Event", "EventKind", "EventRequest", "LoggingObserver", "GripfastError"),
 )

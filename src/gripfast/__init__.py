@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from gripfast.api.aio.client import AsyncClient
+    from gripfast.api.aio.election import AsyncElection
     from gripfast.api.aio.entry import async_lock, connect_async
     from gripfast.api.aio.lease import AsyncLease, AsyncLost
     from gripfast.api.aio.lock import Acquiring, AcquiringAll, AsyncLock
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from gripfast.api.client import Client
     from gripfast.api.current import current_lease
     from gripfast.api.default import configure
+    from gripfast.api.election import Election
     from gripfast.api.entry import connect, lock
     from gripfast.api.lease import Lease, Lost
     from gripfast.api.lock import Lock
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
     from gripfast.api.observing import LoggingObserver
     from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs
     from gripfast.api.within import InTransaction
+    from gripfast.core.election import Leader
     from gripfast.core.events import Event, EventKind, EventRequest, Observer
     from gripfast.core.ports import Capabilities, LockInfo
 
@@ -52,6 +55,7 @@ __all__ = [
     "Acquiring",
     "AcquiringAll",
     "AsyncClient",
+    "AsyncElection",
     "AsyncLease",
     "AsyncLeases",
     "AsyncLock",
@@ -62,11 +66,13 @@ __all__ = [
     "Client",
     "ClientClosed",
     "ConfigurationError",
+    "Election",
     "Event",
     "EventKind",
     "EventRequest",
     "GripfastError",
     "InTransaction",
+    "Leader",
     "Lease",
     "LeaseLost",
     "Leases",
@@ -96,6 +102,7 @@ _LATER = {
     "Acquiring": "api.aio.lock",
     "AcquiringAll": "api.aio.lock",
     "AsyncClient": "api.aio.client",
+    "AsyncElection": "api.aio.election",
     "AsyncLease": "api.aio.lease",
     "AsyncLeases": "api.aio.locks",
     "AsyncLock": "api.aio.lock",
@@ -104,10 +111,12 @@ _LATER = {
     "AsyncLost": "api.aio.lease",
     "Capabilities": "core.ports",
     "Client": "api.client",
+    "Election": "api.election",
     "Event": "core.events",
     "EventKind": "core.events",
     "EventRequest": "core.events",
     "InTransaction": "api.within",
+    "Leader": "core.election",
     "Lease": "api.lease",
     "Leases": "api.locks",
     "Lock": "api.lock",

@@ -99,6 +99,8 @@ class StaleToken(GripfastError):
 class StoreUnavailable(GripfastError):
     """The store can't be reached, or refused the request; `nodes` maps the address of each server to its error."""
 
+    _is_permanent = False  # asking again will not help: a wrong password
+
     def __init__(self, message: str, nodes: Mapping[str, str] | None = None) -> None:
         self.message = message
         self.nodes: Mapping[str, str] = dict(nodes or {})

@@ -7,10 +7,11 @@ import pytest
 
 import gripfast
 
-CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked", "locks", "where"}
+CLIENT = {"capabilities", "elected", "election", "force_release", "inspect", "list", "lock", "locked", "locks", "where"}
 LOCK = {"acquire", "name", "try_acquire", "ttl", "within"}
 LEASE = {"ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
 LEASES = {"ensure_held", "extend", "held", "lost", "names", "release", "remaining", "tokens"}
+ELECTION = {"lead", "leader", "name", "run", "try_lead", "ttl", "value", "watch"}
 EVENT = {"error", "group", "kind", "name", "owner", "reason", "request", "store", "token"}
 OBSERVER = {"claimed", "granted", "lost", "refused", "released", "renewed", "unreachable"}
 
@@ -25,6 +26,9 @@ PUBLIC: dict[str, set[str]] = {
     "AsyncLocks": {"acquire", "names", "try_acquire"},
     "Leases": LEASES,
     "AsyncLeases": LEASES,
+    "Election": ELECTION,
+    "AsyncElection": ELECTION,
+    "Leader": {"expires_in", "host", "pid", "since", "token", "value"},
     "Acquiring": {"close", "send", "throw"},
     "AcquiringAll": {"close", "send", "throw"},
     "Lost": {"is_set", "wait"},

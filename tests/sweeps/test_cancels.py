@@ -242,6 +242,37 @@ async def locks_of_which_the_second_is_taken(world: AsyncWorld) -> Prepared:
     return swept()
 
 
+async def _work(term: gripfast.AsyncLease) -> None:
+    term.ensure_held()
+    await asyncio.sleep(0)
+
+
+async def with_lead(world: AsyncWorld) -> Prepared:
+    return _with(world.first.election(world.name, "value").lead())
+
+
+async def run_of_an_election(world: AsyncWorld) -> Prepared:
+    return world.first.election(world.name).run(_work)
+
+
+async def run_of_an_election_that_campaigns(world: AsyncWorld) -> Prepared:
+    await world.taken_until_awaited()
+    return await run_of_an_election(world)
+
+
+async def run_whose_first_term_is_lost(world: AsyncWorld) -> Prepared:
+    terms: list[int] = []
+
+    async def lose_the_first(term: gripfast.AsyncLease) -> None:
+        terms.append(term.token)
+        if len(terms) == 1:
+            term._state.finish("broken")
+            term._state.tell()
+        await asyncio.sleep(0)
+
+    return world.first.election(world.name).run(lose_the_first)
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     acquire,
     acquire_and_drop,
@@ -262,6 +293,10 @@ SCENARIOS: tuple[Scenario, ...] = (
     with_locks,
     with_locks_of_which_the_second_is_waited_for,
     locks_of_which_the_second_is_taken,
+    with_lead,
+    run_of_an_election,
+    run_of_an_election_that_campaigns,
+    run_whose_first_term_is_lost,
 )
 
 

@@ -86,6 +86,13 @@ async def with_locks(client: gripfast.AsyncClient, name: str) -> None:
         leases.ensure_held()
 
 
+async def run_of_an_election(client: gripfast.AsyncClient, name: str) -> None:
+    async def work(term: gripfast.AsyncLease) -> None:
+        term.ensure_held()
+
+    await client.election(name).run(work)
+
+
 FREE: tuple[Main, ...] = (
     acquire_and_release,
     acquire_and_drop,
@@ -97,9 +104,10 @@ FREE: tuple[Main, ...] = (
     extend,
     with_lock_in_a_task,
     with_locks,
+    run_of_an_election,
 )
 TAKEN: tuple[Main, ...] = (acquire_that_times_out,)
-TAKEN_UNTIL_AWAITED: tuple[Main, ...] = (acquire_and_release, with_lock, with_locks)
+TAKEN_UNTIL_AWAITED: tuple[Main, ...] = (acquire_and_release, with_lock, with_locks, run_of_an_election)
 
 CASES = [
     *((main, "free") for main in FREE),

@@ -222,6 +222,58 @@ def release_of_several(world: World) -> Action:
     return world.first.locks(f"a-{world.name}", world.name).acquire().release
 
 
+def with_lead(world: World) -> Action:
+    election = world.first.election(world.name, "value")
+
+    def action() -> None:
+        with election.lead() as term:
+            term.ensure_held()
+
+    return action
+
+
+def run_of_an_election(world: World) -> Action:
+    election = world.first.election(world.name)
+    return lambda: election.run(lambda term: term.ensure_held())
+
+
+def run_of_an_election_that_campaigns(world: World) -> Action:
+    world.taken_until_awaited()
+    return run_of_an_election(world)
+
+
+def run_whose_function_raises(world: World) -> Action:
+    election = world.first.election(world.name)
+
+    def action() -> None:
+        with contextlib.suppress(ZeroDivisionError):
+            election.run(lambda term: 1 / 0)
+
+    return action
+
+
+def run_whose_first_term_is_lost(world: World) -> Action:
+    """It leads again, and what it had lost is not left."""
+    election, terms = world.first.election(world.name), []
+
+    def lose_the_first(term: gripfast.Lease) -> None:
+        terms.append(term.token)
+        if len(terms) == 1:
+            term._state.finish("broken")
+            term.ensure_held()
+
+    return lambda: election.run(lose_the_first)
+
+
+def watch(world: World) -> Action:
+    leaders = world.first.election(world.name).watch()
+
+    def action() -> None:
+        assert next(leaders) is None
+
+    return action
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     acquire_and_release,
     acquire_with_patience_and_release,
@@ -247,6 +299,12 @@ SCENARIOS: tuple[Scenario, ...] = (
     with_locks_of_which_the_second_is_waited_for,
     locks_of_which_the_second_is_taken,
     release_of_several,
+    with_lead,
+    run_of_an_election,
+    run_of_an_election_that_campaigns,
+    run_whose_function_raises,
+    run_whose_first_term_is_lost,
+    watch,
 )
 
 

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from typing import Any, NoReturn, Unpack, assert_type
 
 import gripfast
 from gripfast import (
     Acquiring,
     AsyncClient,
+    AsyncElection,
     AsyncLease,
     AsyncLock,
     AsyncLost,
     Client,
+    Election,
+    Leader,
     Lease,
     LeaseLost,
     Lock,
@@ -268,3 +271,68 @@ async def call_methods(account: Account) -> None:
 
 def decorated_elsewhere(function: Callable[[int], Coroutine[Any, Any, bytes]]) -> None:
     assert_type(client.locked("job")(function), Callable[[int], Coroutine[Any, Any, bytes]])
+
+
+# -- elections ---------------------------------------------------------------------------------------------------------
+
+election = client.election("beat", "host:8000", 20, max_hold=3600, on_lost=on_lost, group="beats")
+aelection = aclient.election("beat", value="host:8000", ttl=20, on_lost=on_lost_async)
+assert_type(election, Election)
+assert_type(aelection, AsyncElection)
+
+
+def serve(term: Lease) -> int:
+    term.ensure_held()
+    return term.token
+
+
+async def serve_async(term: AsyncLease) -> int:
+    await term.extend()
+    return term.token
+
+
+def elections() -> None:
+    with election.lead(wait=5) as term:
+        assert_type(term, Lease)
+    assert_type(election.try_lead(), Lease | None)
+    assert_type(election.leader(), Leader | None)
+    assert_type(election.watch(), Iterator[Leader | None])
+    assert_type(election.run(serve), int)
+    assert_type(election.run(lambda term: str(term.token)), str)
+    for leader in election.watch():
+        assert_type(leader, Leader | None)
+        if leader:
+            assert_type(leader.value, str)
+
+
+async def elections_of_tasks() -> None:
+    async with aelection.lead(wait=None) as term:
+        assert_type(term, AsyncLease)
+    assert_type(await aelection.lead(), AsyncLease)
+    assert_type(await aelection.try_lead(), AsyncLease | None)
+    assert_type(await aelection.leader(), Leader | None)
+    assert_type(aelection.watch(), AsyncIterator[Leader | None])
+    assert_type(await aelection.run(serve_async), int)
+    async for leader in aelection.watch():
+        assert_type(leader, Leader | None)
+
+
+@client.elected("shard:{number}", "me", ttl=5, group="shards")
+def shard(number: int) -> str:
+    return str(number)
+
+
+@client.elected("shard:{number}")
+async def shard_later(number: int) -> str:
+    return str(number)
+
+
+@aclient.elected("shard:{number}", value="me", on_lost=on_lost_async)
+async def shard_of_async_client(number: int) -> str:
+    return str(number)
+
+
+async def call_shards() -> None:
+    assert_type(shard(7), str)
+    assert_type(await shard_later(7), str)
+    assert_type(await shard_of_async_client(number=7), str)

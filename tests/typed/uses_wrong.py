@@ -140,3 +140,35 @@ def current_leases() -> None:
     lease: Lease = gripfast.current_lease()  # wrong: it may be an AsyncLease
     print(lease)
     gripfast.current_lease(AsyncLease).release()  # wrong: it is not awaited
+
+
+async def elections(client: Client, aclient: AsyncClient) -> None:
+    election, aelection = client.election("beat"), aclient.election("beat")
+    client.election("beat", 8000)  # wrong: a value is text
+    client.election("beat", wait=5)  # wrong: a campaign waits
+    client.election("beat", on_lost=lambda term: None)  # wrong: it gets the reason, too
+    aclient.election("beat", identifier="me")  # wrong: value
+    election.lead(timeout=5)  # wrong: wait
+    election.lead("5")  # wrong: seconds are numbers
+    election.is_leader  # wrong: term.held  # noqa: B018
+    election.resign()  # wrong: the term has it
+    election.try_lead().release()  # wrong: it may be None
+    election.leader().value  # wrong: there may be none  # noqa: B018
+    election.run(a_plain_function)  # wrong: it is called with the term
+    election.run(serve, 7)  # wrong: with nothing else
+    async with election.lead():  # wrong: it is a plain one
+        pass
+    with aelection.lead():  # wrong: it is an async one
+        pass
+    (await aelection.try_lead()).token  # wrong: it may be None  # noqa: B018
+    for _ in aelection.watch():  # wrong: async for
+        pass
+    await aelection.run(serve)  # wrong: it is not async
+    aelection.leader()  # wrong: it is not awaited
+    client.elected("beat")(a_plain_function)("7")  # wrong: an argument of the function
+    client.elected("beat", 7)  # wrong: a value is text
+    aclient.elected("beat")(a_plain_function)  # wrong: it is not async
+
+
+def serve(term: Lease) -> int:
+    return term.token

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from gripfast.api.aio.client import AsyncClient
+    from gripfast.api.aio.election import AsyncElection
     from gripfast.api.aio.lock import AsyncLock
+    from gripfast.api.election import Election
     from gripfast.api.locks import Leases, Locks
     from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs, NothingElse
     from gripfast.runtime.observers import Observers
@@ -214,6 +216,66 @@ class Client(AnyClient):
 
         return Locks(self, settings, rules.checked_max_hold(max_hold))
 
+    @exact
+    def election(
+        self,
+        name: str,
+        value: str = "",
+        ttl: float | None = None,
+        *,
+        max_hold: float | None = None,
+        on_lost: Callable[[Lease, Reason], object] | None = None,
+        group: str | None = None,
+        **wrong: Unpack[NothingElse],
+    ) -> Election:
+        """An election with this name: one leader at a time. Does no I/O.
+
+        - `value`: what others read as `leader.value` while this candidate leads, such as its address. At most 4096
+          UTF-8 bytes.
+        - `max_hold`: the longest time that a term may last, in seconds.
+
+        `ttl`, `on_lost` and `group` are those of `lock()`. An election is the lock of its name, and `value` is the
+        label of that lock. So `lock(name)` and `election(name)` exclude each other.
+        """
+        if wrong:
+            raise unknown_option(Client.election, wrong)
+        from gripfast.api.election import Election, settings_of  # most programs need no leader
+
+        return Election(self, self._settings(name, ttl, **settings_of(value, on_lost, max_hold, group)))
+
+    def elected(
+        self,
+        name: str,
+        value: str = "",
+        ttl: float | None = None,
+        *,
+        max_hold: float | None = None,
+        on_lost: Callable[[Any, Reason], object] | None = None,
+        group: str | None = None,
+    ) -> Callable[[F], F]:
+        """A decorator: a call of the function campaigns, and runs the function while this candidate leads, as
+        `Election.run` does. After a lost term it runs again.
+
+        A placeholder in the name, such as `{shard}`, is replaced by the function's argument of that name. The settings
+        are those of `election()`. The `group` is the name as it is written here, with its placeholders, unless you pass
+        another. Inside the function, `gripfast.current_lease()` returns the term. Coroutine functions work, too, as
+        with `locked`.
+        """
+        from gripfast.api.election import elected_plain
+
+        more: dict[str, Any] = {"value": value, "ttl": ttl, "max_hold": max_hold, "on_lost": on_lost}
+        self.election(name, **more, group=group)  # what is wrong with them is told here, not at the first call
+        more["group"] = name if group is None else group
+
+        def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+            if not inspect.iscoroutinefunction(function):
+                return elected_plain(self.election, name, more)(function)
+            from gripfast.api.aio.election import elected_async
+
+            return elected_async(self._twin_election, name, more)(function)
+
+        return decorate  # type: ignore[return-value]
+
     @overload
     def locked(
         self,
@@ -336,6 +398,9 @@ class Client(AnyClient):
 
     def _twin_lock(self, name: str, **settings: Any) -> AsyncLock:
         return self._twins.here().lock(name, **settings)
+
+    def _twin_election(self, name: str, **settings: Any) -> AsyncElection:
+        return self._twins.here().election(name, **settings)
 
     def _held_here(self) -> HeldHere:
         if self._here.pid != this.pid:

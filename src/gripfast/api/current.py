@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from gripfast.api.lease import Lease
 
 _NOT_HERE = (
-    "no lease here: current_lease() works in a function that is decorated with @client.locked(…), while that function "
-    "runs. In a `with` block, take the lease from `with lock as lease`"
+    "no lease here: current_lease() works in a function that is decorated with @client.locked(…), or is called by "
+    "election.run(…), while that function runs. In a `with` block, take the lease from `with lock as lease`"
 )
 _ENDED = (
     "the decorated function that started this task or callback has ended, and its lock was released: await the task "

@@ -39,6 +39,7 @@ _HELD_NOW = ("locked", "is_locked", "owned", "is_owned", "acquired", "is_acquire
 _MAKE = "write client.lock(name)"
 _REENTRANT = "write client.lock(name, reentrant=True)"
 _TRY = "write `lease = {await_}client.lock(name).try_acquire()`, which is None if someone else holds the lock"
+_ELECTION = "write client.election(name, value), and `{async_}with election.lead() as term:`"
 _REMAINING = "lease.remaining() returns the seconds that are left"
 
 OF_LOCKS: Mapping[str, str] = {
@@ -70,6 +71,7 @@ OF_CLIENTS: Mapping[str, str] = {
     **dict.fromkeys(("disconnect", "stop", "shutdown"), "write `{await_}client.{close}()`"),
     **dict.fromkeys(("Lock", "get_lock", "create_lock"), _MAKE),
     **dict.fromkeys(("RLock", "rlock"), _REENTRANT),
+    **dict.fromkeys(("Election", "leader_election", "elect", "lead", "leader"), _ELECTION),
     **dict.fromkeys(("try_lock", "trylock"), _TRY),
     **dict.fromkeys(("extend", "reacquire", "renew"), _EXTEND),
     **dict.fromkeys(("break_lock", "force_unlock", "delete"), _FORCE),
@@ -87,6 +89,30 @@ OF_LEASES: Mapping[str, str] = {
     "fencing_token": "read lease.token",
     "force_release": _FORCE,
 }
+_LEAD = "write `{async_}with election.lead() as term:`, or `{await_}election.run(function)`"
+_RESIGN = (
+    "the term has it: leave the block of `{async_}with election.lead() as term:`, or write `{await_}term.release()`. A "
+    "function that run() calls returns"
+)
+_LEADS = "write `term = {await_}election.lead()` and read term.held. For who leads, write `{await_}election.leader()`"
+_LEADER = "write `{await_}election.leader()`, which is None if nobody leads"
+_WATCH = "write `{async_}for leader in election.watch():`"
+_VALUE = "it counts for a whole term. Write client.election(name, value), and lead again"
+_CANDIDATES = "write `info = {await_}client.inspect(name)`. If somebody leads, info.waiters is how many others wait"
+
+OF_ELECTIONS: Mapping[str, str] = {
+    **dict.fromkeys(("elect", "campaign", "acquire", "start", "join", "volunteer", "contend", "enter"), _LEAD),
+    **dict.fromkeys(("__enter__", "__aenter__"), _LEAD),
+    **dict.fromkeys(("resign", "release", "cancel", "stop", "abdicate", "step_down", "withdraw", "close"), _RESIGN),
+    **dict.fromkeys(("is_leader", "is_leading", "leading", "has_leadership", "elected", "held", "token"), _LEADS),
+    **dict.fromkeys(("get_leader", "current_leader", "leader_id", "holder", "winner"), _LEADER),
+    **dict.fromkeys(("observe", "subscribe", "listen", "on_change", "watchers", "observers"), _WATCH),
+    **dict.fromkeys(("proclaim", "update", "set_value"), _VALUE),
+    **dict.fromkeys(("contenders", "candidates", "participants", "waiters"), _CANDIDATES),
+    "try_acquire": "write `term = {await_}election.try_lead()`, which is None if someone else leads",
+    "lock": "an election is the lock of its name. Write client.lock(name)",
+    "__call__": "to decorate a function, write `@client.elected(name)`",
+}
 OF_ASYNC_CLIENTS = {**OF_CLIENTS, "close": "write `await client.aclose()`"}
 """What locks, clients and leases do not have, and what is meant here."""
 
@@ -97,6 +123,8 @@ _POLLING = dict.fromkeys(("sleep", "poll_interval", "poll_intervall", "check_int
 
 _NOT_WAIT = "write `lease = {await_}lock.try_acquire()`, which is None if someone else holds the lock"
 _RAISES = "which raises gripfast.LockTimeout if the lock is not free in time"
+_NOT_LEAD = "write `term = {await_}election.try_lead()`, which is None if someone else leads"
+_RAISES_TERM = "which raises gripfast.LockTimeout if someone else still leads by then"
 
 _LOCK: Mapping[str, str] = {
     **_POLLING,
@@ -122,6 +150,9 @@ _LOCK: Mapping[str, str] = {
     "id": "write label={value} to say who holds the lock",
 }
 _TIMES = ("timeout", "blocking_timeout")
+_WITHOUT_RENEWAL = "leave it out, because a term is renewed until it is released or lost"
+_ELECTION_VALUE = "write value={value}, what others read as leader.value"
+_LEAD_WAIT = "it belongs to a campaign. Write election.lead(wait={value})"
 _ALWAYS_RENEWED = "leave it out, because leases on several locks are always renewed"
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -151,6 +182,27 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("renew", "auto_renewal", "auto_renew", "auto_extend", "autorenew"), _ALWAYS_RENEWED),
         "reentrant": "leave it out: who holds one of several locks can't acquire them again",
     },
+    "election": {
+        **_LOCK,
+        **dict.fromkeys(("renew", "auto_renewal", "auto_renew", "auto_extend", "autorenew"), _WITHOUT_RENEWAL),
+        **dict.fromkeys(("label", "id", "identifier", "identity", "data", "candidate", "node_id"), _ELECTION_VALUE),
+        **dict.fromkeys(("wait", "acquire_timeout", "blocking_timeout", "blocking"), _LEAD_WAIT),
+        **dict.fromkeys(("lease_duration", "session_timeout"), _TTL),
+        **dict.fromkeys(("on_elected", "on_started_leading", "func", "callback"), "write election.run(function)"),
+        **dict.fromkeys(("on_stopped_leading", "on_loss"), "write on_lost={value}, called with the lease and a reason"),
+        "max_term": "write max_hold={value}",
+        "reentrant": "leave it out: who leads can't lead once more",
+        "url": "a client makes elections. Write gripfast.connect(url).election(name)",
+    },
+    "lead": {
+        **dict.fromkeys(("timeout", "blocking_timeout"), f"write lead(wait={{value}}), {_RAISES_TERM}"),
+        "blocking": f"leave it out. Not to wait, {_NOT_LEAD}",
+        "ttl": "it is a setting of the election. Write client.election(name, ttl={value})",
+        "value": "it is a setting of the election. Write client.election(name, {value})",
+    },
+    "try_lead": {
+        **dict.fromkeys(("timeout", "blocking_timeout", "wait"), "to wait, write lead(wait={value})"),
+    },
 }
 """Keywords that a function does not take, and what is meant here."""
 
@@ -165,6 +217,7 @@ NAMES: Mapping[str, str] = {
     **dict.fromkeys(("inspect", "is_locked"), "write gripfast.connect(url).inspect(name)"),
     **dict.fromkeys(("acquire", "release"), "write `with gripfast.lock(name):`"),
     "force_release": "write gripfast.connect(url).force_release(name)",
+    **dict.fromkeys(("election", "LeaderElection", "elect", "elected"), "write gripfast.connect(url).election(name)"),
     "synchronized": "write @client.locked(name), with client = gripfast.connect(url)",
     **dict.fromkeys(("exceptions", "exc"), "the errors are in gripfast: `from gripfast import LockTimeout`"),
     **dict.fromkeys(
@@ -277,6 +330,8 @@ def unknown_option(function: Any, wrong: Mapping[str, object], *given: object) -
 
 def _too_many(function: str, given: tuple[object, ...]) -> str:
     """threading has `acquire(blocking, timeout)`, redis-py `extend(additional_time, replace_ttl)`."""
+    if function in ("lead", "try_lead"):
+        return _too_many_to_lead(function, given)
     if function == "extend":
         return f"extend() takes only `ttl`: {OPTIONS[function]['replace_ttl']}"
     times = [each for each in given if not isinstance(each, bool)]
@@ -284,6 +339,25 @@ def _too_many(function: str, given: tuple[object, ...]) -> str:
     if function == "try_acquire":
         return f"try_acquire() takes nothing: it never waits; {to_wait}"
     return f"acquire() takes only `wait`: {f'not to wait, {_NOT_WAIT}' if given[0] is False else to_wait}"
+
+
+def _too_many_to_lead(function: str, given: tuple[object, ...]) -> str:
+    times = [each for each in given if not isinstance(each, bool)]
+    to_wait = f"to wait, write lead(wait={_as_here(times[-1]) if times else 'seconds'}), {_RAISES_TERM}"
+    if function == "try_lead":
+        return f"try_lead() takes nothing: it never waits; {to_wait}"
+    return f"lead() takes only `wait`: {f'not to wait, {_NOT_LEAD}' if given[0] is False else to_wait}"
+
+
+def more_for_run(function: object, more: tuple[object, ...], wrong: Mapping[str, object]) -> TypeError:
+    """kazoo's `Election.run(func, *args, **kwargs)` passes them on."""
+    name = getattr(function, "__name__", "function")
+    name = name if name.isidentifier() else "function"
+    given = [_as_here(each) for each in more] + [f"{key}={_as_here(value)}" for key, value in wrong.items()]
+    arguments = ", ".join(given)
+    return TypeError(
+        f"run() calls the function with the term alone: to pass more, write run(lambda term: {name}(term, {arguments}))"
+    )
 
 
 def no_truth(text: str) -> Callable[[object], None]:
@@ -333,14 +407,14 @@ def made_by_hand(kind: type, how: str) -> TypeError:
 
 def refuse_to_pickle(self: Any, protocol: SupportsIndex = 0) -> NoReturn:
     """As `__reduce_ex__`. Connections, threads and leases belong to one process."""
-    kind, name = type(self).__name__, getattr(self, "name", None)
+    kind, name, make = type(self).__name__, getattr(self, "name", None), getattr(self, "_method", "lock")
     connect = f"gripfast.connect{'_async' if kind.startswith('Async') else ''}(url)"
     raise TypeError(
         f"{kind}{'' if name is None else f' {name!r}'} can't be pickled or copied, because it belongs to this process. "
         + (
             f"Pass the URL to the other process, and call {connect} there"
             if name is None
-            else f"Pass the URL and the name {name!r} to the other process, and call {connect}.lock({name!r}) there"
+            else f"Pass the URL and the name {name!r} to the other process, and call {connect}.{make}({name!r}) there"
         )
         + ". (multiprocessing pickles the arguments of a process that it spawns; a forked one may use a client that it "
         "inherits.)"

@@ -20,9 +20,9 @@ MEANINGS = {
     UNAVAILABLE: "the store can't be reached, or refused the request",
     INTERNAL: "a bug in gripfast",
     BUSY: "someone else holds the lock (run: see --busy-exit-code)",
-    LOST: "the lock was lost while the command ran, or before it could start (run)",
-    NOT_EXECUTABLE: "the command can't be executed (run)",
-    NO_COMMAND: "the command was not found (run)",
+    LOST: "the lock was lost while the command ran, or before it could start (run; lead, if it ends then)",
+    NOT_EXECUTABLE: "the command can't be executed (run, lead)",
+    NO_COMMAND: "the command was not found (run, lead)",
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 from collections.abc import Callable
@@ -60,6 +61,23 @@ url_option = click.option(
 )
 json_option = click.option("--json", "in_json", is_flag=True, help="Print JSON.")
 wait_option = duration_option("--wait", "Wait at most this long: 30 (seconds), 500ms, 2m, 1h. [default: for ever]")
+
+
+def _be_quiet(_: click.Context, __: click.Parameter, quiet: bool) -> bool:
+    """What the library warns about is not printed either, except that nobody can lead."""
+    if quiet:
+        logging.getLogger("gripfast").setLevel(logging.ERROR)
+        logging.getLogger("gripfast.election").setLevel(logging.WARNING)
+    return quiet
+
+
+quiet_option = click.option(
+    "--quiet",
+    "-q",
+    is_flag=True,
+    callback=_be_quiet,
+    help="Print nothing but errors: not who holds the lock, neither while gripfast waits nor when it gives up.",
+)
 
 
 def _complete_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -12,12 +12,12 @@ import click
 import gripfast
 from gripfast.cli import codes
 from gripfast.cli.failure import say
-from gripfast.cli.options import duration_option, name_argument, open_client, url_option, wait_option
+from gripfast.cli.options import duration_option, name_argument, open_client, quiet_option, url_option, wait_option
 from gripfast.cli.signals import Signals, listening
 from gripfast.cli.spawn import Command, start
 from gripfast.cli.supervise import KEPT, Ending, Supervisor, end_family, sane_grace
 from gripfast.cli.text import holder
-from gripfast.cli.waiting import obtain
+from gripfast.cli.waiting import campaigning
 from gripfast.errors import why_lost
 
 GRACE = 5.0
@@ -35,6 +35,7 @@ class Settings(NamedTuple):
     wait: float | None
     busy_code: int
     grace: float | None
+    quiet: bool
 
 
 class RunCommand(click.Command):
@@ -43,7 +44,8 @@ class RunCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         cut = args.index("--") if "--" in args else len(args)
         if not (args[cut + 1 :] or ctx.resilient_parsing or set(ctx.help_option_names) & set(args[:cut])):
-            raise click.UsageError("No command. Write it after two dashes: gripfast run NAME -- ./backup.sh", ctx)
+            example = f"gripfast {self.name} NAME -- ./backup.sh"
+            raise click.UsageError(f"No command. Write it after two dashes: {example}", ctx)
         rest = super().parse_args(ctx, args[:cut])
         ctx.params["words"] = args[cut + 1 :]
         return rest
@@ -61,6 +63,7 @@ class RunCommand(click.Command):
 @click.option("--label", metavar="TEXT", help="Tells others who holds the lock; ls and show print this text.")
 @click.option("--busy-exit-code", type=click.IntRange(0, 255), default=codes.BUSY, metavar="CODE", help=BUSY_HELP)
 @duration_option("--grace", GRACE_HELP)
+@quiet_option
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -72,6 +75,7 @@ def run(
     label: str | None,
     busy_exit_code: int,
     grace: float | None,
+    quiet: bool,
 ) -> int:
     """Run CMD while holding the lock NAME, and exit with its status.
 
@@ -104,33 +108,45 @@ def run(
     """
     if no_wait and wait is not None:
         raise click.UsageError("Use --wait or --no-wait, not both.", ctx)
-    settings = Settings(name, words, 0.0 if no_wait else wait, busy_exit_code, grace)
+    settings = Settings(name, words, 0.0 if no_wait else wait, busy_exit_code, grace, quiet)
     with open_client(ctx) as client:
         lock = client.lock(name, ttl=ttl, label=label)
-        _check_grace(ctx, grace, lock.ttl)
+        check_grace(ctx, grace, lock.ttl)
         return _run(client, lock, settings, listening())
 
 
-def _check_grace(ctx: click.Context, grace: float | None, ttl: float) -> None:
+def check_grace(ctx: click.Context, grace: float | None, ttl: float) -> None:
     if grace is not None and grace > sane_grace(ttl):
         raise click.UsageError(f"--grace may be at most half the ttl, here {sane_grace(ttl):g} seconds.", ctx)
 
 
 def _run(client: gripfast.Client, lock: gripfast.Lock, settings: Settings, signals: Signals) -> int:
     try:
-        lease = obtain(client, lock, settings.wait, signals)
+        with campaigning(client, lock.name, signals, settings.quiet):
+            lease = lock.acquire(wait=settings.wait)
     except gripfast.LockTimeout as busy:
-        what_next = "Wait longer with --wait" if settings.wait else "Wait for it with --wait SECONDS"
-        look = f"gripfast show {shlex.quote(settings.name)}"
-        say(f"{settings.name!r} is {holder(busy.holder)}. {what_next}, or see: {look}")
+        if not settings.quiet:
+            _say_busy(busy, settings)
         return settings.busy_code
-    command = start(settings.words, _environment(lease), signals)
+    return _conclude(lease, supervised(client, lease, settings.words, settings.grace, signals))
+
+
+def _say_busy(busy: gripfast.LockTimeout, settings: Settings) -> None:
+    what_next = "Wait longer with --wait" if settings.wait else "Wait for it with --wait SECONDS"
+    look = f"gripfast show {shlex.quote(settings.name)}"
+    say(f"{settings.name!r} is {holder(busy.holder)}. {what_next}, or see: {look}")
+
+
+def supervised(
+    client: gripfast.Client, lease: gripfast.Lease, words: Sequence[str], grace: float | None, signals: Signals
+) -> Ending:
+    """Run the command while the lease is held."""
+    command = start(words, _environment(lease), signals)
     try:
-        ending = _begin(client, lease, command, settings, signals)
+        return _begin(client, lease, command, grace, signals)
     except BaseException:
         end_family(command, signals, KEPT)
         raise
-    return _conclude(lease, ending)
 
 
 def _environment(lease: gripfast.Lease) -> dict[str, str]:
@@ -138,23 +154,20 @@ def _environment(lease: gripfast.Lease) -> dict[str, str]:
 
 
 def _begin(
-    client: gripfast.Client, lease: gripfast.Lease, command: Command, settings: Settings, signals: Signals
+    client: gripfast.Client, lease: gripfast.Lease, command: Command, grace: float | None, signals: Signals
 ) -> Ending:
     """The lock counts for the command's process before the command begins."""
     client._vouch(lease, command.pid)
     lease.ensure_held()
     command.open_gate()
-    grace = min(GRACE if settings.grace is None else settings.grace, sane_grace(lease.ttl))
+    grace = min(GRACE if grace is None else grace, sane_grace(lease.ttl))
     return Supervisor(lease, command, signals, grace).watch()
 
 
 def _conclude(lease: gripfast.Lease, ending: Ending) -> int:
     """Said before the client is closed, which takes a while on a store that does not answer."""
-    if not ending.complete:
-        say("some processes of the command still run although gripfast sent them KILL; look for them with ps")
     if ending.status is None or ending.warned:
-        what = "has ended, but gripfast could not kill all its processes" if ending.refused else "was stopped"
-        say(f"lost the lock {lease.name!r}: {_why(lease)}. The command {what}")
+        say_stopped(lease, ending)
         return codes.LOST
     try:
         lease.release()
@@ -163,6 +176,13 @@ def _conclude(lease: gripfast.Lease, ending: Ending) -> int:
         say(f"lost the lock {lease.name!r}: {why_lost(lost)}. {so}")
         return codes.LOST
     return ending.status
+
+
+def say_stopped(lease: gripfast.Lease, ending: Ending, then: str = "") -> None:
+    if not ending.complete:
+        say("some processes of the command still run although gripfast sent them KILL; look for them with ps")
+    what = "has ended, but gripfast could not kill all its processes" if ending.refused else "was stopped"
+    say(f"lost the lock {lease.name!r}: {_why(lease)}. The command {what}{then}")
 
 
 def _why(lease: gripfast.Lease) -> str:

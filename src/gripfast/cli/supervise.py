@@ -33,6 +33,8 @@ MARGIN = 0.1
 
 KEPT = "the lock is kept until the process has ended"
 
+_ASKS_TO_END = frozenset({signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGQUIT", signal.SIGTERM)})
+"""Not SIGHUP, by which many a command reads its configuration again."""
 _SILENT = frozenset({getattr(signal, "SIGCHLD", 0)})
 
 
@@ -45,6 +47,8 @@ class Ending(NamedTuple):
     """Nothing that had to be killed is left."""
     refused: bool = False
     """Some of it could not be killed, and has ended by itself."""
+    asked_to_end: bool = False
+    """A signal asked gripfast, and so the command, to end."""
 
 
 def sane_grace(ttl: float) -> float:
@@ -63,6 +67,7 @@ class Supervisor:
         self._warned = False
         self._terminal_stops = False
         self._was_terminated = False
+        self._asked_to_end = False
         self._terminated: set[int] = set()
 
     def watch(self) -> Ending:
@@ -104,7 +109,7 @@ class Supervisor:
     def _end(self, status: int | None) -> Ending:
         meanwhile = f"the lock {visible(self._lease.name)} is lost, and gripfast waits until the process has ended"
         complete, refused = end_family(self._command, self._signals, meanwhile)
-        return Ending(status, self._warned, complete, refused)
+        return Ending(status, self._warned, complete, refused, self._asked_to_end)
 
     def _pause(self, left: float) -> float:
         next_moment = left - (self._margin if self._in_danger else self._grace)
@@ -113,6 +118,7 @@ class Supervisor:
     def _pass_on(self, caught: sig.Caught | None) -> None:
         if caught is None or caught.signum in _SILENT:
             return
+        self._asked_to_end |= caught.signum in _ASKS_TO_END
         self._terminal_stops |= caught.from_terminal and caught.signum in sig.STOPPING
         if not (caught.from_terminal and self._command.shares_our_terminal()):
             self._was_terminated |= caught.signum == signal.SIGTERM

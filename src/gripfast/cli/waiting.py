@@ -6,6 +6,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import click
 
@@ -22,9 +24,17 @@ REFRESH = 1.0
 _ERASE = "\r\x1b[K"
 
 
+@contextmanager
+def campaigning(client: gripfast.Client, name: str, signals: Signals, quiet: bool) -> Iterator[None]:
+    """Inside, the main thread waits for the lock. A signal that asks to end raises Interrupted there, so that it leaves
+    the queue."""
+    with nullcontext() if quiet else Telling(client, name), signals.interrupting():
+        yield
+
+
 def obtain(client: gripfast.Client, lock: gripfast.Lock, wait: float | None, signals: Signals) -> gripfast.Lease:
     """The lease, or LockTimeout; Interrupted after it has left the queue."""
-    with Telling(client, lock.name), signals.interrupting():
+    with campaigning(client, lock.name, signals, quiet=False):
         return lock.acquire(wait=wait)
 
 

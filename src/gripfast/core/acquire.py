@@ -115,7 +115,7 @@ class _Patience:
     async def unreachable(self, answer: Unreachable) -> None:
         """Pause before the next try, or raise if there is none. Who does not wait is told of a refused connection."""
         if answer.is_permanent or (self._wait == 0.0 and answer.was_refused):
-            raise to_raise(answer.error)
+            raise to_raise(answer.error, answer.is_permanent)
         self.check(answer.error)
         pause = rules.retry_pause(self._failures)
         self._failures += 1

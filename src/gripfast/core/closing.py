@@ -17,6 +17,8 @@ from gripfast.errors import ClientClosed
 def begin(env: Env) -> None:
     env.is_closed = True
     env.store.stop_waiting()
+    for wake in list(env.sleepers):
+        wake()
 
 
 async def undo(env: Env, claim: Claim, mark: Mark) -> NoReturn:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
@@ -137,10 +137,12 @@ def unreachable(
     return Unreachable(error, was_sent, was_refused, is_permanent)
 
 
-def to_raise(error: Raised) -> Raised:
+def to_raise(error: Raised, is_permanent: bool = False) -> Raised:
     """A copy: the frames that it is raised through have the answer it came in, and it would keep them, in a cycle."""
     copy = type(error)(*error.args)
     copy.__cause__ = error.__cause__
+    if is_permanent and isinstance(copy, StoreUnavailable):
+        copy._is_permanent = True
     return copy
 
 
@@ -248,3 +250,5 @@ class Env:
     """The client is closed, or being closed (`core/closing.py`)."""
     observers: Stories | None = None
     """None if there are none: the usual case, which must cost nothing."""
+    sleepers: list[Callable[[], None]] = field(default_factory=list)
+    """Called when the client is closed: whoever sleeps until then, or for a while, wakes up. From any thread."""

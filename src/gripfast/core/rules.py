@@ -88,6 +88,13 @@ def ask_again_at(now: float, ttl: float, holder_expires_in: float | None) -> flo
     return now + min(pace, max(0.0, holder_expires_in) + 0.001)
 
 
+def look_again_at(now: float, ttl: float, leader_expires_in: float | None) -> float:
+    """When a watcher looks who leads: at the pace of a waiter, sooner if the leader's time should be over by then. But
+    never much sooner: an engine may show somebody whose time is over."""
+    pace = refresh_pace(ttl)
+    return max(ask_again_at(now, ttl, leader_expires_in), now + pace / 20)
+
+
 def is_fresh(remaining: float, ttl: float) -> bool:
     """A pushed grant with less than half its ttl left is asked for once more before it is returned."""
     return remaining >= ttl / 2
@@ -212,6 +219,11 @@ def checked_flag(option: str, value: object) -> bool:
 
 def checked_label(label: object) -> str | None:
     return None if label is None else _checked_text("label", label, LABEL_BYTES_MAX)
+
+
+def checked_value(value: object) -> str:
+    """Of an election. It is kept as a label."""
+    return _checked_text("leader's value", value, LABEL_BYTES_MAX)
 
 
 def checked_reason(reason: object) -> str | None:

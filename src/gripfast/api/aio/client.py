@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
     from typing import Unpack
 
+    from gripfast.api.aio.election import AsyncElection
     from gripfast.api.aio.locks import AsyncLeases, AsyncLocks
     from gripfast.api.typed import AsyncLockedOr, LockKwargs, NothingElse
 
@@ -100,6 +101,44 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
 
         settings = self._settings_of_several(names, ttl, label=label, on_lost=on_lost, group=group, wait=wait)
         return AsyncLocks(self, settings, rules.checked_max_hold(max_hold))
+
+    @exact
+    def election(
+        self,
+        name: str,
+        value: str = "",
+        ttl: float | None = None,
+        *,
+        max_hold: float | None = None,
+        on_lost: Callable[[AsyncLease, Reason], object] | None = None,
+        group: str | None = None,
+        **wrong: Unpack[NothingElse],
+    ) -> AsyncElection:
+        """An election with this name: one leader at a time. Does no I/O. The settings are those of `Client.election`;
+        `on_lost` may be a coroutine function."""
+        if wrong:
+            raise unknown_option(AsyncClient.election, wrong)
+        from gripfast.api.aio.election import AsyncElection  # most programs need no leader
+        from gripfast.api.election import settings_of
+
+        return AsyncElection(self, self._settings(name, ttl, **settings_of(value, on_lost, max_hold, group)))
+
+    def elected(
+        self,
+        name: str,
+        value: str = "",
+        ttl: float | None = None,
+        *,
+        max_hold: float | None = None,
+        on_lost: Callable[[AsyncLease, Reason], object] | None = None,
+        group: str | None = None,
+    ) -> Callable[[F], F]:
+        """A decorator for coroutine functions, as `Client.elected`."""
+        from gripfast.api.aio.election import elected_async
+
+        more: dict[str, Any] = {"value": value, "ttl": ttl, "max_hold": max_hold, "on_lost": on_lost}
+        self.election(name, **more, group=group)  # what is wrong with them is told here, not at the first call
+        return elected_async(self.election, name, {**more, "group": name if group is None else group})  # type: ignore[return-value]
 
     @overload
     def locked(

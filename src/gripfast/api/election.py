@@ -1,0 +1,255 @@
+"""Elections, for threads, and what those for tasks (`api/aio/election.py`) have in common with them.
+
+`run` never counts on anything but the term: it calls the function inside the `with` block of the term, on the thread
+that campaigns. So there is one function at a time by construction, and whatever strikes ends the term with the block.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from gripfast.api.current import call_with
+from gripfast.api.decorator import Decorator, _name_of, _Namer, _no_coroutine, refuse_generators
+from gripfast.api.lock import Lock
+from gripfast.api.misuse import (
+    OF_ELECTIONS,
+    NotLikeOthers,
+    exact,
+    made_by_hand,
+    more_for_run,
+    no_truth,
+    refuse_to_pickle,
+    unknown_option,
+)
+from gripfast.api.settings import LockSettings
+from gripfast.core import rules
+from gripfast.core.election import Campaign, Leader, Watch, leader_of
+from gripfast.errors import ClientClosed, ConfigurationError, LeaseLost, StoreUnavailable
+from gripfast.runtime.blocking import drive
+
+if TYPE_CHECKING:
+    from typing import Never, Unpack
+
+    from gripfast.api.aio.lease import AsyncLease
+    from gripfast.api.client import AnyClient, Client
+    from gripfast.api.lease import Lease
+    from gripfast.api.typed import NothingElse
+    from gripfast.core.ports import Env
+
+R = TypeVar("R")
+
+_WHO_LEADS = "to see who leads, write `{await_}election.leader()`"
+
+
+class AnyElection(NotLikeOthers, lacks=OF_ELECTIONS):
+    _how_to_make = "gripfast.connect(url).election(name)"
+    _method = "election"
+    __reduce_ex__ = refuse_to_pickle
+    if not TYPE_CHECKING:  # which has words of its own
+        __bool__ = no_truth(_WHO_LEADS)
+
+    def __init__(
+        self,
+        client: AnyClient = None,  # type: ignore[assignment]
+        settings: LockSettings = None,  # type: ignore[assignment]
+        **wrong: Unpack[NothingElse],
+    ) -> None:
+        if settings.__class__ is not LockSettings or wrong:
+            raise made_by_hand(type(self), self._how_to_make)
+        self._client = client
+        self._settings = settings
+
+    @property
+    def name(self) -> str:
+        return self._settings.want.name
+
+    @property
+    def value(self) -> str:
+        """What this candidate says of itself while it leads."""
+        return self._settings.want.label or ""
+
+    @property
+    def ttl(self) -> float:
+        """The requested ttl in seconds. `Lease.ttl` of a term is the ttl that the store granted."""
+        return self._settings.want.ttl
+
+    def _watch(self) -> Watch:
+        if self._client._is_closed:
+            raise ClientClosed
+        return Watch(self._settings.want.key, self._settings.want.ttl)
+
+    def _described(self) -> str:
+        return f"the election {self.name!r}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"
+
+
+class Election(AnyElection):
+    """`with election.lead() as term`, `election.run(function)`, `election.leader()` or `election.watch()`."""
+
+    _client: Client
+
+    @exact
+    def lead(self, wait: float | None = None, *more: Never, **wrong: Unpack[NothingElse]) -> Lease:
+        """Campaign: wait until nobody else leads, and return the term, which is a lease. It lasts until it is released
+        or lost. If it does not come within `wait` seconds, raise LockTimeout; its `holder` says who leads.
+
+        Write `with election.lead() as term:`, or keep the term and call its `release()`.
+        """
+        if more or wrong:
+            raise unknown_option(Election.lead, wrong, wait, *more)
+        return self._lock().acquire(wait)
+
+    @exact
+    def try_lead(self, *more: Never, **wrong: Unpack[NothingElse]) -> Lease | None:
+        """Return the term, or None if someone else leads. Does not wait."""
+        if more or wrong:
+            raise unknown_option(Election.try_lead, wrong, *more)
+        return self._lock().try_acquire()
+
+    def leader(self) -> Leader | None:
+        """Who leads now, or None if nobody does."""
+        return leader_of(self._client.inspect(self.name))
+
+    def watch(self) -> Iterator[Leader | None]:
+        """Iterate over the leaders: the present one at once, then each new one, and None when there is none. It may
+        skip some, but never goes back: tokens only grow. The loop ends when the client is closed.
+
+        It asks the store every third of the ttl, at least every 3 seconds, and when the leader's term should be over.
+        So it tells of a new leader up to that much late; before you act on what it told, let the store check the
+        token. It raises StoreUnavailable if the store can't be reached for `connect_patience` seconds; then `next()`
+        goes on.
+        """
+        return _Watching(self._client, self._watch())
+
+    @exact
+    def run(self, function: Callable[[Lease], R], *more: Never, **wrong: Unpack[NothingElse]) -> R:
+        """Campaign, and call `function(term)` while this candidate leads. Return what the function returns.
+
+        The function has to stop when the term is lost: call `term.ensure_held()` before each step, which raises
+        LeaseLost then, or look at `term.held`. After a lost term `run` campaigns again, as soon as the function has
+        ended, and calls it with the next term. It never campaigns while the function still runs. If the term was lost,
+        it makes no difference whether the function returns or raises the LeaseLost of the term.
+
+        If the function returns while it leads, the term ends and `run` returns. If it raises, the term ends and `run`
+        raises the same.
+
+        If the store can't be reached, nobody leads by that, and `run` retries with pauses; the logger
+        `gripfast.election` tells why. Only an error that no retry can help raises StoreUnavailable: a wrong password.
+        Inside the function, `gripfast.current_lease()` returns the term.
+        """
+        if more or wrong:
+            raise more_for_run(function, more, wrong)
+        _check_plain(function)
+        while True:
+            term = self._campaign()
+            try:
+                with term:
+                    result: R = _no_coroutine(call_with(term, function, (term,), {}), function)
+                return result
+            except LeaseLost as lost:
+                if not is_of_term(lost, term):
+                    raise
+            del term
+
+    def _campaign(self) -> Lease:
+        """For ever."""
+        lock = self._lock()
+        campaign = Campaign(self.name)
+        while True:
+            try:
+                return lock._acquire(None, entry=True)  # type: ignore[return-value] # it waits for ever
+            except StoreUnavailable as error:
+                if error._is_permanent:
+                    raise
+                pause = campaign.failed(error)
+            _nap(self._client._current().env, pause)
+
+    def _lock(self) -> Lock:
+        return Lock(self._client, self._settings)
+
+
+class _Watching(Iterator[Leader | None]):
+    """No generator: it can go on after an error."""
+
+    def __init__(self, client: Client, watch: Watch) -> None:
+        self._client = client
+        self._watch = watch
+
+    def __next__(self) -> Leader | None:
+        try:
+            env = self._client._current().env
+
+            async def nap(seconds: float) -> None:
+                _nap(env, seconds)
+
+            return drive(self._watch.next(env, nap))
+        except ClientClosed:
+            raise StopIteration from None
+
+
+def _nap(env: Env, seconds: float) -> None:
+    """Until the client is closed, or so long."""
+    if seconds <= 0.0:
+        return
+    over = threading.Event()
+    env.sleepers.append(over.set)
+    try:
+        if not env.is_closed:
+            over.wait(min(seconds, threading.TIMEOUT_MAX))
+    finally:
+        env.sleepers.remove(over.set)
+
+
+def is_of_term(lost: LeaseLost, term: Lease | AsyncLease) -> bool:
+    """Whether the function ended because this term did. It may have lost something else. If the client is closed, the
+    next campaign says so."""
+    return lost.name == term.name and (term._loss() is not None or term._client._is_closed)
+
+
+def _check_plain(function: object) -> None:
+    check_function(function)
+    if inspect.iscoroutinefunction(function):
+        raise ConfigurationError(
+            f"{_name_of(function)} is async: make the election with a client of gripfast.connect_async(url), and "
+            "write `await election.run(function)`"
+        )
+
+
+def check_function(function: Any) -> None:
+    if not callable(function) or isinstance(function, NotLikeOthers):
+        raise ConfigurationError(f"run() takes a function, which it calls with the term, not {function!r}")
+    refuse_generators(function)
+
+
+def settings_of(value: object, on_lost: Any, max_hold: float | None, group: str | None) -> dict[str, Any]:
+    """Those of the lock that an election is."""
+    return {
+        "renew": True,
+        "reentrant": False,
+        "wait": None,
+        "label": rules.checked_value(value) or None,
+        "on_lost": on_lost,
+        "max_hold": max_hold,
+        "group": group,
+    }
+
+
+def elected_plain(make: Callable[..., Election], name: str, settings: dict[str, Any]) -> Decorator:
+    """For plain functions: a call of the function is a `run`."""
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        name_of = _Namer(name, function)
+
+        @functools.wraps(function)
+        def lead(*args: Any, **kwargs: Any) -> Any:
+            return make(name_of(args, kwargs), **settings).run(lambda term: function(*args, **kwargs))
+
+        return lead
+
+    return decorate

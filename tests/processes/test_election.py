@@ -1,0 +1,137 @@
+"""Candidates that are killed and stopped: another one leads in time, and never two at once, by the true clock."""
+
+import itertools
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import gripfast
+from support.processes import Worker, workers
+from support.redis_server import shared_server
+from support.waiting import until
+from support.zookeeper_servers import zookeeper_server
+
+SLACK = 1.5
+"""Seconds for processes to run and requests to travel, on a busy machine."""
+CANDIDATES = 5
+
+STORES: dict[str, tuple[Callable[[Path], str], float]] = {
+    "sqlite": (lambda folder: f"sqlite:///{folder / 'locks.db'}", 1.0),
+    "redis": (lambda folder: shared_server().url_with(prefix=f"election-{folder.name}:"), 1.0),
+    "zookeeper": (lambda folder: zookeeper_server().lock_space(), 2.0),
+}
+
+
+class Look(NamedTuple):
+    """A candidate found its term held, at a moment between these two."""
+
+    number: int
+    token: int
+    before: float
+    after: float
+
+
+class Term(NamedTuple):
+    number: int
+    began: float
+    """Believed from here at the latest,"""
+    ended: float
+    """and until here at least."""
+
+
+class Journal:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.touch()
+
+    def looks(self) -> list[Look]:
+        whole = [line for line in self._path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        return [
+            Look(int(n), int(token), float(before), float(after)) for n, token, before, after in map(str.split, whole)
+        ]
+
+    def terms(self) -> dict[int, Term]:
+        """By token."""
+        terms: dict[int, Term] = {}
+        for look in self.looks():
+            number, began, ended = terms.get(look.token, (look.number, look.after, look.before))
+            assert number == look.number
+            terms[look.token] = Term(number, min(began, look.after), max(ended, look.before))
+        return terms
+
+    def leader_after(self, token: int, within: float) -> int:
+        """The token of the first term after this one."""
+        return until(lambda: min((each for each in self.terms() if each > token), default=0), within=within)
+
+
+def check(terms: dict[int, Term]) -> None:
+    """Terms follow each other in the order of their tokens, and none begins before the last one has ended."""
+    in_order = [terms[token] for token in sorted(terms)]
+    for earlier, later in itertools.pairwise(in_order):
+        assert earlier.ended < later.began, (earlier, later)
+
+
+@pytest.mark.in_turn(3)
+@pytest.mark.parametrize("store", STORES)
+def test_a_leader_that_dies_is_replaced_in_time_and_no_two_lead_at_once(store: str, tmp_path: Path) -> None:
+    make_url, ttl = STORES[store]
+    url, journal = make_url(tmp_path), Journal(tmp_path / "journal")
+    with (
+        gripfast.connect(url) as client,
+        workers(CANDIDATES, "lead.py", url, "beat", ttl, tmp_path / "journal") as crew,
+    ):
+        for worker in crew:
+            worker.expect("ready")
+        scene = Scene(journal, crew, ttl)
+        scene.all_are_candidates(client)
+        scene.kill_leader()
+        scene.kill_leader(and_candidates=1)
+        scene.stop_leader_until_another_leads()
+        leader = client.election("beat").leader()
+        assert leader is not None
+        assert int(leader.value) == scene.leader()
+        scene.kill_leader()  # the one that was stopped leads again
+    check(journal.terms())
+    assert len(journal.terms()) >= 5
+
+
+class Scene:
+    def __init__(self, journal: Journal, crew: list[Worker], ttl: float) -> None:
+        self._journal = journal
+        self._crew = crew
+        self._ttl = ttl
+        self._token = journal.leader_after(0, within=20)
+        self._alive = set(range(len(crew)))
+
+    def leader(self) -> int:
+        return self._journal.terms()[self._token].number
+
+    def all_are_candidates(self, client: gripfast.Client) -> None:
+        def so_many_wait() -> bool:
+            info = client.inspect("beat")
+            return info is not None and info.waiters == CANDIDATES - 1
+
+        if client.capabilities.waiters_seen:
+            until(so_many_wait, within=20)
+
+    def kill_leader(self, and_candidates: int = 0) -> None:
+        leader = self.leader()
+        for number in [*sorted(self._alive - {leader})[:and_candidates], leader]:
+            self._crew[number].kill()
+            self._alive.discard(number)
+        self._replaced_within(self._ttl + and_candidates * min(self._ttl, 10.0))
+
+    def stop_leader_until_another_leads(self) -> None:
+        """It finds its term lost, and campaigns again."""
+        stopped = self._crew[self.leader()]
+        stopped.stop()
+        self._replaced_within(self._ttl)
+        stopped.go_on()
+
+    def _replaced_within(self, seconds: float) -> None:
+        ended = time.monotonic()
+        self._token = self._journal.leader_after(self._token, within=seconds + 20)
+        assert self._journal.terms()[self._token].began - ended < seconds + SLACK
