@@ -93,6 +93,18 @@ async def run_of_an_election(client: gripfast.AsyncClient, name: str) -> None:
     await client.election(name).run(work)
 
 
+async def run_whose_first_term_is_lost(client: gripfast.AsyncClient, name: str) -> None:
+    terms: list[int] = []
+
+    async def lose_the_first(term: gripfast.AsyncLease) -> None:
+        terms.append(term.token)
+        if len(terms) == 1:
+            term._state.finish("broken")
+            term.ensure_held()
+
+    await client.election(name).run(lose_the_first)
+
+
 FREE: tuple[Main, ...] = (
     acquire_and_release,
     acquire_and_drop,
@@ -105,6 +117,7 @@ FREE: tuple[Main, ...] = (
     with_lock_in_a_task,
     with_locks,
     run_of_an_election,
+    run_whose_first_term_is_lost,
 )
 TAKEN: tuple[Main, ...] = (acquire_that_times_out,)
 TAKEN_UNTIL_AWAITED: tuple[Main, ...] = (acquire_and_release, with_lock, with_locks, run_of_an_election)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -152,8 +153,8 @@ class Election(AnyElection):
                 with term:
                     result: R = _no_coroutine(call_with(term, function, (term,), {}), function)
                 return result
-            except LeaseLost as lost:
-                if not is_of_term(lost, term):
+            except LeaseLost:
+                if not is_over(term, sys.exception()):
                     raise
             del term
 
@@ -206,10 +207,14 @@ def _nap(env: Env, seconds: float) -> None:
         env.sleepers.remove(over.set)
 
 
-def is_of_term(lost: LeaseLost, term: Lease | AsyncLease) -> bool:
+def is_over(term: Lease | AsyncLease, error: BaseException | None) -> bool:
     """Whether the function ended because this term did. It may have lost something else. If the client is closed, the
-    next campaign says so."""
-    return lost.name == term.name and (term._loss() is not None or term._client._is_closed)
+    next campaign says so.
+
+    The caller has no name for the error: an interrupt before that is deleted would leave a cycle, and in it the term.
+    """
+    is_its_loss = isinstance(error, LeaseLost) and error.name == term.name
+    return is_its_loss and (term._loss() is not None or term._client._is_closed)
 
 
 def _check_plain(function: object) -> None:

@@ -46,7 +46,7 @@ async def run_async(journal: Journal, url: str, name: str, ttl: float) -> None:
     async def serve(term: gripfast.AsyncLease) -> None:
         while True:
             journal.look(term)
-            await asyncio.sleep(PACE)
+            await term.lost.wait(PACE)
 
     async with gripfast.connect_async(url) as client:
         print("ready")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gripfast.api.aio.lock import Acquiring, AsyncLock, Trying, _AcquiringOne, _TryingOne
 from gripfast.api.current import await_with
 from gripfast.api.decorator import Decorator, _name_of, _Namer, refuse_generators
-from gripfast.api.election import AnyElection, check_function, is_of_term
+from gripfast.api.election import AnyElection, check_function, is_over
 from gripfast.api.misuse import exact, more_for_run, unknown_option
 from gripfast.core import rules
 from gripfast.core.election import Campaign, Leader, Watch, leader_of
@@ -78,8 +79,8 @@ class AsyncElection(AnyElection):
                 async with term:
                     result: R = await await_with(term, _awaitable, (function, term), {})
                 return result
-            except LeaseLost as lost:
-                if not is_of_term(lost, term):
+            except LeaseLost:
+                if not is_over(term, sys.exception()):
                     raise
             del term
 
