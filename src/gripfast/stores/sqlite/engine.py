@@ -107,7 +107,7 @@ class SqliteEngine:
 
     def _claim_free(self, connection: sqlite3.Connection, claim: Claim) -> int | None:
         """The token, which is the time; unless that is not larger than the last one."""
-        name, owner, ttl, label, _ = claim
+        name, owner, ttl, label, _, _ = claim
         token, expires = machine.wall_us(), machine.boottime() + ttl
         values = (token, owner, ttl, expires, token, self._details(label), self._boot, name, token)
         return token if connection.execute(scripts.claim_free, values).rowcount else None
