@@ -14,7 +14,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
 
 from gripfast.core.lease import RW_LIMIT as RW_LIMIT
 from gripfast.core.lease import Broken as Broken
@@ -229,8 +229,8 @@ class Store(Protocol):
 
     Names are those of the engine, with the client's prefix: in requests, and in what is told of holders.
 
-    A request with a share is about permits. Only stores that say so (`Capabilities.semaphores`, `.rwlocks`) get one,
-    or a call of a method that is only for permits. What they must do is in `core/permits.py`.
+    A request with a share is about permits. Only stores that say so (`Capabilities.semaphores`, `.rwlocks`) get one;
+    they are a `PermitStore`, too. What they must do is in `core/permits.py`.
     """
 
     capabilities: Capabilities
@@ -274,38 +274,6 @@ class Store(Protocol):
         (`tells_reason`) get one. The engine forgets it by itself."""
         ...
 
-    async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
-        """Keep n permits of those that this owner has, and free the others, in one step. The token and the expiry stay.
-        If the owner has n or fewer (a retry), nothing changes. None if it has them now; otherwise why it has nothing.
-
-        Only for read/write locks, from a writer to a reader (n=1), if `Capabilities.downgrades`."""
-        raise NotImplementedError
-
-    async def resize(self, name: str, limit: int) -> Unreachable | None:
-        """From now on this is the limit of the semaphore, also if nobody has used it before. Growth serves waiters in
-        the same step. After shrinking, holders keep what they have, and nobody is granted anything until it fits.
-        Waiters that want more than the new limit are told to retry (their inbox gets None), and are refused then."""
-        raise NotImplementedError
-
-    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
-        """None if nobody has a permit. Holders whose time is over are left out."""
-        raise NotImplementedError
-
-    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
-        """As `page`: the names of this kind of which somebody has a permit. Only if `Capabilities.lists`."""
-        raise NotImplementedError
-
-    async def force_release_permits(
-        self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
-    ) -> bool | Unreachable:
-        """Remove the holder with this owner id, or the one that has this slot, with all its permits. If neither is
-        given, remove all holders. At most one of the two is given. Waiters stay, and are served in the same step. True
-        if a holder was removed whose time was not over.
-
-        A removed owner that renews or releases is answered "broken", or `Broken(note)`. The engine remembers it until
-        the holder's time would have been over, at least. `note`: as in `force_release`."""
-        raise NotImplementedError
-
     async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:
         """The hold counts as alive while this process lives, too. Most engines do not look at processes."""
         return None
@@ -320,6 +288,47 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class PermitStore(Protocol):
+    """What a Store has besides, if it has permits. They may be called only if `Capabilities` says so."""
+
+    async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
+        """Keep n permits of those that this owner has, and free the others, in one step. The token and the expiry stay.
+        If the owner has n or fewer (a retry), nothing changes. None if it has them now; otherwise why it has nothing.
+
+        Only for read/write locks, from a writer to a reader (n=1), if `Capabilities.downgrades`."""
+        ...
+
+    async def resize(self, name: str, limit: int) -> Unreachable | None:
+        """From now on this is the limit of the semaphore, also if nobody has used it before. Growth serves waiters in
+        the same step. After shrinking, holders keep what they have, and nobody is granted anything until it fits.
+        Waiters that want more than the new limit are told to retry (their inbox gets None), and are refused then."""
+        ...
+
+    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
+        """None if nobody has a permit. Holders whose time is over are left out."""
+        ...
+
+    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
+        """As `page`: the names of this kind of which somebody has a permit. Only if `Capabilities.lists`."""
+        ...
+
+    async def force_release_permits(
+        self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
+    ) -> bool | Unreachable:
+        """Remove the holder with this owner id, or the one that has this slot, with all its permits. If neither is
+        given, remove all holders. At most one of the two is given. Waiters stay, and are served in the same step. True
+        if a holder was removed whose time was not over.
+
+        A removed owner that renews or releases is answered "broken", or `Broken(note)`. The engine remembers it until
+        the holder's time would have been over, at least. `note`: as in `force_release`."""
+        ...
+
+
+def permits_of(store: Store) -> PermitStore:
+    """Of a store with permits. A protocol of its own: a store without them need not know of it."""
+    return cast(PermitStore, store)
 
 
 def _unwatched() -> None:
