@@ -29,7 +29,7 @@ from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import BlockingRuntime, drive
 
 if TYPE_CHECKING:
-    from typing import Never, Unpack
+    from typing import Never, Self, Unpack
 
     from gripfast.api.client import AnyClient
     from gripfast.api.typed import NothingElse
@@ -196,7 +196,7 @@ class Lease(Handle[BlockingRuntime]):
         if self._let_go():
             drive(release(self._runtime.env, self._state))
 
-    def __enter__(self) -> Lease:
+    def __enter__(self) -> Self:
         self.ensure_held()
         self._enter_block()
         return self

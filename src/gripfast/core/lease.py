@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from gripfast.core import rules
 from gripfast.errors import LeaseLost, Reason
@@ -43,6 +43,24 @@ def lease_lost(name: str, loss: Loss) -> LeaseLost:
     return LeaseLost(name, "broken", note=loss.note) if isinstance(loss, Broken) else LeaseLost(name, loss)
 
 
+Kind = Literal["semaphore", "rwlock"]
+"""What has permits. Each kind is a name space of its own: `lock("x")`, `semaphore("x")` and `rwlock("x")` do not
+meet."""
+
+RW_LIMIT = 2**30
+"""The limit of every read/write lock. A reader has 1 permit, a writer has all of them. No semaphore has as many."""
+
+
+class Share(NamedTuple):
+    """A part of a name instead of all of it: n permits of a limit (`core/permits.py`)."""
+
+    kind: Kind
+    n: int
+    """1 to `limit`: that is checked before any request."""
+    limit: int
+    """What the caller believes to be the limit; `RW_LIMIT` if it is a read/write lock."""
+
+
 class Want(NamedTuple):
     """What a lock asks for: checked once, when the lock is made."""
 
@@ -55,13 +73,22 @@ class Want(NamedTuple):
     label: str | None
     group: str | None = None
     """For observers and logs. No engine sees it."""
+    share: Share | None = None
+    """None: all of the name, an exclusive lock."""
 
 
 class LeaseState:
     __slots__ = (
         "__weakref__", "acquirer", "ceiling", "deadline", "endings", "handles", "key", "limit", "listeners",
-        "most", "name", "on_lost", "owner", "renew_at", "renews", "story", "token", "ttl", "want",
+        "most", "name", "on_lost", "owes_downgrade", "owner", "renew_at", "renews", "slots", "story", "token", "ttl",
+        "want",
     )  # fmt: skip
+
+    slots: tuple[int, ...]
+    """Of a semaphore's permits."""
+    owes_downgrade: bool
+    """The engine has not confirmed yet that it has fewer permits. Only what has a share has these two attributes: a
+    lock does without them."""
 
     def __init__(self, want: Want, owner: str) -> None:
         self.name = want.name

@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Callable
 from types import CodeType
 
-from gripfast.core.lease import LeaseState
+from gripfast.core.lease import LeaseState, Share
 
 Entry = bool | tuple[CodeType, int]
 """How the caller's code acquires a lease: True in a `with` block, else where it calls acquire(), if that is known."""
@@ -21,13 +21,14 @@ Entry = bool | tuple[CodeType, int]
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = ("entry", "granted", "key", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
+    __slots__ = ("entry", "granted", "key", "ledger", "may_be_there", "name", "owner", "sent", "share", "ttl")
 
     ledger: Ledger
     name: str
     key: str
     owner: str
     ttl: float
+    share: Share | None
     sent: float
     """When the last request left that the engine may remember this owner for, by `ttl` or by its place in line."""
     may_be_there: bool
@@ -54,6 +55,7 @@ class Ledger:
         mark.key = state.key
         mark.owner = state.owner
         mark.ttl = state.ttl
+        mark.share = state.want.share
         mark.sent = 0.0
         mark.may_be_there = False
         mark.granted = False

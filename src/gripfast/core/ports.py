@@ -14,11 +14,14 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar, cast
 
+from gripfast.core.lease import RW_LIMIT as RW_LIMIT
 from gripfast.core.lease import Broken as Broken
+from gripfast.core.lease import Kind as Kind
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.lease import Loss as Loss
+from gripfast.core.lease import Share as Share
 from gripfast.core.ledger import Ledger
 from gripfast.errors import ClientClosed, Reason, StoreUnavailable
 
@@ -51,6 +54,12 @@ class Capabilities:
     """If a holder's process dies on the same machine, the lock is free at once, not after its ttl."""
     tells_reason: bool = False
     """The holder is told the `reason` of a `force_release()`."""
+    semaphores: bool = False
+    """`client.semaphore()` works."""
+    rwlocks: bool = False
+    """`client.rwlock()` works."""
+    downgrades: bool = False
+    """The lease of a writer has `downgrade()`: it becomes a reader's, and no other writer comes in between."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +80,65 @@ class LockInfo:
     """How many waiters there are. Always 0 if `Capabilities.waiters_seen` is false."""
 
 
+@dataclass(frozen=True, slots=True)
+class PermitHolder:
+    """One holder of a semaphore's permits, or one reader or writer."""
+
+    owner: str
+    n: int
+    """How many permits it has; `RW_LIMIT` if it is a writer."""
+    slots: tuple[int, ...]
+    """The numbers of its permits, from 0 on, ascending; empty if it is a reader or writer."""
+    token: int
+    label: str | None
+    host: str
+    pid: int
+    since: datetime | None
+    expires_in: float
+    """Seconds until its permits expire if they are not renewed; infinite if they never expire."""
+
+    @property
+    def is_writer(self) -> bool:
+        return self.n == RW_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class PermitInfo:
+    """Who holds the permits of a semaphore, or who reads and writes, according to the engine."""
+
+    name: str
+    kind: Literal["semaphore", "rwlock"]
+    limit: int
+    """The limit in force; `RW_LIMIT` if it is a read/write lock."""
+    holders: tuple[PermitHolder, ...]
+    """At least one, in the order of their tokens."""
+    waiters: int
+    """How many waiters there are; 0 if the store can't tell."""
+
+
 class Claim(NamedTuple):
-    """Take the lock for this owner if it is free; if it is not and `inbox` is given, join its queue."""
+    """Take the lock for this owner if it is free; if it is not and `inbox` is given, join its queue.
+
+    With a share: take `share.n` permits instead (`core/permits.py`)."""
 
     name: str
     owner: str
     ttl: float
     label: str | None
     inbox: Inbox | None
+    share: Share | None = None
 
 
 class Hold(NamedTuple):
-    """What an owner may have at an engine: the lock, or a position in its queue."""
+    """What an owner may have at an engine: the lock, permits, or a position in the queue."""
 
     name: str
     owner: str
     ttl: float
     shortens: bool = False
     """A renewal for less time than is left. Any other may arrive late, and must not."""
+    share: Share | None = None
+    """Not None: it is about permits. Only `share.kind` counts: how many they are is what the engine has recorded."""
 
 
 class Granted(NamedTuple):
@@ -101,6 +151,9 @@ class Granted(NamedTuple):
     """No renewal brings more than this: the engine's session decides."""
     source: bytes = b""
     """Where it was pushed from, if the store tells its sources apart."""
+    slots: tuple[int, ...] = ()
+    """The numbers of a semaphore's permits, as many as were claimed, ascending. All of them were taken in one step, and
+    `token` is the number of that step. So `(name, slot)` can be fenced with it."""
 
 
 class Taken(NamedTuple):
@@ -113,6 +166,9 @@ class Taken(NamedTuple):
     """Nobody has it: of those who asked at the same time, none got enough."""
     source: bytes = b""
     """A push counts only from here: it is dated by this answer, so it has to be of the same server."""
+    limit_in_force: int | None = None
+    """Not None: this is a final no. A newcomer came with another limit than this one, or a waiter wants more permits
+    than this one allows (`Store.resize`). Nothing of the owner is left at the engine."""
 
 
 class Unreachable(NamedTuple):
@@ -152,6 +208,12 @@ class Page(NamedTuple):
     """Where the next page starts; None after the last one."""
 
 
+class PermitPage(NamedTuple):
+    infos: Sequence[PermitInfo]
+    after: str | None
+    """Where the next page starts; None after the last one."""
+
+
 class Inbox(Protocol):
     """Where the pushes for one waiting owner arrive. The recipe holds it; the store knows it only weakly."""
 
@@ -168,6 +230,9 @@ class Store(Protocol):
     """One engine. Every request may be repeated: claims, renewals and releases are recognised by their owner id.
 
     Names are those of the engine, with the client's prefix: in requests, and in what is told of holders.
+
+    A request with a share is about permits. Only stores that say so (`Capabilities.semaphores`, `.rwlocks`) get one;
+    they are a `PermitStore`, too. What they must do is in `core/permits.py`.
     """
 
     capabilities: Capabilities
@@ -225,6 +290,47 @@ class Store(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+class PermitStore(Protocol):
+    """What a Store has besides, if it has permits. They may be called only if `Capabilities` says so."""
+
+    async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
+        """Keep n permits of those that this owner has, and free the others, in one step. The token and the expiry stay.
+        If the owner has n or fewer (a retry), nothing changes. None if it has them now; otherwise why it has nothing.
+
+        Only for read/write locks, from a writer to a reader (n=1), if `Capabilities.downgrades`."""
+        ...
+
+    async def resize(self, name: str, limit: int) -> Unreachable | None:
+        """From now on this is the limit of the semaphore, also if nobody has used it before. Growth serves waiters in
+        the same step. After shrinking, holders keep what they have, and nobody is granted anything until it fits.
+        Waiters that want more than the new limit are told to retry (their inbox gets None), and are refused then."""
+        ...
+
+    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
+        """None if nobody has a permit. Holders whose time is over are left out."""
+        ...
+
+    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
+        """As `page`: the names of this kind of which somebody has a permit. Only if `Capabilities.lists`."""
+        ...
+
+    async def force_release_permits(
+        self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
+    ) -> bool | Unreachable:
+        """Remove the holder with this owner id, or the one that has this slot, with all its permits. If neither is
+        given, remove all holders. At most one of the two is given. Waiters stay, and are served in the same step. True
+        if a holder was removed whose time was not over.
+
+        A removed owner that renews or releases is answered "broken", or `Broken(note)`. The engine remembers it until
+        the holder's time would have been over, at least. `note`: as in `force_release`."""
+        ...
+
+
+def permits_of(store: Store) -> PermitStore:
+    """Of a store with permits. A protocol of its own: a store without them need not know of it."""
+    return cast(PermitStore, store)
 
 
 def _unwatched() -> None:

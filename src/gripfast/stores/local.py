@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from gripfast.core.ports import (
     Capabilities,
@@ -15,9 +15,12 @@ from gripfast.core.ports import (
     Granted,
     Hold,
     Inbox,
+    Kind,
     LockInfo,
     Loss,
     Page,
+    PermitInfo,
+    PermitPage,
     Store,
     Taken,
     Unreachable,
@@ -49,6 +52,18 @@ class Engine(Protocol):
     def force_release(self, name: str, note: str | None = None) -> bool: ...
     def vouch(self, hold: Hold, pid: int) -> None: ...
     def close(self) -> None: ...
+
+
+class PermitEngine(Protocol):
+    """What an engine has besides, if its capabilities say that it has permits."""
+
+    def downgrade(self, hold: Hold, n: int) -> Loss | None: ...
+    def resize(self, name: str, limit: int) -> None: ...
+    def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | None: ...
+    def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage: ...
+    def force_release_permits(
+        self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None
+    ) -> bool: ...
 
 
 class LocalStore(Store):
@@ -92,6 +107,26 @@ class LocalStore(Store):
 
     async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
         return await self._ask(self._engine.force_release, name, *([] if note is None else [note]))
+
+    async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
+        return await self._ask(self._permits().downgrade, hold, n, is_held=True)
+
+    async def resize(self, name: str, limit: int) -> Unreachable | None:
+        return await self._ask(self._permits().resize, name, limit)
+
+    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
+        return await self._ask(self._permits().inspect_permits, name, kind)
+
+    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
+        return await self._ask(self._permits().page_permits, kind, prefix, after)
+
+    async def force_release_permits(
+        self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
+    ) -> bool | Unreachable:
+        return await self._ask(self._permits().force_release_permits, name, kind, owner, slot, note)
+
+    def _permits(self) -> PermitEngine:
+        return cast(PermitEngine, self._engine)
 
     async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:
         return await self._ask(self._engine.vouch, hold, pid)

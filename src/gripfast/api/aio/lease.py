@@ -17,7 +17,7 @@ from gripfast.machine import boottime
 from gripfast.runtime.aio import AioRuntime, running_loop
 
 if TYPE_CHECKING:
-    from typing import Never, Unpack
+    from typing import Never, Self, Unpack
 
     from gripfast.api.typed import NothingElse
 
@@ -67,7 +67,7 @@ class AsyncLease(Handle[AioRuntime]):
             if self._state.story is not None:
                 self._state.story.released()
 
-    async def __aenter__(self) -> AsyncLease:
+    async def __aenter__(self) -> Self:
         self._runtime.check_loop()
         self._begin()
         self._runtime.env.ledger.enter_block(self._state.owner)

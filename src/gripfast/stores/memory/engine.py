@@ -17,9 +17,22 @@ import weakref
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from heapq import heappop, heappush, heapreplace
+from typing import TYPE_CHECKING
 
 from gripfast.core import rules
-from gripfast.core.ports import Broken, Claim, Granted, Hold, LockInfo, Loss, Page, Taken
+from gripfast.core.ports import (
+    Broken,
+    Claim,
+    Granted,
+    Hold,
+    Kind,
+    LockInfo,
+    Loss,
+    Page,
+    PermitInfo,
+    PermitPage,
+    Taken,
+)
 from gripfast.errors import Reason
 from gripfast.interrupts.guard import Guard
 from gripfast.interrupts.living import Living
@@ -30,6 +43,9 @@ from gripfast.stores.holder import write_holder
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.memory.spec import CAPABILITIES
 from gripfast.stores.protocol import PAGE, lock_info
+
+if TYPE_CHECKING:
+    from gripfast.stores.memory.permits import MemoryPermits
 
 _log = logging.getLogger("gripfast.client")
 
@@ -55,21 +71,32 @@ class MemoryEngine:
         self._details = functools.lru_cache(maxsize=256)(write_holder)
         self._tickets = 0
         self._guard = Guard()
+        self._permits_made: MemoryPermits | None = None
 
     def claim(self, claim: Claim) -> Granted | Taken:
+        if claim.share is not None:
+            return self._permits().claim(claim, claim.share)
         if claim.name not in self._rows and self._is_private:
             self._tell_of_others(claim.name)
         return self._guard.run(self._claim, claim)
 
     def renew(self, holds: Sequence[Hold]) -> Sequence[Loss | None]:
-        return [self._guard.run(self._renew, hold) for hold in holds]
+        return [
+            self._guard.run(self._renew, hold) if hold.share is None else self._permits().renew(hold, hold.share.kind)
+            for hold in holds
+        ]
 
     def release(self, hold: Hold) -> Loss | None:
+        if hold.share is not None:
+            return self._permits().release(hold, hold.share.kind)
         return self._guard.run(self._release, hold)
 
     def abandon(self, holds: Sequence[Hold]) -> None:
         for hold in holds:
-            self._guard.run(self._abandon, hold)
+            if hold.share is not None:
+                self._permits().abandon(hold, hold.share.kind)
+            else:
+                self._guard.run(self._abandon, hold)
 
     def inspect(self, name: str) -> LockInfo | None:
         return self._guard.run(self._inspect, name)
@@ -82,6 +109,36 @@ class MemoryEngine:
 
     def force_release(self, name: str, note: str | None = None) -> bool:
         return self._guard.run(self._force_release, name, note)
+
+    def downgrade(self, hold: Hold, n: int) -> Loss | None:
+        return self._permits().downgrade(hold, n)
+
+    def resize(self, name: str, limit: int) -> None:
+        self._permits().resize(name, limit)
+
+    def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | None:
+        return self._permits().inspect(name, kind)
+
+    def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage:
+        return self._permits().page(kind, prefix, after)
+
+    def force_release_permits(
+        self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None
+    ) -> bool:
+        return self._permits().force_release(name, kind, owner, slot, note)
+
+    def _permits(self) -> MemoryPermits:
+        """Most programs have none."""
+        if self._permits_made is None:
+            from gripfast.stores.memory.permits import MemoryPermits
+
+            self._guard.run(self._make_permits, MemoryPermits)
+        assert self._permits_made is not None
+        return self._permits_made
+
+    def _make_permits(self, make: type[MemoryPermits]) -> None:
+        if self._permits_made is None:
+            self._permits_made = make(self.inboxes, self._details)
 
     def vouch(self, hold: Hold, pid: int) -> None:
         """Memory ends with its process: there is nobody to vouch to."""
