@@ -150,12 +150,23 @@ def describe_holder(holder: LockInfo | None, here: str = "") -> str:
     """Who holds it and for how long, in words an operator can act on. `here`: the holder in this process, in words."""
     if holder is None:
         return "held, but the holder is unknown"
+    if holder.kept is not None:
+        return _describe_kept(holder)
     if holder.since is None:
         return f"held by software other than Gripfast ({_shown(holder.owner)}), {_expiry(holder.expires_in)}"
     label = f" ({_shown(holder.label)})" if holder.label else ""
     who = f"{here}{', ' if here else ''}pid {holder.pid} on {_shown(holder.host)}{label}"
     expiry = _expiry(holder.expires_in, " unless renewed")
     return f"held by {who} since {holder.since:%Y-%m-%d %H:%M:%S} UTC, {expiry}"
+
+
+def _describe_kept(holder: LockInfo) -> str:
+    by = f" by {_shown(holder.host)}" if holder.host else ""
+    label = f" ({_shown(holder.label)})" if holder.label else ""
+    since = f" at {holder.since:%Y-%m-%d %H:%M:%S} UTC" if holder.since else ""
+    if holder.kept == "done":
+        return f"done{by}{label}{since}, so nobody needs it; that is forgotten in {holder.expires_in:.3g} s"
+    return f"released{by}{label}{since}, but kept for its min_hold: free in {holder.expires_in:.3g} s"
 
 
 def _expiry(seconds: float, unless: str = "") -> str:

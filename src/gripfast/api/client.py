@@ -28,7 +28,7 @@ from gripfast.api.settings import LockSettings
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import Capabilities, Hold, LockInfo, Loss, Store, Unreachable, to_raise
-from gripfast.errors import ClientClosed, LockTimeout, Reason, quoted
+from gripfast.errors import ClientClosed, ConfigurationError, LockTimeout, Reason, quoted
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import BlockingRuntime, drive
@@ -77,6 +77,8 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
 
     def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
         ttl = self._config.ttl if ttl is None else ttl
+        if others.get("min_hold") is not None:
+            self._check_keeps("min_hold")
         return LockSettings(name, self._config.prefix, ttl=ttl, max_ttl=self._config.factory.max_ttl, **others)
 
     def _settings_of_several(self, names: tuple[str, ...], ttl: float | None, **others: Any) -> list[LockSettings]:
@@ -84,6 +86,13 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
             self._settings(name, ttl, renew=True, max_hold=None, reentrant=False, **others)
             for name in misuse.checked_names(names)
         ]
+
+    def _check_keeps(self, what: str) -> None:
+        if not self.capabilities.keeps:
+            raise ConfigurationError(
+                f"{what} does not work on {self.where}, because a released lock is free there at once: use Redis, "
+                "PostgreSQL or MySQL with mode=lease, or SQLite"
+            )
 
     def _checked_ttl(self, ttl: float) -> float:
         return rules.checked_ttl(ttl, self._config.factory.max_ttl)
@@ -153,6 +162,7 @@ class Client(AnyClient):
         on_lost: Callable[[Lease, Reason], object] | None = None,
         group: str | None = None,
         wait: float | None = None,
+        min_hold: float | None = None,
         **wrong: Unpack[NothingElse],
     ) -> Lock:
         """A lock with this name. Does no I/O.
@@ -169,6 +179,9 @@ class Client(AnyClient):
           512 UTF-8 bytes.
         - `wait`: how many seconds `with lock`, `acquire()` and `within()` wait for the lock before they raise
           LockTimeout, unless they are called with a `wait` of their own. None: for ever. `try_acquire()` never waits.
+        - `min_hold`: the name stays taken for so many seconds from its acquisition, however early it is released, also
+          if the work fails or the client is closed. If the holder dies, it is free when its ttl is over. Needs a store
+          with `capabilities.keeps`.
         """
         if wrong:
             raise unknown_option(Client.lock, wrong)
@@ -182,6 +195,7 @@ class Client(AnyClient):
             on_lost=on_lost,
             group=group,
             wait=wait,
+            min_hold=min_hold,
         )
         return Lock(self, settings)
 
@@ -245,7 +259,7 @@ class Client(AnyClient):
     ) -> Callable[[Any], Any]:
         """A decorator: hold the lock while the function runs. A placeholder in the name, such as `{user_id}`, is
         replaced by the function's argument of that name. `settings` are those of `lock()`: ttl, renew, max_hold,
-        reentrant, label, on_lost, group, wait.
+        reentrant, label, on_lost, group, wait, min_hold.
 
         The `group` is the name as it is written here, with its placeholders, unless you pass another.
 

@@ -37,6 +37,8 @@ class LockSettings:
         on_lost: Callable[[Any, Reason], Any] | None,
         group: str | None,
         wait: float | None,
+        min_hold: float | None = None,
+        is_once: bool = False,
     ) -> None:
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
@@ -48,6 +50,8 @@ class LockSettings:
             rules.checked_max_hold(max_hold),
             rules.checked_label(label),
             rules.checked_group(group),
+            rules.checked_min_hold(min_hold),
+            is_once,
         )
         self.reentrant = rules.checked_flag("reentrant", reentrant)
         self.on_lost = on_lost

@@ -55,6 +55,10 @@ class Want(NamedTuple):
     label: str | None
     group: str | None = None
     """For observers and logs. No engine sees it."""
+    min_hold: float | None = None
+    """Once somebody believes in it, the name stays taken for so long, however early it is released."""
+    is_once: bool = False
+    """Nobody waits for what is done (`core/once.py`)."""
 
 
 class LeaseState:

@@ -11,13 +11,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 
+from gripfast.core.kept import Keep, Keeping
 from gripfast.core.lease import LeaseState
 
 
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = ("granted", "in_block", "key", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
+    __slots__ = ("granted", "in_block", "keeping", "key", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
 
     ledger: Ledger
     name: str
@@ -33,6 +34,11 @@ class Mark(weakref.ref[LeaseState]):
     in_block: bool
     """It is the lease of a `with` block. If that is dropped, an interrupt or the end of a loop has done it: there is
     nothing that the caller should have written differently."""
+    keeping: Keeping | None
+    """How it is given back; None: it is just released. Set when the caller believes in it."""
+
+    def keep(self, now: float) -> Keep | None:
+        return None if self.keeping is None else self.keeping.now(self.owner, now)
 
 
 class Ledger:
@@ -54,6 +60,7 @@ class Ledger:
         mark.may_be_there = False
         mark.granted = False
         mark.in_block = in_block
+        mark.keeping = None
         self._marks[state.owner] = mark
         return mark
 
@@ -73,8 +80,20 @@ class Ledger:
         state.owner = owner
         mark = self.enter(state)
         mark.may_be_there = mark.granted = True
+        mark.keeping = None if former is None else former.keeping
         if former is not None:
             former.granted = False
+
+    def keep(self, owner: str, keeping: Keeping) -> None:
+        """From now on it is given back like this, whoever does it."""
+        mark = self._marks.get(owner)
+        if mark is not None:
+            mark.keeping = keeping
+
+    def kept(self, owner: str, now: float) -> Keep | None:
+        """How it is given back now."""
+        mark = self._marks.get(owner)
+        return None if mark is None else mark.keep(now)
 
     def knows(self, mark: Mark) -> bool:
         return self._marks.get(mark.owner) is mark

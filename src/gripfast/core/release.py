@@ -24,7 +24,10 @@ async def release(env: Env, state: LeaseState) -> None:
     if state.listeners:
         state.tell()
     try:
-        answer = await env.store.release(Hold(state.key, state.owner, state.ttl))
+        hold = Hold(state.key, state.owner, state.ttl)
+        if state.want.min_hold is not None:
+            hold = hold._replace(keep=env.ledger.kept(state.owner, env.now()))
+        answer = await env.store.release(hold)
     except ClientClosed:
         env.ledger.abandon(state)
         _log.info("the client is being closed, and that releases %r", state.name, extra=state.about())

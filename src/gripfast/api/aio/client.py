@@ -58,6 +58,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         on_lost: Callable[[AsyncLease, Reason], object] | None = None,
         group: str | None = None,
         wait: float | None = None,
+        min_hold: float | None = None,
         **wrong: Unpack[NothingElse],
     ) -> AsyncLock:
         """A lock with this name. Does no I/O.
@@ -77,6 +78,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
             on_lost=on_lost,
             group=group,
             wait=wait,
+            min_hold=min_hold,
         )
         return AsyncLock(self, settings)
 

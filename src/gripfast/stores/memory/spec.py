@@ -5,5 +5,7 @@ from __future__ import annotations
 from gripfast.core.ports import Capabilities
 from gripfast.stores import StoreSpec
 
-CAPABILITIES = Capabilities(fair=True, push=True, lists=True, waiters_seen=True, tells_reason=True)
+CAPABILITIES = Capabilities(
+    fair=True, push=True, lists=True, waiters_seen=True, tells_reason=True, keeps=True, hands_over=True
+)
 SPEC = StoreSpec("memory", "gripfast.stores.memory.factory", schemes=("memory",), capabilities=CAPABILITIES)
