@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from gripfast.api.aio.lease import AsyncLease, AsyncLost
     from gripfast.api.aio.lock import Acquiring, AcquiringAll, AsyncLock
     from gripfast.api.aio.locks import AsyncLeases, AsyncLocks
+    from gripfast.api.aio.once import AsyncOnce, AsyncRun
     from gripfast.api.client import Client
     from gripfast.api.current import current_lease
     from gripfast.api.default import configure
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gripfast.api.lock import Lock
     from gripfast.api.locks import Leases, Locks
     from gripfast.api.observing import LoggingObserver
+    from gripfast.api.once import Once, Run
     from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs
     from gripfast.api.within import InTransaction
     from gripfast.core.events import Event, EventKind, EventRequest, Observer
@@ -58,6 +60,8 @@ __all__ = [
     "AsyncLockedOr",
     "AsyncLocks",
     "AsyncLost",
+    "AsyncOnce",
+    "AsyncRun",
     "Capabilities",
     "Client",
     "ClientClosed",
@@ -79,8 +83,10 @@ __all__ = [
     "LoggingObserver",
     "Lost",
     "Observer",
+    "Once",
     "OutcomeUnknown",
     "Reason",
+    "Run",
     "StaleToken",
     "StoreUnavailable",
     "__version__",
@@ -102,6 +108,8 @@ _LATER = {
     "AsyncLockedOr": "api.typed",
     "AsyncLocks": "api.aio.locks",
     "AsyncLost": "api.aio.lease",
+    "AsyncOnce": "api.aio.once",
+    "AsyncRun": "api.aio.once",
     "Capabilities": "core.ports",
     "Client": "api.client",
     "Event": "core.events",
@@ -115,9 +123,11 @@ _LATER = {
     "LockInfo": "core.ports",
     "LoggingObserver": "api.observing",
     "Observer": "core.events",
+    "Once": "api.once",
     "LockKwargs": "api.typed",
     "LockedOr": "api.typed",
     "Lost": "api.lease",
+    "Run": "api.once",
     "async_lock": "api.aio.entry",
     "configure": "api.default",
     "connect": "api.entry",

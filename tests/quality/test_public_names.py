@@ -7,10 +7,22 @@ import pytest
 
 import gripfast
 
-CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked", "locks", "where"}
+CLIENT = {
+    "capabilities",
+    "force_release",
+    "forget",
+    "inspect",
+    "list",
+    "lock",
+    "locked",
+    "locks",
+    "once",
+    "where",
+}
 LOCK = {"acquire", "name", "try_acquire", "ttl", "within"}
 LEASE = {"ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
 LEASES = {"ensure_held", "extend", "held", "lost", "names", "release", "remaining", "tokens"}
+RUN = {"busy", "done", "holder", "lease", "name"}
 EVENT = {"error", "group", "kind", "name", "owner", "reason", "request", "store", "token"}
 OBSERVER = {"claimed", "granted", "lost", "refused", "released", "renewed", "unreachable"}
 
@@ -23,6 +35,10 @@ PUBLIC: dict[str, set[str]] = {
     "AsyncLease": LEASE,
     "Locks": {"acquire", "names", "try_acquire"},
     "AsyncLocks": {"acquire", "names", "try_acquire"},
+    "Once": {"name"},
+    "AsyncOnce": {"name"},
+    "Run": RUN,
+    "AsyncRun": RUN,
     "Leases": LEASES,
     "AsyncLeases": LEASES,
     "Acquiring": {"close", "send", "throw"},

@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.lock import AsyncLock
+    from gripfast.api.aio.once import AsyncOnce
     from gripfast.api.locks import Leases, Locks
+    from gripfast.api.once import Once
     from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs, NothingElse
     from gripfast.runtime.observers import Observers
 
@@ -87,6 +89,12 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
             for name in misuse.checked_names(names)
         ]
 
+    def _settings_of_once(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
+        self._check_keeps("once()")
+        return self._settings(
+            name, ttl, renew=True, max_hold=None, reentrant=False, on_lost=None, is_once=True, **others
+        )
+
     def _check_keeps(self, what: str) -> None:
         if not self.capabilities.keeps:
             raise ConfigurationError(
@@ -128,6 +136,21 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
     async def _free(self, name: str, owner: str) -> Loss | None:
         """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
         return reached(await self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl)))
+
+    async def _is_done(self, key: str) -> bool:
+        if not self.capabilities.keeps:
+            return False
+        info = reached(await self._store().inspect(key))
+        return info is not None and info.kept == "done"
+
+    async def _forget(self, key: str) -> bool:
+        """By the owner id of the record: whoever begins in the same moment keeps the lock."""
+        self._check_keeps("forget()")
+        store = self._store()
+        info = reached(await store.inspect(key))
+        if info is None or info.kept != "done":
+            return False
+        return reached(await store.release(Hold(key, info.owner, self._config.ttl))) is None
 
     async def _renew(self, name: str, owner: str, ttl: float) -> Loss | None:
         """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
@@ -228,6 +251,49 @@ class Client(AnyClient):
 
         return Locks(self, settings, rules.checked_max_hold(max_hold))
 
+    @exact
+    def once(
+        self,
+        name: str,
+        *,
+        keep: float,
+        wait: float | None = 0.0,
+        ttl: float | None = None,
+        label: str | None = None,
+        group: str | None = None,
+        done_on_error: bool = False,
+        **wrong: Unpack[NothingElse],
+    ) -> Once:
+        """Something that is to be done once, whoever comes first: `with client.once("digest:2026-11-15", keep=7*86400)
+        as run:` and inside it `if run:`. Does no I/O.
+
+        The run is true for the one that is to do the work. When its block ends normally, that is recorded for `keep`
+        seconds. Whoever comes then finds `run.done`; whoever comes while the work is going on finds `run.busy`.
+
+        - `keep`: for how many seconds the store remembers that it was done, up to ten years. By the store's clock.
+        - `wait`: how many seconds to wait for somebody who is doing it. It ends when that is done, and if it has
+          failed, this one is to do it. None: for ever. Unlike locks, this does not wait unless told to.
+        - `done_on_error`: if the block raises an Exception, that counts as done, too. Otherwise an exception releases
+          the name, and somebody else may begin. An interrupt never counts as done.
+        - `ttl`, `label` and `group` are those of `lock()`. The lease is renewed while the block runs: `run.lease`.
+
+        It can't make work happen exactly once. A process that dies in the middle has done part of it, and another
+        begins from the start. If the lease is lost, or the store does not confirm that it was recorded, the end of the
+        block raises LeaseLost or OutcomeUnknown, and the work may be done again.
+
+        It is a decorator, too: `@client.once("digest:{day}", keep=7*86400)`. The name is a template, as in `locked()`.
+        If the function is not to run, the call returns None. Coroutine functions work.
+
+        The name is that of a lock: `client.lock(name)` waits for it. `forget(name)` makes it undone. Needs a store with
+        `capabilities.keeps`.
+        """
+        if wrong:
+            raise unknown_option(Client.once, wrong)
+        from gripfast.api.once import Once  # most programs need locks
+
+        settings = self._settings_of_once(name, ttl, label=label, group=group, wait=wait)
+        return Once(self, settings, rules.checked_keep(keep), rules.checked_flag("done_on_error", done_on_error))
+
     @overload
     def locked(
         self,
@@ -301,13 +367,19 @@ class Client(AnyClient):
 
     def force_release(self, name: str, reason: str | None = None) -> bool:
         """For operators: release the lock, whoever holds it. True if someone held it. The next holder's token is still
-        larger than all earlier ones.
+        larger than all earlier ones. It ends a `min_hold`, too. What `once()` has recorded as done stays: see
+        `forget()`.
 
         `reason` says why, in at most 1024 UTF-8 bytes. The old holder's `LeaseLost` shows it, and has it as `note`, if
         the store can pass it on (`capabilities.tells_reason`).
         """
         key, note = self._key(name), rules.checked_reason(reason)
-        return was_forced(name, note, reached(drive(forced(self._store(), key, note))))
+        was_held = reached(drive(forced(self._store(), key, note)))
+        return was_forced(name, note, was_held, drive(self._is_done(key)) if not was_held else False)
+
+    def forget(self, name: str) -> bool:
+        """Make undone what `once()` has recorded as done: the next one may begin. True if it was recorded."""
+        return drive(self._forget(self._key(name)))
 
     def close(self) -> None:
         """Release everything that is still held, and stop the background threads. Takes about 2 s at most, even if the
@@ -347,6 +419,9 @@ class Client(AnyClient):
             store = self._config.factory.blocking(patience.request_timeout)
             self._runtime = BlockingRuntime(store, patience, self, self._observers())
         return self._runtime
+
+    def _twin_once(self, name: str, **settings: Any) -> AsyncOnce:
+        return self._twins.here().once(name, **settings)
 
     def _twin_lock(self, name: str, **settings: Any) -> AsyncLock:
         return self._twins.here().lock(name, **settings)
@@ -400,9 +475,12 @@ def forced(store: Store, key: str, note: str | None) -> Coroutine[Any, Any, bool
     return store.force_release(key, note)
 
 
-def was_forced(name: str, note: str | None, was_held: bool) -> bool:
+def was_forced(name: str, note: str | None, was_held: bool, is_done: bool = False) -> bool:
     """Logs it."""
-    if was_held:
+    if is_done:
+        what = "%r is recorded as done, and a force release leaves that alone: write client.forget(%r)"
+        _log.warning(what, name, name, extra={"gripfast_name": name})
+    elif was_held:
         because = "" if note is None else f" ({quoted(note)})"
         what = "released %r by force%s; its holder may still be at work"
         _log.warning(what, name, because, extra={"gripfast_name": name})

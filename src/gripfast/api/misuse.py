@@ -76,6 +76,12 @@ OF_LEASES: Mapping[str, str] = {
     "fencing_token": "read lease.token",
     "force_release": _FORCE,
 }
+OF_ONCE: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("acquire", "try_acquire", "release"), "write `{async_}with client.once(…) as run:` and inside it `if run:`"
+    ),
+    **dict.fromkeys(("reset", "clear", "forget"), "write `{await_}client.forget(name)`"),
+}
 OF_ASYNC_CLIENTS = {**OF_CLIENTS, "close": "write `await client.aclose()`"}
 """What locks, clients and leases do not have, and what is meant here."""
 
@@ -102,6 +108,7 @@ _LOCK: Mapping[str, str] = {
     "thread_local": "leave it out, because a lease may be used in any thread",
     "id": "write label={value} to say who holds the lock",
 }
+_KEEP = "write keep={value}, the seconds for which it stays recorded that it was done"
 _ALWAYS_RENEWED = "leave it out, because leases on several locks are always renewed"
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -121,6 +128,15 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "extend(ttl) makes the lease last that many seconds from now. It does not add to what is left",
     ),
     "lock": _LOCK,
+    "once": {
+        **_LOCK,
+        **dict.fromkeys(("ttl_done", "expire_after", "period", "interval", "lock_at_least_for"), _KEEP),
+        "renew": "leave it out, because the lease is always renewed while the work is done",
+        "reentrant": "leave it out: what is being done is not begun again inside itself",
+        "on_lost": "leave it out, and call run.lease.ensure_held() in the work",
+        "max_hold": "leave it out, and end the work yourself",
+        "busy": "leave it out: read run.busy, or run.done",
+    },
     "locks": {
         **_LOCK,
         **dict.fromkeys(("renew", "auto_renewal", "auto_renew", "auto_extend", "autorenew"), _ALWAYS_RENEWED),

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 OWN = {
     "break": "locks:break_",
     "completion": "completion:completion",
+    "forget": "locks:forget",
     "ls": "locks:ls",
     "run": "run:run",
     "schema": "schema:schema",

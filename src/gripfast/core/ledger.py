@@ -114,6 +114,12 @@ class Ledger:
         else:
             self.confirm_gone(state.owner)
 
+    def set_aside(self, state: LeaseState) -> None:
+        """Nobody renews it any more, and it is not told of again. It is given back when the lease object dies."""
+        mark = self._marks.get(state.owner)
+        if mark is not None:
+            mark.granted = False
+
     def date(self, owner: str, sent: float, ttl: float) -> None:
         """A request is about to leave after which the engine remembers the owner for that long."""
         mark = self._marks.get(owner)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from gripfast.api.aio.locks import AsyncLeases, AsyncLocks
+    from gripfast.api.aio.once import AsyncOnce
     from gripfast.api.typed import AsyncLockedOr, LockKwargs, NothingElse
 
 F = TypeVar("F", bound="Callable[..., Coroutine[Any, Any, Any]]")
@@ -103,6 +104,28 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         settings = self._settings_of_several(names, ttl, label=label, on_lost=on_lost, group=group, wait=wait)
         return AsyncLocks(self, settings, rules.checked_max_hold(max_hold))
 
+    @exact
+    def once(
+        self,
+        name: str,
+        *,
+        keep: float,
+        wait: float | None = 0.0,
+        ttl: float | None = None,
+        label: str | None = None,
+        group: str | None = None,
+        done_on_error: bool = False,
+        **wrong: Unpack[NothingElse],
+    ) -> AsyncOnce:
+        """Something that is to be done once: `async with client.once(…) as run:` and inside it `if run:`. The settings
+        are those of `Client.once`. If the lease is lost, the block is cancelled."""
+        if wrong:
+            raise unknown_option(AsyncClient.once, wrong)
+        from gripfast.api.aio.once import AsyncOnce  # most programs need locks
+
+        settings = self._settings_of_once(name, ttl, label=label, group=group, wait=wait)
+        return AsyncOnce(self, settings, rules.checked_keep(keep), rules.checked_flag("done_on_error", done_on_error))
+
     @overload
     def locked(
         self,
@@ -163,7 +186,12 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         """For operators: release the lock, whoever holds it. True if someone held it. The next holder's token is still
         larger than all earlier ones. `reason` is as in `Client.force_release`."""
         key, note = self._key(name), rules.checked_reason(reason)
-        return was_forced(name, note, reached(await forced(self._store(), key, note)))
+        was_held = reached(await forced(self._store(), key, note))
+        return was_forced(name, note, was_held, await self._is_done(key) if not was_held else False)
+
+    async def forget(self, name: str) -> bool:
+        """Make undone what `once()` has recorded as done. True if it was recorded."""
+        return await self._forget(self._key(name))
 
     async def aclose(self) -> None:
         """Release everything that is still held, and stop the background threads. Takes about 2 s at most, even if the
