@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from gripfast.core.ports import LockInfo
 
-Reason = Literal["expired", "taken", "broken", "session", "max_hold", "released"]
+Reason = Literal["expired", "taken", "broken", "session", "max_hold", "released", "detached"]
 
 WHY: Mapping[Reason, str] = {
     "expired": "it was not renewed before its deadline",
@@ -26,6 +26,7 @@ WHY: Mapping[Reason, str] = {
     "session": "its session with the server, or the process that held it, has ended",
     "max_hold": "it was held for max_hold seconds",
     "released": "it was already released",
+    "detached": "it was detached, and belongs to whoever adopts it",
 }
 _STOP = "Someone else may hold the lock: stop the work that needs it"
 
@@ -60,6 +61,7 @@ class LeaseLost(GripfastError):
       lease belongs to the parent process.
     - `max_hold`: it was held for max_hold seconds, so Gripfast released it.
     - `released`: it was already released. Acquire the lock again.
+    - `detached`: `lease.detach()` has ended it here. Whoever adopts it holds the lock.
     """
 
     def __init__(self, name: str, reason: Reason, why: str | None = None, note: str | None = None) -> None:
@@ -73,6 +75,8 @@ class LeaseLost(GripfastError):
     def __str__(self) -> str:
         if self.reason == "released":
             return f"lease on {self.name!r} is not held: {WHY[self.reason]}; acquire the lock again"
+        if self.reason == "detached":
+            return f"lease on {self.name!r} is not held here any more: {WHY[self.reason]}"
         return f"lease on {self.name!r} lost ({self.reason}): {self.args[2] or f'{why_lost(self)}. {_STOP}'}"
 
 

@@ -8,6 +8,7 @@ import pytest
 import gripfast
 
 CLIENT = {
+    "adopt",
     "capabilities",
     "force_release",
     "forget",
@@ -20,7 +21,7 @@ CLIENT = {
     "where",
 }
 LOCK = {"acquire", "name", "try_acquire", "ttl", "within"}
-LEASE = {"ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
+LEASE = {"detach", "ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
 LEASES = {"ensure_held", "extend", "held", "lost", "names", "release", "remaining", "tokens"}
 RUN = {"busy", "done", "holder", "lease", "name"}
 EVENT = {"error", "group", "kind", "name", "owner", "reason", "request", "store", "token"}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
-from gripfast.api import misuse
+from gripfast.api import keeping, misuse
 from gripfast.api.config import Config
 from gripfast.api.decorator import LockedBy, check_busy, locked_async, locked_plain
 from gripfast.api.lease import Lease
@@ -27,12 +27,12 @@ from gripfast.api.misuse import OF_CLIENTS, NotLikeOthers, exact, made_by_hand, 
 from gripfast.api.settings import LockSettings
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
-from gripfast.core.ports import Capabilities, Hold, LockInfo, Loss, Store, Unreachable, to_raise
-from gripfast.errors import ClientClosed, ConfigurationError, LockTimeout, Reason, quoted
+from gripfast.core.ports import Capabilities, Hold, Keep, LockInfo, Loss, Store, Unreachable, to_raise
+from gripfast.errors import ClientClosed, LockTimeout, Reason, quoted
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import BlockingRuntime, drive
-from gripfast.runtime.here import task_here
+from gripfast.runtime.here import me, task_here
 from gripfast.runtime.parts import EXIT_PATIENCE
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
     def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
         ttl = self._config.ttl if ttl is None else ttl
         if others.get("min_hold") is not None:
-            self._check_keeps("min_hold")
+            keeping.check_keeps(self, "min_hold")
         return LockSettings(name, self._config.prefix, ttl=ttl, max_ttl=self._config.factory.max_ttl, **others)
 
     def _settings_of_several(self, names: tuple[str, ...], ttl: float | None, **others: Any) -> list[LockSettings]:
@@ -88,19 +88,6 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
             self._settings(name, ttl, renew=True, max_hold=None, reentrant=False, **others)
             for name in misuse.checked_names(names)
         ]
-
-    def _settings_of_once(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
-        self._check_keeps("once()")
-        return self._settings(
-            name, ttl, renew=True, max_hold=None, reentrant=False, on_lost=None, is_once=True, **others
-        )
-
-    def _check_keeps(self, what: str) -> None:
-        if not self.capabilities.keeps:
-            raise ConfigurationError(
-                f"{what} does not work on {self.where}, because a released lock is free there at once: use Redis, "
-                "PostgreSQL or MySQL with mode=lease, or SQLite"
-            )
 
     def _checked_ttl(self, ttl: float) -> float:
         return rules.checked_ttl(ttl, self._config.factory.max_ttl)
@@ -133,24 +120,10 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
     def _store(self) -> Store:
         raise NotImplementedError
 
-    async def _free(self, name: str, owner: str) -> Loss | None:
+    async def _free(self, name: str, owner: str, keep: Keep | None = None) -> Loss | None:
         """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
-        return reached(await self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl)))
-
-    async def _is_done(self, key: str) -> bool:
-        if not self.capabilities.keeps:
-            return False
-        info = reached(await self._store().inspect(key))
-        return info is not None and info.kept == "done"
-
-    async def _forget(self, key: str) -> bool:
-        """By the owner id of the record: whoever begins in the same moment keeps the lock."""
-        self._check_keeps("forget()")
-        store = self._store()
-        info = reached(await store.inspect(key))
-        if info is None or info.kept != "done":
-            return False
-        return reached(await store.release(Hold(key, info.owner, self._config.ttl))) is None
+        hold = Hold(self._config.prefix + name, owner, self._config.ttl, keep=keep)
+        return reached(await self._store().release(hold))
 
     async def _renew(self, name: str, owner: str, ttl: float) -> Loss | None:
         """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
@@ -291,7 +264,7 @@ class Client(AnyClient):
             raise unknown_option(Client.once, wrong)
         from gripfast.api.once import Once  # most programs need locks
 
-        settings = self._settings_of_once(name, ttl, label=label, group=group, wait=wait)
+        settings = keeping.settings_of_once(self, name, ttl, label=label, group=group, wait=wait)
         return Once(self, settings, rules.checked_keep(keep), rules.checked_flag("done_on_error", done_on_error))
 
     @overload
@@ -375,11 +348,40 @@ class Client(AnyClient):
         """
         key, note = self._key(name), rules.checked_reason(reason)
         was_held = reached(drive(forced(self._store(), key, note)))
-        return was_forced(name, note, was_held, drive(self._is_done(key)) if not was_held else False)
+        return was_forced(name, note, was_held, not was_held and drive(keeping.done(self, key)) is not None)
+
+    def adopt(
+        self,
+        text: str,
+        *,
+        ttl: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[Lease, Reason], object] | None = None,
+        group: str | None = None,
+    ) -> Lease:
+        """Take over a lock that `lease.detach()`, or `gripfast acquire`, has detached on the same store. The lease has
+        a new owner id and a larger token. Only one can adopt it: whoever comes second, or after the lock has expired,
+        gets LeaseLost.
+
+        `ttl` is that of the detached lease, unless you pass another. What was left of a `min_hold` counts from now on.
+        The other settings are those of `lock()`.
+        """
+        from gripfast.api.handover import settings_of_adopted
+        from gripfast.core.handover import adopt
+
+        settings, former = settings_of_adopted(
+            self, text, ttl, renew=renew, max_hold=max_hold, label=label, on_lost=on_lost, group=group
+        )
+        runtime = self._start()
+        state = drive(adopt(runtime.env, settings.want, former))
+        state.acquirer = me.thread
+        return Lease(self, runtime, state, settings.on_lost)
 
     def forget(self, name: str) -> bool:
         """Make undone what `once()` has recorded as done: the next one may begin. True if it was recorded."""
-        return drive(self._forget(self._key(name)))
+        return drive(keeping.forget(self, self._key(name)))
 
     def close(self) -> None:
         """Release everything that is still held, and stop the background threads. Takes about 2 s at most, even if the

@@ -22,7 +22,7 @@ MEANINGS = {
     UNAVAILABLE: "the store can't be reached, or refused the request",
     INTERNAL: "a bug in gripfast",
     BUSY: "someone else holds the lock (run: see --busy-exit-code)",
-    LOST: "the lock was lost while the command ran, or before it could start (run)",
+    LOST: "the lock was lost while the command ran, or before it could start (run); it is not held (renew, release)",
     DONE: "it was done before (run --once: see --done-exit-code)",
     NOT_EXECUTABLE: "the command can't be executed (run)",
     NO_COMMAND: "the command was not found (run)",

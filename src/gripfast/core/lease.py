@@ -124,10 +124,10 @@ class LeaseState:
         return 0.0
 
     def lost(self, now: float) -> Reason | None:
-        """Why it was lost, or None while it is held and after it was released."""
+        """Why it was lost, or None while it is held and after it was released or detached."""
         self.remaining(now)
         ending = self.ending
-        return None if ending == "released" else ending
+        return None if ending in ("released", "detached") else ending
 
     def finish(self, ending: Loss) -> bool:
         """True if this is the ending that counts."""

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
+from gripfast.api import keeping
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock
 from gripfast.api.client import AnyClient, HeldHere, forced, reached, was_forced
@@ -123,7 +124,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
             raise unknown_option(AsyncClient.once, wrong)
         from gripfast.api.aio.once import AsyncOnce  # most programs need locks
 
-        settings = self._settings_of_once(name, ttl, label=label, group=group, wait=wait)
+        settings = keeping.settings_of_once(self, name, ttl, label=label, group=group, wait=wait)
         return AsyncOnce(self, settings, rules.checked_keep(keep), rules.checked_flag("done_on_error", done_on_error))
 
     @overload
@@ -187,11 +188,36 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         larger than all earlier ones. `reason` is as in `Client.force_release`."""
         key, note = self._key(name), rules.checked_reason(reason)
         was_held = reached(await forced(self._store(), key, note))
-        return was_forced(name, note, was_held, await self._is_done(key) if not was_held else False)
+        return was_forced(name, note, was_held, not was_held and await keeping.done(self, key) is not None)
+
+    async def adopt(
+        self,
+        text: str,
+        *,
+        ttl: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[AsyncLease, Reason], object] | None = None,
+        group: str | None = None,
+    ) -> AsyncLease:
+        """Take over a lock that `lease.detach()`, or `gripfast acquire`, has detached on the same store. The settings
+        are those of `Client.adopt`."""
+        from gripfast.api.handover import settings_of_adopted
+        from gripfast.core.handover import adopt
+
+        settings, former = settings_of_adopted(
+            self, text, ttl, renew=renew, max_hold=max_hold, label=label, on_lost=on_lost, group=group
+        )
+        runtime = self._start()
+        state = await adopt(runtime.env, settings.want, former)
+        if (task := asyncio.current_task()) is not None:
+            state.acquirer = weakref.ref(task)
+        return AsyncLease(self, runtime, state, settings.on_lost)
 
     async def forget(self, name: str) -> bool:
         """Make undone what `once()` has recorded as done. True if it was recorded."""
-        return await self._forget(self._key(name))
+        return await keeping.forget(self, self._key(name))
 
     async def aclose(self) -> None:
         """Release everything that is still held, and stop the background threads. Takes about 2 s at most, even if the
