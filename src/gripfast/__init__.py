@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from gripfast.api.aio.lease import AsyncLease, AsyncLost
     from gripfast.api.aio.lock import Acquiring, AcquiringAll, AsyncLock
     from gripfast.api.aio.locks import AsyncLeases, AsyncLocks
+    from gripfast.api.aio.once import AsyncOnce, AsyncRun
     from gripfast.api.aio.permits import (
         AcquiringPermits,
         AsyncReadLock,
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from gripfast.api.lock import Lock
     from gripfast.api.locks import Leases, Locks
     from gripfast.api.observing import LoggingObserver
+    from gripfast.api.once import Once, Run
     from gripfast.api.permits import ReadLock, RWLock, Semaphore, SemaphoreLease, WriteLease, WriteLock
     from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs
     from gripfast.api.within import InTransaction
@@ -73,8 +75,10 @@ __all__ = [
     "AsyncLockedOr",
     "AsyncLocks",
     "AsyncLost",
+    "AsyncOnce",
     "AsyncRWLock",
     "AsyncReadLock",
+    "AsyncRun",
     "AsyncSemaphore",
     "AsyncSemaphoreLease",
     "AsyncWriteLease",
@@ -102,12 +106,14 @@ __all__ = [
     "LoggingObserver",
     "Lost",
     "Observer",
+    "Once",
     "OutcomeUnknown",
     "PermitHolder",
     "PermitInfo",
     "RWLock",
     "ReadLock",
     "Reason",
+    "Run",
     "Semaphore",
     "SemaphoreLease",
     "StaleToken",
@@ -141,6 +147,8 @@ _LATER = {
     "AsyncSemaphoreLease": "api.aio.permits",
     "AsyncWriteLease": "api.aio.permits",
     "AsyncWriteLock": "api.aio.permits",
+    "AsyncOnce": "api.aio.once",
+    "AsyncRun": "api.aio.once",
     "Capabilities": "core.ports",
     "Client": "api.client",
     "Election": "api.election",
@@ -153,12 +161,13 @@ _LATER = {
     "Leases": "api.locks",
     "Lock": "api.lock",
     "LockInfo": "core.ports",
+    "LoggingObserver": "api.observing",
+    "Observer": "core.events",
+    "Once": "api.once",
     "LockKwargs": "api.typed",
     "LockedOr": "api.typed",
     "Locks": "api.locks",
-    "LoggingObserver": "api.observing",
     "Lost": "api.lease",
-    "Observer": "core.events",
     "PermitHolder": "core.ports",
     "PermitInfo": "core.ports",
     "RWLock": "api.permits",
@@ -167,6 +176,7 @@ _LATER = {
     "SemaphoreLease": "api.permits",
     "WriteLease": "api.permits",
     "WriteLock": "api.permits",
+    "Run": "api.once",
     "async_lock": "api.aio.entry",
     "configure": "api.default",
     "connect": "api.entry",

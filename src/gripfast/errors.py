@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, NoReturn
 if TYPE_CHECKING:
     from gripfast.core.ports import LockInfo
 
-Reason = Literal["expired", "taken", "broken", "session", "max_hold", "released"]
+Reason = Literal["expired", "taken", "broken", "session", "max_hold", "released", "detached"]
 
 WHY: Mapping[Reason, str] = {
     "expired": "it was not renewed before its deadline",
@@ -26,6 +26,7 @@ WHY: Mapping[Reason, str] = {
     "session": "its session with the server, or the process that held it, has ended",
     "max_hold": "it was held for max_hold seconds",
     "released": "it was already released",
+    "detached": "it was detached, and belongs to whoever adopts it",
 }
 _STOP = "Someone else may hold the lock: stop the work that needs it"
 
@@ -70,6 +71,7 @@ class LeaseLost(GripfastError):
       lease belongs to the parent process.
     - `max_hold`: it was held for max_hold seconds, so Gripfast released it.
     - `released`: it was already released. Acquire the lock again.
+    - `detached`: `lease.detach()` has ended it here. Whoever adopts it holds the lock.
     """
 
     def __init__(self, name: str, reason: Reason, why: str | None = None, note: str | None = None) -> None:
@@ -83,6 +85,8 @@ class LeaseLost(GripfastError):
     def __str__(self) -> str:
         if self.reason == "released":
             return f"lease on {self.name!r} is not held: {WHY[self.reason]}; acquire the lock again"
+        if self.reason == "detached":
+            return f"lease on {self.name!r} is not held here any more: {WHY[self.reason]}"
         return f"lease on {self.name!r} lost ({self.reason}): {self.args[2] or f'{why_lost(self)}. {_STOP}'}"
 
 
@@ -162,12 +166,23 @@ def describe_holder(holder: LockInfo | None, here: str = "") -> str:
     """Who holds it and for how long, in words an operator can act on. `here`: the holder in this process, in words."""
     if holder is None:
         return "held, but the holder is unknown"
+    if holder.kept is not None:
+        return _describe_kept(holder)
     if holder.since is None:
         return f"held by software other than Gripfast ({_shown(holder.owner)}), {_expiry(holder.expires_in)}"
     label = f" ({_shown(holder.label)})" if holder.label else ""
     who = f"{here}{', ' if here else ''}pid {holder.pid} on {_shown(holder.host)}{label}"
     expiry = _expiry(holder.expires_in, " unless renewed")
     return f"held by {who} since {holder.since:%Y-%m-%d %H:%M:%S} UTC, {expiry}"
+
+
+def _describe_kept(holder: LockInfo) -> str:
+    by = f" by {_shown(holder.host)}" if holder.host else ""
+    label = f" ({_shown(holder.label)})" if holder.label else ""
+    since = f" at {holder.since:%Y-%m-%d %H:%M:%S} UTC" if holder.since else ""
+    if holder.kept == "done":
+        return f"done{by}{label}{since}, so nobody needs it; that is forgotten in {holder.expires_in:.3g} s"
+    return f"released{by}{label}{since}, but kept for its min_hold: free in {holder.expires_in:.3g} s"
 
 
 def _expiry(seconds: float, unless: str = "") -> str:

@@ -8,13 +8,14 @@ import pytest
 import gripfast
 
 CLIENT = {
-    "capabilities", "elected", "election", "force_release", "inspect", "list", "lock", "locked", "locks", "rwlock",
-    "semaphore", "where",
+    "adopt", "capabilities", "elected", "election", "force_release", "forget", "inspect", "list", "lock", "locked",
+    "locks", "once", "rwlock", "semaphore", "where",
 }  # fmt: skip
 LOCK = {"acquire", "name", "try_acquire", "ttl", "within"}
-LEASE = {"ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
+LEASE = {"detach", "ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
 LEASES = {"ensure_held", "extend", "held", "lost", "names", "release", "remaining", "tokens"}
 ELECTION = {"lead", "leader", "name", "run", "try_lead", "ttl", "value", "watch"}
+RUN = {"busy", "done", "holder", "lease", "name"}
 EVENT = {"error", "group", "kind", "name", "owner", "reason", "request", "store", "token"}
 OBSERVER = {"claimed", "granted", "lost", "refused", "released", "renewed", "unreachable"}
 
@@ -27,6 +28,10 @@ PUBLIC: dict[str, set[str]] = {
     "AsyncLease": LEASE,
     "Locks": {"acquire", "names", "try_acquire"},
     "AsyncLocks": {"acquire", "names", "try_acquire"},
+    "Once": {"name"},
+    "AsyncOnce": {"name"},
+    "Run": RUN,
+    "AsyncRun": RUN,
     "Leases": LEASES,
     "AsyncLeases": LEASES,
     "Election": ELECTION,
@@ -62,11 +67,11 @@ PUBLIC: dict[str, set[str]] = {
     "AcquiringAll": {"close", "send", "throw"},
     "Lost": {"is_set", "wait"},
     "AsyncLost": {"is_set", "wait"},
-    "LockKwargs": {"group", "label", "max_hold", "on_lost", "reentrant", "renew", "ttl", "wait"},
+    "LockKwargs": {"group", "label", "max_hold", "min_hold", "on_lost", "reentrant", "renew", "ttl", "wait"},
     "LockedOr": set(),
     "AsyncLockedOr": set(),
     "InTransaction": {"name", "token"},
-    "LockInfo": {"expires_in", "host", "label", "name", "owner", "pid", "since", "token", "waiters"},
+    "LockInfo": {"expires_in", "host", "kept", "label", "name", "owner", "pid", "since", "token", "waiters"},
     "Event": EVENT | {"at", "held", "margin", "ttl", "waited", "wall"},
     "Observer": OBSERVER,
     "LoggingObserver": OBSERVER,
@@ -74,6 +79,8 @@ PUBLIC: dict[str, set[str]] = {
         "downgrades",
         "durable_fence",
         "fair",
+        "hands_over",
+        "keeps",
         "lists",
         "processes",
         "push",

@@ -14,7 +14,7 @@ import pytest
 
 import gripfast
 from gripfast import machine
-from gripfast.core.ports import Broken, Claim, Granted, Hold, Inbox, Taken
+from gripfast.core.ports import Broken, Claim, Granted, Hold, Inbox, Keep, Taken
 from gripfast.stores.inboxes import BlockingInbox
 from gripfast.stores.sqlite.engine import SqliteEngine
 from gripfast.stores.sqlite.files import filesystem_of
@@ -334,3 +334,64 @@ def test_opening_another_connection_keeps_the_locks_of_the_first(engine: SqliteE
     visit = "import gripfast, sys; gripfast.connect(sys.argv[1]).inspect('job')"
     subprocess.run([sys.executable, "-c", visit, f"sqlite:///{path}"], check=True)
     assert path.with_name("locks.db-wal").exists()
+
+
+# -- what is kept after a release ------------------------------------------------------------------------------------
+
+
+def kept(engine: SqliteEngine, seconds: float) -> None:
+    claim(engine, "mine")
+    assert engine.release(Hold("job", "mine", 5.0, keep=Keep("kept:mine", seconds))) is None
+
+
+def test_what_is_kept_survives_a_reboot(engine: SqliteEngine, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time runs on the wall clock, and no process has to live for it."""
+    kept(engine, 60.0)
+    wall = machine.wall_us()
+    monkeypatch.setattr(machine, "boot_id", lambda: "another boot")
+    monkeypatch.setattr(machine, "boottime", lambda: 5.0)
+    after = SqliteEngine(path, "normal", 5.0)
+    for passed, left in ((50, 10), (59, 1)):
+        monkeypatch.setattr(machine, "wall_us", lambda passed=passed: wall + passed * 1_000_000)
+        info = after.inspect("job")
+        assert info is not None
+        assert info.expires_in == pytest.approx(left, abs=0.5)
+        assert isinstance(claim(after, "other"), Taken)
+    monkeypatch.setattr(machine, "wall_us", lambda: wall + 61_000_000)
+    assert isinstance(claim(after, "other"), Granted)
+    after.close()
+
+
+def test_a_kept_row_names_no_process(engine: SqliteEngine) -> None:
+    kept(engine, 60.0)
+    info = engine.inspect("job")
+    assert info is not None
+    assert (info.pid, info.kept) == (0, "min_hold")
+    assert info.host
+
+
+def test_a_version_that_does_not_know_markers_waits_at_least_as_long(engine: SqliteEngine, path: Path) -> None:
+    """It takes the row for one of another boot."""
+    kept(engine, 60.0)
+    connection = sqlite3.connect(path)
+    boot, ttl = connection.execute("SELECT boot, ttl FROM gripfast_lock WHERE name = 'job'").fetchone()
+    connection.close()
+    assert boot != machine.boot_id()
+    assert ttl == 60.0
+
+
+def test_a_repeated_request_to_keep_is_recognised(engine: SqliteEngine) -> None:
+    kept(engine, 60.0)
+    assert engine.release(Hold("job", "mine", 5.0, keep=Keep("kept:mine", 60.0))) is None
+    assert engine.release(Hold("job", "mine", 5.0)) == "taken"
+    assert engine.release(Hold("job", "another", 5.0, keep=Keep("kept:another", 60.0))) == "taken"
+
+
+def test_what_was_kept_is_forgotten_like_any_other_name(
+    engine: SqliteEngine, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept(engine, 60.0)
+    wall = machine.wall_us()
+    monkeypatch.setattr(machine, "wall_us", lambda: wall + 2 * 24 * 3600 * 1_000_000)
+    engine._connections.run(engine._sweep)
+    assert count(path, "gripfast_lock") == 0

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
-from gripfast.api import misuse
+from gripfast.api import keeping, misuse
 from gripfast.api.config import Config
 from gripfast.api.decorator import LockedBy, check_decoration, locked_async, locked_plain
 from gripfast.api.lease import Lease
@@ -31,6 +31,7 @@ from gripfast.core.ports import (
     RW_LIMIT,
     Capabilities,
     Hold,
+    Keep,
     Kind,
     LockInfo,
     Loss,
@@ -45,7 +46,7 @@ from gripfast.errors import ClientClosed, LockTimeout, Reason, quoted
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import BlockingRuntime, drive
-from gripfast.runtime.here import task_here
+from gripfast.runtime.here import me, task_here
 from gripfast.runtime.parts import EXIT_PATIENCE
 
 if TYPE_CHECKING:
@@ -55,8 +56,10 @@ if TYPE_CHECKING:
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.election import AsyncElection
     from gripfast.api.aio.lock import AsyncLock
+    from gripfast.api.aio.once import AsyncOnce
     from gripfast.api.election import Election
     from gripfast.api.locks import Leases, Locks
+    from gripfast.api.once import Once
     from gripfast.api.permits import RWLock, Semaphore, SemaphoreLease
     from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs, NothingElse
     from gripfast.runtime.observers import Observers
@@ -93,6 +96,8 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
 
     def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
         ttl = self._config.ttl if ttl is None else ttl
+        if others.get("min_hold") is not None:
+            keeping.check_keeps(self, "min_hold")
         return LockSettings(name, self._config.prefix, ttl=ttl, max_ttl=self._config.factory.max_ttl, **others)
 
     def _settings_of_several(self, names: tuple[str, ...], ttl: float | None, **others: Any) -> list[LockSettings]:
@@ -167,9 +172,10 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
     def _store(self) -> Store:
         raise NotImplementedError
 
-    async def _free(self, name: str, owner: str) -> Loss | None:
+    async def _free(self, name: str, owner: str, keep: Keep | None = None) -> Loss | None:
         """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
-        return reached(await self._store().release(Hold(self._config.prefix + name, owner, self._config.ttl)))
+        hold = Hold(self._config.prefix + name, owner, self._config.ttl, keep=keep)
+        return reached(await self._store().release(hold))
 
     async def _renew(self, name: str, owner: str, ttl: float) -> Loss | None:
         """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
@@ -204,6 +210,7 @@ class Client(AnyClient):
         on_lost: Callable[[Lease, Reason], object] | None = None,
         group: str | None = None,
         wait: float | None = None,
+        min_hold: float | None = None,
         **wrong: Unpack[NothingElse],
     ) -> Lock:
         """A lock with this name. Does no I/O.
@@ -220,6 +227,9 @@ class Client(AnyClient):
           512 UTF-8 bytes.
         - `wait`: how many seconds `with lock`, `acquire()` and `within()` wait for the lock before they raise
           LockTimeout, unless they are called with a `wait` of their own. None: for ever. `try_acquire()` never waits.
+        - `min_hold`: the name stays taken for so many seconds from its acquisition, however early it is released, also
+          if the work fails or the client is closed. If the holder dies, it is free when its ttl is over. Needs a store
+          with `capabilities.keeps`.
         """
         if wrong:
             raise unknown_option(Client.lock, wrong)
@@ -233,6 +243,7 @@ class Client(AnyClient):
             on_lost=on_lost,
             group=group,
             wait=wait,
+            min_hold=min_hold,
         )
         return Lock(self, settings)
 
@@ -383,6 +394,49 @@ class Client(AnyClient):
 
         return RWLock(self, read, write)
 
+    @exact
+    def once(
+        self,
+        name: str,
+        *,
+        keep: float,
+        wait: float | None = 0.0,
+        ttl: float | None = None,
+        label: str | None = None,
+        group: str | None = None,
+        done_on_error: bool = False,
+        **wrong: Unpack[NothingElse],
+    ) -> Once:
+        """Something that is to be done once, whoever comes first: `with client.once("digest:2026-11-15", keep=7*86400)
+        as run:` and inside it `if run:`. Does no I/O.
+
+        The run is true for the one that is to do the work. When its block ends normally, that is recorded for `keep`
+        seconds. Whoever comes then finds `run.done`; whoever comes while the work is going on finds `run.busy`.
+
+        - `keep`: for how many seconds the store remembers that it was done, up to ten years. By the store's clock.
+        - `wait`: how many seconds to wait for somebody who is doing it. It ends when that is done, and if it has
+          failed, this one is to do it. None: for ever. Unlike locks, this does not wait unless told to.
+        - `done_on_error`: if the block raises an Exception, that counts as done, too. Otherwise an exception releases
+          the name, and somebody else may begin. An interrupt never counts as done.
+        - `ttl`, `label` and `group` are those of `lock()`. The lease is renewed while the block runs: `run.lease`.
+
+        It can't make work happen exactly once. A process that dies in the middle has done part of it, and another
+        begins from the start. If the lease is lost, or the store does not confirm that it was recorded, the end of the
+        block raises LeaseLost or OutcomeUnknown, and the work may be done again.
+
+        It is a decorator, too: `@client.once("digest:{day}", keep=7*86400)`. The name is a template, as in `locked()`.
+        If the function is not to run, the call returns None. Coroutine functions work.
+
+        The name is that of a lock: `client.lock(name)` waits for it. `forget(name)` makes it undone. Needs a store with
+        `capabilities.keeps`.
+        """
+        if wrong:
+            raise unknown_option(Client.once, wrong)
+        from gripfast.api.once import Once  # most programs need locks
+
+        settings = keeping.settings_of_once(self, name, ttl, label=label, group=group, wait=wait)
+        return Once(self, settings, rules.checked_keep(keep), rules.checked_flag("done_on_error", done_on_error))
+
     @overload
     def locked(
         self,
@@ -414,7 +468,7 @@ class Client(AnyClient):
     ) -> Callable[[Any], Any]:
         """A decorator: hold the lock while the function runs. A placeholder in the name, such as `{user_id}`, is
         replaced by the function's argument of that name. `settings` are those of `lock()`: ttl, renew, max_hold,
-        reentrant, label, on_lost, group, wait.
+        reentrant, label, on_lost, group, wait, min_hold.
 
         The `group` is the name as it is written here, with its placeholders, unless you pass another.
 
@@ -493,7 +547,8 @@ class Client(AnyClient):
         slot: int | None = None,
     ) -> bool:
         """For operators: release the lock, whoever holds it. True if someone held it. The next holder's token is still
-        larger than all earlier ones.
+        larger than all earlier ones. It ends a `min_hold`, too. What `once()` has recorded as done stays: see
+        `forget()`.
 
         `reason` says why, in at most 1024 UTF-8 bytes. The old holder's `LeaseLost` shows it, and has it as `note`, if
         the store can pass it on (`capabilities.tells_reason`).
@@ -504,7 +559,41 @@ class Client(AnyClient):
         key, note = self._key(name), rules.checked_reason(reason)
         if kind != "lock" or owner is not None or slot is not None:
             return was_forced(name, note, reached(drive(self._forced_permits(key, kind, owner, slot, note))))
-        return was_forced(name, note, reached(drive(forced(self._store(), key, note))))
+        was_held = reached(drive(forced(self._store(), key, note)))
+        return was_forced(name, note, was_held, not was_held and drive(keeping.done(self, key)) is not None)
+
+    def adopt(
+        self,
+        text: str,
+        *,
+        ttl: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[Lease, Reason], object] | None = None,
+        group: str | None = None,
+    ) -> Lease:
+        """Take over a lock that `lease.detach()`, or `gripfast acquire`, has detached on the same store. The lease has
+        a new owner id and a larger token. Only one can adopt it: whoever comes second, or after the lock has expired,
+        gets LeaseLost.
+
+        `ttl` is that of the detached lease, unless you pass another. What was left of a `min_hold` counts from now on.
+        The other settings are those of `lock()`.
+        """
+        from gripfast.api.handover import settings_of_adopted
+        from gripfast.core.handover import adopt
+
+        settings, former = settings_of_adopted(
+            self, text, ttl, renew=renew, max_hold=max_hold, label=label, on_lost=on_lost, group=group
+        )
+        runtime = self._start()
+        state = drive(adopt(runtime.env, settings.want, former))
+        state.acquirer = me.thread
+        return Lease(self, runtime, state, settings.on_lost)
+
+    def forget(self, name: str) -> bool:
+        """Make undone what `once()` has recorded as done: the next one may begin. True if it was recorded."""
+        return drive(keeping.forget(self, self._key(name)))
 
     def close(self) -> None:
         """Release everything that is still held, and stop the background threads. Takes about 2 s at most, even if the
@@ -544,6 +633,9 @@ class Client(AnyClient):
             store = self._config.factory.blocking(patience.request_timeout)
             self._runtime = BlockingRuntime(store, patience, self, self._observers())
         return self._runtime
+
+    def _twin_once(self, name: str, **settings: Any) -> AsyncOnce:
+        return self._twins.here().once(name, **settings)
 
     def _twin_lock(self, name: str, **settings: Any) -> AsyncLock:
         return self._twins.here().lock(name, **settings)
@@ -601,9 +693,12 @@ def forced(store: Store, key: str, note: str | None) -> Coroutine[Any, Any, bool
     return store.force_release(key, note)
 
 
-def was_forced(name: str, note: str | None, was_held: bool) -> bool:
+def was_forced(name: str, note: str | None, was_held: bool, is_done: bool = False) -> bool:
     """Logs it."""
-    if was_held:
+    if is_done:
+        what = "%r is recorded as done, and a force release leaves that alone: write client.forget(%r)"
+        _log.warning(what, name, name, extra={"gripfast_name": name})
+    elif was_held:
         because = "" if note is None else f" ({quoted(note)})"
         what = "released %r by force%s; its holder may still be at work"
         _log.warning(what, name, because, extra={"gripfast_name": name})

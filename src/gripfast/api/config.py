@@ -30,6 +30,8 @@ class Config(NamedTuple):
     ttl: float
     patience: Patience
     observers: tuple[Observer, ...] = ()
+    kind: str = ""
+    """Of the store."""
 
 
 def configure(target: object, options: dict[str, Any]) -> Config:
@@ -74,7 +76,8 @@ def _configured(spec: StoreSpec, make: str, target: object, options: dict[str, A
         )
     ttl = rules.checked_ttl(own.get("ttl", min(rules.TTL_DEFAULT, factory.max_ttl)), factory.max_ttl)
     prefix = rules.checked_prefix(own.get("prefix", factory.prefix))
-    return Config(factory, prefix, ttl, Patience(**{"request_timeout": factory.request_timeout} | patience))
+    patience = {"request_timeout": factory.request_timeout} | patience
+    return Config(factory, prefix, ttl, Patience(**patience), kind=spec.name)
 
 
 def _patience(own: Mapping[str, object]) -> dict[str, float]:

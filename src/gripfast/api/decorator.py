@@ -39,7 +39,7 @@ def locked_plain(make_lock: Callable[..., Any], name: str, busy: Busy, settings:
             raise ConfigurationError(
                 f"{_name_of(function)} is not async, so it can't await {_name_of(busy)}: pass a plain function as busy"
             )
-        name_of = _Namer(name, function)
+        name_of = Namer(name, function)
 
         @functools.wraps(function)
         def hold(*args: Any, **kwargs: Any) -> Any:
@@ -51,7 +51,7 @@ def locked_plain(make_lock: Callable[..., Any], name: str, busy: Busy, settings:
                     raise
                 return None if busy == "skip" else busy(error)
             with lease:
-                return _no_coroutine(call_with(lease, function, args, kwargs), function)
+                return no_coroutine(call_with(lease, function, args, kwargs), function)
 
         return hold
 
@@ -70,7 +70,7 @@ def locked_async(make_lock: Callable[..., Any], name: str, busy: Busy, settings:
             raise ConfigurationError(
                 f"{_name_of(function)} is not async: decorate it with a client of connect(), not of connect_async()"
             )
-        name_of = _Namer(name, function)
+        name_of = Namer(name, function)
 
         @functools.wraps(function)
         async def hold(*args: Any, **kwargs: Any) -> Any:
@@ -99,7 +99,7 @@ def check_decoration(busy: object, settings: Mapping[str, object]) -> None:
         )
 
 
-def _no_coroutine(result: Any, function: Callable[..., Any]) -> Any:
+def no_coroutine(result: Any, function: Callable[..., Any]) -> Any:
     """Its body has not run yet, and would run without the lock."""
     if inspect.iscoroutine(result):
         result.close()
@@ -128,7 +128,7 @@ def refuse_generators(function: Callable[..., Any]) -> None:
         )
 
 
-class _Namer:
+class Namer:
     """Fills the arguments of a call into the name."""
 
     def __init__(self, template: str, function: Callable[..., Any]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gripfast.api.current import call_with
-from gripfast.api.decorator import Decorator, _name_of, _Namer, _no_coroutine, refuse_generators
+from gripfast.api.decorator import Decorator, Namer, _name_of, no_coroutine, refuse_generators
 from gripfast.api.lock import Lock
 from gripfast.api.misuse import (
     OF_ELECTIONS,
@@ -151,7 +151,7 @@ class Election(AnyElection):
             term = self._campaign()
             try:
                 with term:
-                    result: R = _no_coroutine(call_with(term, function, (term,), {}), function)
+                    result: R = no_coroutine(call_with(term, function, (term,), {}), function)
                 return result
             except LeaseLost:
                 if not is_over(term, sys.exception()):
@@ -249,7 +249,7 @@ def elected_plain(make: Callable[..., Election], name: str, settings: dict[str, 
     """For plain functions: a call of the function is a `run`."""
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
-        name_of = _Namer(name, function)
+        name_of = Namer(name, function)
 
         @functools.wraps(function)
         def lead(*args: Any, **kwargs: Any) -> Any:

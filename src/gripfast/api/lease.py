@@ -191,6 +191,27 @@ class Lease(Handle[BlockingRuntime]):
             raise to_raise(answer.error)
         self.ensure_held()
 
+    def detach(self, ttl: float | None = None) -> str:
+        """Hand the lock over: return a text with which another thread, process or machine can adopt it, by
+        `client.adopt(text)`. Until then the lock stays taken, for `ttl` seconds from now (as long as before, if it is
+        None). Nobody renews it meanwhile.
+
+        This lease is over: `held` is false, and nothing here releases the lock any more. Its `with` block ends without
+        an error. If the store can't be reached, detach() raises StoreUnavailable; read `held` to see whether the lease
+        is still yours.
+
+        The text has no password, but it is a key: whoever has it, and may use the store, can adopt the lock. Needs a
+        store with `capabilities.hands_over`.
+        """
+        from gripfast.api import handover
+        from gripfast.core.handover import detach
+
+        handover.check_detachable(self)
+        self.extend(ttl)
+        text = handover.write(self, boottime())
+        drive(detach(self._runtime.env, self._state))
+        return text
+
     def release(self) -> None:
         """Release the lock. A second call does nothing. Raises LeaseLost if the lease was already lost."""
         if self._let_go():

@@ -124,6 +124,12 @@ OF_ELECTIONS: Mapping[str, str] = {
     "lock": "an election is the lock of its name. Write client.lock(name)",
     "__call__": "to decorate a function, write `@client.elected(name)`",
 }
+OF_ONCE: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("acquire", "try_acquire", "release"), "write `{async_}with client.once(…) as run:` and inside it `if run:`"
+    ),
+    **dict.fromkeys(("reset", "clear", "forget"), "write `{await_}client.forget(name)`"),
+}
 OF_ASYNC_CLIENTS = {**OF_CLIENTS, "close": "write `await client.aclose()`"}
 """What locks, clients and leases do not have, and what is meant here."""
 
@@ -164,6 +170,7 @@ _TIMES = ("timeout", "blocking_timeout")
 _WITHOUT_RENEWAL = "leave it out, because a term is renewed until it is released or lost"
 _ELECTION_VALUE = "write value={value}, what others read as leader.value"
 _LEAD_WAIT = "it belongs to a campaign. Write election.lead(wait={value})"
+_KEEP = "write keep={value}, the seconds for which it stays recorded that it was done"
 _ALWAYS_RENEWED = "leave it out, because leases on several locks are always renewed"
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -196,6 +203,15 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "rwlock": {
         **_LOCK,
         "reentrant": "leave it out: a thread or task that reads may read again, and one that writes may do both",
+    },
+    "once": {
+        **_LOCK,
+        **dict.fromkeys(("ttl_done", "expire_after", "period", "interval", "lock_at_least_for"), _KEEP),
+        "renew": "leave it out, because the lease is always renewed while the work is done",
+        "reentrant": "leave it out: what is being done is not begun again inside itself",
+        "on_lost": "leave it out, and call run.lease.ensure_held() in the work",
+        "max_hold": "leave it out, and end the work yourself",
+        "busy": "leave it out: read run.busy, or run.done",
     },
     "locks": {
         **_LOCK,

@@ -38,6 +38,8 @@ class LockSettings:
         group: str | None,
         wait: float | None,
         share: Share | None = None,
+        min_hold: float | None = None,
+        is_once: bool = False,
     ) -> None:
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
@@ -50,6 +52,8 @@ class LockSettings:
             rules.checked_label(label),
             rules.checked_group(group),
             share,
+            rules.checked_min_hold(min_hold),
+            is_once,
         )
         self.reentrant = rules.checked_flag("reentrant", reentrant)
         self.on_lost = on_lost

@@ -24,6 +24,7 @@ class LockKwargs(TypedDict, Generic[L], total=False):
     ttl: float | None
     renew: bool
     max_hold: float | None
+    min_hold: float | None
     reentrant: bool
     label: str | None
     on_lost: Callable[[L, Reason], object] | None

@@ -9,6 +9,8 @@ UNAVAILABLE = 69
 INTERNAL = 70
 BUSY = 75
 LOST = 76
+DONE = 79
+"""sysexits.h ends before it."""
 NOT_EXECUTABLE = 126
 NO_COMMAND = 127
 SIGNALLED = 128
@@ -16,11 +18,13 @@ SIGNALLED = 128
 MEANINGS = {
     DECLINED: "nothing was changed: you answered no, or the lock has a new holder (break)",
     USAGE: "wrong usage: an option, name, ttl or URL",
-    NOT_FOUND: "nobody holds that lock (show, break)",
+    NOT_FOUND: "nobody holds that lock (show, break), or it is not recorded as done (forget)",
     UNAVAILABLE: "the store can't be reached, or refused the request",
     INTERNAL: "a bug in gripfast",
     BUSY: "someone else holds the lock (run: see --busy-exit-code)",
-    LOST: "the lock was lost while the command ran, or before it could start (run; lead, if it ends then)",
+    LOST: "the lock was lost while the command ran, or before it could start (run; lead, if it ends then); or it is "
+    "not held (renew, release)",
+    DONE: "it was done before (run --once: see --done-exit-code)",
     NOT_EXECUTABLE: "the command can't be executed (run, lead)",
     NO_COMMAND: "the command was not found (run, lead)",
 }

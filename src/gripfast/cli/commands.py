@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint, EntryPoints
 
 OWN = {
+    "acquire": "handover:acquire",
     "break": "locks:break_",
     "completion": "completion:completion",
     "lead": "lead:lead",
+    "forget": "locks:forget",
     "ls": "locks:ls",
+    "release": "handover:release",
+    "renew": "handover:renew",
     "run": "run:run",
     "schema": "schema:schema",
     "show": "locks:show",

@@ -91,6 +91,8 @@ def break_(ctx: click.Context, name: str, in_json: bool, yes: bool, reason: str 
         info = client.inspect(name)
         if info is None:
             raise _nobody(name)
+        if info.kept == "done":
+            raise Failure(codes.DECLINED, f"{name!r} is {text.holder(info)}. To have it done again: {_forget(name)}")
         if not yes:
             _confirm(client, info)
         if not client.force_release(name, reason):
@@ -103,6 +105,31 @@ def break_(ctx: click.Context, name: str, in_json: bool, yes: bool, reason: str 
         click.echo(f"{name!r} is released; it was {text.holder(info)}")
     if reason and not is_told:
         say("this store can't tell the old holder the reason")
+
+
+@click.command(short_help="Have something done again that was done once.")
+@name_argument
+@url_option
+@json_option
+@click.pass_context
+def forget(ctx: click.Context, name: str, in_json: bool) -> None:
+    """Forget that NAME was done, so that the next gripfast run --once, or client.once(), does it again.
+
+    \b
+    gripfast forget digest:2026-11-15
+
+    A lock that somebody holds is left alone; see gripfast break.
+    """
+    with open_client(ctx) as client:
+        info = client.inspect(name)
+        was_done = client.forget(name)
+    if in_json:
+        click.echo(text.as_json({"name": name, "forgotten": was_done}))
+    if not was_done:
+        but = f"; it is {text.holder(info)}" if info else ""
+        raise Failure(codes.NOT_FOUND, f"{name!r} is not recorded as done{but}")
+    if not in_json:
+        click.echo(f"{name!r} may be done again; it was {text.holder(info)}")
 
 
 def _confirm(client: gripfast.Client, info: gripfast.LockInfo) -> None:
@@ -154,6 +181,10 @@ def _verdict(name: str, waited: float, busy: gripfast.LockTimeout | None) -> dic
 
 def _show(name: str) -> str:
     return f"gripfast show {shlex.quote(name)}"
+
+
+def _forget(name: str) -> str:
+    return f"gripfast forget {shlex.quote(name)}"
 
 
 def _nobody(name: str) -> Failure:

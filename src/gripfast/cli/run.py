@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import click
@@ -26,6 +26,11 @@ TTL_HELP = """How long the lock stays held if gripfast dies and the store does n
 sqlite://, notices at once). gripfast renews it while the command runs. [default: 30, or what the URL says]"""
 GRACE_HELP = f"""If the lock can't be renewed, send TERM this long before the lease ends, and KILL just before it ends;
 at most half the ttl. [default: {GRACE:g}, or half the ttl if that is less]"""
+MIN_HOLD_HELP = "The lock stays taken for this long from its acquisition, even if the command ends earlier or fails."
+ONCE_HELP = """Run the command only if it was not done before. If it ends with status 0, that is recorded for as long as
+--keep says. If it fails, or dies, it may be run again."""
+KEEP_HELP = "With --once: for how long it is remembered that the command was done, such as 7d."
+DONE_HELP = f"With --once: exit code if it was done before. [default: {codes.DONE}]"
 BUSY_HELP = f"Exit code if someone else holds the lock. [default: {codes.BUSY}]"
 
 
@@ -36,6 +41,7 @@ class Settings(NamedTuple):
     busy_code: int
     grace: float | None
     quiet: bool
+    done_code: int = codes.DONE
 
 
 class RunCommand(click.Command):
@@ -64,6 +70,10 @@ class RunCommand(click.Command):
 @click.option("--busy-exit-code", type=click.IntRange(0, 255), default=codes.BUSY, metavar="CODE", help=BUSY_HELP)
 @duration_option("--grace", GRACE_HELP)
 @quiet_option
+@duration_option("--min-hold", MIN_HOLD_HELP)
+@click.option("--once", is_flag=True, help=ONCE_HELP)
+@duration_option("--keep", KEEP_HELP)
+@click.option("--done-exit-code", type=click.IntRange(0, 255), default=codes.DONE, metavar="CODE", help=DONE_HELP)
 @click.pass_context
 def run(
     ctx: click.Context,
@@ -76,12 +86,17 @@ def run(
     busy_exit_code: int,
     grace: float | None,
     quiet: bool,
+    min_hold: float | None,
+    once: bool,
+    keep: float | None,
+    done_exit_code: int,
 ) -> int:
     """Run CMD while holding the lock NAME, and exit with its status.
 
     \b
     gripfast run nightly -- ./backup.sh --full
     gripfast run nightly --wait 60 --label "by hand" -- ./backup.sh
+    gripfast run digest:2026-11-15 --once --keep 7d -- ./send-digest.sh
 
     In CMD's environment, $GRIPFAST_NAME is the lock's name, and $GRIPFAST_TOKEN is the fencing token, a number that
     grows with every holder. gripfast passes signals on to CMD. CMD inherits gripfast's standard input, output and
@@ -108,11 +123,24 @@ def run(
     """
     if no_wait and wait is not None:
         raise click.UsageError("Use --wait or --no-wait, not both.", ctx)
-    settings = Settings(name, words, 0.0 if no_wait else wait, busy_exit_code, grace, quiet)
+    _check_once(ctx, once, keep, min_hold)
+    settings = Settings(name, words, 0.0 if no_wait else wait, busy_exit_code, grace, quiet, done_exit_code)
     with open_client(ctx) as client:
-        lock = client.lock(name, ttl=ttl, label=label)
+        lock = client.lock(name, ttl=ttl, label=label, min_hold=min_hold)
         check_grace(ctx, grace, lock.ttl)
+        if keep is not None:
+            attempt = client.once(name, keep=keep, wait=settings.wait, ttl=ttl, label=label)
+            return _run_once(client, attempt, settings, listening())
         return _run(client, lock, settings, listening())
+
+
+def _check_once(ctx: click.Context, once: bool, keep: float | None, min_hold: float | None) -> None:
+    if once and keep is None:
+        raise click.UsageError("--once needs --keep: for how long it is remembered that it was done, such as 7d.", ctx)
+    if keep is not None and not once:
+        raise click.UsageError("--keep is for --once.", ctx)
+    if once and min_hold is not None:
+        raise click.UsageError("Use --once or --min-hold, not both.", ctx)
 
 
 def check_grace(ctx: click.Context, grace: float | None, ttl: float) -> None:
@@ -125,16 +153,31 @@ def _run(client: gripfast.Client, lock: gripfast.Lock, settings: Settings, signa
         with campaigning(client, lock.name, signals, settings.quiet):
             lease = lock.acquire(wait=settings.wait)
     except gripfast.LockTimeout as busy:
+        return _busy(settings, busy.holder)
+    ending = supervised(client, lease, settings.words, settings.grace, signals)
+    return _conclude(lease, ending, lambda status: lease.release())
+
+
+def _run_once(client: gripfast.Client, once: gripfast.Once, settings: Settings, signals: Signals) -> int:
+    with campaigning(client, once.name, signals, settings.quiet):
+        run = once._begin(False)
+    if run.done:
         if not settings.quiet:
-            _say_busy(busy, settings)
-        return settings.busy_code
-    return _conclude(lease, supervised(client, lease, settings.words, settings.grace, signals))
+            again = f"gripfast forget {shlex.quote(settings.name)}"
+            say(f"{settings.name!r} is {holder(run.holder)}. To have it done again: {again}")
+        return settings.done_code
+    if not run:
+        return _busy(settings, run.holder)
+    ending = supervised(client, run.lease, settings.words, settings.grace, signals)
+    return _conclude(run.lease, ending, run._finish)
 
 
-def _say_busy(busy: gripfast.LockTimeout, settings: Settings) -> None:
-    what_next = "Wait longer with --wait" if settings.wait else "Wait for it with --wait SECONDS"
-    look = f"gripfast show {shlex.quote(settings.name)}"
-    say(f"{settings.name!r} is {holder(busy.holder)}. {what_next}, or see: {look}")
+def _busy(settings: Settings, who: gripfast.LockInfo | None) -> int:
+    if not settings.quiet:
+        what_next = "Wait longer with --wait" if settings.wait else "Wait for it with --wait SECONDS"
+        look = f"gripfast show {shlex.quote(settings.name)}"
+        say(f"{settings.name!r} is {holder(who)}. {what_next}, or see: {look}")
+    return settings.busy_code
 
 
 def supervised(
@@ -164,13 +207,13 @@ def _begin(
     return Supervisor(lease, command, signals, grace).watch()
 
 
-def _conclude(lease: gripfast.Lease, ending: Ending) -> int:
+def _conclude(lease: gripfast.Lease, ending: Ending, finish: Callable[[int], None]) -> int:
     """Said before the client is closed, which takes a while on a store that does not answer."""
     if ending.status is None or ending.warned:
         say_stopped(lease, ending)
         return codes.LOST
     try:
-        lease.release()
+        finish(ending.status)
     except gripfast.LeaseLost as lost:
         so = f"The command ended with status {ending.status}, and may have run without the lock at the end"
         say(f"lost the lock {lease.name!r}: {why_lost(lost)}. {so}")

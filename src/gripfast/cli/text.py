@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from gripfast import LockInfo
 from gripfast.columns import cells
 from gripfast.durations import shown
-from gripfast.errors import visible
+from gripfast.errors import describe_holder, visible
 
 HEADINGS = ("NAME", "LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "WAITERS", "TOKEN")
 FOREIGN = "software other than Gripfast"
@@ -28,6 +28,8 @@ def holder(info: LockInfo | None) -> str:
     """Who has it and since when, for a sentence."""
     if info is None:
         return "held, but the holder is unknown"
+    if info.kept is not None:
+        return describe_holder(info)
     if info.since is None:
         return f"held by {FOREIGN} ({visible(info.owner)})"
     label = f'"{visible(info.label)}", ' if info.label else ""  # first: on a narrow terminal the rest is cut off
@@ -38,14 +40,21 @@ def portrait(info: LockInfo) -> str:
     """One lock on several lines."""
     lines = {
         "label": visible(info.label) if info.label else "-",
-        "holder": FOREIGN if info.since is None else f"pid {info.pid} on {visible(info.host)}",
+        "holder": _holder(info),
         "held since": "unknown" if info.since is None else f"{_moment(info)} ({held_for(info)})",
-        "expires in": "never" if math.isinf(info.expires_in) else f"{expires_in(info)} unless renewed",
+        "expires in": expires_in(info) + ("" if info.kept or math.isinf(info.expires_in) else " unless renewed"),
         "waiting": str(info.waiters),
         "token": str(info.token),
         "owner": visible(info.owner),
     }
     return "\n".join([visible(info.name), *(f"  {key:<12}{value}" for key, value in lines.items())])
+
+
+def _holder(info: LockInfo) -> str:
+    if info.kept is not None:
+        what = "done" if info.kept == "done" else "released, but kept for its min_hold"
+        return f"nobody: {what}, by {visible(info.host) or 'somebody'}"
+    return FOREIGN if info.since is None else f"pid {info.pid} on {visible(info.host)}"
 
 
 def human_table(infos: Sequence[LockInfo]) -> str:
@@ -76,7 +85,7 @@ def info_as_dict(info: LockInfo) -> dict[str, object]:
 
     since = info.since and info.since.isoformat()
     expires = None if math.isinf(info.expires_in) else round(info.expires_in, 3)
-    return {**asdict(info), "since": since, "expires_in": expires}
+    return {**asdict(info), "since": since, "expires_in": expires, **({"kept": info.kept} if info.kept else {})}
 
 
 def _moment(info: LockInfo) -> str:
@@ -84,8 +93,12 @@ def _moment(info: LockInfo) -> str:
 
 
 def _human_row(info: LockInfo) -> Sequence[str]:
-    who = (visible(info.name), visible(info.label) if info.label else "-", visible(info.host) or "?", str(info.pid))
+    who = (visible(info.name), visible(info.label) if info.label else "-", visible(info.host) or "?", _pid(info))
     return (*who, held_for(info), expires_in(info), str(info.waiters), str(info.token))
+
+
+def _pid(info: LockInfo) -> str:
+    return {"done": "done", "min_hold": "kept"}[info.kept] if info.kept else str(info.pid)
 
 
 def _plain_row(info: LockInfo) -> Sequence[str]:

@@ -29,7 +29,8 @@ class Lock:
     """Like asyncio.Lock: not re-entrant, and any task may release it. If one object has several leases (because one was
     lost), release() releases the latest lease of the calling task. If this task has none, it releases the oldest.
 
-    `settings` are those of `client.lock` except `reentrant` and `wait`: ttl, renew, max_hold, label, on_lost, group.
+    `settings` are those of `client.lock` except `reentrant` and `wait`: ttl, renew, max_hold, label, on_lost,
+    group, min_hold.
     """
 
     def __init__(self, client: AsyncClient, name: str, **settings: Any) -> None:

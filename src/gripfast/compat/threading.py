@@ -34,7 +34,8 @@ class Lock:
     was lost), release() releases the latest lease of the calling thread. If this thread has none, it releases the
     oldest.
 
-    `settings` are those of `client.lock` except `reentrant` and `wait`: ttl, renew, max_hold, label, on_lost, group.
+    `settings` are those of `client.lock` except `reentrant` and `wait`: ttl, renew, max_hold, label, on_lost,
+    group, min_hold.
     """
 
     _is_reentrant = False

@@ -18,6 +18,7 @@ import logging
 import math
 
 from gripfast.core import closing, rules
+from gripfast.core.kept import MIN_HOLD, Keeping
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ledger import Entry, Mark
 from gripfast.core.ports import Claim, Env, Granted, Hold, Inbox, Taken, Unreachable, to_raise
@@ -59,6 +60,8 @@ async def acquire(env: Env, want: Want, wait: float | None, entry: Entry = False
             if state.grant(answer.token, answer.ttl, sent, env.now(), want.max_hold):
                 if state.story is not None:
                     state.story.granted(state)  # first: whoever may tell its end sees it after this
+                if want.min_hold is not None:
+                    mark.keeping = Keeping(MIN_HOLD, want.min_hold, env.now())
                 mark.granted = True
                 env.announce(state)
                 if _log.isEnabledFor(logging.DEBUG):
@@ -153,7 +156,7 @@ async def _persist(
             if claim.inbox is None and answer.is_split and patience.is_left():
                 await env.pause(answer.again_in or 0.0)
                 pushed = None
-            elif claim.inbox is None or env.now() >= patience.ends:
+            elif claim.inbox is None or env.now() >= patience.ends or (want.is_once and _is_done(answer)):
                 return answer, sent
             else:
                 pushed = await _listen(env, claim.ttl, claim.inbox, answer, patience)
@@ -178,6 +181,10 @@ def _is_good(pushed: Granted, want: Want, taken: Taken, remaining: float) -> boo
     is_enough = want.renews or pushed.ttl >= want.ttl
     is_dated = pushed.token > taken.token and pushed.source == taken.source
     return is_enough and is_dated and rules.is_fresh(remaining, pushed.ttl)
+
+
+def _is_done(taken: Taken) -> bool:
+    return taken.holder is not None and taken.holder.kept == "done"
 
 
 async def _leave(env: Env, state: LeaseState, may_have_left: bool) -> None:

@@ -36,7 +36,7 @@ class Leader:
 
 
 def leader_of(info: LockInfo | None) -> Leader | None:
-    if info is None:
+    if info is None or info.kept is not None:
         return None
     return Leader(info.label or "", info.token, info.host, info.pid, info.since, info.expires_in)
 

@@ -75,6 +75,10 @@ class Want(NamedTuple):
     """For observers and logs. No engine sees it."""
     share: Share | None = None
     """None: all of the name, an exclusive lock."""
+    min_hold: float | None = None
+    """Once somebody believes in it, the name stays taken for so long, however early it is released."""
+    is_once: bool = False
+    """Nobody waits for what is done (`core/once.py`)."""
 
 
 class LeaseState:
@@ -147,10 +151,10 @@ class LeaseState:
         return 0.0
 
     def lost(self, now: float) -> Reason | None:
-        """Why it was lost, or None while it is held and after it was released."""
+        """Why it was lost, or None while it is held and after it was released or detached."""
         self.remaining(now)
         ending = self.ending
-        return None if ending == "released" else ending
+        return None if ending in ("released", "detached") else ending
 
     def finish(self, ending: Loss) -> bool:
         """True if this is the ending that counts."""

@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from types import CodeType
 
+from gripfast.core.kept import Keep, Keeping
 from gripfast.core.lease import LeaseState, Share
 
 Entry = bool | tuple[CodeType, int]
@@ -21,7 +22,9 @@ Entry = bool | tuple[CodeType, int]
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = ("entry", "granted", "key", "ledger", "may_be_there", "name", "owner", "sent", "share", "ttl")
+    __slots__ = (
+        "entry", "granted", "keeping", "key", "ledger", "may_be_there", "name", "owner", "sent", "share", "ttl",
+    )  # fmt: skip
 
     ledger: Ledger
     name: str
@@ -38,6 +41,11 @@ class Mark(weakref.ref[LeaseState]):
     entry: Entry
     """If the lease of a `with` block is dropped, an interrupt or the end of a loop has done it: there is nothing that
     the caller should have written differently. Otherwise the log says where it was acquired."""
+    keeping: Keeping | None
+    """How it is given back; None: it is just released. Set when the caller believes in it."""
+
+    def keep(self, now: float) -> Keep | None:
+        return None if self.keeping is None else self.keeping.now(self.owner, now)
 
 
 class Ledger:
@@ -60,6 +68,7 @@ class Ledger:
         mark.may_be_there = False
         mark.granted = False
         mark.entry = entry
+        mark.keeping = None
         self._marks[state.owner] = mark
         return mark
 
@@ -79,8 +88,20 @@ class Ledger:
         state.owner = owner
         mark = self.enter(state)
         mark.may_be_there = mark.granted = True
+        mark.keeping = None if former is None else former.keeping
         if former is not None:
             former.granted = False
+
+    def keep(self, owner: str, keeping: Keeping) -> None:
+        """From now on it is given back like this, whoever does it."""
+        mark = self._marks.get(owner)
+        if mark is not None:
+            mark.keeping = keeping
+
+    def kept(self, owner: str, now: float) -> Keep | None:
+        """How it is given back now."""
+        mark = self._marks.get(owner)
+        return None if mark is None else mark.keep(now)
 
     def knows(self, mark: Mark) -> bool:
         return self._marks.get(mark.owner) is mark
@@ -100,6 +121,12 @@ class Ledger:
             self._drop(mark)
         else:
             self.confirm_gone(state.owner)
+
+    def set_aside(self, state: LeaseState) -> None:
+        """Nobody renews it any more, and it is not told of again. It is given back when the lease object dies."""
+        mark = self._marks.get(state.owner)
+        if mark is not None:
+            mark.granted = False
 
     def date(self, owner: str, sent: float, ttl: float) -> None:
         """A request is about to leave after which the engine remembers the owner for that long."""

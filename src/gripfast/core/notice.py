@@ -57,7 +57,10 @@ class Notices:
 
 def _tell(env: Env, state: LeaseState, reason: Reason) -> None:
     # Abandoned first: the engine may still have it (max_hold), and an abandoned lease is not told twice.
-    env.ledger.abandon(state)
+    if state.want.is_once and reason == "expired":
+        env.ledger.set_aside(state)  # the work goes on, and the engine judges what is recorded at its end
+    else:
+        env.ledger.abandon(state)
     _log.warning("%s", state.error(), extra=state.about(reason))
     if state.story is not None:
         state.story.lost(reason)

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar, cast
 
+from gripfast.core.kept import Keep as Keep
+from gripfast.core.kept import kept
 from gripfast.core.lease import RW_LIMIT as RW_LIMIT
 from gripfast.core.lease import Broken as Broken
 from gripfast.core.lease import Kind as Kind
@@ -60,6 +62,10 @@ class Capabilities:
     """`client.rwlock()` works."""
     downgrades: bool = False
     """The lease of a writer has `downgrade()`: it becomes a reader's, and no other writer comes in between."""
+    keeps: bool = False
+    """A released name can stay taken: `lock(min_hold=…)` and `once()` work."""
+    hands_over: bool = False
+    """Another process can take over a held lock: `lease.detach()` and `client.adopt()` work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +84,12 @@ class LockInfo:
     """Seconds until the lock expires if it is not renewed; infinite if it never expires."""
     waiters: int
     """How many waiters there are. Always 0 if `Capabilities.waiters_seen` is false."""
+
+    @property
+    def kept(self) -> Literal["min_hold", "done"] | None:
+        """Why the name is taken although nobody holds it: `"min_hold"`, or `"done"` (see `Client.once`). None if
+        somebody holds it."""
+        return kept(self.owner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +151,8 @@ class Hold(NamedTuple):
     """A renewal for less time than is left. Any other may arrive late, and must not."""
     share: Share | None = None
     """Not None: it is about permits. Only `share.kind` counts: how many they are is what the engine has recorded."""
+    keep: Keep | None = None
+    """For a release or an abandonment: the name stays taken by this marker."""
 
 
 class Granted(NamedTuple):
@@ -254,12 +268,17 @@ class Store(Protocol):
         ...
 
     async def release(self, hold: Hold) -> Loss | Unreachable | None:
-        """None if it was freed; otherwise why it was not this owner's."""
+        """None if it was freed; otherwise why it was not this owner's.
+
+        With `hold.keep` the lock becomes the marker's, and nobody is handed it: the waiters stay queued. None, too, if
+        it is the marker's already: then this was done before.
+        """
         ...
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
-        """Remove whatever these owners have, lock or position. For each hold None if nothing of it is left, or why that
-        is not known. What is wrong with one name costs that name alone."""
+        """Remove whatever these owners have, lock or position; or leave the lock to `hold.keep`, as `release` does. For
+        each hold None if nothing of it is left, or why that is not known. What is wrong with one name costs that name
+        alone."""
         ...
 
     def forget(self, owner: str) -> None:
@@ -273,7 +292,7 @@ class Store(Protocol):
 
     async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
         """`note`: what the holder is told when it next renews or releases (`Broken`). Only stores that can do that
-        (`tells_reason`) get one. The engine forgets it by itself."""
+        (`tells_reason`) get one. The engine forgets it by itself. What is marked as done stays: False."""
         ...
 
     async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:
@@ -331,6 +350,19 @@ class PermitStore(Protocol):
 def permits_of(store: Store) -> PermitStore:
     """Of a store with permits. A protocol of its own: a store without them need not know of it."""
     return cast(PermitStore, store)
+
+
+class HandsOver(Protocol):
+    """What a store can do besides, if its capabilities say `hands_over`."""
+
+    async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
+        """In one step: if the lock is the owner's of this hold, it becomes that of the claim, with a larger token. If
+        it is that of the claim already, the token of then: this was done before."""
+        ...
+
+    async def detach(self, hold: Hold) -> Loss | Unreachable | None:
+        """From now on the hold does not end with this process. Most engines do not look at processes."""
+        return None
 
 
 def _unwatched() -> None:

@@ -18,7 +18,7 @@ async def release(env: Env, state: LeaseState) -> None:
     """Idempotent. Raises LeaseLost if the lease was lost before; an unreachable engine is retried in the background."""
     state.remaining(env.now())
     if not state.finish("released"):
-        if state.ending is not None and state.ending != "released":
+        if state.lost(env.now()) is not None:
             raise state.error()
         return
     if state.listeners:
@@ -28,6 +28,8 @@ async def release(env: Env, state: LeaseState) -> None:
             hold = Hold(state.key, state.owner, state.ttl)
         else:
             hold = Hold(state.key, state.owner, state.ttl, share=state.want.share)
+        if state.want.min_hold is not None:
+            hold = hold._replace(keep=env.ledger.kept(state.owner, env.now()))
         answer = await env.store.release(hold)
     except ClientClosed:
         env.ledger.abandon(state)

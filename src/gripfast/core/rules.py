@@ -13,6 +13,8 @@ from gripfast.errors import ConfigurationError
 TTL_DEFAULT = 30.0
 TTL_MIN = 0.010
 TTL_MAX = 24 * 3600.0
+KEEP_MAX = 10 * 366 * 24 * 3600.0
+"""Of what is kept after a release: ten years."""
 NAME_BYTES_MAX = 512
 LABEL_BYTES_MAX = 4096
 GROUP_BYTES_MAX = NAME_BYTES_MAX
@@ -170,6 +172,14 @@ def checked_max_ttl(max_ttl: object) -> float:
 
 def checked_max_hold(max_hold: object) -> float | None:
     return None if max_hold is None else _checked_seconds("max_hold", max_hold, TTL_MIN, math.inf)
+
+
+def checked_min_hold(min_hold: object) -> float | None:
+    return None if min_hold is None else _checked_seconds("min_hold", min_hold, TTL_MIN, KEEP_MAX)
+
+
+def checked_keep(keep: object) -> float:
+    return _checked_seconds("keep", keep, TTL_MIN, KEEP_MAX)
 
 
 def checked_prefix(prefix: object) -> str:

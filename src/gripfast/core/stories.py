@@ -103,6 +103,10 @@ class Story(weakref.ref[LeaseState]):
             return
         self._report("released")
 
+    def detached(self) -> None:
+        """Its holder has handed it over."""
+        self._report("released", reason="detached")
+
     def lost(self, reason: Reason) -> None:
         self._report("lost", reason=reason)
 
@@ -200,8 +204,8 @@ class Stories:
             return story.event("refused", now, reason=why_refused)
         if phase == "holding":
             ending = reason_of(story.endings[0][0]) if story.endings else None
-            if ending is None or ending == "released":
-                return story.event("released", now, reason=why_released)
+            if ending is None or ending in ("released", "detached"):
+                return story.event("released", now, reason="detached" if ending == "detached" else why_released)
             return story.event("lost", now, reason=ending)
         return None
 

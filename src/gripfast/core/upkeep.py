@@ -151,7 +151,10 @@ class Reaper:
         return list(itertools.islice(chosen.values(), rules.GIVE_BACK_MOST))
 
     async def _try(self, batch: Sequence[Mark], is_news: bool) -> Sequence[Unreachable | None]:
-        answers = await self._store.abandon([Hold(mark.key, mark.owner, mark.ttl, share=mark.share) for mark in batch])
+        now = self._now()
+        answers = await self._store.abandon(
+            [Hold(mark.key, mark.owner, mark.ttl, share=mark.share, keep=mark.keep(now)) for mark in batch]
+        )
         for mark, trouble in zip(batch, answers, strict=True):
             del self._left[mark.owner]
             if trouble is None:

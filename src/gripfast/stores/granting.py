@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from gripfast.core import rules
+from gripfast.core.kept import Keep, kept
 from gripfast.errors import Reason
 
 
@@ -110,6 +111,30 @@ def renewed(row: Row, ttl: float, now: Now) -> Row:
 
 def broken(row: Row) -> Row:
     return row._replace(broken=row.owner)
+
+
+def keep(row: Row, keep: Keep, details: str, now: Now) -> Row:
+    """The holder leaves it to a marker. The waiters stay queued."""
+    return row._replace(
+        owner=keep.owner,
+        ttl=keep.seconds,
+        expires=now.clock + keep.seconds,
+        since_us=now.wall_us,
+        details=details,
+        unconfirmed="",
+    )
+
+
+def is_done(row: Row) -> bool:
+    return row.owner is not None and kept(row.owner) == "done"
+
+
+def adopt(row: Row, former: str, adopter: Waiter, now: Now) -> Row | Reason:
+    """The adopter's row, or why the former owner does not have it."""
+    if row.owner == adopter.owner and row.expires > now.clock:
+        return renewed(row, adopter.ttl, now)
+    reason = gone_because(row, former, now)
+    return _give(row, adopter, now) if reason is None else reason
 
 
 def is_forgettable(row: Row, now: Now) -> bool:

@@ -89,6 +89,11 @@ def vouched_for(text: str, pid: int) -> str:
     return _dump(holder._replace(processes=(*holder.processes, other)))
 
 
+def without_process(text: str) -> str:
+    """The same, of nobody whose death would end it."""
+    return _dump(read_holder(text)._replace(processes=()))
+
+
 def is_gone(text: str) -> bool:
     """Whether every process in it is provably dead."""
     processes = read_holder(text).processes

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
+from gripfast.api import keeping
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock
 from gripfast.api.client import AnyClient, HeldHere, forced, reached, was_forced
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
     from gripfast.api.aio.election import AsyncElection
     from gripfast.api.aio.locks import AsyncLeases, AsyncLocks
+    from gripfast.api.aio.once import AsyncOnce
     from gripfast.api.aio.permits import AsyncRWLock, AsyncSemaphore, AsyncSemaphoreLease
     from gripfast.api.typed import AsyncLockedOr, LockKwargs, NothingElse
 
@@ -60,6 +62,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         on_lost: Callable[[AsyncLease, Reason], object] | None = None,
         group: str | None = None,
         wait: float | None = None,
+        min_hold: float | None = None,
         **wrong: Unpack[NothingElse],
     ) -> AsyncLock:
         """A lock with this name. Does no I/O.
@@ -79,6 +82,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
             on_lost=on_lost,
             group=group,
             wait=wait,
+            min_hold=min_hold,
         )
         return AsyncLock(self, settings)
 
@@ -192,6 +196,28 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
 
         return AsyncRWLock(self, read, write)
 
+    @exact
+    def once(
+        self,
+        name: str,
+        *,
+        keep: float,
+        wait: float | None = 0.0,
+        ttl: float | None = None,
+        label: str | None = None,
+        group: str | None = None,
+        done_on_error: bool = False,
+        **wrong: Unpack[NothingElse],
+    ) -> AsyncOnce:
+        """Something that is to be done once: `async with client.once(…) as run:` and inside it `if run:`. The settings
+        are those of `Client.once`. If the lease is lost, the block is cancelled."""
+        if wrong:
+            raise unknown_option(AsyncClient.once, wrong)
+        from gripfast.api.aio.once import AsyncOnce  # most programs need locks
+
+        settings = keeping.settings_of_once(self, name, ttl, label=label, group=group, wait=wait)
+        return AsyncOnce(self, settings, rules.checked_keep(keep), rules.checked_flag("done_on_error", done_on_error))
+
     @overload
     def locked(
         self,
@@ -294,7 +320,37 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         key, note = self._key(name), rules.checked_reason(reason)
         if kind != "lock" or owner is not None or slot is not None:
             return was_forced(name, note, reached(await self._forced_permits(key, kind, owner, slot, note)))
-        return was_forced(name, note, reached(await forced(self._store(), key, note)))
+        was_held = reached(await forced(self._store(), key, note))
+        return was_forced(name, note, was_held, not was_held and await keeping.done(self, key) is not None)
+
+    async def adopt(
+        self,
+        text: str,
+        *,
+        ttl: float | None = None,
+        renew: bool = True,
+        max_hold: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[AsyncLease, Reason], object] | None = None,
+        group: str | None = None,
+    ) -> AsyncLease:
+        """Take over a lock that `lease.detach()`, or `gripfast acquire`, has detached on the same store. The settings
+        are those of `Client.adopt`."""
+        from gripfast.api.handover import settings_of_adopted
+        from gripfast.core.handover import adopt
+
+        settings, former = settings_of_adopted(
+            self, text, ttl, renew=renew, max_hold=max_hold, label=label, on_lost=on_lost, group=group
+        )
+        runtime = self._start()
+        state = await adopt(runtime.env, settings.want, former)
+        if (task := asyncio.current_task()) is not None:
+            state.acquirer = weakref.ref(task)
+        return AsyncLease(self, runtime, state, settings.on_lost)
+
+    async def forget(self, name: str) -> bool:
+        """Make undone what `once()` has recorded as done. True if it was recorded."""
+        return await keeping.forget(self, self._key(name))
 
     async def aclose(self) -> None:
         """Release everything that is still held, and stop the background threads. Takes about 2 s at most, even if the

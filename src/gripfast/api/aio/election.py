@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gripfast.api.aio.lock import Acquiring, AsyncLock, Trying, _AcquiringOne, _TryingOne
 from gripfast.api.current import await_with
-from gripfast.api.decorator import Decorator, _name_of, _Namer, refuse_generators
+from gripfast.api.decorator import Decorator, Namer, _name_of, refuse_generators
 from gripfast.api.election import AnyElection, check_function, is_over
 from gripfast.api.misuse import exact, more_for_run, unknown_option
 from gripfast.core import rules
@@ -191,7 +191,7 @@ def elected_async(make: Callable[..., AsyncElection], name: str, settings: dict[
             raise ConfigurationError(
                 f"{_name_of(function)} is not async: decorate it with a client of connect(), not of connect_async()"
             )
-        name_of = _Namer(name, function)
+        name_of = Namer(name, function)
 
         @functools.wraps(function)
         async def lead(*args: Any, **kwargs: Any) -> Any:

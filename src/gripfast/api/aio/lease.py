@@ -49,6 +49,18 @@ class AsyncLease(Handle[AioRuntime]):
             raise to_raise(answer.error)
         self.ensure_held()
 
+    async def detach(self, ttl: float | None = None) -> str:
+        """Hand the lock over: return a text with which another task, thread, process or machine can adopt it. As
+        `Lease.detach`."""
+        from gripfast.api import handover
+        from gripfast.core.handover import detach
+
+        handover.check_detachable(self)
+        await self.extend(ttl)
+        text = handover.write(self, boottime())
+        await detach(self._runtime.env, self._state)
+        return text
+
     async def release(self) -> None:
         """Release the lock. A second call does nothing. Raises LeaseLost if the lease was already lost."""
         if running_loop() is not self._runtime.loop:

@@ -39,7 +39,7 @@ from gripfast.interrupts.living import Living
 from gripfast.machine import boottime, wall_us
 from gripfast.stores import granting
 from gripfast.stores.granting import Now, Outcome, Row, Waiter
-from gripfast.stores.holder import write_holder
+from gripfast.stores.holder import without_process, write_holder
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.memory.spec import CAPABILITIES
 from gripfast.stores.protocol import PAGE, lock_info
@@ -140,6 +140,12 @@ class MemoryEngine:
         if self._permits_made is None:
             self._permits_made = make(self.inboxes, self._details)
 
+    def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss:
+        return self._guard.run(self._adopt, hold, claim)
+
+    def detach(self, hold: Hold) -> None:
+        """Memory ends with its process, and so does everything in it."""
+
     def vouch(self, hold: Hold, pid: int) -> None:
         """Memory ends with its process: there is nobody to vouch to."""
 
@@ -210,9 +216,17 @@ class MemoryEngine:
         now = _now()
         row = self._row(hold.name)
         if row.owner != hold.owner:
+            if hold.keep is not None and row.owner == hold.keep.owner:
+                return None
             return self._noted(hold.owner, granting.gone_because(row, hold.owner, now))
-        self._free(hold.name, row, now)
+        self._give_back(hold, row, now)
         return None
+
+    def _give_back(self, hold: Hold, row: Row, now: Now) -> None:
+        if hold.keep is None:
+            self._free(hold.name, row, now)
+        else:
+            self._rows[hold.name] = granting.keep(row, hold.keep, without_process(row.details), now)
 
     def _noted(self, owner: str, reason: Reason | None) -> Loss | None:
         noted = self._notes.get(owner) if reason == "broken" else None
@@ -222,20 +236,29 @@ class MemoryEngine:
         self._leave(hold.name, hold.owner)
         row = self._row(hold.name)
         if row.owner == hold.owner:
-            self._free(hold.name, row, _now())
+            self._give_back(hold, row, _now())
         elif row.unconfirmed and row.owner:
             self.inboxes.deliver(row.owner, Granted(row.token, row.ttl))
 
     def _force_release(self, name: str, note: str | None) -> bool:
         now = _now()
         row = self._row(name)
-        if granting.is_free(row, now):
+        if granting.is_free(row, now) or granting.is_done(row):
             return False
         if note is not None and row.owner is not None:
             self._forget_notes(now)
             self._notes[row.owner] = (row.expires, note)
         self._free(name, granting.broken(row), now)
         return True
+
+    def _adopt(self, hold: Hold, claim: Claim) -> Granted | Loss:
+        now = _now()
+        adopter = Waiter(0, claim.owner, claim.ttl, now.clock, self._details(claim.label), claim.owner)
+        adopted = granting.adopt(self._row(hold.name), hold.owner, adopter, now)
+        if not isinstance(adopted, Row):
+            return self._noted(hold.owner, adopted) or adopted
+        self._rows[hold.name] = adopted
+        return Granted(adopted.token, claim.ttl)
 
     def _inspect(self, name: str) -> LockInfo | None:
         return self._info(name, _now())

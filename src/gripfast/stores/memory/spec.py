@@ -14,5 +14,7 @@ CAPABILITIES = Capabilities(
     semaphores=True,
     rwlocks=True,
     downgrades=True,
+    keeps=True,
+    hands_over=True,
 )
 SPEC = StoreSpec("memory", "gripfast.stores.memory.factory", schemes=("memory",), capabilities=CAPABILITIES)

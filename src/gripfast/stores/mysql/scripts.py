@@ -20,6 +20,7 @@ import hashlib
 import uuid
 from collections.abc import Callable
 
+from gripfast.stores.sql import kept_texts
 from gripfast.stores.sql.layout_texts import layout_scripts
 from gripfast.stores.sql.statement import ByMode, Query, Script, Statement, Value
 
@@ -229,13 +230,14 @@ abandon = takes("name owner channel")(
 )
 _FORCE_RELEASE = f"""
     UPDATE gripfast_lock SET broken = IF(expires_us > {{now}}, owner, broken), {_FREED}
-    WHERE name = :name AND owner IS NOT NULL
+    WHERE name = :name AND owner IS NOT NULL AND {kept_texts.NOT_DONE}
 """
 force_release = takes("name channel")(_FORCE_RELEASE, _HOW_FREED)
 # The note comes first: an owner that finds that it was broken finds the note, too. If another one gets the lock in
 # between, that one is broken, and is told no reason. By SELECT, since SET would lock what it reads.
 force_release_noted = takes("name channel note")(
-    "SELECT MAX(owner) INTO @gripfast_victim FROM gripfast_lock WHERE name = :name AND expires_us > {now}",
+    "SELECT MAX(owner) INTO @gripfast_victim FROM gripfast_lock "
+    f"WHERE name = :name AND expires_us > {{now}} AND {kept_texts.NOT_DONE}",
     """
     INSERT INTO gripfast_lock
         (name, token, owner, expires_us, ttl_us, since_us, card, broken, waited_until_us, checked_us)
@@ -246,6 +248,8 @@ force_release_noted = takes("name channel note")(
     _HOW_FREED,
 )
 
+keep = takes("name owner marker keep_us")(*kept_texts.KEEP_MYSQL)
+adopt = takes("name former owner ttl_us holder")(*kept_texts.ADOPT_MYSQL)
 look = takes("name")(f"{_LOOK_AT} AND owner IS NOT NULL AND expires_us > {{now}}")
 
 _PAGE = """

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 
+from gripfast.stores.sql import kept_texts
 from gripfast.stores.sql.layout_texts import layout_scripts
 from gripfast.stores.sql.statement import ByMode, Query, Statement, takes
 
@@ -148,7 +149,7 @@ abandon = takes("name owner channel")(f"""
 
 _FORCE_RELEASE = f"""
     UPDATE gripfast_lock SET owner = NULL, since_us = {_CLOCK}, broken = owner
-    WHERE name = :name AND owner IS NOT NULL {_FREED}
+    WHERE name = :name AND owner IS NOT NULL AND {kept_texts.NOT_DONE} {_FREED}
 """
 force_release = takes("name channel")(_FORCE_RELEASE)
 force_release_noted = takes("name channel note")(f"""
@@ -159,6 +160,9 @@ force_release_noted = takes("name channel note")(f"""
     )
     SELECT was_held, is_waited_for FROM freed
 """)
+
+keep = takes("name owner marker keep_us")(kept_texts.KEEP_POSTGRES.replace("{now}", _CLOCK))
+adopt = takes("name former owner ttl_us holder")(kept_texts.ADOPT_POSTGRES.replace("{now}", _CLOCK))
 
 look = takes("name")(f"""
     SELECT {_HELD} FROM gripfast_lock WHERE name = :name AND owner IS NOT NULL AND expires_us > {_CLOCK}

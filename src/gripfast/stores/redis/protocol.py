@@ -12,7 +12,8 @@ from typing import Any, NamedTuple, cast
 
 from hiredis import ReplyError
 
-from gripfast.core.ports import Broken, Claim, Granted, Hold, LockInfo, Loss, Taken
+from gripfast.core.kept import DONE, MIN_HOLD
+from gripfast.core.ports import Broken, Claim, Granted, Hold, Keep, LockInfo, Loss, Taken
 from gripfast.errors import Reason
 from gripfast.stores.holder import Details, read_details, read_moment
 from gripfast.stores.redis import keys, scripts
@@ -24,6 +25,7 @@ PAGE = 100
 
 _TOKEN = re.compile(rb"\d{1,16}(?!\d)")
 """More digits no token has: see `scripts.TOKEN_MOST`."""
+_MARKERS = (MIN_HOLD.encode(), DONE.encode())
 _FENCE = re.compile(rb"(?P<token>\d{1,16})(?:@(?P<since>\d{1,16}))? (?P<card>[^\n]*)\n(?P<owner>.*)", re.DOTALL)
 
 
@@ -79,6 +81,17 @@ def claim(key: str, claim: Claim, card: bytes, channel: bytes) -> bytes:
 def release(key: str, hold: Hold) -> bytes:
     owner = hold.owner.encode("utf-8", "surrogateescape")
     return b"%b$%d\r\n%b\r\n" % (heads_of(key).release, len(owner), owner)
+
+
+def keep(key: str, hold: Hold, keep: Keep) -> bytes:
+    owners = pack(to_bytes(hold.owner), to_bytes(keep.owner))
+    return scripts.KEEP.by_hash + keys.settling(key) + owners + pack(*times(keep.seconds))
+
+
+def adopt(key: str, former: str, claim: Claim, card: bytes) -> bytes:
+    owner = to_bytes(claim.owner)
+    tail = b" " + card + b"\n" + owner
+    return scripts.ADOPT.by_hash + keys.settling(key) + pack(to_bytes(former), owner, *times(claim.ttl), tail)
 
 
 def renew(key: str, hold: Hold) -> bytes:
@@ -162,7 +175,7 @@ def read_info(name: str, reply: Sequence[Any]) -> LockInfo | None:
         token=grant.token,
         label=grant.details.label,
         host=grant.details.host,
-        pid=grant.details.pid,
+        pid=0 if value.startswith(_MARKERS) else grant.details.pid,  # no process has to live for a marker
         since=grant.since,
         expires_in=left / 1000 if left >= 0 else math.inf,
         waiters=waiters,

@@ -270,6 +270,9 @@ FORCE_RELEASE = Script(
 {_NAMES}
 {_SETTLE}
 local holder, left = redis.call('GET', lock), redis.call('PTTL', lock)
+if holder and string.sub(holder, 1, 5) == 'done:' then
+  return 0 -- only its owner id can end that
+end
 if holder then
   redis.call('DEL', lock) -- first: a server without memory left allows this, and then the rest
   if left > 0 then
@@ -284,6 +287,62 @@ return holder and 1 or 0
 """,
     keys=6,
     arguments=1,
+)
+
+# ARGV: owner, the marker that it leaves the lock to, for how long, how long to keep the token. 1 if it is the marker's
+# now. The waiters stay in line.
+KEEP = Script(
+    f"""
+{_NAMES}
+{_SETTLE}
+local owner, marker = ARGV[1], ARGV[2]
+leave(owner)
+local holder = redis.call('GET', lock)
+if holder == marker then
+  return 1
+end
+if holder ~= owner then
+  if not holder then
+    hand_over()
+  end
+  return 0
+end
+redis.call('SET', lock, marker, 'PX', ARGV[3])
+local token, card = string.match(redis.call('GET', fence) or '', '^(%d+)%S* ([^\\n]*)\\n')
+if token then
+  local time = redis.call('TIME')
+  local since = string.format('%.0f', time[1] * 1000000 + time[2])
+  redis.call('SET', fence, token .. '@' .. since .. ' ' .. card .. '\\n' .. marker, 'PX', ARGV[4])
+end
+return 1
+""",
+    keys=4,
+    arguments=4,
+)
+
+# ARGV: the owner that has it, the one that adopts it, ttl, how long to keep the token, " <card>\n<owner>". The token;
+# 0 if it is neither's. The adopter's own request may come twice.
+ADOPT = Script(
+    f"""
+{_NAMES}
+{_SETTLE}
+local former, owner, ttl, keep, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local holder = redis.call('GET', lock)
+if holder == owner then
+  local token, of = string.match(redis.call('GET', fence) or '', '^(%d+).-\\n(.*)$')
+  if of == owner and tonumber(token) < {TOKEN_MOST} then
+    if redis.call('PTTL', lock) < tonumber(ttl) then
+      redis.call('PEXPIRE', lock, ttl)
+    end
+    return tonumber(token)
+  end
+elseif holder ~= former then
+  return 0
+end
+return write(owner, ttl, keep, tail)
+""",
+    keys=4,
+    arguments=5,
 )
 
 INSPECT = Script(_NAMES + _LOOK + "return look()", keys=4, arguments=0)

@@ -34,6 +34,7 @@ from gripfast.core.ports import (
     Granted,
     Hold,
     Inbox,
+    Keep,
     LockInfo,
     Loss,
     Page,
@@ -156,6 +157,8 @@ class RedisStore(Store):
         return channel == self._link.server.channel
 
     async def release(self, hold: Hold) -> Loss | Unreachable | None:
+        if hold.keep is not None:
+            return await self._keep(hold, hold.keep)
         link = self._link
         packed = protocol.release(hold.name, hold)
         reply = link.ask(packed)
@@ -173,6 +176,28 @@ class RedisStore(Store):
             return "taken" if _is_no_lock(reply) else unreachable(reply.error)
         # The first of two may have done it: then it is not this owner's any more.
         return None if reply == 1 or was_lost else (await self._why([hold]))[0]
+
+    async def _keep(self, hold: Hold, keep: Keep) -> Loss | Unreachable | None:
+        reply = await self._ask(scripts.KEEP, protocol.keep(hold.name, hold, keep))
+        if isinstance(reply, Fault):
+            return "taken" if _is_no_lock(reply) else unreachable(reply.error)
+        if self._clean_up_after(hold.name, hold.owner) is False:
+            return _may_take_effect(hold.name)
+        return None if reply == 1 else (await self._why([hold]))[0]
+
+    async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
+        """Noted like a claim: it may take effect although nobody has read its answer."""
+        packed = protocol.adopt(hold.name, hold.owner, claim, self._card(claim.label))
+        reply = await self._got(self._link.ask(packed, claim.owner))
+        reply = await self._made_good(scripts.ADOPT, packed, reply, claim.owner)
+        if isinstance(reply, Fault):
+            if _is_no_lock(reply):
+                return "taken"
+            return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
+        return Granted(reply, claim.ttl) if reply else (await self._why([hold]))[0]
+
+    async def detach(self, hold: Hold) -> Loss | Unreachable | None:
+        return None
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | Unreachable | None]:
         replies: list[Any] = []
@@ -194,6 +219,14 @@ class RedisStore(Store):
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         """Gives back twice what may still arrive: a claim whose connection broke can't be followed by a clean-up."""
+        kept: dict[str, Unreachable | None] = {}
+        for hold, keep in [(hold, hold.keep) for hold in holds if hold.keep is not None]:
+            answer = await self._keep(hold, keep)
+            kept[hold.owner] = answer if isinstance(answer, Unreachable) else None
+        if kept:
+            plain = [hold for hold in holds if hold.keep is None]
+            others = iter(await self.abandon(plain))
+            return [next(others) if hold.keep is None else kept[hold.owner] for hold in holds]
         troubles: list[Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
@@ -205,8 +238,7 @@ class RedisStore(Store):
                 if isinstance(reply, Fault) and not _is_no_lock(reply):
                     trouble = unreachable(reply.error)
                 elif is_late:
-                    message = f"a request for {hold.name!r} that got no answer may still take effect"
-                    trouble = unreachable(StoreUnavailable(message))
+                    trouble = _may_take_effect(hold.name)
                 troubles.append(trouble)
         return troubles
 
@@ -288,6 +320,10 @@ class RedisStore(Store):
 
 def card_of_this_process(label: str | None) -> bytes:
     return protocol.card(label, machine.hostname(), os.getpid())
+
+
+def _may_take_effect(name: str) -> Unreachable:
+    return unreachable(StoreUnavailable(f"a request for {name!r} that got no answer may still take effect"))
 
 
 def _renewal(reply: Any) -> Reason | Unreachable | None:

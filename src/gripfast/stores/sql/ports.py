@@ -142,11 +142,21 @@ class Scripts(Protocol):
         ...
 
     def force_release(self, name: str, channel: str, /) -> list[Query]:
-        """As `release`, whoever has it; that owner counts as broken."""
+        """As `release`, whoever has it; that owner counts as broken. What is marked as done stays: no row."""
         ...
 
     def force_release_noted(self, name: str, channel: str, note: str, /) -> list[Query]:
         """As `force_release`; that owner is told the note."""
+        ...
+
+    def keep(self, name: str, owner: str, marker: str, keep_us: int, /) -> list[Query]:
+        """Any row if it is the marker's now. It was this owner's, and is the marker's for so long from now; or it was
+        the marker's before, and nothing has changed. Nobody is notified."""
+        ...
+
+    def adopt(self, name: str, former: str, owner: str, ttl_us: int, holder: str, /) -> list[Query]:
+        """(token) if it is the owner's now, with a new token. It was the former's, and had not run out; or it was the
+        owner's before, and the token is that of then."""
         ...
 
     def look(self, name: str, /) -> list[Query]:

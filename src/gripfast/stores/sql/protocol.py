@@ -9,6 +9,7 @@ import json
 import math
 from typing import NamedTuple
 
+from gripfast.core.kept import kept
 from gripfast.core.ports import LockInfo
 from gripfast.stores import holder
 from gripfast.stores.sql.ports import Rows
@@ -85,6 +86,8 @@ def lock_info(name: str, held: Held) -> LockInfo | None:
     if held.owner is None or held.is_free:
         return None
     details = holder.read_details(held.details) or holder.Details()
+    if kept(held.owner):
+        details = details._replace(pid=0)  # no process has to live for it
     return holder.lock_info(name, held.owner, held.token, details, held.since_us, held.expires_in, waiters=0)
 
 

@@ -19,6 +19,7 @@ from gripfast.core.ports import (
     Granted,
     Hold,
     Inbox,
+    Keep,
     LockInfo,
     Loss,
     Page,
@@ -55,7 +56,15 @@ Renewed = Loss | Unreachable | Literal["locked"] | None
 
 
 def capabilities(pushes: bool) -> Capabilities:
-    return Capabilities(push=pushes, durable_fence=True, lists=True, processes=True, tells_reason=True)
+    return Capabilities(
+        push=pushes,
+        durable_fence=True,
+        lists=True,
+        processes=True,
+        tells_reason=True,
+        keeps=True,
+        hands_over=True,
+    )
 
 
 class LeaseStore(Store):
@@ -248,6 +257,8 @@ class LeaseStore(Store):
     # -- releasing -----------------------------------------------------------------------------------------------
 
     async def release(self, hold: Hold) -> Loss | Unreachable | None:
+        if hold.keep is not None:
+            return await self._keep(hold, hold.keep)
         name, owner, link, sweeps = hold.name, hold.owner, self._link, self._sweeps
         trouble = await self._end_unanswered([hold]) if self._claims.get(owner) else None
         started = link.now()
@@ -272,14 +283,50 @@ class LeaseStore(Store):
         # The first of two may have done it: then it is not this owner's any more.
         return None if was_lost else "expired" if rows else await self._why(hold)
 
+    async def _keep(self, hold: Hold, keep: Keep, within: float = math.inf) -> Loss | Unreachable | None:
+        """Before the session of an unanswered claim is ended: that would be in vain if the lock is not left to the
+        marker first."""
+        queries = self._scripts.keep(hold.name, hold.owner, keep.owner, protocol.microseconds(keep.seconds))
+        answer = await self._requests.run(queries, within=within)
+        if isinstance(answer, Fault):
+            return unreachable(answer.error)
+        trouble = await self._end_unanswered([hold], within)
+        if trouble is not None:
+            return trouble
+        self._claims.pop(hold.owner, None)
+        return None if answer[-1].rows else await self._why(hold)
+
+    async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
+        """Noted like a claim: it may take effect although nobody has read its answer."""
+        link, owner, sent = self._link, claim.owner, self._link.now()
+        details = holder_details(claim.label, os.getpid())
+        queries = self._scripts.adopt(hold.name, hold.owner, owner, protocol.microseconds(claim.ttl), details)
+        answer = await link.request(queries, owner)
+        if not isinstance(answer, list):
+            answer = await self._requests.recover(answer, queries, sent + link.timeout, owner)
+        if isinstance(answer, Fault):
+            return no_answer(answer)
+        row = protocol.only(answer)
+        if row is not None:
+            return Granted(protocol.number(row[0]), claim.ttl, sent)
+        self._claims.was_refused(owner)
+        return await self._why(hold)
+
+    async def detach(self, hold: Hold) -> Loss | Unreachable | None:
+        return None
+
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         for hold in holds:
             self._queues.leave(hold.name, hold.owner)
         claims = self._claims
         claimed = [hold for hold in holds if hold.owner in claims]
         await self._link.await_claims([hold.owner for hold in claimed])
-        late = await self._end_unanswered(claimed, rules.GIVE_BACK_WITHIN)
         found: dict[str, Unreachable | Literal["locked"]] = {}
+        for hold, keep in [(hold, hold.keep) for hold in claimed if hold.keep is not None]:
+            if isinstance(trouble := await self._keep(hold, keep, rules.GIVE_BACK_WITHIN), Unreachable):
+                found[hold.owner] = trouble
+        claimed = [hold for hold in claimed if hold.keep is None]
+        late = await self._end_unanswered(claimed, rules.GIVE_BACK_WITHIN)
         for start in range(0, len(claimed), CHUNK):
             found |= await self._abandon(claimed[start : start + CHUNK])
         troubles = await self._abandon_locked(claimed, found)

@@ -31,7 +31,7 @@ from gripfast.core.ports import (
 )
 from gripfast.stores import granting
 from gripfast.stores.granting import Now, Outcome, Row, Waiter
-from gripfast.stores.holder import is_gone, read_holder, vouched_for, write_holder
+from gripfast.stores.holder import is_gone, read_holder, vouched_for, without_process, write_holder
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.protocol import PAGE, lock_info
 from gripfast.stores.sqlite import protocol, scripts
@@ -105,7 +105,7 @@ class SqliteEngine:
     def release(self, hold: Hold) -> Loss | None:
         if hold.share is not None:
             return self._permits().release(hold, hold.share.kind)
-        if self._connections.run(self._release_alone, hold):
+        if hold.keep is None and self._connections.run(self._release_alone, hold):
             return None
         reason, outcome = self._connections.run(self._release_queued, hold)
         self._push(hold.name, outcome)
@@ -159,6 +159,12 @@ class SqliteEngine:
             )
         return self._permits_made
 
+    def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss:
+        return self._connections.run(self._adopt, hold, claim)
+
+    def detach(self, hold: Hold) -> Loss | None:
+        return self._connections.run(self._detach, hold)
+
     def vouch(self, hold: Hold, pid: int) -> None:
         if hold.share is not None:
             self._permits().vouch(hold, pid)
@@ -207,14 +213,15 @@ class SqliteEngine:
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(hold.name)
             if row.owner != hold.owner:
-                return tx.gone_because(row, hold.owner), Outcome(row)
-            return None, tx.free(hold.name, row, row)
+                is_kept = hold.keep is not None and row.owner == hold.keep.owner
+                return None if is_kept else tx.gone_because(row, hold.owner), Outcome(row)
+            return None, tx.give_back(hold, row)
 
     def _abandon(self, connection: sqlite3.Connection, hold: Hold) -> Outcome:
         with _Transaction(connection, self._boot) as tx:
             tx.leave(hold.owner)
             row = tx.read(hold.name)
-            return tx.free(hold.name, row, row) if row.owner == hold.owner else Outcome(row)
+            return tx.give_back(hold, row) if row.owner == hold.owner else Outcome(row)
 
     def _take_back(self, connection: sqlite3.Connection, name: str, unreached: Waiter) -> Outcome:
         with _Transaction(connection, self._boot) as tx:
@@ -228,11 +235,29 @@ class SqliteEngine:
     def _force_release(self, connection: sqlite3.Connection, name: str, note: str | None) -> tuple[bool, Outcome]:
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(name)
-            if granting.is_free(row, tx.now):
+            if granting.is_free(row, tx.now) or granting.is_done(row):
                 return False, Outcome(row)
             if note is not None:
                 connection.execute(scripts.write_note, (row.owner, protocol.write_note(note, tx.now.wall_us)))
             return True, tx.free(name, row, granting.broken(row))
+
+    def _adopt(self, connection: sqlite3.Connection, hold: Hold, claim: Claim) -> Granted | Loss:
+        with _Transaction(connection, self._boot) as tx:
+            row = tx.read(hold.name)
+            adopter = Waiter(0, claim.owner, claim.ttl, tx.now.clock, self._details(claim.label), "")
+            adopted = granting.adopt(row, hold.owner, adopter, tx.now)
+            if not isinstance(adopted, Row):
+                return tx.gone_because(row, hold.owner) or adopted
+            tx.apply(hold.name, row, Outcome(adopted))
+            return Granted(adopted.token, claim.ttl)
+
+    def _detach(self, connection: sqlite3.Connection, hold: Hold) -> Loss | None:
+        with _Transaction(connection, self._boot) as tx:
+            row = tx.read(hold.name)
+            loss = tx.gone_because(row, hold.owner)
+            if loss is None:
+                connection.execute(scripts.write_details, (without_process(row.details), hold.name))
+            return loss
 
     def _vouch(self, connection: sqlite3.Connection, hold: Hold, pid: int) -> None:
         with _Transaction(connection, self._boot) as tx:
@@ -253,7 +278,7 @@ class SqliteEngine:
         for name, *columns, waiters in rows:
             if not name.startswith(prefix):
                 return Page(infos, None)
-            info = lock_info(name, protocol.read_row(tuple(columns), self._boot, now.clock), waiters, now)
+            info = lock_info(name, protocol.read_row(tuple(columns), self._boot, now), waiters, now)
             if info is not None:
                 infos.append(info)
         return Page(infos, rows[-1][0] if len(rows) == PAGE else None)
@@ -275,7 +300,9 @@ class SqliteEngine:
         (start,) = connection.execute(scripts.swept_to).fetchone() or ("",)
         (end,) = connection.execute(scripts.stretch_end, (start, SWEEP_STRETCH)).fetchone() or (None,)
         before = machine.wall_us() - rules.TOKEN_MEMORY_US
-        connection.execute(scripts.forget_idle, (start, end or _BEHIND_ALL, before, self._boot, machine.boottime()))
+        now = _now()
+        expired = (self._boot, now.clock, protocol.WALL, protocol.wall_seconds(now.wall_us))
+        connection.execute(scripts.forget_idle, (start, end or _BEHIND_ALL, before, *expired))
         connection.execute(scripts.forget_absent, (self._boot, machine.boottime() - rules.WAITER_WINDOW))
         connection.execute(scripts.forget_notes, (protocol.note_moment(before),))
         connection.execute(scripts.note_swept, (end or "",))
@@ -295,7 +322,7 @@ class _Reading:
         return row
 
     def row(self, name: str) -> Row:
-        return protocol.read_row(self.columns(name), self._boot, self.now.clock)
+        return protocol.read_row(self.columns(name), self._boot, self.now)
 
     def info(self, name: str, row: Row) -> LockInfo | None:
         (waiters,) = self._connection.execute(scripts.count_queue, (name,)).fetchone()
@@ -322,7 +349,7 @@ class _Transaction(_Reading):
         columns = self.columns(name)
         if protocol.needs_watch(columns, self._boot):
             self._connection.execute(scripts.watch_row, (self._boot, self.now.clock, name))
-        return protocol.read_row(columns, self._boot, self.now.clock)
+        return protocol.read_row(columns, self._boot, self.now)
 
     def queue(self, name: str) -> Iterator[Waiter]:
         for columns in self._connection.execute(scripts.read_queue, (name,)):
@@ -330,13 +357,20 @@ class _Transaction(_Reading):
 
     def apply(self, name: str, before: Row, outcome: Outcome) -> None:
         if outcome.row is not before:
-            self._connection.execute(scripts.write_row, protocol.write_row(name, outcome.row, self._boot))
+            self._connection.execute(scripts.write_row, protocol.write_row(name, outcome.row, self._boot, self.now))
         for waiter in outcome.dropped:
             self.leave(waiter.owner)
 
     def free(self, name: str, before: Row, row: Row) -> Outcome:
         outcome = granting.free(row, self.queue(name), self.now)
         self.apply(name, before, outcome)
+        return outcome
+
+    def give_back(self, hold: Hold, row: Row) -> Outcome:
+        if hold.keep is None:
+            return self.free(hold.name, row, row)
+        outcome = Outcome(granting.keep(row, hold.keep, without_process(row.details), self.now))
+        self.apply(hold.name, row, outcome)
         return outcome
 
     def renew(self, hold: Hold) -> Loss | None:
@@ -397,4 +431,6 @@ def capabilities(synchronous: str) -> Capabilities:
         semaphores=True,
         rwlocks=True,
         downgrades=True,
+        keeps=True,
+        hands_over=True,
     )

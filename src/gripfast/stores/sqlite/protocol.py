@@ -2,6 +2,9 @@
 
 A row whose boot is not ours carries a time on a clock we can't read. It counts as held until it was watched,
 unchanged, for its whole ttl: `needs_watch` tells when a watch must be written down. A waiter of another boot has left.
+
+The row of a marker (`core/kept.py`) has the wall clock instead of a boot: nobody renews it, and it may outlive many
+boots. Versions that do not know this take it for a row of another boot, and wait at least as long.
 """
 
 from __future__ import annotations
@@ -10,27 +13,42 @@ import math
 import sqlite3
 from typing import Any
 
+from gripfast.core.kept import kept
 from gripfast.errors import ConfigurationError, GripfastError, StoreUnavailable
-from gripfast.stores.granting import Row, Waiter
+from gripfast.stores.granting import Now, Row, Waiter
+
+WALL = "wall clock"
+"""Instead of a boot."""
 
 
-def read_row(columns: tuple[Any, ...] | None, boot: str, clock: float) -> Row:
+def wall_seconds(wall_us: int) -> float:
+    return wall_us / 1_000_000
+
+
+def read_row(columns: tuple[Any, ...] | None, boot: str, now: Now) -> Row:
     if columns is None:
         return Row()
     token, owner, ttl, expires, since_us, details, unconfirmed, broken, row_boot, watched_by, watched_since = columns
-    if row_boot != boot:
-        expires = (watched_since if watched_by == boot else clock) + ttl
+    if row_boot == WALL:
+        expires = now.clock + expires - wall_seconds(now.wall_us)
+    elif row_boot != boot:
+        expires = (watched_since if watched_by == boot else now.clock) + ttl
     return Row(token, owner, ttl, expires, since_us, details, unconfirmed, broken)
 
 
 def needs_watch(columns: tuple[Any, ...] | None, boot: str) -> bool:
     """A held row of another boot that this boot does not watch yet."""
-    return columns is not None and columns[1] is not None and columns[8] != boot and columns[9] != boot
+    if columns is None or columns[1] is None:
+        return False
+    return columns[8] not in (boot, WALL) and columns[9] != boot
 
 
-def write_row(name: str, row: Row, boot: str) -> tuple[Any, ...]:
+def write_row(name: str, row: Row, boot: str, now: Now) -> tuple[Any, ...]:
+    expires = row.expires
+    if row.owner is not None and kept(row.owner):
+        boot, expires = WALL, wall_seconds(now.wall_us) + expires - now.clock
     return (
-        name, row.token, row.owner, row.ttl, row.expires, row.since_us, row.details, row.unconfirmed, row.broken, boot,
+        name, row.token, row.owner, row.ttl, expires, row.since_us, row.details, row.unconfirmed, row.broken, boot,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ schema = (
         token         INTEGER NOT NULL,
         owner         TEXT,               -- NULL: free
         ttl           REAL NOT NULL,
-        expires       REAL NOT NULL,      -- on the boot clock of `boot`
+        expires       REAL NOT NULL,      -- on the boot clock of `boot`, or on the wall clock (protocol.WALL)
         since_us      INTEGER NOT NULL,   -- held, or free, since then by the wall clock
         card          TEXT NOT NULL,
         unheard       TEXT NOT NULL,
@@ -130,6 +130,6 @@ forget_absent = "DELETE FROM gripfast_waiter WHERE boot <> ? OR seen < ?"
 
 forget_idle = """
     DELETE FROM gripfast_lock WHERE name > ? AND name <= ? AND max(since_us, token) < ?
-        AND (owner IS NULL OR (boot = ? AND expires < ?))
+        AND (owner IS NULL OR (boot = ? AND expires < ?) OR (boot = ? AND expires < ?))
         AND NOT EXISTS (SELECT 1 FROM gripfast_waiter w WHERE w.name = gripfast_lock.name)
 """

@@ -1,0 +1,121 @@
+"""The text that carries a detached lease to whoever adopts it.
+
+It has what the adopter must know to ask for it: the name, the owner id, and how much of a `min_hold` is left. It has no
+password. But whoever has the text, and may use the store, may adopt the lock: it is a key.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gripfast.core import rules
+from gripfast.core.kept import MIN_HOLD, Keeping, kept
+from gripfast.core.lease import lease_lost
+from gripfast.errors import ConfigurationError, LeaseLost
+
+if TYPE_CHECKING:
+    from gripfast.api.client import AnyClient
+    from gripfast.api.lease import Handle
+    from gripfast.api.settings import LockSettings
+
+_BEGINS = "gripfast-lease-1."
+_DATABASES = {"postgres", "mysql", "sql"}
+"""An engine of SQLAlchemy does not say which of them it is for."""
+
+
+class Detached(NamedTuple):
+    store: str
+    """What kind."""
+    name: str
+    owner: str
+    token: int
+    ttl: float
+    min_hold: float | None
+    """What was left of it."""
+    at: float
+    """By the wall clock, for people."""
+
+
+def check_detachable(lease: Handle[Any]) -> None:
+    check_hands_over(lease._client, "detach()")
+    state = lease._state
+    if state.want.is_once:
+        raise ConfigurationError(f"{lease.name!r} is to be done once, and the block that does it has to end it")
+    others = [each for ref in state.handles if (each := ref()) is not None and each is not lease]
+    if any(not each._is_released for each in others):
+        raise ConfigurationError(
+            f"the re-entrant lock {lease.name!r} is held by another lease here, too: release that one before detach()"
+        )
+
+
+def check_hands_over(client: AnyClient, what: str) -> None:
+    if not client.capabilities.hands_over:
+        raise ConfigurationError(
+            f"{what} does not work on {client.where}, because a lock there belongs to one session or client: use "
+            "Redis, PostgreSQL or MySQL with mode=lease, or SQLite"
+        )
+
+
+def write(lease: Handle[Any], now: float) -> str:
+    keep = lease._runtime.env.ledger.kept(lease.owner, now)
+    left = None if keep is None or keep.seconds < rules.TTL_MIN else keep.seconds
+    kind = lease._client._config.kind
+    detached = Detached(kind, lease.name, lease.owner, lease.token, lease.ttl, left, time.time())
+    return _BEGINS + base64.urlsafe_b64encode(json.dumps(detached).encode()).decode()
+
+
+def read(text: object, kind: str) -> Detached:
+    """`kind`: of the store on which it is to be found."""
+    detached = _read(text)
+    if detached is None:
+        raise ConfigurationError("this is not a text that lease.detach() or `gripfast acquire` has returned")
+    if detached.store != kind and not {kind, detached.store} <= _DATABASES:
+        raise ConfigurationError(
+            f"the lease on {detached.name!r} was detached on a store of the kind {detached.store!r}, and this client "
+            f"uses {kind!r}: connect to the same store"
+        )
+    return detached
+
+
+def _read(text: object) -> Detached | None:
+    if not isinstance(text, str) or not text.strip().startswith(_BEGINS):
+        return None
+    try:
+        found = json.loads(base64.b64decode(text.strip().removeprefix(_BEGINS), altchars=b"-_", validate=True))
+        detached: Any = Detached(*found)
+        rules.checked_name(detached.name)
+        rules.checked_ttl(detached.ttl)
+        rules.checked_min_hold(detached.min_hold)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    is_owner = isinstance(detached.owner, str) and detached.owner.isascii() and 0 < len(detached.owner) <= 200
+    return detached if is_owner and isinstance(detached.store, str) and not kept(detached.owner) else None
+
+
+def settings_of_adopted(client: AnyClient, text: str, ttl: float | None, **others: Any) -> tuple[LockSettings, str]:
+    """And the owner id that has it."""
+    check_hands_over(client, "adopt()")
+    detached = read(text, client._config.kind)
+    ttl = detached.ttl if ttl is None else ttl
+    settings = client._settings(detached.name, ttl, reentrant=False, wait=None, min_hold=detached.min_hold, **others)
+    return settings, detached.owner
+
+
+async def renew(client: AnyClient, text: str, ttl: float | None) -> LeaseLost | None:
+    """Without adopting it: the text stays valid. The error if that owner does not have it any more."""
+    check_hands_over(client, "renew")
+    detached = read(text, client._config.kind)
+    loss = await client._renew(detached.name, detached.owner, detached.ttl if ttl is None else ttl)
+    return None if loss is None else lease_lost(detached.name, loss)
+
+
+async def release(client: AnyClient, text: str) -> LeaseLost | None:
+    check_hands_over(client, "release")
+    detached = read(text, client._config.kind)
+    keeping = None if detached.min_hold is None else Keeping(MIN_HOLD, detached.min_hold)
+    keep = None if keeping is None else keeping.now(detached.owner, 0.0)
+    loss = await client._free(detached.name, detached.owner, keep)
+    return None if loss is None else lease_lost(detached.name, loss)

@@ -1,0 +1,73 @@
+"""`gripfast run --once`, `gripfast forget` and `gripfast run --min-hold`."""
+
+import json
+
+import pytest
+
+import gripfast
+from cli.commandline import Call, run_gripfast
+
+pytestmark = pytest.mark.usefixtures("url")
+
+ONCE = ("run", "digest", "--once", "--keep", "7d")
+
+
+def test_a_command_that_was_done_is_not_run_again(client: gripfast.Client) -> None:
+    first = run_gripfast(*ONCE, "--", "sh", "-c", 'echo "$GRIPFAST_TOKEN"')
+    assert (first.returncode, first.stderr) == (0, "")
+    info = client.inspect("digest")
+    assert info is not None
+    assert (info.kept, info.token) == ("done", int(first.stdout))
+    assert 6 * 86400 < info.expires_in <= 7 * 86400
+    again = run_gripfast(*ONCE, "--", "echo", "again")
+    assert (again.returncode, again.stdout) == (79, "")
+    assert "'digest' is done by" in again.stderr
+    assert "gripfast forget digest" in again.stderr
+    assert run_gripfast(*ONCE, "--done-exit-code", "0", "--", "echo", "again").returncode == 0
+
+
+def test_a_command_that_fails_may_be_run_again(client: gripfast.Client) -> None:
+    assert run_gripfast(*ONCE, "--", "sh", "-c", "exit 3").returncode == 3
+    assert client.inspect("digest") is None
+    assert run_gripfast(*ONCE, "--", "true").returncode == 0
+
+
+def test_a_command_that_runs_elsewhere_is_busy(client: gripfast.Client) -> None:
+    with client.lock("digest", label="at work"):
+        ended = run_gripfast(*ONCE, "--no-wait", "--", "true")
+    assert ended.returncode == 75
+    assert "at work" in ended.stderr
+
+
+def test_what_was_done_can_be_forgotten(client: gripfast.Client, call: Call) -> None:
+    with client.once("digest", keep=600) as run:
+        assert run
+    assert call("break", "digest", "--yes").returncode == 1
+    assert "gripfast forget digest" in call("break", "digest", "--yes").stderr
+    assert "done" in call("show", "digest").stdout
+    assert json.loads(call("show", "digest", "--json").stdout)["kept"] == "done"
+    assert call("forget", "digest").stdout.startswith("'digest' may be done again; it was done by")
+    assert client.inspect("digest") is None
+    ended = call("forget", "digest")
+    assert (ended.returncode, ended.stdout) == (66, "")
+    with client.lock("digest"):
+        assert "held by pid" in call("forget", "digest").stderr
+
+
+def test_a_min_hold_outlasts_the_command(client: gripfast.Client, call: Call) -> None:
+    assert run_gripfast("run", "nightly", "--min-hold", "10m", "--", "true").returncode == 0
+    info = client.inspect("nightly")
+    assert info is not None
+    assert info.kept == "min_hold"
+    ended = run_gripfast("run", "nightly", "--no-wait", "--", "true")
+    assert (ended.returncode, "min_hold" in ended.stderr) == (75, True)
+    assert "min_hold" in call("show", "nightly").stdout
+    assert call("break", "nightly", "--yes").returncode == 0
+    assert client.inspect("nightly") is None
+
+
+@pytest.mark.parametrize(
+    "options", [["--once"], ["--keep", "7d"], ["--once", "--keep", "7d", "--min-hold", "1"], ["--once", "--keep", "0"]]
+)
+def test_options_that_make_no_sense_are_refused(call: Call, options: list[str]) -> None:
+    assert call("run", "digest", *options, "--", "true").returncode == 64
