@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import gripfast
-from gripfast.api.client import AnyClient
+from gripfast.api.base import AnyClient
 from gripfast.runtime import observers
 from gripfast.testing.colours import ACTOR, AsyncActor, BlockingActor
 

@@ -1,4 +1,4 @@
-"""The client for threads, and what the one for tasks (`api/aio/client.py`) has in common with it.
+"""The client for threads. `api/base.py` has what the one for tasks (`api/aio/client.py`) has in common with it.
 
 A client owns its store, its watchdog and the leases made through it.
 
@@ -9,41 +9,24 @@ that the child inherited are not held.
 from __future__ import annotations
 
 import inspect
-import logging
-import sys
 import threading
 import weakref
-from collections.abc import Callable, Coroutine, Iterator
-from dataclasses import replace
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
-from gripfast.api import keeping, misuse
+from gripfast.api import keeping
+from gripfast.api.base import reached
 from gripfast.api.config import Config
 from gripfast.api.decorator import LockedBy, check_decoration, locked_async, locked_plain
 from gripfast.api.lease import Lease
 from gripfast.api.lock import Lock
 from gripfast.api.loops import ClientPerLoop
-from gripfast.api.misuse import OF_CLIENTS, NotLikeOthers, exact, made_by_hand, refuse_to_pickle, unknown_option
-from gripfast.api.settings import LockSettings
+from gripfast.api.misuse import exact, unknown_option
+from gripfast.api.operators import Operators
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
-from gripfast.core.ports import (
-    RW_LIMIT,
-    Capabilities,
-    Hold,
-    Keep,
-    Kind,
-    LockInfo,
-    Loss,
-    PermitInfo,
-    Share,
-    Store,
-    Unreachable,
-    permits_of,
-    to_raise,
-)
-from gripfast.errors import ClientClosed, LockTimeout, Reason, quoted
-from gripfast.interrupts.guard import Guard
+from gripfast.core.ports import Hold, Store
+from gripfast.errors import ClientClosed, LockTimeout, Reason
 from gripfast.machine import boottime, this
 from gripfast.runtime.blocking import BlockingRuntime, drive
 from gripfast.runtime.here import me, task_here
@@ -62,9 +45,6 @@ if TYPE_CHECKING:
     from gripfast.api.once import Once
     from gripfast.api.permits import RWLock, Semaphore, SemaphoreLease
     from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs, NothingElse
-    from gripfast.runtime.observers import Observers
-
-_log = logging.getLogger("gripfast.client")
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
@@ -73,120 +53,7 @@ HeldHere = weakref.WeakValueDictionary[str, LeaseState]
 """The leases of one thread or task, by name, for re-entry."""
 
 
-class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
-    _how_to_make = "gripfast.connect(url)"
-    __reduce_ex__ = refuse_to_pickle
-
-    def __init__(self, config: Config = None) -> None:  # type: ignore[assignment]
-        if not isinstance(config, Config):
-            raise made_by_hand(type(self), self._how_to_make)
-        self._config = config
-        self._making = Guard()
-        self._is_closed = False
-
-    @property
-    def where(self) -> str:
-        """The engine's address, without a password."""
-        return self._config.factory.where
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the store can do. Does no I/O."""
-        return self._config.factory.capabilities
-
-    def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
-        ttl = self._config.ttl if ttl is None else ttl
-        if others.get("min_hold") is not None:
-            keeping.check_keeps(self, "min_hold")
-        return LockSettings(name, self._config.prefix, ttl=ttl, max_ttl=self._config.factory.max_ttl, **others)
-
-    def _settings_of_several(self, names: tuple[str, ...], ttl: float | None, **others: Any) -> list[LockSettings]:
-        return [
-            self._settings(name, ttl, renew=True, max_hold=None, reentrant=False, **others)
-            for name in misuse.checked_names(names)
-        ]
-
-    def _settings_of_semaphore(self, name: str, limit: int, ttl: float | None, **others: Any) -> LockSettings:
-        self._check_kind("semaphore")
-        share = Share("semaphore", 1, rules.checked_limit(limit))
-        return self._settings(name, ttl, reentrant=False, share=share, **others)
-
-    def _settings_of_rwlock(self, name: str, ttl: float | None, **others: Any) -> tuple[LockSettings, LockSettings]:
-        """To read, and to write."""
-        self._check_kind("rwlock")
-        shares = [Share("rwlock", n, RW_LIMIT) for n in (1, RW_LIMIT)]
-        read, write = [self._settings(name, ttl, reentrant=False, share=share, **others) for share in shares]
-        return read, write
-
-    def _check_kind(self, kind: Kind) -> Kind:
-        from gripfast.api.permits import check_kind
-
-        return check_kind(kind, self.capabilities, self.where)
-
-    def _forced_permits(
-        self,
-        key: str,
-        kind: Literal["lock", "semaphore", "rwlock"],
-        owner: str | None,
-        slot: int | None,
-        note: str | None,
-    ) -> Coroutine[Any, Any, bool | Unreachable]:
-        from gripfast.api.permits import check_whom
-
-        check_whom(kind, owner, slot)
-        assert kind != "lock"
-        told = note if self.capabilities.tells_reason else None
-        return permits_of(self._store()).force_release_permits(key, self._check_kind(kind), owner, slot, told)
-
-    def _shown_permits(self, info: PermitInfo) -> PermitInfo:
-        return replace(info, name=info.name.removeprefix(self._config.prefix))
-
-    def _checked_ttl(self, ttl: float) -> float:
-        return rules.checked_ttl(ttl, self._config.factory.max_ttl)
-
-    def _key(self, name: str) -> str:
-        """What the engine calls it."""
-        return self._config.prefix + rules.checked_name(name)
-
-    def _shown(self, info: LockInfo) -> LockInfo:
-        """By the name that callers use."""
-        return replace(info, name=info.name.removeprefix(self._config.prefix))
-
-    def _observers(self) -> Observers | None:
-        """For a runtime that is being made: one of a forked child has nothing of its parent's."""
-        if not self._config.observers:
-            return None
-        from gripfast.runtime.observers import Observers
-
-        return Observers(self._config.observers, self.where)
-
-    def _tell_if_apart(self, is_forked: bool) -> None:
-        """A forked or multiprocessing child may believe that it shares the locks of its parent."""
-        if not self.capabilities.processes and (is_forked or _is_started_by_multiprocessing()):
-            _log.warning(
-                "this process has locks of its own in %s, because its memory is not shared with the process that "
-                "started it. Use a store that processes share, such as sqlite:///locks.db",
-                self.where,
-            )
-
-    def _store(self) -> Store:
-        raise NotImplementedError
-
-    async def _free(self, name: str, owner: str, keep: Keep | None = None) -> Loss | None:
-        """Release by its owner id what was acquired elsewhere; None, or why it was not that owner's."""
-        hold = Hold(self._config.prefix + name, owner, self._config.ttl, keep=keep)
-        return reached(await self._store().release(hold))
-
-    async def _renew(self, name: str, owner: str, ttl: float) -> Loss | None:
-        """Renew by its owner id what was acquired elsewhere; None, or why it is not that owner's."""
-        hold = Hold(self._config.prefix + name, owner, self._checked_ttl(ttl), shortens=True)
-        return reached(reached(await self._store().renew([hold]))[0])
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} on {self.where}>"
-
-
-class Client(AnyClient):
+class Client(Operators):
     """Locks for threads. Thread-safe. A context manager: leaving the block closes the client."""
 
     _drive = staticmethod(drive)
@@ -493,75 +360,6 @@ class Client(AnyClient):
         self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
         return LockedBy(decorate)
 
-    @overload
-    def inspect(self, name: str, kind: Literal["lock"] = "lock") -> LockInfo | None: ...
-
-    @overload
-    def inspect(self, name: str, kind: Literal["semaphore", "rwlock"]) -> PermitInfo | None: ...
-
-    def inspect(self, name: str, kind: Literal["lock", "semaphore", "rwlock"] = "lock") -> LockInfo | PermitInfo | None:
-        """Who holds the lock, or None. Of a semaphore or read/write lock: who holds permits, or None."""
-        if kind != "lock":
-            found = reached(drive(permits_of(self._store()).inspect_permits(self._key(name), self._check_kind(kind))))
-            return found and self._shown_permits(found)
-        info = reached(drive(self._store().inspect(self._key(name))))
-        return info and self._shown(info)
-
-    @overload
-    def list(self, prefix: str = "", kind: Literal["lock"] = "lock") -> Iterator[LockInfo]: ...
-
-    @overload
-    def list(self, prefix: str = "", *, kind: Literal["semaphore", "rwlock"]) -> Iterator[PermitInfo]: ...
-
-    def list(
-        self, prefix: str = "", kind: Literal["lock", "semaphore", "rwlock"] = "lock"
-    ) -> Iterator[LockInfo] | Iterator[PermitInfo]:
-        """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
-        arbitrary, and a lock may occur twice. With `kind`: over the semaphores or read/write locks that somebody
-        holds."""
-        return self._list_locks(prefix) if kind == "lock" else self._list_permits(prefix, self._check_kind(kind))
-
-    def _list_locks(self, prefix: str) -> Iterator[LockInfo]:
-        prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
-        while True:
-            page = reached(drive(self._store().page(prefix, after)))
-            yield from map(self._shown, page.infos)
-            if (after := page.after) is None:
-                return
-
-    def _list_permits(self, prefix: str, kind: Kind) -> Iterator[PermitInfo]:
-        prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
-        while True:
-            page = reached(drive(permits_of(self._store()).page_permits(kind, prefix, after)))
-            yield from map(self._shown_permits, page.infos)
-            if (after := page.after) is None:
-                return
-
-    def force_release(
-        self,
-        name: str,
-        reason: str | None = None,
-        *,
-        kind: Literal["lock", "semaphore", "rwlock"] = "lock",
-        owner: str | None = None,
-        slot: int | None = None,
-    ) -> bool:
-        """For operators: release the lock, whoever holds it. True if someone held it. The next holder's token is still
-        larger than all earlier ones. It ends a `min_hold`, too. What `once()` has recorded as done stays: see
-        `forget()`.
-
-        `reason` says why, in at most 1024 UTF-8 bytes. The old holder's `LeaseLost` shows it, and has it as `note`, if
-        the store can pass it on (`capabilities.tells_reason`).
-
-        With `kind`, release the permits of a semaphore or read/write lock: those of the holder with this `owner` id, or
-        with this `slot`, or else those of all holders.
-        """
-        key, note = self._key(name), rules.checked_reason(reason)
-        if kind != "lock" or owner is not None or slot is not None:
-            return was_forced(name, note, reached(drive(self._forced_permits(key, kind, owner, slot, note))))
-        was_held = reached(drive(forced(self._store(), key, note)))
-        return was_forced(name, note, was_held, not was_held and drive(keeping.done(self, key)) is not None)
-
     def adopt(
         self,
         text: str,
@@ -590,10 +388,6 @@ class Client(AnyClient):
         state = drive(adopt(runtime.env, settings.want, former))
         state.acquirer = me.thread
         return Lease(self, runtime, state, settings.on_lost)
-
-    def forget(self, name: str) -> bool:
-        """Make undone what `once()` has recorded as done: the next one may begin. True if it was recorded."""
-        return drive(keeping.forget(self, self._key(name)))
 
     def close(self) -> None:
         """Release everything that is still held, and stop the background threads. Takes about 2 s at most, even if the
@@ -672,39 +466,6 @@ class _Here(threading.local):
         self.pid = this.pid
         self.held: HeldHere = weakref.WeakValueDictionary()
         self.of_tasks: weakref.WeakKeyDictionary[object, HeldHere] = weakref.WeakKeyDictionary()
-
-
-def _is_started_by_multiprocessing() -> bool:
-    """If so, it is loaded."""
-    multiprocessing = sys.modules.get("multiprocessing.process")
-    return multiprocessing is not None and multiprocessing.parent_process() is not None
-
-
-def reached(answer: T | Unreachable) -> T:
-    if isinstance(answer, Unreachable):
-        raise to_raise(answer.error)
-    return answer
-
-
-def forced(store: Store, key: str, note: str | None) -> Coroutine[Any, Any, bool | Unreachable]:
-    """A note goes only to stores that can pass it on: others need not know of it."""
-    if note is None or not store.capabilities.tells_reason:
-        return store.force_release(key)
-    return store.force_release(key, note)
-
-
-def was_forced(name: str, note: str | None, was_held: bool, is_done: bool = False) -> bool:
-    """Logs it."""
-    if is_done:
-        what = "%r is recorded as done, and a force release leaves that alone: write client.forget(%r)"
-        _log.warning(what, name, name, extra={"gripfast_name": name})
-    elif was_held:
-        because = "" if note is None else f" ({quoted(note)})"
-        what = "released %r by force%s; its holder may still be at work"
-        _log.warning(what, name, because, extra={"gripfast_name": name})
-    else:
-        _log.info("%r was already free; nothing to release by force", name, extra={"gripfast_name": name})
-    return was_held
 
 
 def _async_client(config: Config) -> AsyncClient:

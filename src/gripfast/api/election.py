@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from typing import Never, Unpack
 
     from gripfast.api.aio.lease import AsyncLease
-    from gripfast.api.client import AnyClient, Client
+    from gripfast.api.base import AnyClient
+    from gripfast.api.client import Client
     from gripfast.api.lease import Lease
     from gripfast.api.typed import NothingElse
     from gripfast.core.ports import Env

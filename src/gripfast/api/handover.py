@@ -17,7 +17,7 @@ from gripfast.core.lease import lease_lost
 from gripfast.errors import ConfigurationError, LeaseLost
 
 if TYPE_CHECKING:
-    from gripfast.api.client import AnyClient
+    from gripfast.api.base import AnyClient
     from gripfast.api.lease import Handle
     from gripfast.api.settings import LockSettings
 

@@ -8,7 +8,7 @@ from gripfast.core.ports import Hold, Unreachable, to_raise
 from gripfast.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from gripfast.api.client import AnyClient
+    from gripfast.api.base import AnyClient
     from gripfast.api.settings import LockSettings
     from gripfast.core.ports import LockInfo
 

@@ -31,7 +31,7 @@ from gripfast.runtime.blocking import BlockingRuntime, drive
 if TYPE_CHECKING:
     from typing import Never, Self, Unpack
 
-    from gripfast.api.client import AnyClient
+    from gripfast.api.base import AnyClient
     from gripfast.api.typed import NothingElse
     from gripfast.runtime.aio import AioRuntime
 

@@ -32,7 +32,8 @@ from gripfast.runtime.here import me
 if TYPE_CHECKING:
     from typing import Never, Unpack
 
-    from gripfast.api.client import AnyClient, Client
+    from gripfast.api.base import AnyClient
+    from gripfast.api.client import Client
     from gripfast.api.typed import NothingElse
     from gripfast.api.within import InTransaction
 

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from typing import Never, Unpack
 
     from gripfast.api.aio.locks import AsyncPartOfLeases
-    from gripfast.api.client import AnyClient, Client
+    from gripfast.api.base import AnyClient
+    from gripfast.api.client import Client
     from gripfast.api.typed import NothingElse
     from gripfast.core.ledger import Ledger
 

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from gripfast.api.aio.lease import AsyncLease
-    from gripfast.api.client import AnyClient, Client
+    from gripfast.api.base import AnyClient
+    from gripfast.api.client import Client
 
 P = ParamSpec("P")
 R = TypeVar("R")

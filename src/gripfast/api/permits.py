@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import MutableMapping
     from typing import Never, Unpack
 
-    from gripfast.api.client import AnyClient, Client
+    from gripfast.api.base import AnyClient
+    from gripfast.api.client import Client
     from gripfast.api.typed import NothingElse
 
 _WHERE = "the embedded store, one Redis server, PostgreSQL or MySQL with mode=lease, or ZooKeeper"

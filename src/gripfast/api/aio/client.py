@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 from gripfast.api import keeping
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock
-from gripfast.api.client import AnyClient, HeldHere, forced, reached, was_forced
+from gripfast.api.base import AnyClient, forced, reached, was_forced
+from gripfast.api.client import HeldHere
 from gripfast.api.config import Config
 from gripfast.api.decorator import LockedBy, check_decoration, locked_async
 from gripfast.api.misuse import OF_ASYNC_CLIENTS, exact, unknown_option
