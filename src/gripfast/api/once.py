@@ -64,7 +64,11 @@ class AnyOnce(NotLikeOthers, lacks=OF_ONCE):
             "group": want.group or self.name,
             "done_on_error": self._done_on_error,
         }
-        return lambda args, kwargs: {"name": name_of(args, kwargs), **others}
+
+        def of_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+            return {"name": name_of(args, kwargs), **others}
+
+        return of_call
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"
