@@ -60,6 +60,9 @@ def a_sync_lock(lock: Lock) -> None:
     lock(print)  # wrong: it is no decorator
     gripfast.connect().locks(["a", "b"])  # wrong: locks(*names)
     gripfast.connect().locks("a", renew=False)  # wrong: they are always renewed
+    gripfast.connect().once("a")  # wrong: keep is missing
+    gripfast.connect().once("a", keep="7d")  # wrong: seconds
+    gripfast.connect().adopt(b"text")  # wrong: text
     lock.try_acquire(5)  # wrong: it never waits
     lock.release()  # wrong: a lease is released
     lock.try_acquire().release()  # wrong: it may be None

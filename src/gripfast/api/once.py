@@ -62,7 +62,11 @@ class AnyOnce(NotLikeOthers, lacks=OF_ONCE):
             "group": want.group or self.name,
             "done_on_error": self._done_on_error,
         }
-        return lambda args, kwargs: {"name": name_of(args, kwargs), **others}
+
+        def again(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+            return {"name": name_of(args, kwargs), **others}
+
+        return again
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"
