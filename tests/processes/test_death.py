@@ -136,3 +136,12 @@ def test_a_holder_that_was_stopped_for_less_than_its_ttl_still_holds(client: gri
         holder.go_on()
         lost, held, _ = holder.expect("kept")
         assert (lost, held) == ("False", "True")
+
+
+def test_a_min_hold_does_not_outlive_the_death_of_its_holder(client: gripfast.Client, url: str) -> None:
+    """It binds those who end a lease, and the dead end nothing."""
+    with Worker("hold.py", url, "job", 30, 600) as holder:
+        holder.expect("held")
+        holder.kill()
+        with client.lock("job").acquire(wait=AT_ONCE) as lease:
+            assert lease.held

@@ -65,6 +65,17 @@ def live(url: str, name: str, admin: "redis.Redis", patience: float = 20) -> Non
         hand_over(first, other, name, patience)
         give_up_waiting(client, other, name)
         look_and_break(client, other, name)
+        keep_and_adopt(client, other, name)
+
+
+def keep_and_adopt(client: gripfast.Client, other: gripfast.Client, name: str) -> None:
+    with client.once(name, keep=60) as run:
+        assert run
+    with other.once(name, keep=60) as run:
+        assert run.done
+    assert other.forget(name)
+    other.adopt(client.lock(name, min_hold=60).acquire().detach()).release()
+    assert other.force_release(name)
 
 
 def failures(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -4,7 +4,7 @@ What a user who may not do it is told."""
 import asyncio
 import contextlib
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -78,6 +78,21 @@ async def live(url: str) -> None:
             lease = await waiting
             assert await actor.force_release("job")
             assert await other.hears_of_loss(lease, 5.0)
+            if actor.client.capabilities.keeps:
+                text = await actor.does(lease_to_detach(actor))
+                await other.release(await other.calls(other.client.adopt, text))
+                assert (await actor.inspect("job")).kept == "min_hold"
+                assert await actor.force_release("job")
+
+
+def lease_to_detach(actor: Any) -> Callable[[], Any]:
+    """Acquired and detached in one go, in either colour."""
+    lease = actor.client.lock("job", min_hold=60)
+
+    async def detached() -> str:
+        return str(await (await lease.acquire()).detach())
+
+    return detached if actor.colour == "asyncio" else lambda: lease.acquire().detach()
 
 
 @pytest.mark.parametrize("mode", MODES)

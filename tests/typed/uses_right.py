@@ -377,3 +377,41 @@ async def call_shards() -> None:
     assert_type(shard(7), str)
     assert_type(await shard_later(7), str)
     assert_type(await shard_of_async_client(number=7), str)
+
+
+# -- done once, kept, handed over ----------------------------------------------------------------------------------
+
+client.lock("job", min_hold=60)
+with client.once("digest", keep=86400, wait=None, label="nightly") as run:
+    assert_type(run, gripfast.Run)
+    if run:
+        assert_type(run.lease, gripfast.Lease)
+    assert_type(run.holder, gripfast.LockInfo | None)
+assert_type(client.forget("digest"), bool)
+
+
+@client.once("digest:{day}", keep=86400)
+def send_digest(day: str) -> int:
+    return len(day)
+
+
+assert_type(send_digest("monday"), int | None)
+
+detached = client.lock("job").acquire().detach(ttl=60)
+assert_type(detached, str)
+assert_type(client.adopt(detached, label="worker"), gripfast.Lease)
+
+
+async def once_and_handed_over() -> None:
+    async with aclient.once("digest", keep=86400) as arun:
+        assert_type(arun, gripfast.AsyncRun)
+        assert_type(arun.lease, gripfast.AsyncLease)
+
+    @aclient.once("digest:{day}", keep=86400)
+    async def send(day: str) -> int:
+        return len(day)
+
+    assert_type(await send("monday"), int | None)
+    text = await (await aclient.lock("job").acquire()).detach()
+    assert_type(await aclient.adopt(text), gripfast.AsyncLease)
+    assert_type(await aclient.forget("digest"), bool)

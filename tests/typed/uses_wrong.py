@@ -68,6 +68,9 @@ def a_sync_lock(lock: Lock) -> None:
     gripfast.connect().rwlock("index").acquire()  # wrong: read() or write() is acquired
     gripfast.connect().rwlock("index").read().acquire().downgrade()  # wrong: only a writer can
     gripfast.connect().inspect("api", kind="permit")  # wrong: no such kind
+    gripfast.connect().once("a")  # wrong: keep is missing
+    gripfast.connect().once("a", keep="7d")  # wrong: seconds
+    gripfast.connect().adopt(b"text")  # wrong: text
     lock.try_acquire(5)  # wrong: it never waits
     lock.release()  # wrong: a lease is released
     lock.try_acquire().release()  # wrong: it may be None

@@ -65,10 +65,10 @@ class AnyOnce(NotLikeOthers, lacks=OF_ONCE):
             "done_on_error": self._done_on_error,
         }
 
-        def of_call(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        def again(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
             return {"name": name_of(args, kwargs), **others}
 
-        return of_call
+        return again
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"

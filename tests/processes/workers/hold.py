@@ -5,9 +5,9 @@ import sys
 import gripfast
 
 
-def main(url: str, name: str, ttl: str) -> None:
+def main(url: str, name: str, ttl: str, min_hold: str | None = None) -> None:
     client = gripfast.connect(url)
-    lease = client.lock(name, ttl=float(ttl)).acquire(wait=10)
+    lease = client.lock(name, ttl=float(ttl), min_hold=float(min_hold) if min_hold else None).acquire(wait=10)
     print("held", lease.token)
     sys.stdin.readline()
     lost, held, remaining = lease.lost.is_set(), lease.held, lease.remaining()

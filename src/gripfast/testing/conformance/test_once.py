@@ -13,11 +13,11 @@ from gripfast.testing.waiting import auntil
 LONG = 600.0
 
 
-async def nothing(run: Any) -> None:
+async def _nothing(run: Any) -> None:
     pass
 
 
-def enters(actor: Any, body: Any = nothing, name: str = "digest", keep: float = LONG, **settings: Any) -> Any:
+def enters(actor: Any, body: Any = _nothing, name: str = "digest", keep: float = LONG, **settings: Any) -> Any:
     return actor.enters(lambda: actor.client.once(name, keep=keep, **settings), body)
 
 
