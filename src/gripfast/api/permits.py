@@ -35,13 +35,12 @@ if TYPE_CHECKING:
 _WHERE = "the embedded store, one Redis server, PostgreSQL or MySQL with mode=lease, or ZooKeeper"
 
 
-def check_kind(kind: Kind, capabilities: Capabilities, where: str) -> Kind:
+def check_kind(kind: Kind, capabilities: Capabilities, where: str) -> None:
     if kind not in ("semaphore", "rwlock"):
         raise ConfigurationError(f"kind must be 'lock', 'semaphore' or 'rwlock', not {kind!r}")
     if not (capabilities.semaphores if kind == "semaphore" else capabilities.rwlocks):
         what = "semaphores" if kind == "semaphore" else "read/write locks"
         raise ConfigurationError(f"{where} can't keep {what}: connect to a store that can, such as {_WHERE}")
-    return kind
 
 
 def check_whom(kind: str, owner: object, slot: object) -> None:
