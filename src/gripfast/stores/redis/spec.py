@@ -6,7 +6,10 @@ from gripfast.core.ports import Capabilities
 from gripfast.stores import StoreSpec
 
 MORE_OPTIONS = "settings of redis-py's connections, such as `socket_timeout`, `client_name` and `ssl_ca_certs`"
-CAPABILITIES = Capabilities(fair=True, push=True, lists=True, waiters_seen=True, processes=True, tells_reason=True)
+CAPABILITIES = Capabilities(
+    fair=True, push=True, lists=True, waiters_seen=True, processes=True, tells_reason=True,
+    semaphores=True, rwlocks=True, downgrades=True,
+)  # fmt: skip
 SPEC = StoreSpec(
     "redis",
     "gripfast.stores.redis.factory",
