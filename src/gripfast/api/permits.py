@@ -75,7 +75,9 @@ class AnySemaphore(AnyLock):
 
     def _want(self, n: int) -> Want:
         want = self._settings.want
-        return want if n == 1 else want._replace(share=self._share._replace(n=rules.checked_n(n, self.limit)))
+        share = self._share
+        n = rules.checked_n(n, share.limit)
+        return want if n == share.n else want._replace(share=share._replace(n=n))
 
     def _is_resized(self, limit: int) -> None:
         self._settings.want = self._settings.want._replace(share=self._share._replace(limit=limit))

@@ -14,7 +14,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from gripfast.core.lease import RW_LIMIT as RW_LIMIT
 from gripfast.core.lease import Broken as Broken
@@ -107,13 +107,13 @@ class PermitInfo:
     """Who holds the permits of a semaphore, or who reads and writes, according to the engine."""
 
     name: str
-    kind: Kind
+    kind: Literal["semaphore", "rwlock"]
     limit: int
     """The limit in force; `RW_LIMIT` if it is a read/write lock."""
     holders: tuple[PermitHolder, ...]
     """At least one, in the order of their tokens."""
     waiters: int
-    """How many waiters there are. Always 0 if `Capabilities.waiters_seen` is false."""
+    """How many waiters there are; 0 if the store can't tell."""
 
 
 class Claim(NamedTuple):
