@@ -118,12 +118,12 @@ local function take_slots(n)
     local lowest = top > used and redis.call('ZRANGE', free, 0, 0)[1]
     local first, last = top, top + n - 1
     if lowest then
-      redis.call('ZREM', free, lowest)
       first, last = ends_of(lowest)
       if last - first + 1 > n then
         redis.call('ZADD', free, first + n, range(first + n, last))
         last = first + n - 1
       end
+      redis.call('ZREM', free, lowest) -- last: an empty set would go, and its expiry with it
     else
       top = last + 1
     end
@@ -133,13 +133,17 @@ local function take_slots(n)
   return table.concat(taken, ',')
 end
 
+local function expire_with_holders(key)
+  redis.call('PEXPIRE', key, math.max(1, redis.call('PTTL', holders)))
+end
+
 local function free_slots(slots)
   local is_first = top == used
   for range in string.gmatch(slots, '%d+%-?%d*') do
     redis.call('ZADD', free, ends_of(range), range)
   end
   if is_first then
-    redis.call('PEXPIRE', free, math.max(1, redis.call('PTTL', holders)))
+    expire_with_holders(free)
   end
 end
 
@@ -171,7 +175,7 @@ end
 
 local function grant(owner, n, ttl, details)
   token = (token < at or token >= {TOKEN_MOST}) and at or token + 1
-  local slots = take_slots(n)
+  local is_first, slots = used == 0, take_slots(n)
   if slots == '-' then
     used = used + n
   end
@@ -181,6 +185,9 @@ local function grant(owner, n, ttl, details)
   redis.call('ZADD', ends, string.format('%.0f', now + ttl), owner)
   is_changed = false
   remember(ttl)
+  if is_first then
+    expire_with_holders(ends)
+  end
   return slots
 end
 """
