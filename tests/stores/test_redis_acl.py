@@ -64,7 +64,8 @@ def live(url: str, name: str, admin: "redis.Redis", patience: float = 20) -> Non
         admin.script_flush()
         hand_over(first, other, name, patience)
         give_up_waiting(client, other, name)
-        look_and_break(client, other, name)
+        lost = [look_and_break(client, other, name), share(client, other, name, patience)]
+        assert not any(lease.held for lease in lost)  # not dropped before: their losses are told on another thread
         keep_and_adopt(client, other, name)
 
 
@@ -106,7 +107,7 @@ def give_up_waiting(client: gripfast.Client, other: gripfast.Client, name: str) 
         assert waiters(client, name) == 0
 
 
-def look_and_break(client: gripfast.Client, other: gripfast.Client, name: str) -> None:
+def look_and_break(client: gripfast.Client, other: gripfast.Client, name: str) -> gripfast.Lease:
     lease = client.lock(name, label="life").acquire()
     assert [(info.name, info.label) for info in other.list()] == [(name, "life")]
     assert other.force_release(name, "deploy of v2")
@@ -114,6 +115,35 @@ def look_and_break(client: gripfast.Client, other: gripfast.Client, name: str) -
         lease.extend()
     assert (loss.value.reason, loss.value.note) == ("broken", "deploy of v2")
     assert other.lock(name).try_acquire().release() is None
+    return lease
+
+
+def share(client: gripfast.Client, other: gripfast.Client, name: str, patience: float) -> gripfast.Lease:
+    """Semaphores and read/write locks."""
+    narrow, wide = client.semaphore(name, 3).acquire(), client.semaphore(name, 3).acquire(n=2)
+    narrow.extend()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(other.semaphore(name, 3).acquire, wait=patience)
+        until(lambda: waiting.done() or permit_waiters(client, name) == 1, within=2 * patience)
+        narrow.release()
+        taken_over = waiting.result()
+        assert taken_over.slots == (0,)
+    client.semaphore(name, 3).resize(4)
+    assert [info.name for info in other.list(kind="semaphore")] == [name]
+    assert other.force_release(name, "deploy of v2", kind="semaphore", slot=1)
+    with pytest.raises(gripfast.LeaseLost):
+        wide.extend()
+    taken_over.release()
+    with client.rwlock(name).write() as lease:
+        lease.downgrade()
+        assert other.rwlock(name).write().try_acquire() is None
+        other.rwlock(name).read().acquire(wait=patience).release()
+    return wide
+
+
+def permit_waiters(client: gripfast.Client, name: str) -> int:
+    info = client.inspect(name, kind="semaphore")
+    return 0 if info is None else info.waiters
 
 
 async def alive(url: str, name: str) -> None:

@@ -31,7 +31,8 @@ _FENCE = re.compile(rb"(?P<token>\d{1,16})(?:@(?P<since>\d{1,16}))? (?P<card>[^\
 
 class Push(NamedTuple):
     owner: str
-    granted: Granted
+    granted: Granted | None
+    """None: it is told to retry."""
 
 
 def card(label: str | None, host: str, pid: int) -> bytes:
@@ -209,9 +210,19 @@ def read_push(reply: Any) -> Push | None:
         return None
     try:
         owner, token, ttl = reply[2].rsplit(b" ", 2)
-        return Push(to_text(owner), Granted(int(token), int(ttl) / 1000, source=reply[1]))
+        ttl, _, slots = ttl.partition(b"/")
+        granted = Granted(int(token), int(ttl) / 1000, source=reply[1], slots=read_slots(slots))
+        return Push(to_text(owner), granted if granted.token else None)
     except ValueError:  # somebody else's message
         return None
+
+
+def read_slots(text: bytes) -> tuple[int, ...]:
+    """From ranges such as "0-4,7"; "-" if there are none."""
+    if text in (b"", b"-"):
+        return ()
+    ends = [part.partition(b"-") for part in text.split(b",")]
+    return tuple(slot for first, _, last in ends for slot in range(int(first), int(last or first) + 1))
 
 
 def read_policy(info: Any) -> str:

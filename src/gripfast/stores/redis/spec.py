@@ -15,6 +15,9 @@ CAPABILITIES = Capabilities(
     tells_reason=True,
     keeps=True,
     hands_over=True,
+    semaphores=True,
+    rwlocks=True,
+    downgrades=True,
 )
 SPEC = StoreSpec(
     "redis",

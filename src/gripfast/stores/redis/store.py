@@ -23,7 +23,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hiredis import ReplyError
 
@@ -35,9 +35,13 @@ from gripfast.core.ports import (
     Hold,
     Inbox,
     Keep,
+    Kind,
     LockInfo,
     Loss,
     Page,
+    PermitInfo,
+    PermitPage,
+    PermitStore,
     Store,
     Taken,
     Unreachable,
@@ -51,6 +55,9 @@ from gripfast.stores.redis.conversation import Server
 from gripfast.stores.redis.faults import refused, was_sent
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.spec import CAPABILITIES
+
+if TYPE_CHECKING:
+    from gripfast.stores.redis.permit_store import RedisPermits
 
 CHUNK = 500
 """Requests that leave together; others get their turn in between."""
@@ -96,7 +103,7 @@ class Link(Protocol):
     async def close(self) -> None: ...
 
 
-class RedisStore(Store):
+class RedisStore(Store, PermitStore):
     capabilities = CAPABILITIES
 
     def __init__(self, link: Link) -> None:
@@ -111,6 +118,8 @@ class RedisStore(Store):
         return self._link.inbox()
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        if claim.share is not None:
+            return await self._permits.claim(claim)
         link = self._link
         channel = None if claim.inbox is None else link.server.channel
         if channel is not None:
@@ -130,7 +139,7 @@ class RedisStore(Store):
         reply = await self._made_good(scripts.CLAIM, packed, reply, claim.owner)
         if isinstance(reply, list) and claim.inbox is not None:
             try:
-                if not await self._hears(channel, reply):
+                if not await self._hears(channel, protocol.is_heard(reply)):
                     answer = await self.claim(claim)
                     return answer._replace(was_sent=True) if isinstance(answer, Unreachable) else answer
             except LinkDown as down:
@@ -142,9 +151,9 @@ class RedisStore(Store):
             self._clean_up_after(claim.name, claim.owner)  # nobody asks for it any more
         return answer
 
-    async def _hears(self, channel: bytes | None, taken: Any) -> bool:
+    async def _hears(self, channel: bytes | None, is_heard: bool) -> bool:
         """Whether the server that answered can push to this waiter; otherwise it can when that has asked again."""
-        if channel is not None and protocol.is_heard(taken):
+        if channel is not None and is_heard:
             self._vain = 0
         elif channel is not None and channel == self._link.server.channel:
             if self._vain >= VAIN_MOST:
@@ -159,6 +168,8 @@ class RedisStore(Store):
     async def release(self, hold: Hold) -> Loss | Unreachable | None:
         if hold.keep is not None:
             return await self._keep(hold, hold.keep)
+        if hold.share is not None:
+            return await self._permits.release(hold)
         link = self._link
         packed = protocol.release(hold.name, hold)
         reply = link.ask(packed)
@@ -200,6 +211,10 @@ class RedisStore(Store):
         return None
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | Unreachable | None]:
+        if any(hold.share is not None for hold in holds):
+            locks, permits = _apart(holds)
+            renewed = iter(await self.renew(locks, within)), iter(await self._permits.renew(permits, within))
+            return [next(renewed[hold.share is not None]) for hold in holds]
         replies: list[Any] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
@@ -227,6 +242,10 @@ class RedisStore(Store):
             plain = [hold for hold in holds if hold.keep is None]
             others = iter(await self.abandon(plain))
             return [next(others) if hold.keep is None else kept[hold.owner] for hold in holds]
+        if any(hold.share is not None for hold in holds):
+            locks, permits = _apart(holds)
+            given_back = iter(await self.abandon(locks)), iter(await self._permits.abandon(permits))
+            return [next(given_back[hold.share is not None]) for hold in holds]
         troubles: list[Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
@@ -279,6 +298,33 @@ class RedisStore(Store):
             reply = await self._made_good(scripts.FORCE_RELEASE, packed, reply)
         return unreachable(reply.error) if isinstance(reply, Fault) else bool(reply == 1)
 
+    # Permits ----------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _permits(self) -> RedisPermits:
+        from gripfast.stores.redis.permit_store import RedisPermits  # which a lock does not need
+
+        return RedisPermits(self, self._link)
+
+    async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
+        return await self._permits.downgrade(hold, n)
+
+    async def resize(self, name: str, limit: int) -> Unreachable | None:
+        return await self._permits.resize(name, limit)
+
+    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
+        return await self._permits.inspect(name, kind)
+
+    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
+        return await self._permits.page(kind, prefix, after)
+
+    async def force_release_permits(
+        self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
+    ) -> bool | Unreachable:
+        return await self._permits.force_release(name, kind, owner, slot, note)
+
+    # ------------------------------------------------------------------------------------------------------------------
+
     def stop_waiting(self) -> None:
         self._link.stop_waiting()
 
@@ -316,6 +362,11 @@ class RedisStore(Store):
             for place, at in enumerate(forgotten):
                 replies[at] = again if isinstance(again, Fault) else again[place]
         return [refused(self._link.server.where, each) if isinstance(each, ReplyError) else each for each in replies]
+
+
+def _apart(holds: Sequence[Hold]) -> tuple[list[Hold], list[Hold]]:
+    """Locks, and permits."""
+    return [hold for hold in holds if hold.share is None], [hold for hold in holds if hold.share is not None]
 
 
 def card_of_this_process(label: str | None) -> bytes:

@@ -1,0 +1,190 @@
+"""The store's requests for semaphores and read/write locks, loaded when the first one is used.
+
+Each reply says whether the server has more to settle than one request does. If so, the store sends another at once: a
+claim that was refused is repeated, everything else is followed by a request that only settles.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gripfast.core import rules
+from gripfast.core.ports import (
+    Claim,
+    Granted,
+    Hold,
+    Kind,
+    Loss,
+    PermitInfo,
+    PermitPage,
+    Taken,
+    Unreachable,
+    unreachable,
+)
+from gripfast.errors import StoreUnavailable
+from gripfast.stores.faults import Fault, LinkDown
+from gripfast.stores.redis import permit_protocol as protocol
+from gripfast.stores.redis import permit_scripts as scripts
+from gripfast.stores.redis.faults import was_sent
+from gripfast.stores.redis.protocol import read_why
+
+if TYPE_CHECKING:
+    from gripfast.stores.redis.store import Link, RedisStore
+
+CHUNK = 500
+"""Requests that leave together; others get their turn in between."""
+
+
+class RedisPermits:
+    """A part of `RedisStore`."""
+
+    def __init__(self, store: RedisStore, link: Link) -> None:
+        self._store = store
+        self._link = link
+
+    async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        was_answered = False
+        while True:
+            channel = None if claim.inbox is None else self._link.server.channel
+            reply = await self._ask_to_claim(claim, channel)
+            if isinstance(reply, Fault):
+                sent = reply.was_sent or was_answered
+                return unreachable(reply.error, sent, reply.was_refused, reply.is_permanent)
+            was_answered = True
+            answer = protocol.read_claim(reply, claim, channel)
+            if isinstance(answer, Granted):
+                await self._settle(claim.name, _kind(claim), reply)
+                return answer
+            is_final = claim.inbox is None or answer.limit_in_force is not None
+            try:
+                hears = is_final or await self._store._hears(channel, protocol.is_heard(reply))
+            except LinkDown as down:
+                return unreachable(was_sent(down.fault).error)
+            if hears and not protocol.has_more(reply):
+                if is_final and claim.owner in self._link.server.late:
+                    self._clean_up_after(claim.name, _kind(claim), claim.owner)  # nobody asks for it any more
+                return answer
+
+    async def _ask_to_claim(self, claim: Claim, channel: bytes | None) -> Any:
+        """The reply, or a Fault."""
+        if channel is not None:
+            self._link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
+        packed = protocol.claim(claim, self._store._card(claim.label), channel or b"")
+        first = await self._store._got(self._link.ask(packed, claim.owner))
+        return await self._store._made_good(scripts.CLAIM, packed, first, claim.owner)
+
+    async def release(self, hold: Hold) -> Loss | Unreachable | None:
+        kind = protocol.kind_of(hold)
+        packed = protocol.give_back(hold.name, kind, hold.owner)
+        first = await self._store._got(self._link.ask(packed))
+        reply = await self._store._made_good(scripts.GIVE_BACK, packed, first)
+        answer: Loss | Unreachable | None
+        if isinstance(reply, Fault):
+            answer = unreachable(reply.error)
+        else:
+            await self._settle(hold.name, kind, reply)
+            # The first of two may have done it: then it is not this owner's any more.
+            answer = None if reply[0] == 1 or isinstance(first, Fault) else read_why(reply[2])
+        if hold.owner in self._link.server.late:
+            self._clean_up_after(hold.name, kind, hold.owner)  # not earlier: it would do the work of the release
+        return answer
+
+    async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> list[Loss | Unreachable | None]:
+        answers: list[Loss | Unreachable | None] = []
+        for start in range(0, len(holds), CHUNK):
+            commands = [protocol.renew(hold) for hold in holds[start : start + CHUNK]]
+            for reply in await self._store._ask_each(scripts.RENEW, commands, within):
+                if isinstance(reply, Fault):
+                    answers.append(unreachable(reply.error))
+                else:
+                    answers.append(None if reply == 1 else read_why(reply))
+        return answers
+
+    async def abandon(self, holds: Sequence[Hold]) -> list[Unreachable | None]:
+        """As that of locks: what may still arrive is given back twice."""
+        troubles: list[Unreachable | None] = []
+        for start in range(0, len(holds), CHUNK):
+            chunk = holds[start : start + CHUNK]
+            kinds = [protocol.kind_of(hold) for hold in chunk]
+            pairs = list(zip(chunk, kinds, strict=True))
+            late = [self._clean_up_after(hold.name, kind, hold.owner) is False for hold, kind in pairs]
+            commands = [protocol.give_back(hold.name, kind, hold.owner) for hold, kind in pairs]
+            replies = await self._store._ask_each(scripts.GIVE_BACK, commands, rules.GIVE_BACK_WITHIN)
+            for (hold, kind), is_late, reply in zip(pairs, late, replies, strict=True):
+                if not isinstance(reply, Fault):
+                    await self._settle(hold.name, kind, reply)
+                troubles.append(_trouble(hold, is_late, reply))
+        return troubles
+
+    def _clean_up_after(self, name: str, kind: Kind, owner: str) -> bool | None:
+        """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
+        return self._link.clean_up(owner, protocol.give_back_in_full(name, kind, owner))
+
+    async def _settle(self, name: str, kind: Kind, reply: Any) -> None:
+        """Until the server has nothing more to do for this name. If it does not answer, others will see to it."""
+        while not isinstance(reply, Fault) and protocol.has_more(reply):
+            reply = await self._store._ask(scripts.GIVE_BACK, protocol.give_back(name, kind, ""))
+
+    async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
+        reply = await self._store._ask(scripts.DOWNGRADE, protocol.downgrade(hold, n))
+        if isinstance(reply, Fault):
+            return unreachable(reply.error)
+        await self._settle(hold.name, protocol.kind_of(hold), reply)
+        return None if reply[0] == 1 else read_why(reply[2])
+
+    async def resize(self, name: str, limit: int) -> Unreachable | None:
+        reply = await self._store._ask(scripts.RESIZE, protocol.resize(name, limit))
+        if isinstance(reply, Fault):
+            return unreachable(reply.error)
+        await self._settle(name, "semaphore", reply)
+        return None
+
+    async def inspect(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
+        reply = await self._store._ask(scripts.INSPECT, protocol.inspect(name, kind))
+        return unreachable(reply.error) if isinstance(reply, Fault) else protocol.read_info(name, kind, reply)
+
+    async def page(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
+        reply = await self._store._ask(None, protocol.scan(kind, after or "0"))
+        if isinstance(reply, Fault):
+            return unreachable(reply.error)
+        cursor, names = protocol.read_scan(reply, kind, prefix)
+        infos: list[PermitInfo] = []
+        for name in names:  # one by one: each may have thousands of holders
+            info = await self.inspect(name, kind)
+            if isinstance(info, Unreachable):
+                return info
+            if info is not None:
+                infos.append(info)
+        return PermitPage(infos, None if cursor == "0" else cursor)
+
+    async def force_release(
+        self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None
+    ) -> bool | Unreachable:
+        """Not asked twice, and it looks first: as that of locks."""
+        looked = await self.inspect(name, kind)
+        if isinstance(looked, Unreachable):
+            return looked
+        packed = protocol.force_release(name, kind, owner, slot, note)
+        reply = await self._store._got(self._link.ask(packed))
+        if not isinstance(reply, Fault):
+            reply = await self._store._made_good(scripts.FORCE_RELEASE, packed, reply)
+        if isinstance(reply, Fault):
+            return unreachable(reply.error)
+        await self._settle(name, kind, reply)
+        return bool(reply[0] == 1)
+
+
+def _kind(claim: Claim) -> Kind:
+    assert claim.share is not None
+    return claim.share.kind
+
+
+def _trouble(hold: Hold, is_late: bool, reply: Any) -> Unreachable | None:
+    if isinstance(reply, Fault):
+        return unreachable(reply.error)
+    if is_late:
+        message = f"a request for {hold.name!r} that got no answer may still take effect"
+        return unreachable(StoreUnavailable(message))
+    return None
