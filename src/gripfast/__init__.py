@@ -33,6 +33,15 @@ if TYPE_CHECKING:
     from gripfast.api.aio.lease import AsyncLease, AsyncLost
     from gripfast.api.aio.lock import Acquiring, AcquiringAll, AsyncLock
     from gripfast.api.aio.locks import AsyncLeases, AsyncLocks
+    from gripfast.api.aio.permits import (
+        AcquiringPermits,
+        AsyncReadLock,
+        AsyncRWLock,
+        AsyncSemaphore,
+        AsyncSemaphoreLease,
+        AsyncWriteLease,
+        AsyncWriteLock,
+    )
     from gripfast.api.client import Client
     from gripfast.api.current import current_lease
     from gripfast.api.default import configure
@@ -41,16 +50,18 @@ if TYPE_CHECKING:
     from gripfast.api.lock import Lock
     from gripfast.api.locks import Leases, Locks
     from gripfast.api.observing import LoggingObserver
+    from gripfast.api.permits import ReadLock, RWLock, Semaphore, SemaphoreLease, WriteLease, WriteLock
     from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs
     from gripfast.api.within import InTransaction
     from gripfast.core.events import Event, EventKind, EventRequest, Observer
-    from gripfast.core.ports import Capabilities, LockInfo
+    from gripfast.core.ports import Capabilities, LockInfo, PermitHolder, PermitInfo
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Acquiring",
     "AcquiringAll",
+    "AcquiringPermits",
     "AsyncClient",
     "AsyncLease",
     "AsyncLeases",
@@ -58,6 +69,12 @@ __all__ = [
     "AsyncLockedOr",
     "AsyncLocks",
     "AsyncLost",
+    "AsyncRWLock",
+    "AsyncReadLock",
+    "AsyncSemaphore",
+    "AsyncSemaphoreLease",
+    "AsyncWriteLease",
+    "AsyncWriteLock",
     "Capabilities",
     "Client",
     "ClientClosed",
@@ -80,9 +97,17 @@ __all__ = [
     "Lost",
     "Observer",
     "OutcomeUnknown",
+    "PermitHolder",
+    "PermitInfo",
+    "RWLock",
+    "ReadLock",
     "Reason",
+    "Semaphore",
+    "SemaphoreLease",
     "StaleToken",
     "StoreUnavailable",
+    "WriteLease",
+    "WriteLock",
     "__version__",
     "async_lock",
     "configure",
@@ -95,6 +120,7 @@ __all__ = [
 _LATER = {
     "Acquiring": "api.aio.lock",
     "AcquiringAll": "api.aio.lock",
+    "AcquiringPermits": "api.aio.permits",
     "AsyncClient": "api.aio.client",
     "AsyncLease": "api.aio.lease",
     "AsyncLeases": "api.aio.locks",
@@ -102,6 +128,12 @@ _LATER = {
     "AsyncLockedOr": "api.typed",
     "AsyncLocks": "api.aio.locks",
     "AsyncLost": "api.aio.lease",
+    "AsyncRWLock": "api.aio.permits",
+    "AsyncReadLock": "api.aio.permits",
+    "AsyncSemaphore": "api.aio.permits",
+    "AsyncSemaphoreLease": "api.aio.permits",
+    "AsyncWriteLease": "api.aio.permits",
+    "AsyncWriteLock": "api.aio.permits",
     "Capabilities": "core.ports",
     "Client": "api.client",
     "Event": "core.events",
@@ -111,13 +143,21 @@ _LATER = {
     "Lease": "api.lease",
     "Leases": "api.locks",
     "Lock": "api.lock",
-    "Locks": "api.locks",
     "LockInfo": "core.ports",
-    "LoggingObserver": "api.observing",
-    "Observer": "core.events",
     "LockKwargs": "api.typed",
     "LockedOr": "api.typed",
+    "Locks": "api.locks",
+    "LoggingObserver": "api.observing",
     "Lost": "api.lease",
+    "Observer": "core.events",
+    "PermitHolder": "core.ports",
+    "PermitInfo": "core.ports",
+    "RWLock": "api.permits",
+    "ReadLock": "api.permits",
+    "Semaphore": "api.permits",
+    "SemaphoreLease": "api.permits",
+    "WriteLease": "api.permits",
+    "WriteLock": "api.permits",
     "async_lock": "api.aio.entry",
     "configure": "api.default",
     "connect": "api.entry",

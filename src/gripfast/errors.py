@@ -37,16 +37,20 @@ class GripfastError(Exception):
 class LockTimeout(GripfastError, TimeoutError):
     """The wait is over, and someone else still holds the lock. `holder` says who, or is None if that is not known."""
 
-    def __init__(self, name: str, waited: float, holder: LockInfo | None = None, here: str = "") -> None:
-        """`here`: the holder in words, if it is in the process that waited."""
+    def __init__(
+        self, name: str, waited: float, holder: LockInfo | None = None, here: str = "", what: str = "lock"
+    ) -> None:
+        """`here`: the holder in words, if it is in the process that waited. `what`: the kind of lock, in words."""
         self.name = name
         self.waited = waited
         self.holder = holder
         self._here = here
+        self._what = what
         super().__init__(name, waited, holder)
 
     def __str__(self) -> str:
-        return f"lock {self.name!r} not acquired in {self.waited:.3g} s: {describe_holder(self.holder, self._here)}"
+        holder = describe_holder(self.holder, self._here)
+        return f"{self._what} {self.name!r} not acquired in {self.waited:.3g} s: {holder}"
 
 
 class LeaseLost(GripfastError):

@@ -27,7 +27,20 @@ from gripfast.api.misuse import OF_CLIENTS, NotLikeOthers, exact, made_by_hand, 
 from gripfast.api.settings import LockSettings
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
-from gripfast.core.ports import Capabilities, Hold, LockInfo, Loss, Store, Unreachable, to_raise
+from gripfast.core.ports import (
+    RW_LIMIT,
+    Capabilities,
+    Hold,
+    Kind,
+    LockInfo,
+    Loss,
+    PermitInfo,
+    Share,
+    Store,
+    Unreachable,
+    permits_of,
+    to_raise,
+)
 from gripfast.errors import ClientClosed, LockTimeout, Reason, quoted
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, this
@@ -42,6 +55,7 @@ if TYPE_CHECKING:
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.lock import AsyncLock
     from gripfast.api.locks import Leases, Locks
+    from gripfast.api.permits import RWLock, Semaphore, SemaphoreLease
     from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs, NothingElse
     from gripfast.runtime.observers import Observers
 
@@ -84,6 +98,36 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
             self._settings(name, ttl, renew=True, max_hold=None, reentrant=False, **others)
             for name in misuse.checked_names(names)
         ]
+
+    def _settings_of_semaphore(self, name: str, limit: int, ttl: float | None, **others: Any) -> LockSettings:
+        self._check_kind("semaphore")
+        share = Share("semaphore", 1, rules.checked_limit(limit))
+        return self._settings(name, ttl, reentrant=False, share=share, **others)
+
+    def _settings_of_rwlock(self, name: str, ttl: float | None, **others: Any) -> tuple[LockSettings, LockSettings]:
+        """To read, and to write."""
+        self._check_kind("rwlock")
+        shares = [Share("rwlock", n, RW_LIMIT) for n in (1, RW_LIMIT)]
+        read, write = [self._settings(name, ttl, reentrant=False, share=share, **others) for share in shares]
+        return read, write
+
+    def _check_kind(self, kind: Kind) -> Kind:
+        from gripfast.api.permits import check_kind
+
+        return check_kind(kind, self.capabilities, self.where)
+
+    def _forced_permits(
+        self, key: str, kind: Literal["lock"] | Kind, owner: str | None, slot: int | None, note: str | None
+    ) -> Coroutine[Any, Any, bool | Unreachable]:
+        from gripfast.api.permits import check_whom
+
+        check_whom(kind, owner, slot)
+        assert kind != "lock"
+        told = note if self.capabilities.tells_reason else None
+        return permits_of(self._store()).force_release_permits(key, self._check_kind(kind), owner, slot, told)
+
+    def _shown_permits(self, info: PermitInfo) -> PermitInfo:
+        return replace(info, name=info.name.removeprefix(self._config.prefix))
 
     def _checked_ttl(self, ttl: float) -> float:
         return rules.checked_ttl(ttl, self._config.factory.max_ttl)
@@ -214,6 +258,64 @@ class Client(AnyClient):
 
         return Locks(self, settings, rules.checked_max_hold(max_hold))
 
+    @exact
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        ttl: float | None = None,
+        *,
+        renew: bool = True,
+        max_hold: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[SemaphoreLease, Reason], object] | None = None,
+        group: str | None = None,
+        wait: float | None = None,
+        **wrong: Unpack[NothingElse],
+    ) -> Semaphore:
+        """A semaphore with this name: `limit` permits, so that many may work at the same time. Does no I/O.
+
+        Everybody has to come with the same limit: who comes with another one gets a ConfigurationError that names both.
+        `resize()` changes it. The other settings are those of `lock()`. A lock and a semaphore of the same name have
+        nothing to do with each other.
+        """
+        if wrong:
+            raise unknown_option(Client.semaphore, wrong)
+        settings = self._settings_of_semaphore(
+            name, limit, ttl, renew=renew, max_hold=max_hold, label=label, on_lost=on_lost, group=group, wait=wait
+        )
+        from gripfast.api.permits import Semaphore
+
+        return Semaphore(self, settings)
+
+    @exact
+    def rwlock(
+        self,
+        name: str,
+        ttl: float | None = None,
+        *,
+        renew: bool = True,
+        max_hold: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[Lease, Reason], object] | None = None,
+        group: str | None = None,
+        wait: float | None = None,
+        **wrong: Unpack[NothingElse],
+    ) -> RWLock:
+        """A read/write lock with this name: many may `read()` at the same time, or one may `write()`. Does no I/O.
+
+        The settings are those of `lock()`. A lock and a read/write lock of the same name have nothing to do with each
+        other.
+        """
+        if wrong:
+            raise unknown_option(Client.rwlock, wrong)
+        read, write = self._settings_of_rwlock(
+            name, ttl, renew=renew, max_hold=max_hold, label=label, on_lost=on_lost, group=group, wait=wait
+        )
+        from gripfast.api.permits import RWLock
+
+        return RWLock(self, read, write)
+
     @overload
     def locked(
         self,
@@ -270,14 +372,35 @@ class Client(AnyClient):
         self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
         return LockedBy(decorate)
 
-    def inspect(self, name: str) -> LockInfo | None:
-        """Who holds the lock, or None."""
+    @overload
+    def inspect(self, name: str, kind: Literal["lock"] = "lock") -> LockInfo | None: ...
+
+    @overload
+    def inspect(self, name: str, kind: Literal["semaphore", "rwlock"]) -> PermitInfo | None: ...
+
+    def inspect(self, name: str, kind: Literal["lock"] | Kind = "lock") -> LockInfo | PermitInfo | None:
+        """Who holds the lock, or None. Of a semaphore or read/write lock: who holds permits, or None."""
+        if kind != "lock":
+            found = reached(drive(permits_of(self._store()).inspect_permits(self._key(name), self._check_kind(kind))))
+            return found and self._shown_permits(found)
         info = reached(drive(self._store().inspect(self._key(name))))
         return info and self._shown(info)
 
-    def list(self, prefix: str = "") -> Iterator[LockInfo]:
+    @overload
+    def list(self, prefix: str = "", kind: Literal["lock"] = "lock") -> Iterator[LockInfo]: ...
+
+    @overload
+    def list(self, prefix: str = "", *, kind: Literal["semaphore", "rwlock"]) -> Iterator[PermitInfo]: ...
+
+    def list(
+        self, prefix: str = "", kind: Literal["lock"] | Kind = "lock"
+    ) -> Iterator[LockInfo] | Iterator[PermitInfo]:
         """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
-        arbitrary, and a lock may occur twice."""
+        arbitrary, and a lock may occur twice. With `kind`: over the semaphores or read/write locks that somebody
+        holds."""
+        return self._list_locks(prefix) if kind == "lock" else self._list_permits(prefix, self._check_kind(kind))
+
+    def _list_locks(self, prefix: str) -> Iterator[LockInfo]:
         prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
         while True:
             page = reached(drive(self._store().page(prefix, after)))
@@ -285,14 +408,35 @@ class Client(AnyClient):
             if (after := page.after) is None:
                 return
 
-    def force_release(self, name: str, reason: str | None = None) -> bool:
+    def _list_permits(self, prefix: str, kind: Kind) -> Iterator[PermitInfo]:
+        prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
+        while True:
+            page = reached(drive(permits_of(self._store()).page_permits(kind, prefix, after)))
+            yield from map(self._shown_permits, page.infos)
+            if (after := page.after) is None:
+                return
+
+    def force_release(
+        self,
+        name: str,
+        reason: str | None = None,
+        *,
+        kind: Literal["lock"] | Kind = "lock",
+        owner: str | None = None,
+        slot: int | None = None,
+    ) -> bool:
         """For operators: release the lock, whoever holds it. True if someone held it. The next holder's token is still
         larger than all earlier ones.
 
         `reason` says why, in at most 1024 UTF-8 bytes. The old holder's `LeaseLost` shows it, and has it as `note`, if
         the store can pass it on (`capabilities.tells_reason`).
+
+        With `kind`, release the permits of a semaphore or read/write lock: those of the holder with this `owner` id, or
+        with this `slot`, or else those of all holders.
         """
         key, note = self._key(name), rules.checked_reason(reason)
+        if kind != "lock" or owner is not None or slot is not None:
+            return was_forced(name, note, reached(drive(self._forced_permits(key, kind, owner, slot, note))))
         return was_forced(name, note, reached(drive(forced(self._store(), key, note))))
 
     def close(self) -> None:
@@ -349,7 +493,8 @@ class Client(AnyClient):
 
     def _vouch(self, lease: Lease, pid: int) -> None:
         """The lease counts as alive while this process lives, too (where the store looks at processes)."""
-        reached(drive(self._store().vouch(Hold(lease._state.key, lease.owner, lease.ttl), pid)))
+        state = lease._state
+        reached(drive(self._store().vouch(Hold(state.key, state.owner, state.ttl, share=state.want.share), pid)))
 
     def __enter__(self) -> Client:
         return self

@@ -75,7 +75,13 @@ class AnyLocks(NotLikeOthers, lacks=OF_LOCKS):
         keys = {each.want.key for each in self._settings}
         for state in ledger.leases():
             acquirer = None if state.acquirer is None else state.acquirer()
-            if state.key in keys and here is not None and acquirer is here and state.remaining(now) > 0.0:
+            if (
+                state.want.share is None
+                and state.key in keys
+                and here is not None
+                and acquirer is here
+                and state.remaining(now) > 0.0
+            ):
                 raise ConfigurationError(
                     f"{state.name!r} was acquired here before, so locks({', '.join(map(repr, self.names))}) might wait "
                     "for itself: release that lease first, or acquire all of them with one locks()"

@@ -35,6 +35,7 @@ _HELD_NOW = ("locked", "is_locked", "owned", "is_owned", "acquired", "is_acquire
 _MAKE = "write client.lock(name)"
 _REENTRANT = "write client.lock(name, reentrant=True)"
 _TRY = "write `lease = {await_}client.lock(name).try_acquire()`, which is None if someone else holds the lock"
+_RW = "write client.rwlock(name).read() or client.rwlock(name).write()"
 _REMAINING = "lease.remaining() returns the seconds that are left"
 
 OF_LOCKS: Mapping[str, str] = {
@@ -54,6 +55,14 @@ OF_LOCKS: Mapping[str, str] = {
     "lock_file": "read lock.name",
     "__call__": "to decorate a function, write `@client.locked(name)`, with client = gripfast.connect(url)",
 }
+_HALF = "write rwlock.read() or rwlock.write(), which are used like a lock"
+OF_RWLOCKS: Mapping[str, str] = {
+    **dict.fromkeys(("acquire", "try_acquire", "__enter__", "__aenter__", "release", "locked", "within"), _HALF),
+    **dict.fromkeys(("reader", "read_lock", "ReadLock", "gen_rlock", "rlock"), "write rwlock.read()"),
+    **dict.fromkeys(("writer", "write_lock", "WriteLock", "gen_wlock", "wlock"), "write rwlock.write()"),
+    "downgrade": "the lease of a writer has it: `with rwlock.write() as lease:` and inside it `lease.downgrade()`",
+    "upgrade": "there is none: two readers who wait to write would wait for each other. Write rwlock.write()",
+}
 OF_CLIENTS: Mapping[str, str] = {
     **dict.fromkeys(("acquire", "try_acquire"), _ACQUIRE),
     **dict.fromkeys(("release", "unlock"), _RELEASE),
@@ -65,6 +74,8 @@ OF_CLIENTS: Mapping[str, str] = {
     **dict.fromkeys(("break_lock", "force_unlock", "delete"), _FORCE),
     **dict.fromkeys(("ping", "open", "connect"), "leave it out: the first request connects"),
     "async_lock": "make a client with gripfast.connect_async(url)",
+    **dict.fromkeys(("Semaphore", "BoundedSemaphore", "get_semaphore"), "write client.semaphore(name, limit)"),
+    **dict.fromkeys(("RWLock", "rw_lock", "read_lock", "write_lock", "ReadLock", "WriteLock"), _RW),
 }
 OF_LEASES: Mapping[str, str] = {
     **dict.fromkeys(_HELD_NOW, "read lease.held"),
@@ -121,6 +132,15 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "extend(ttl) makes the lease last that many seconds from now. It does not add to what is left",
     ),
     "lock": _LOCK,
+    "semaphore": {
+        **_LOCK,
+        **dict.fromkeys(("value", "permits", "leases", "max_leases", "count", "capacity"), "write limit={value}"),
+        "reentrant": "leave it out: each acquire() gets permits of its own",
+    },
+    "rwlock": {
+        **_LOCK,
+        "reentrant": "leave it out: a thread or task that reads may read again, and one that writes may do both",
+    },
     "locks": {
         **_LOCK,
         **dict.fromkeys(("renew", "auto_renewal", "auto_renew", "auto_extend", "autorenew"), _ALWAYS_RENEWED),

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from gripfast.core import rules
-from gripfast.core.lease import Want
+from gripfast.core.lease import RW_LIMIT, Share, Want
 from gripfast.core.ports import Taken
 from gripfast.errors import ConfigurationError, LockTimeout, Reason
 from gripfast.runtime.here import in_this_process
@@ -37,6 +37,7 @@ class LockSettings:
         on_lost: Callable[[Any, Reason], Any] | None,
         group: str | None,
         wait: float | None,
+        share: Share | None = None,
     ) -> None:
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
@@ -48,6 +49,7 @@ class LockSettings:
             rules.checked_max_hold(max_hold),
             rules.checked_label(label),
             rules.checked_group(group),
+            share,
         )
         self.reentrant = rules.checked_flag("reentrant", reentrant)
         self.on_lost = on_lost
@@ -59,4 +61,13 @@ class LockSettings:
 
     def timed_out(self, waited: float, answer: Taken) -> LockTimeout:
         holder = answer.holder and replace(answer.holder, name=self.want.name)
+        if self.want.share is not None:
+            what = _described(self.want.share)
+            return LockTimeout(self.want.name, waited, holder, in_this_process(holder), what)
         return LockTimeout(self.want.name, waited, holder, in_this_process(holder, not self.reentrant))
+
+
+def _described(share: Share) -> str:
+    if share.kind == "semaphore":
+        return "semaphore"
+    return "write lock" if share.n == RW_LIMIT else "read lock"

@@ -36,13 +36,15 @@ async def acquire(env: Env, want: Want, wait: float | None, in_block: bool = Fal
             if env.observers is not None:
                 env.observers.claimed(state)
             inbox = None if wait == 0.0 else env.store.inbox()
-            claim = Claim(want.key, state.owner, want.ttl, want.label, inbox)
+            claim = Claim(want.key, state.owner, want.ttl, want.label, inbox, want.share)
             answer, sent = await _ask(env, claim, mark)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
                 wait_on = _persist if inbox is None else _watched
                 answer, sent = await wait_on(env, want, claim, mark, patience, answer, sent)
             if isinstance(answer, Taken):
+                if answer.limit_in_force is not None:
+                    raise _another_limit(want, answer.limit_in_force)
                 if state.story is not None:
                     state.story.refused()
                 await _leave(env, state, inbox is not None or answer.is_split)
@@ -50,6 +52,8 @@ async def acquire(env: Env, want: Want, wait: float | None, in_block: bool = Fal
                 return answer
             if answer.sent is not None:
                 sent = answer.sent
+            if want.share is not None:
+                state.slots, state.owes_downgrade = answer.slots, False
             if answer.most < math.inf:
                 state.ttl, state.most, state.ceiling = answer.ttl, answer.most, answer.most
             if state.grant(answer.token, answer.ttl, sent, env.now(), want.max_hold):
@@ -142,6 +146,8 @@ async def _persist(
             await patience.unreachable(answer)
         else:
             patience.answered()
+            if answer.limit_in_force is not None:
+                return answer, sent
             about = {"gripfast_name": want.name, "gripfast_group": want.group, "gripfast_owner": claim.owner}
             _log.debug("%r is held by someone else; waiting as owner %s", want.name, claim.owner, extra=about)
             if claim.inbox is None and answer.is_split and patience.is_left():
@@ -176,11 +182,20 @@ def _is_good(pushed: Granted, want: Want, taken: Taken, remaining: float) -> boo
 
 async def _leave(env: Env, state: LeaseState, may_have_left: bool) -> None:
     """Not granted: a plain no leaves nothing at the engine, otherwise there may be a position to give up."""
-    hold = Hold(state.key, state.owner, state.ttl)
+    hold = Hold(state.key, state.owner, state.ttl, share=state.want.share)
     if may_have_left and any(await env.store.abandon([hold])):
         env.ledger.abandon(state)
     else:
         env.ledger.confirm_gone(state.owner)
+
+
+def _another_limit(want: Want, limit: int) -> ConfigurationError:
+    assert want.share is not None
+    return ConfigurationError(
+        f"the semaphore {want.name!r} has a limit of {limit}, and this program came with {want.share.limit}"
+        + (f" and wants {want.share.n} permits" if want.share.n > limit else "")
+        + f": make it with limit={limit} everywhere, or call resize() to change the limit for everybody"
+    )
 
 
 def _too_late(want: Want) -> StoreUnavailable:

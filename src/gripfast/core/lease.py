@@ -80,11 +80,15 @@ class Want(NamedTuple):
 class LeaseState:
     __slots__ = (
         "__weakref__", "acquirer", "ceiling", "deadline", "endings", "handles", "key", "limit", "listeners",
-        "most", "name", "on_lost", "owner", "renew_at", "renews", "slots", "story", "token", "ttl", "want",
+        "most", "name", "on_lost", "owes_downgrade", "owner", "renew_at", "renews", "slots", "story", "token", "ttl",
+        "want",
     )  # fmt: skip
 
     slots: tuple[int, ...]
-    """Of a semaphore's permits. Only what has a share has this attribute: a lock does without."""
+    """Of a semaphore's permits."""
+    owes_downgrade: bool
+    """The engine has not confirmed yet that it has fewer permits. Only what has a share has these two attributes: a
+    lock does without them."""
 
     def __init__(self, want: Want, owner: str) -> None:
         self.name = want.name

@@ -11,19 +11,20 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 
-from gripfast.core.lease import LeaseState
+from gripfast.core.lease import LeaseState, Share
 
 
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = ("granted", "in_block", "key", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
+    __slots__ = ("granted", "in_block", "key", "ledger", "may_be_there", "name", "owner", "sent", "share", "ttl")
 
     ledger: Ledger
     name: str
     key: str
     owner: str
     ttl: float
+    share: Share | None
     sent: float
     """When the last request left that the engine may remember this owner for, by `ttl` or by its place in line."""
     may_be_there: bool
@@ -50,6 +51,7 @@ class Ledger:
         mark.key = state.key
         mark.owner = state.owner
         mark.ttl = state.ttl
+        mark.share = state.want.share
         mark.sent = 0.0
         mark.may_be_there = False
         mark.granted = False

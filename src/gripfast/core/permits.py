@@ -54,3 +54,76 @@ whoever got it: a push counts only with a larger one. An owner without an entry 
 """
 
 from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Sequence
+
+from gripfast.core import rules
+from gripfast.core.lease import LeaseState
+from gripfast.core.ports import Env, Hold, Unreachable, permits_of
+
+_log = logging.getLogger("gripfast.lease")
+
+
+async def downgrade(env: Env, state: LeaseState) -> None:
+    """The lease of a writer is that of a reader from now on; if the engine can't be reached, that is repeated in the
+    background. Raises LeaseLost if it was lost.
+
+    The state comes first: an interrupt, or an unreachable engine, leaves a lease that claims less than it may have.
+    """
+    if state.remaining(env.now()) <= 0.0:
+        raise state.error()
+    share = state.want.share
+    assert share is not None
+    if share.n == 1 and not state.owes_downgrade:
+        return
+    state.owes_downgrade = True
+    state.want = state.want._replace(share=share._replace(n=1))
+    try:
+        answer = await _send(env, state)
+    except BaseException:
+        _hurry(env, state)
+        raise
+    if isinstance(answer, Unreachable):
+        what = "can't downgrade %r to a read lease yet (%s); will retry in the background"
+        _log.warning(what, state.name, answer.error, extra=state.about())
+        _hurry(env, state)
+    if state.remaining(env.now()) <= 0.0:
+        raise state.error()
+
+
+async def repeat_downgrades(env: Env, due: Sequence[LeaseState]) -> list[LeaseState]:
+    """By the watchdog, before it renews what is due. A lease is renewed when its downgrade is confirmed, or when it can
+    wait no longer. What is to be renewed now."""
+    owing = [state for state in due if state.want.share is not None and state.owes_downgrade]
+    for state in owing:
+        if await _send(env, state) is None and not state.renews:
+            state.renew_at = math.inf
+    now = env.now()
+    for state in owing:
+        if state.owes_downgrade:
+            state.renew_at = now + rules.renew_retry(state.ttl)
+    return [state for state in due if state.ending is None and state.renews and not _can_wait(state, now)]
+
+
+def _can_wait(state: LeaseState, now: float) -> bool:
+    """An engine that does not answer is not asked twice in each round, unless the lease would end."""
+    return state.want.share is not None and state.owes_downgrade and state.deadline - now > state.ttl / 2
+
+
+async def _send(env: Env, state: LeaseState) -> Unreachable | None:
+    hold = Hold(state.key, state.owner, state.ttl, share=state.want.share)
+    answer = await permits_of(env.store).downgrade(hold, 1)
+    if isinstance(answer, Unreachable):
+        return answer
+    state.owes_downgrade = False
+    if answer is not None and state.finish(answer):
+        env.announce(state)
+    return None
+
+
+def _hurry(env: Env, state: LeaseState) -> None:
+    """Have the watchdog look at it soon, also if it is not renewed otherwise."""
+    state.renew_at = min(state.renew_at, env.now() + rules.renew_retry(state.ttl))
+    env.announce(state)

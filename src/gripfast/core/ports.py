@@ -113,7 +113,7 @@ class PermitInfo:
     holders: tuple[PermitHolder, ...]
     """At least one, in the order of their tokens."""
     waiters: int
-    """How many waiters there are. Always 0 if `Capabilities.waiters_seen` is false."""
+    """How many waiters there are; 0 if the store can't tell."""
 
 
 class Claim(NamedTuple):

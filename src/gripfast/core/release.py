@@ -24,7 +24,11 @@ async def release(env: Env, state: LeaseState) -> None:
     if state.listeners:
         state.tell()
     try:
-        answer = await env.store.release(Hold(state.key, state.owner, state.ttl))
+        if state.want.share is None:
+            hold = Hold(state.key, state.owner, state.ttl)
+        else:
+            hold = Hold(state.key, state.owner, state.ttl, share=state.want.share)
+        answer = await env.store.release(hold)
     except ClientClosed:
         env.ledger.abandon(state)
         _log.info("the client is being closed, and that releases %r", state.name, extra=state.about())

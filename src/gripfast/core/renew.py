@@ -29,9 +29,18 @@ async def renew_due(env: Env) -> float:
                 due.append(state)
         elif state.renew_at < moment:
             moment = state.renew_at
-    for together in _by_urgency(due, env.request_timeout):
+    for together in _by_urgency(await _without_downgrades(env, due), env.request_timeout):
         await renew(env, together)
     return min([moment, *(state.renew_at for state in due if state.ending is None)])
+
+
+async def _without_downgrades(env: Env, due: list[LeaseState]) -> list[LeaseState]:
+    """What is to be renewed, when the downgrades that are due have been sent."""
+    if all(state.want.share is None or not state.owes_downgrade for state in due):
+        return due
+    from gripfast.core.permits import repeat_downgrades
+
+    return await repeat_downgrades(env, due)
 
 
 def _by_urgency(due: list[LeaseState], request_timeout: float) -> list[list[LeaseState]]:
@@ -50,7 +59,7 @@ async def renew(env: Env, states: Sequence[LeaseState], shortens: bool = False) 
     sent = env.now()
     for state in states:
         env.ledger.date(state.owner, sent, state.ttl)
-    holds = [Hold(state.key, state.owner, state.ttl, shortens) for state in states]
+    holds = [Hold(state.key, state.owner, state.ttl, shortens, share=state.want.share) for state in states]
     answer = await env.store.renew(holds, _within(env, states, sent))
     now = env.now()
     answers = [answer] * len(states) if isinstance(answer, Unreachable) else answer

@@ -202,6 +202,27 @@ def checked_wait(wait: object) -> float | None:
     return checked_patience("wait", wait)
 
 
+LIMIT_MAX = 100_000
+"""Permits of one semaphore: each of them has a number that somebody has to remember."""
+
+
+def checked_limit(limit: object) -> int:
+    return _checked_count("limit", limit, LIMIT_MAX)
+
+
+def checked_n(n: object, limit: int) -> int:
+    count = _checked_count("n", n, LIMIT_MAX)
+    if count > limit:
+        raise ConfigurationError(f"n must be at most the semaphore's limit, which is {limit}, not {count}")
+    return count
+
+
+def _checked_count(option: str, value: object, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+        raise ConfigurationError(f"{option} must be a whole number from 1 to {most}, not {value!r}")
+    return value
+
+
 def checked_flag(option: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise ConfigurationError(f"{option} must be True or False, not {value!r}")

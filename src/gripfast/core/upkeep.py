@@ -149,7 +149,7 @@ class Reaper:
         return list(itertools.islice(chosen.values(), rules.GIVE_BACK_MOST))
 
     async def _try(self, batch: Sequence[Mark], is_news: bool) -> Sequence[Unreachable | None]:
-        answers = await self._store.abandon([Hold(mark.key, mark.owner, mark.ttl) for mark in batch])
+        answers = await self._store.abandon([Hold(mark.key, mark.owner, mark.ttl, share=mark.share) for mark in batch])
         for mark, trouble in zip(batch, answers, strict=True):
             del self._left[mark.owner]
             if trouble is None:

@@ -47,8 +47,11 @@ def lease_of(owner: str) -> LeaseState | None:
 def is_acquired_by(who: object, ledger: Ledger, key: str, holder: LockInfo | None) -> bool:
     """Whether this thread or task has acquired the lock itself. Not all stores name the holder: then it is looked for
     among the leases of the same client."""
-    found = [state for state in ledger.leases() if state.key == key] if holder is None else [lease_of(holder.owner)]
-    acquirers = [state.acquirer() for state in found if state is not None and state.acquirer is not None]
+    if holder is None:
+        found = [state for state in ledger.leases() if state.key == key and state.want.share is None]
+    else:
+        found = [state] if (state := lease_of(holder.owner)) is not None else []
+    acquirers = [state.acquirer() for state in found if state.acquirer is not None]
     return who is not None and any(each is who for each in acquirers)
 
 

@@ -84,7 +84,8 @@ def of_task(task: object, ledger: Ledger, want: Want, answer: Taken | Unreachabl
 
 
 def _is_in_vain(who: object, ledger: Ledger, want: Want, answer: Taken | Unreachable) -> bool:
-    return isinstance(answer, Taken) and is_acquired_by(who, ledger, want.key, answer.holder)
+    """Whoever waits for permits, and has some, may get them from others."""
+    return want.share is None and isinstance(answer, Taken) and is_acquired_by(who, ledger, want.key, answer.holder)
 
 
 def nothing() -> None:

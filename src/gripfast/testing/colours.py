@@ -76,7 +76,7 @@ class Actor(ABC):
         """Run the body inside a real `with` or `async with` statement."""
 
     @abstractmethod
-    def listing(self, prefix: str = "") -> "asyncio.Future[list[Any]]":
+    def listing(self, prefix: str = "", **kind: Any) -> "asyncio.Future[list[Any]]":
         """All that client.list() iterates over."""
 
     @abstractmethod
@@ -119,11 +119,11 @@ class Actor(ABC):
     def hears_of_loss(self, lease: Any, patience: float | None = PATIENCE) -> "asyncio.Future[bool]":
         return self.does(lambda: lease.lost.wait(patience))
 
-    def inspect(self, name: Any) -> "asyncio.Future[Any]":
-        return self.does(lambda: self.client.inspect(name))
+    def inspect(self, name: Any, **kind: Any) -> "asyncio.Future[Any]":
+        return self.does(lambda: self.client.inspect(name, **kind))
 
-    def force_release(self, name: Any, reason: Any = None) -> "asyncio.Future[bool]":
-        return self.does(lambda: self.client.force_release(name, reason))
+    def force_release(self, name: Any, reason: Any = None, **whom: Any) -> "asyncio.Future[bool]":
+        return self.does(lambda: self.client.force_release(name, reason, **whom))
 
     def calls(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> "asyncio.Future[Any]":
         return self.does(lambda: function(*args, **kwargs))
@@ -160,8 +160,8 @@ class BlockingActor(Actor):
 
         return self.does(enter)
 
-    def listing(self, prefix: str = "") -> "asyncio.Future[list[Any]]":
-        return self.does(lambda: list(self.client.list(prefix)))
+    def listing(self, prefix: str = "", **kind: Any) -> "asyncio.Future[list[Any]]":
+        return self.does(lambda: list(self.client.list(prefix, **kind)))
 
     async def leaves(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
@@ -202,9 +202,9 @@ class AsyncActor(Actor):
 
         return self._tell(enter)
 
-    def listing(self, prefix: str = "") -> "asyncio.Future[list[Any]]":
+    def listing(self, prefix: str = "", **kind: Any) -> "asyncio.Future[list[Any]]":
         async def collect() -> list[Any]:
-            return [info async for info in self.client.list(prefix)]
+            return [info async for info in self.client.list(prefix, **kind)]
 
         return self._tell(collect)
 
@@ -264,28 +264,28 @@ class World:
     def actors(self, count: int, client: Any = None) -> list[Any]:
         return [self.actor(client) for _ in range(count)]
 
-    async def inspect(self, name: str) -> Any:
+    async def inspect(self, name: str, **kind: str) -> Any:
         """What an onlooker with a client of its own sees."""
         if self._watcher is None:
             self._watcher = self.actor()
-        return await self._watcher.inspect(name)
+        return await self._watcher.inspect(name, **kind)
 
-    async def queued(self, name: str, waiters: int, seen_by: Actor | None = None) -> None:
+    async def queued(self, name: str, waiters: int, seen_by: Actor | None = None, **kind: str) -> None:
         """Wait until so many wait for the lock."""
 
         async def so_many_wait() -> bool:
             if not self._clients[0].capabilities.waiters_seen:
                 return waiters_among(self._clients, name) == waiters
-            info = await (seen_by or self).inspect(name)
+            info = await (seen_by or self).inspect(name, **kind)
             return (info.waiters if info else 0) == waiters
 
         await auntil(so_many_wait)
 
-    async def free(self, name: str, within: float = 5.0) -> None:
+    async def free(self, name: str, within: float = 5.0, **kind: str) -> None:
         """Wait until nobody holds the lock."""
 
         async def nobody_holds() -> bool:
-            return await self.inspect(name) is None
+            return await self.inspect(name, **kind) is None
 
         await auntil(nobody_holds, within)
 

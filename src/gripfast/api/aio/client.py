@@ -14,7 +14,7 @@ from gripfast.api.config import Config
 from gripfast.api.decorator import LockedBy, check_busy, locked_async
 from gripfast.api.misuse import OF_ASYNC_CLIENTS, exact, unknown_option
 from gripfast.core import rules
-from gripfast.core.ports import LockInfo, Store
+from gripfast.core.ports import Kind, LockInfo, PermitInfo, Store, permits_of
 from gripfast.errors import ClientClosed, LockTimeout, Reason
 from gripfast.machine import this
 from gripfast.runtime.aio import AioRuntime, loop_here, running_loop
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from gripfast.api.aio.locks import AsyncLeases, AsyncLocks
+    from gripfast.api.aio.permits import AsyncRWLock, AsyncSemaphore, AsyncSemaphoreLease
     from gripfast.api.typed import AsyncLockedOr, LockKwargs, NothingElse
 
 F = TypeVar("F", bound="Callable[..., Coroutine[Any, Any, Any]]")
@@ -101,6 +102,57 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         settings = self._settings_of_several(names, ttl, label=label, on_lost=on_lost, group=group, wait=wait)
         return AsyncLocks(self, settings, rules.checked_max_hold(max_hold))
 
+    @exact
+    def semaphore(
+        self,
+        name: str,
+        limit: int,
+        ttl: float | None = None,
+        *,
+        renew: bool = True,
+        max_hold: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[AsyncSemaphoreLease, Reason], object] | None = None,
+        group: str | None = None,
+        wait: float | None = None,
+        **wrong: Unpack[NothingElse],
+    ) -> AsyncSemaphore:
+        """A semaphore with this name: `limit` permits, so that many may work at the same time. Does no I/O. The
+        settings are those of `Client.semaphore`; `on_lost` may be a coroutine function."""
+        if wrong:
+            raise unknown_option(AsyncClient.semaphore, wrong)
+        settings = self._settings_of_semaphore(
+            name, limit, ttl, renew=renew, max_hold=max_hold, label=label, on_lost=on_lost, group=group, wait=wait
+        )
+        from gripfast.api.aio.permits import AsyncSemaphore
+
+        return AsyncSemaphore(self, settings)
+
+    @exact
+    def rwlock(
+        self,
+        name: str,
+        ttl: float | None = None,
+        *,
+        renew: bool = True,
+        max_hold: float | None = None,
+        label: str | None = None,
+        on_lost: Callable[[AsyncLease, Reason], object] | None = None,
+        group: str | None = None,
+        wait: float | None = None,
+        **wrong: Unpack[NothingElse],
+    ) -> AsyncRWLock:
+        """A read/write lock with this name: many may `read()` at the same time, or one may `write()`. Does no I/O. The
+        settings are those of `Client.rwlock`; `on_lost` may be a coroutine function."""
+        if wrong:
+            raise unknown_option(AsyncClient.rwlock, wrong)
+        read, write = self._settings_of_rwlock(
+            name, ttl, renew=renew, max_hold=max_hold, label=label, on_lost=on_lost, group=group, wait=wait
+        )
+        from gripfast.api.aio.permits import AsyncRWLock
+
+        return AsyncRWLock(self, read, write)
+
     @overload
     def locked(
         self,
@@ -141,14 +193,35 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         self.lock(name, **settings)  # what is wrong with them is told here, not at the first call
         return LockedBy(locked_async(self.lock, name, busy, settings))
 
-    async def inspect(self, name: str) -> LockInfo | None:
-        """Who holds the lock, or None."""
+    @overload
+    async def inspect(self, name: str, kind: Literal["lock"] = "lock") -> LockInfo | None: ...
+
+    @overload
+    async def inspect(self, name: str, kind: Literal["semaphore", "rwlock"]) -> PermitInfo | None: ...
+
+    async def inspect(self, name: str, kind: Literal["lock"] | Kind = "lock") -> LockInfo | PermitInfo | None:
+        """Who holds the lock, or None. Of a semaphore or read/write lock: who holds permits, or None."""
+        if kind != "lock":
+            found = reached(await permits_of(self._store()).inspect_permits(self._key(name), self._check_kind(kind)))
+            return found and self._shown_permits(found)
         info = reached(await self._store().inspect(self._key(name)))
         return info and self._shown(info)
 
-    async def list(self, prefix: str = "") -> AsyncIterator[LockInfo]:
+    @overload
+    def list(self, prefix: str = "", kind: Literal["lock"] = "lock") -> AsyncIterator[LockInfo]: ...
+
+    @overload
+    def list(self, prefix: str = "", *, kind: Literal["semaphore", "rwlock"]) -> AsyncIterator[PermitInfo]: ...
+
+    def list(
+        self, prefix: str = "", kind: Literal["lock"] | Kind = "lock"
+    ) -> AsyncIterator[LockInfo] | AsyncIterator[PermitInfo]:
         """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
-        arbitrary, and a lock may occur twice."""
+        arbitrary, and a lock may occur twice. With `kind`: over the semaphores or read/write locks that somebody
+        holds."""
+        return self._list_locks(prefix) if kind == "lock" else self._list_permits(prefix, self._check_kind(kind))
+
+    async def _list_locks(self, prefix: str) -> AsyncIterator[LockInfo]:
         prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
         while True:
             page = reached(await self._store().page(prefix, after))
@@ -157,10 +230,29 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
             if (after := page.after) is None:
                 return
 
-    async def force_release(self, name: str, reason: str | None = None) -> bool:
+    async def _list_permits(self, prefix: str, kind: Kind) -> AsyncIterator[PermitInfo]:
+        prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
+        while True:
+            page = reached(await permits_of(self._store()).page_permits(kind, prefix, after))
+            for info in page.infos:
+                yield self._shown_permits(info)
+            if (after := page.after) is None:
+                return
+
+    async def force_release(
+        self,
+        name: str,
+        reason: str | None = None,
+        *,
+        kind: Literal["lock"] | Kind = "lock",
+        owner: str | None = None,
+        slot: int | None = None,
+    ) -> bool:
         """For operators: release the lock, whoever holds it. True if someone held it. The next holder's token is still
-        larger than all earlier ones. `reason` is as in `Client.force_release`."""
+        larger than all earlier ones. `reason`, `kind`, `owner` and `slot` are as in `Client.force_release`."""
         key, note = self._key(name), rules.checked_reason(reason)
+        if kind != "lock" or owner is not None or slot is not None:
+            return was_forced(name, note, reached(await self._forced_permits(key, kind, owner, slot, note)))
         return was_forced(name, note, reached(await forced(self._store(), key, note)))
 
     async def aclose(self) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from gripfast.api.within import InTransaction
 
 T = TypeVar("T")
-L = TypeVar("L", "AsyncLease", "AsyncLeases")
+L = TypeVar("L", bound="AsyncLease | AsyncLeases")
 
 
 class AsyncLock(AnyLock):

@@ -11,11 +11,24 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gripfast import machine
 from gripfast.core import rules
-from gripfast.core.ports import Broken, Capabilities, Claim, Granted, Hold, LockInfo, Loss, Page, Taken
+from gripfast.core.ports import (
+    Broken,
+    Capabilities,
+    Claim,
+    Granted,
+    Hold,
+    Kind,
+    LockInfo,
+    Loss,
+    Page,
+    PermitInfo,
+    PermitPage,
+    Taken,
+)
 from gripfast.stores import granting
 from gripfast.stores.granting import Now, Outcome, Row, Waiter
 from gripfast.stores.holder import is_gone, read_holder, vouched_for, write_holder
@@ -24,6 +37,9 @@ from gripfast.stores.protocol import PAGE, lock_info
 from gripfast.stores.sqlite import protocol, scripts
 from gripfast.stores.sqlite.connections import Connections
 from gripfast.stores.sqlite.mailbox import Mailbox, grant_message, send
+
+if TYPE_CHECKING:
+    from gripfast.stores.sqlite.permits import SqlitePermits
 
 RENEW_CHUNK = 500
 """Renewals per transaction: others get their turn in between."""
@@ -47,8 +63,11 @@ class SqliteEngine:
         self._mailbox = Mailbox(path, self.inboxes)
         self._details = functools.lru_cache(maxsize=256)(write_holder)  # of this process: a fork makes a new engine
         self._claims = int.from_bytes(os.urandom(4)) % SWEEP_EVERY
+        self._permits_made: SqlitePermits | None = None
 
     def claim(self, claim: Claim) -> Granted | Taken:
+        if claim.share is not None:
+            return self._permits().claim(claim, claim.share)
         self._claims += 1
         if not self._claims % SWEEP_EVERY:
             self._connections.run(self._sweep)
@@ -66,12 +85,26 @@ class SqliteEngine:
         return answer
 
     def renew(self, holds: Sequence[Hold]) -> Sequence[Loss | None]:
+        if any(hold.share is not None for hold in holds):
+            return self._renew_permits(holds)
         answers: list[Loss | None] = []
         for start in range(0, len(holds), RENEW_CHUNK):
             answers += self._connections.run(self._renew, holds[start : start + RENEW_CHUNK])
         return answers
 
+    def _renew_permits(self, holds: Sequence[Hold]) -> Sequence[Loss | None]:
+        """And locks among them."""
+        permits = [hold for hold in holds if hold.share is not None]
+        locks = [hold for hold in holds if hold.share is None]
+        answers = dict(zip((hold.owner for hold in locks), self.renew(locks), strict=True))
+        for start in range(0, len(permits), RENEW_CHUNK):
+            chunk = permits[start : start + RENEW_CHUNK]
+            answers.update(zip((hold.owner for hold in chunk), self._permits().renew(chunk), strict=True))
+        return [answers[hold.owner] for hold in holds]
+
     def release(self, hold: Hold) -> Loss | None:
+        if hold.share is not None:
+            return self._permits().release(hold, hold.share.kind)
         if self._connections.run(self._release_alone, hold):
             return None
         reason, outcome = self._connections.run(self._release_queued, hold)
@@ -80,6 +113,9 @@ class SqliteEngine:
 
     def abandon(self, holds: Sequence[Hold]) -> None:
         for hold in holds:
+            if hold.share is not None:
+                self._permits().abandon(hold, hold.share.kind)
+                continue
             outcome = self._connections.run(self._abandon, hold)
             if outcome.handed is None:
                 _push_again(outcome.row)
@@ -96,7 +132,37 @@ class SqliteEngine:
         self._push(name, outcome)
         return was_held
 
+    def downgrade(self, hold: Hold, n: int) -> Loss | None:
+        return self._permits().downgrade(hold, n)
+
+    def resize(self, name: str, limit: int) -> None:
+        self._permits().resize(name, limit)
+
+    def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | None:
+        return self._permits().inspect(name, kind)
+
+    def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage:
+        return self._permits().page(kind, prefix, after)
+
+    def force_release_permits(
+        self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None
+    ) -> bool:
+        return self._permits().force_release(name, kind, owner, slot, note)
+
+    def _permits(self) -> SqlitePermits:
+        """Most programs have none. Two threads may make one each at first: nothing is kept in it but a counter."""
+        if self._permits_made is None:
+            from gripfast.stores.sqlite.permits import SqlitePermits
+
+            self._permits_made = SqlitePermits(
+                self._connections, self._mailbox, self.inboxes, self._details, self._boot
+            )
+        return self._permits_made
+
     def vouch(self, hold: Hold, pid: int) -> None:
+        if hold.share is not None:
+            self._permits().vouch(hold, pid)
+            return
         self._connections.run(self._vouch, hold, pid)
 
     def close(self) -> None:
@@ -328,4 +394,7 @@ def capabilities(synchronous: str) -> Capabilities:
         processes=True,
         sees_death=True,
         tells_reason=True,
+        semaphores=True,
+        rwlocks=True,
+        downgrades=True,
     )

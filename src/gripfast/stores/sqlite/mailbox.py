@@ -16,6 +16,7 @@ import select
 import stat
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -149,7 +150,7 @@ class _Listener:
     def _listen_once(self, mail: socket.socket, woken: socket.socket) -> None:
         for fd, _ in self._poll.poll():
             if fd == mail.fileno():
-                self._read(mail.recv(512))
+                self._read(mail.recv(_MESSAGE_MAX))
             elif fd == woken.fileno():
                 woken.recv(512)
             else:
@@ -166,8 +167,8 @@ class _Listener:
 
     def _read(self, message: bytes) -> None:
         with contextlib.suppress(ValueError):  # anybody may write here; an empty one only asks whether we are there
-            owner, token, ttl = message.decode().split()
-            self._inboxes.deliver(owner, Granted(int(token), float(ttl)))
+            owner, *grant = message.decode().split()
+            self._inboxes.deliver(owner, _read_grant(*grant) if grant else None)
 
     def _watch(self, pid: int) -> None:
         if pid in self._watched or not hasattr(os, "pidfd_open"):
@@ -190,8 +191,22 @@ class _Listener:
         self._inboxes.ask_again()
 
 
-def grant_message(owner: str, token: int, ttl: float) -> bytes:
-    return f"{owner} {token} {ttl!r}".encode()
+_MESSAGE_MAX = 512
+"""Bytes."""
+
+
+def grant_message(owner: str, token: int, ttl: float, slots: Sequence[int] = ()) -> bytes:
+    message = f"{owner} {token} {ttl!r}{' ' if slots else ''}{','.join(map(str, slots))}".encode()
+    return message if len(message) <= _MESSAGE_MAX else retry_message(owner)
+
+
+def retry_message(owner: str) -> bytes:
+    """Ask, and be answered."""
+    return owner.encode()
+
+
+def _read_grant(token: str, ttl: str = "", slots: str = "") -> Granted:
+    return Granted(int(token), float(ttl), slots=tuple(map(int, slots.split(","))) if slots else ())
 
 
 def send(address: str, message: bytes, tries: int | None = None) -> bool:
