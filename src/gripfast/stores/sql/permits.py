@@ -59,8 +59,8 @@ class Permits:
         self._is_notified = link.dialect.pushes
         """Not through a proxy that hands sessions around."""
         self._channel = "gripfast_" + uuid.uuid4().hex
-        self._tries: dict[str, int] = {}
-        """Claims in vain of the owners that wait."""
+        self._waits: dict[str, tuple[int, int]] = {}
+        """By owner that waits: its position, and its claims in vain since it has that."""
         self._sweep_at = link.now() + SWEEP_PACE * link.chance()
         self._releases_left = 0
 
@@ -75,7 +75,7 @@ class Permits:
         if isinstance(answer, Taken) and (claim.inbox is None or answer.limit_in_force is not None):
             self._claims.was_refused(claim.owner)
         if not isinstance(answer, Taken) or answer.limit_in_force is not None:
-            self._tries.pop(claim.owner, None)
+            self._waits.pop(claim.owner, None)
         return answer
 
     async def _claim(self, claim: Claim, share: Share) -> Granted | Taken | Unreachable:
@@ -115,7 +115,7 @@ class Permits:
 
     async def _is_idle(self, claim: Claim, step: ClaimStep) -> bool:
         """Of one that has claimed in vain before, and is not notified: to claim again would change nothing."""
-        if self._is_notified or claim.owner not in self._tries:
+        if self._is_notified or claim.owner not in self._waits:
             return False
         answer = await self._requests.run(self.scripts.look(*step.key))
         return not isinstance(answer, Fault) and step.is_idle(answer)
@@ -125,8 +125,10 @@ class Permits:
         taken = Taken(step.holder(), settlement.pool.token, limit_in_force=settlement.limit_in_force)
         if not step.waits:
             return taken
-        tries = self._tries[claim.owner] = self._tries.get(claim.owner, 0) + 1
         position, chance = step.position(), self._link.chance
+        before, tries = self._waits.get(claim.owner, (position, 0))
+        tries = tries + 1 if before == position else 1  # a queue that moves is looked at more often
+        self._waits[claim.owner] = position, tries
         pause = SLOW_PACE if self._is_notified else min(SLOW_PACE, poll_pause(tries) * (1 + position))
         pause *= 0.75 + chance() / 2
         if position == 0 and taken.holder is not None:
@@ -179,7 +181,7 @@ class Permits:
         return self.scripts.renew_waiting(kind, hold.name, hold.owner, ttl_us, hold.shortens, wait_us)
 
     async def abandon(self, hold: Hold, kind: Kind) -> Unreachable | None:
-        self._tries.pop(hold.owner, None)
+        self._waits.pop(hold.owner, None)
         step = self._step(kind, hold.name, permits.leave, hold.owner)
         fault = await self._run(step, within=rules.GIVE_BACK_WITHIN)
         return None if fault is None else unreachable(fault.error)
