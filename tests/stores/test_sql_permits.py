@@ -121,7 +121,8 @@ async def test_many_tasks_never_have_more_than_three_permits(server: SqlServer) 
                 await lease.release()
 
         await asyncio.gather(*map(work, range(12)))
-    assert (believers.most, believers.count) == (LIMIT, 48)
+    assert believers.most <= LIMIT
+    assert believers.count == 48
 
 
 def test_those_who_claim_in_the_same_moment_get_no_more_than_there_is(url: str) -> None:
