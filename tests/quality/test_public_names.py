@@ -7,7 +7,9 @@ import pytest
 
 import gripfast
 
-CLIENT = {"capabilities", "force_release", "inspect", "list", "lock", "locked", "locks", "where"}
+CLIENT = {
+    "capabilities", "force_release", "inspect", "list", "lock", "locked", "locks", "rwlock", "semaphore", "where",
+}  # fmt: skip
 LOCK = {"acquire", "name", "try_acquire", "ttl", "within"}
 LEASE = {"ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
 LEASES = {"ensure_held", "extend", "held", "lost", "names", "release", "remaining", "tokens"}
@@ -25,7 +27,33 @@ PUBLIC: dict[str, set[str]] = {
     "AsyncLocks": {"acquire", "names", "try_acquire"},
     "Leases": LEASES,
     "AsyncLeases": LEASES,
+    "Semaphore": {"acquire", "limit", "name", "resize", "try_acquire", "ttl"},
+    "AsyncSemaphore": {"acquire", "limit", "name", "resize", "try_acquire", "ttl"},
+    "SemaphoreLease": LEASE | {"slots"},
+    "AsyncSemaphoreLease": LEASE | {"slots"},
+    "RWLock": {"name", "read", "write"},
+    "AsyncRWLock": {"name", "read", "write"},
+    "ReadLock": LOCK,
+    "AsyncReadLock": LOCK,
+    "WriteLock": LOCK,
+    "AsyncWriteLock": LOCK,
+    "WriteLease": LEASE | {"downgrade"},
+    "AsyncWriteLease": LEASE | {"downgrade"},
+    "PermitInfo": {"holders", "kind", "limit", "name", "waiters"},
+    "PermitHolder": {
+        "expires_in",
+        "host",
+        "is_writer",
+        "label",
+        "n",
+        "owner",
+        "pid",
+        "since",
+        "slots",
+        "token",
+    },
     "Acquiring": {"close", "send", "throw"},
+    "AcquiringPermits": {"close", "send", "throw"},
     "AcquiringAll": {"close", "send", "throw"},
     "Lost": {"is_set", "wait"},
     "AsyncLost": {"is_set", "wait"},

@@ -272,29 +272,31 @@ class World:
         n = min(step.n, self.limit)
         mine = next((each for each in self.queue if each.owner == step.owner), None)
         claimant = mine or Waiter(self.tickets, step.owner, n, 10.0, self.clock, step.owner, step.owner)
-        settlement = self.decide(lambda *args: permits.claim(*args[:3], claimant, self.limit, args[3]))
+        settlement = self.decide(
+            lambda pool, held, line, now: permits.claim(pool, held, line, claimant, self.limit, now)
+        )
         if settlement.granted is None and settlement.limit_in_force is None:
             others = [each for each in self.queue if each.owner != step.owner]
             self.queue = sorted([*others, claimant._replace(seen=self.clock, muted=False)])
 
     def leave(self, step: Step) -> None:
-        self.decide(lambda *args: permits.leave(*args[:3], step.owner, args[3]))
+        self.decide(lambda pool, held, line, now: permits.leave(pool, held, line, step.owner, now))
 
     def lower(self, step: Step) -> None:
         if self.limit == RW_LIMIT:
-            self.decide(lambda *args: permits.downgrade(*args[:3], step.owner, 1, args[3]))
+            self.decide(lambda pool, held, line, now: permits.downgrade(pool, held, line, step.owner, 1, now))
 
     def resize(self, step: Step) -> None:
         if self.limit != RW_LIMIT:
             self.has_shrunk = self.has_shrunk or step.n < self.limit
             self.limit = step.n
-            self.decide(lambda *args: permits.resize(*args[:3], step.n, args[3]))
+            self.decide(lambda pool, held, line, now: permits.resize(pool, held, line, step.n, now))
 
     def take_back(self, step: Step) -> None:
         holder = self.holders.get(step.owner)
         if holder is not None and holder.unconfirmed:
             waiter = Waiter(0, holder.owner, holder.n, 10.0, self.clock, holder.owner, holder.owner)
-            self.decide(lambda *args: permits.take_back(*args[:3], waiter, args[3]))
+            self.decide(lambda pool, held, line, now: permits.take_back(pool, held, line, waiter, now))
 
     def decide(self, how: Callable[..., Settlement | None]) -> Settlement:
         now = Now(self.clock, WALL, lambda details: False)

@@ -159,7 +159,7 @@ class Had(NamedTuple):
 
 def test_processes_never_have_more_than_three_permits(url: str) -> None:
     with contextlib.ExitStack() as stack:
-        workers = [stack.enter_context(Worker("permits.py", url, "api", LIMIT, 4, 3.0)) for _ in range(3)]
+        workers = [stack.enter_context(Worker("sql_permits.py", url, "api", LIMIT, 4, 3.0)) for _ in range(3)]
         for worker in workers:
             worker.expect("ready")
         told = [had for worker in workers for had in _told(worker)]
@@ -267,7 +267,7 @@ def test_a_waiter_that_gives_up_leaves_no_row_and_lets_the_next_one_in(server: S
 
 def test_a_killed_waiter_does_not_keep_the_others_waiting(server: SqlServer, url: str) -> None:
     """PostgreSQL sees that its session is gone. Elsewhere it is in the way until the window is over."""
-    with gripfast.connect(url) as client, Worker("waits.py", url, "api", 1) as doomed:
+    with gripfast.connect(url) as client, Worker("wait_permit.py", url, "api", 1) as doomed:
         first = client.semaphore("api", limit=1).acquire()
         waits_in_queue(server, url, "api", 1)
         with _waiting(lambda: client.semaphore("api", limit=1).acquire(wait=30.0)) as waiting:
@@ -328,11 +328,12 @@ def test_an_interrupt_between_the_two_requests_leaves_nothing_held_or_locked(
     with gripfast.connect(url) as client, gripfast.connect(url) as other:
         client.semaphore("api", limit=1).acquire().release()
         monkeypatch.setattr(Step, "decide", interrupted)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(KeyboardInterrupt) as kept:
             client.semaphore("api", limit=1).acquire()
         started = time.monotonic()
         assert other.semaphore("api", limit=1).acquire(wait=10.0).held
         assert time.monotonic() - started < 3.0
+        assert kept.tb is not None  # and with it the connection
 
 
 @staged

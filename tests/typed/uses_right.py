@@ -173,6 +173,44 @@ async def several_at_once() -> None:
     assert_type(await aclient.locks("a").try_acquire(), gripfast.AsyncLeases | None)
 
 
+with client.semaphore("api", 3, ttl=5, wait=1) as permit:
+    assert_type(permit, gripfast.SemaphoreLease)
+    assert_type(permit.slots, tuple[int, ...])
+semaphore = client.semaphore("api", limit=3)
+assert_type(semaphore.acquire(2, wait=5), gripfast.SemaphoreLease)
+assert_type(semaphore.try_acquire(n=2), gripfast.SemaphoreLease | None)
+semaphore.resize(semaphore.limit + 1)
+
+rwlock = client.rwlock("index", label="indexer")
+with rwlock.read() as read_lease:
+    assert_type(read_lease, gripfast.Lease)
+with rwlock.write() as write_lease:
+    assert_type(write_lease, gripfast.WriteLease)
+    write_lease.downgrade()
+assert_type(rwlock.write().acquire(wait=5), gripfast.WriteLease)
+assert_type(rwlock.write().try_acquire(), gripfast.WriteLease | None)
+assert_type(client.inspect("job"), gripfast.LockInfo | None)
+assert_type(client.inspect("api", kind="semaphore"), gripfast.PermitInfo | None)
+assert_type([each.slots for info in client.list(kind="semaphore") for each in info.holders], list[tuple[int, ...]])
+assert_type(client.force_release("api", kind="semaphore", slot=1), bool)
+
+
+async def permits() -> None:
+    async with aclient.semaphore("api", 3) as lease:
+        assert_type(lease, gripfast.AsyncSemaphoreLease)
+    assert_type(await aclient.semaphore("api", 3).acquire(2, wait=5), gripfast.AsyncSemaphoreLease)
+    assert_type(await aclient.semaphore("api", 3).try_acquire(), gripfast.AsyncSemaphoreLease | None)
+    async with aclient.rwlock("index").read() as reading:
+        assert_type(reading, gripfast.AsyncLease)
+    async with aclient.rwlock("index").write() as writing:
+        assert_type(writing, gripfast.AsyncWriteLease)
+        await writing.downgrade()
+    assert_type(await aclient.rwlock("index").write().acquire(wait=5), gripfast.AsyncWriteLease)
+    assert_type(await aclient.rwlock("index").write().try_acquire(), gripfast.AsyncWriteLease | None)
+    assert_type(await aclient.inspect("index", kind="rwlock"), gripfast.PermitInfo | None)
+    assert_type([info.limit async for info in aclient.list(kind="semaphore")], list[int])
+
+
 def refuse(error: LockTimeout) -> NoReturn:
     raise SystemExit(str(error))
 

@@ -22,7 +22,7 @@ async def busy_later(error: LockTimeout) -> int:
 
 def names_that_are_not_there() -> None:
     gripfast.conect("memory://")  # wrong: a typing error
-    gripfast.Semaphore  # wrong: there is none  # noqa: B018
+    gripfast.Barrier  # wrong: there is none  # noqa: B018
 
 
 def settings(client: Client, aclient: AsyncClient) -> None:
@@ -60,6 +60,14 @@ def a_sync_lock(lock: Lock) -> None:
     lock(print)  # wrong: it is no decorator
     gripfast.connect().locks(["a", "b"])  # wrong: locks(*names)
     gripfast.connect().locks("a", renew=False)  # wrong: they are always renewed
+    gripfast.connect().semaphore("api")  # wrong: how many permits?
+    gripfast.connect().semaphore("api", "3")  # wrong: a limit is a number
+    gripfast.connect().semaphore("api", permits=3)  # wrong: limit
+    gripfast.connect().semaphore("api", 3, reentrant=True)  # wrong: each acquire() gets its own
+    gripfast.connect().semaphore("api", 3).acquire(timeout=5)  # wrong: wait is meant
+    gripfast.connect().rwlock("index").acquire()  # wrong: read() or write() is acquired
+    gripfast.connect().rwlock("index").read().acquire().downgrade()  # wrong: only a writer can
+    gripfast.connect().inspect("api", kind="permit")  # wrong: no such kind
     lock.try_acquire(5)  # wrong: it never waits
     lock.release()  # wrong: a lease is released
     lock.try_acquire().release()  # wrong: it may be None

@@ -117,7 +117,12 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
         return check_kind(kind, self.capabilities, self.where)
 
     def _forced_permits(
-        self, key: str, kind: Literal["lock"] | Kind, owner: str | None, slot: int | None, note: str | None
+        self,
+        key: str,
+        kind: Literal["lock", "semaphore", "rwlock"],
+        owner: str | None,
+        slot: int | None,
+        note: str | None,
     ) -> Coroutine[Any, Any, bool | Unreachable]:
         from gripfast.api.permits import check_whom
 
@@ -378,7 +383,7 @@ class Client(AnyClient):
     @overload
     def inspect(self, name: str, kind: Literal["semaphore", "rwlock"]) -> PermitInfo | None: ...
 
-    def inspect(self, name: str, kind: Literal["lock"] | Kind = "lock") -> LockInfo | PermitInfo | None:
+    def inspect(self, name: str, kind: Literal["lock", "semaphore", "rwlock"] = "lock") -> LockInfo | PermitInfo | None:
         """Who holds the lock, or None. Of a semaphore or read/write lock: who holds permits, or None."""
         if kind != "lock":
             found = reached(drive(permits_of(self._store()).inspect_permits(self._key(name), self._check_kind(kind))))
@@ -393,7 +398,7 @@ class Client(AnyClient):
     def list(self, prefix: str = "", *, kind: Literal["semaphore", "rwlock"]) -> Iterator[PermitInfo]: ...
 
     def list(
-        self, prefix: str = "", kind: Literal["lock"] | Kind = "lock"
+        self, prefix: str = "", kind: Literal["lock", "semaphore", "rwlock"] = "lock"
     ) -> Iterator[LockInfo] | Iterator[PermitInfo]:
         """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
         arbitrary, and a lock may occur twice. With `kind`: over the semaphores or read/write locks that somebody
@@ -421,7 +426,7 @@ class Client(AnyClient):
         name: str,
         reason: str | None = None,
         *,
-        kind: Literal["lock"] | Kind = "lock",
+        kind: Literal["lock", "semaphore", "rwlock"] = "lock",
         owner: str | None = None,
         slot: int | None = None,
     ) -> bool:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from gripfast.core.lease import RW_LIMIT as RW_LIMIT
 from gripfast.core.lease import Broken as Broken
@@ -107,7 +107,7 @@ class PermitInfo:
     """Who holds the permits of a semaphore, or who reads and writes, according to the engine."""
 
     name: str
-    kind: Kind
+    kind: Literal["semaphore", "rwlock"]
     limit: int
     """The limit in force; `RW_LIMIT` if it is a read/write lock."""
     holders: tuple[PermitHolder, ...]

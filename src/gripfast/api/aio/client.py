@@ -199,7 +199,9 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
     @overload
     async def inspect(self, name: str, kind: Literal["semaphore", "rwlock"]) -> PermitInfo | None: ...
 
-    async def inspect(self, name: str, kind: Literal["lock"] | Kind = "lock") -> LockInfo | PermitInfo | None:
+    async def inspect(
+        self, name: str, kind: Literal["lock", "semaphore", "rwlock"] = "lock"
+    ) -> LockInfo | PermitInfo | None:
         """Who holds the lock, or None. Of a semaphore or read/write lock: who holds permits, or None."""
         if kind != "lock":
             found = reached(await permits_of(self._store()).inspect_permits(self._key(name), self._check_kind(kind)))
@@ -214,7 +216,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
     def list(self, prefix: str = "", *, kind: Literal["semaphore", "rwlock"]) -> AsyncIterator[PermitInfo]: ...
 
     def list(
-        self, prefix: str = "", kind: Literal["lock"] | Kind = "lock"
+        self, prefix: str = "", kind: Literal["lock", "semaphore", "rwlock"] = "lock"
     ) -> AsyncIterator[LockInfo] | AsyncIterator[PermitInfo]:
         """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
         arbitrary, and a lock may occur twice. With `kind`: over the semaphores or read/write locks that somebody
@@ -244,7 +246,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         name: str,
         reason: str | None = None,
         *,
-        kind: Literal["lock"] | Kind = "lock",
+        kind: Literal["lock", "semaphore", "rwlock"] = "lock",
         owner: str | None = None,
         slot: int | None = None,
     ) -> bool:
