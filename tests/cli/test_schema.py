@@ -16,8 +16,10 @@ from gripfast.stores.mysql import scripts as mysql_scripts
 from gripfast.stores.postgres import scripts as postgres_scripts
 from support.sql_servers import mariadb_server, postgres_server
 
-TABLES = ["gripfast_lock", "gripfast_row", "gripfast_grant", "gripfast_fence"]
-MYSQL_TABLES = [*TABLES[:-1], "gripfast_within", TABLES[-1]]
+LOCKS = ["gripfast_lock", "gripfast_row", "gripfast_grant"]
+PERMITS = ["gripfast_permit", "gripfast_permit_holder", "gripfast_permit_waiter"]
+TABLES = [*LOCKS, *PERMITS, "gripfast_fence"]
+MYSQL_TABLES = [*LOCKS, "gripfast_within", *PERMITS, "gripfast_fence"]
 SCRIPTS = {"postgresql": postgres_scripts, "mysql": mysql_scripts, "mariadb": mysql_scripts}
 
 

@@ -140,6 +140,9 @@ class ScriptedDialect:
         self.peers.append(Peer(theirs))
         return ScriptedWire(mine, len(self.peers))
 
+    def permit_scripts(self) -> Any:
+        return self
+
     def refused(self, refusal: Refusal) -> Fault:
         return Fault(StoreUnavailable(refusal.message), refusal.kind)
 

@@ -55,6 +55,8 @@ class Waiter(NamedTuple):
     address: str
     muted: bool = False
     """Its last push reached nobody: skipped until it claims again, but it keeps its position."""
+    asks: bool = False
+    """It can't be pushed to: it takes its permits when it claims again, and nobody passes it."""
 
 
 class Settlement:
@@ -97,7 +99,7 @@ class Settlement:
             if not is_mine and has_left(waiter, self._now):
                 self.drop(waiter)
             elif is_mine or not waiter.muted:
-                if not self.fits(waiter.n):
+                if (waiter.asks and not is_mine) or not self.fits(waiter.n):
                     return
                 if len(self.handed) >= GRANTS_MOST:
                     self.more = True

@@ -26,6 +26,7 @@ from gripfast.stores.sql.descriptors import await_answer
 from gripfast.stores.sql.engines import arguments as known_arguments
 from gripfast.stores.sql.factory import SqlFactory
 from gripfast.stores.sql.meeting import meet
+from gripfast.stores.sql.permit_ports import PermitScripts
 from gripfast.stores.sql.ports import Answer, Fault, LinkDown, Refusal, Rows, Scripts
 
 _log = logging.getLogger("gripfast.connection")
@@ -61,6 +62,11 @@ class MysqlDialect:
             raise
         _log.info("connected to %s", self.where, extra={"gripfast_store": self.where})
         return wire
+
+    def permit_scripts(self) -> PermitScripts:
+        from gripfast.stores.mysql import permit_scripts
+
+        return permit_scripts
 
     def refused(self, refusal: Refusal) -> Fault:
         return protocol.refused(self.where, self.database, refusal)

@@ -20,6 +20,7 @@ import hashlib
 import uuid
 from collections.abc import Callable
 
+from gripfast.stores.mysql.permit_tables import TABLES as PERMIT_TABLES
 from gripfast.stores.sql import kept_texts
 from gripfast.stores.sql.layout_texts import layout_scripts
 from gripfast.stores.sql.statement import ByMode, Query, Script, Statement, Value
@@ -73,6 +74,7 @@ SCHEMA: tuple[Statement, ...] = (
     name            VARBINARY(1024) NOT NULL PRIMARY KEY,  -- the caller's transaction locks this row
     token           BIGINT NOT NULL             -- of the grant that this transaction must see
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""),
+    *PERMIT_TABLES,
 )
 
 

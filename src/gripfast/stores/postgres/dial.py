@@ -22,6 +22,7 @@ from gripfast.stores.postgres import protocol, scripts
 from gripfast.stores.postgres.wire import PostgresWire
 from gripfast.stores.sql.descriptors import await_answer, is_ready
 from gripfast.stores.sql.meeting import meet
+from gripfast.stores.sql.permit_ports import PermitScripts
 from gripfast.stores.sql.ports import Answer, Fault, LinkDown, Refusal, Scripts
 from gripfast.stores.sql.statement import Query, Statement, Value
 
@@ -84,6 +85,11 @@ class PostgresDialect:
             raise
         _log.info("connected to %s", self.where, extra={"gripfast_store": self.where})
         return wire
+
+    def permit_scripts(self) -> PermitScripts:
+        from gripfast.stores.postgres import permit_scripts
+
+        return permit_scripts
 
     def refused(self, refusal: Refusal) -> Fault:
         return protocol.refused(self.where, refusal)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 
+from gripfast.stores.postgres.permit_tables import TABLES as PERMIT_TABLES
 from gripfast.stores.sql import kept_texts
 from gripfast.stores.sql.layout_texts import layout_scripts
 from gripfast.stores.sql.statement import ByMode, Query, Statement, takes
@@ -50,6 +51,7 @@ SCHEMA: tuple[Statement, ...] = (
     PRIMARY KEY (mode, name)
 ) WITH (fillfactor = 50)"""),
     Statement("CREATE INDEX IF NOT EXISTS gripfast_grant_checked ON gripfast_grant (mode, checked_us)"),
+    *PERMIT_TABLES,
 )
 
 _CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"

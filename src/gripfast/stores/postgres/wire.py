@@ -131,7 +131,7 @@ class PostgresWire:
     def pushes(self) -> list[str]:
         channels: list[str] = []
         while self._is_open and (notified := self.pgconn.notifies()) is not None:
-            channels.append(notified.relname.decode())
+            channels.append(f"{notified.relname.decode()} {notified.extra.decode()}".rstrip())
         return channels
 
     def cut(self) -> None:

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 from gripfast.machine import boottime
 from gripfast.stores.local_aio import AioInbox
-from gripfast.stores.sql.aio_connection import AioConnection, AioSessionInbox, AioTurn
+from gripfast.stores.sql.aio_connection import AioConnection, AioSessionInbox, AioTurn, Then
 from gripfast.stores.sql.faults import broken, closed, no_answer_in, none_free, not_notified
-from gripfast.stores.sql.link import HURRY, Link
+from gripfast.stores.sql.link import HURRY, ROLLBACK, Decide, Link
 from gripfast.stores.sql.pool import Connection
-from gripfast.stores.sql.ports import Answer, Dialect, Fault, LinkDown, Wire
+from gripfast.stores.sql.ports import Answer, Dialect, Fault, LinkDown, Refusal, Wire
 from gripfast.stores.sql.statement import Query
 
 _log = logging.getLogger("gripfast.connection")
@@ -33,6 +33,7 @@ class _Request:
     until: float
     reply: asyncio.Future[Answer | Fault]
     """Done, or cancelled, when nobody waits for it any more: what has not left by then never leaves."""
+    decide: Decide | None = None
     was_sent: bool = False
 
     def answer(self, answer: Answer | Fault) -> None:
@@ -62,13 +63,18 @@ class AioLink(Link):
     # -- shared connections --------------------------------------------------------------------------------------
 
     async def request(
-        self, queries: Sequence[Query], owner: str | None = None, until: float | None = None, is_urgent: bool = False
+        self,
+        queries: Sequence[Query],
+        owner: str | None = None,
+        until: float | None = None,
+        is_urgent: bool = False,
+        decide: Decide | None = None,
     ) -> Answer | Fault:
         started = boottime()
         ends = started + self.timeout if until is None else until
         if started >= ends:
             return none_free(self.dialect.where, self._shared_most, 0.0)
-        request = _Request(queries, owner, started, ends, self._loop.create_future())
+        request = _Request(queries, owner, started, ends, self._loop.create_future(), decide)
         if is_urgent:
             self._serve_at_once(request)
         else:
@@ -154,7 +160,7 @@ class AioLink(Link):
             if not self._takes_claims:  # what a closed client had is released already
                 request.answer(closed(self.dialect.where))
                 return
-            self.claims.note(request.owner, connection.conversation)
+            self.claims.note(request.owner, connection.conversation, 1 if request.decide is None else 2)
         request.was_sent = True
         overdue = self._loop.call_later(max(0.0, request.until - boottime()), self._overdue, connection, request)
 
@@ -162,7 +168,10 @@ class AioLink(Link):
             overdue.cancel()
             self._answered(connection, request, answer)
 
-        connection.request(request.queries, then)
+        if request.decide is None:
+            connection.request(request.queries, then)
+        else:
+            _transact(connection, request, request.decide, then)
 
     def _overdue(self, connection: AioConnection, request: _Request) -> None:
         request.answer(no_answer_in(self.dialect.where, request.until - request.started))
@@ -250,6 +259,24 @@ class AioLink(Link):
             self._requests.popleft().answer(closed(self.dialect.where))
 
 
+def _transact(connection: AioConnection, request: _Request, decide: Decide, then: Then) -> None:
+    """By callbacks, so that it ends whether somebody waits for it or not."""
+
+    def finish(answer: Answer | Fault) -> None:
+        if isinstance(answer, Refusal) and connection.is_open:
+            connection.request(ROLLBACK, lambda undone: then(undone if isinstance(undone, Fault) else answer))
+        else:
+            then(answer)
+
+    def go_on(answer: Answer | Fault) -> None:
+        if not isinstance(answer, list):
+            finish(answer)
+        else:
+            connection.request(ROLLBACK if request.reply.done() else decide(answer), finish)
+
+    connection.request(request.queries, go_on)
+
+
 class AioListener:
     """The loop reads its connection; whoever listens first makes it."""
 
@@ -262,6 +289,9 @@ class AioListener:
 
     def listens_to(self, channel: str) -> bool:
         return self._connection is not None and self._connection.is_open and channel in self._channels
+
+    def session(self) -> int:
+        return 0 if self._connection is None else self._connection.conversation.session
 
     async def listen(self, channel: str) -> Fault | None:
         async with self._opening:

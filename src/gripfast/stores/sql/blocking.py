@@ -17,7 +17,7 @@ from gripfast.stores.inboxes import BlockingInbox, Nothing
 from gripfast.stores.sql.conversation import Claims, Conversation
 from gripfast.stores.sql.descriptors import is_ready, new_poll
 from gripfast.stores.sql.faults import closed, none_free
-from gripfast.stores.sql.link import HURRY, Link
+from gripfast.stores.sql.link import HURRY, ROLLBACK, Decide, Link
 from gripfast.stores.sql.listener import BlockingListener
 from gripfast.stores.sql.pool import Connection, count_open
 from gripfast.stores.sql.ports import Answer, Dialect, Fault, LinkDown, Refusal, Wire
@@ -304,7 +304,12 @@ class BlockingLink(Link):
         time.sleep(seconds)  # noqa: ASYNC251 - this driver blocks
 
     async def request(
-        self, queries: Sequence[Query], owner: str | None = None, until: float | None = None, is_urgent: bool = False
+        self,
+        queries: Sequence[Query],
+        owner: str | None = None,
+        until: float | None = None,
+        is_urgent: bool = False,
+        decide: Decide | None = None,
     ) -> Answer | Fault:
         started = boottime()
         ends = started + self.timeout if until is None else until
@@ -315,8 +320,10 @@ class BlockingLink(Link):
             if not self._takes_claims:  # what a closed client had is released already
                 self._shared.put_back(connection)
                 return closed(self.dialect.where)
-            self.claims.note(owner, connection.conversation)
+            self.claims.note(owner, connection.conversation, 1 if decide is None else 2)
         answer = await connection.answer(ends, to=queries)
+        if decide is not None:
+            answer = await _ended(connection, answer, decide, ends)
         if not isinstance(answer, list):
             answer = self.judged(connection, answer, started, ends)
         self._shared.put_back(connection)
@@ -348,6 +355,19 @@ class BlockingLink(Link):
         self._shared.close()
         self._own.close()
         self._at_end()
+
+
+async def _ended(
+    connection: BlockingConnection, answer: Answer | Fault | None, decide: Decide, until: float
+) -> Answer | Fault | None:
+    """A transaction, after the answer to its first request. If this is interrupted, nobody uses the connection again:
+    the server rolls back."""
+    if isinstance(answer, list):
+        answer = await connection.answer(until, to=decide(answer))
+    if isinstance(answer, Refusal) and connection.is_open:
+        undone = await connection.answer(until, to=ROLLBACK)
+        return undone if undone is None or isinstance(undone, Fault) else answer
+    return answer
 
 
 class BlockingTurn:

@@ -53,7 +53,7 @@ class Conversation:
 class UnansweredClaim(NamedTuple):
     conversation: Conversation
     number: int
-    """Which of the requests of that conversation it is."""
+    """Which of the requests of that conversation is its last one."""
 
     @property
     def is_over(self) -> bool:
@@ -63,10 +63,11 @@ class UnansweredClaim(NamedTuple):
 class Claims(dict[str, list[UnansweredClaim]]):
     """By owner, those of a client, whose threads use it at once. It has every owner that may have something there."""
 
-    def note(self, owner: str, conversation: Conversation) -> None:
-        """Before the claim leaves. A waiter claims again and again: what was answered goes. In a new list, because the
-        thread that cleans up may be taking from the old one; what it takes then is ended twice, which does no harm."""
-        claim, before = UnansweredClaim(conversation, conversation.sent + 1), self.get(owner)
+    def note(self, owner: str, conversation: Conversation, requests: int = 1) -> None:
+        """Before the claim leaves, as so many requests. A waiter claims again and again: what was answered goes. In a
+        new list, because the thread that cleans up may be taking from the old one; what it takes then is ended twice,
+        which does no harm."""
+        claim, before = UnansweredClaim(conversation, conversation.sent + requests), self.get(owner)
         left = [each for each in before if each.conversation.answered < each.number] if before else []
         self[owner] = [*left, claim]
 

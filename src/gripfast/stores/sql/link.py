@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from gripfast.core.ports import Inbox
 from gripfast.machine import boottime
 from gripfast.stores.sql.conversation import Claims, verdict
 from gripfast.stores.sql.pool import Connection, OwnConnections
-from gripfast.stores.sql.ports import Answer, Dialect, Fault, Refusal
+from gripfast.stores.sql.ports import Answer, Dialect, Fault, Refusal, Rows
 from gripfast.stores.sql.queues import Queues
-from gripfast.stores.sql.statement import Query
+from gripfast.stores.sql.statement import Query, Statement
 
 HURRY = 0.05
 """Seconds that a request waits for a connection in use before another one is made."""
 SHARED_MOST = 4
 """Connections that requests share."""
+
+Decide = Callable[[list[Rows]], Sequence[Query]]
+"""Of a transaction: what was answered to its first request, to its second and last one, which ends it."""
+ROLLBACK = (Query(Statement("ROLLBACK")),)
 
 
 class SessionInbox(Inbox, Protocol):
@@ -50,6 +54,10 @@ class Listener(Protocol):
 
     def unlisten(self, channel: str) -> None: ...
 
+    def session(self) -> int:
+        """In which it listens; 0 if it does not."""
+        ...
+
 
 class Link:
     """With what both drivers have."""
@@ -80,10 +88,18 @@ class Link:
     # -- shared connections --------------------------------------------------------------------------------------
 
     async def request(
-        self, queries: Sequence[Query], owner: str | None = None, until: float | None = None, is_urgent: bool = False
+        self,
+        queries: Sequence[Query],
+        owner: str | None = None,
+        until: float | None = None,
+        is_urgent: bool = False,
+        decide: Decide | None = None,
     ) -> Answer | Fault:
         """On a connection that is shared. With `owner` this is a claim. What has not left until then, or when nobody
-        waits for it any more, never leaves. What is urgent does not queue; there is one such request at a time."""
+        waits for it any more, never leaves. What is urgent does not queue; there is one such request at a time.
+
+        With `decide` this is a transaction, which `queries` begin. The answer is that of its second request. What is
+        refused is rolled back."""
         raise NotImplementedError
 
     def judged(

@@ -47,6 +47,10 @@ class BlockingListener:
             return down.fault
         return None if thread.order(channel, True, self._timeout) else thread.fault()
 
+    def session(self) -> int:
+        thread = self._thread
+        return 0 if thread is None else thread.session
+
     def unlisten(self, channel: str) -> None:
         thread = self._thread
         if thread is not None and channel in thread.channels:
@@ -94,6 +98,7 @@ class ListenerThread:
         self._is_wanted = True
         self._thread = threading.Thread(target=self._run, name="gripfast-listener", daemon=True)
         self._pid = os.getpid()
+        self.session = wire.session
         self._wire = wire
         self._dialect = dialect
         self._queues = queues

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gripfast.stores.faults import TRANSIENT as TRANSIENT
 from gripfast.stores.faults import Fault as Fault
 from gripfast.stores.faults import Kind as Kind
 from gripfast.stores.faults import LinkDown as LinkDown
 from gripfast.stores.sql.statement import Query, Statement, Value
+
+if TYPE_CHECKING:
+    from gripfast.stores.sql.permit_ports import PermitScripts
 
 
 class Rows(NamedTuple):
@@ -66,7 +69,7 @@ class Wire(Protocol):
         ...
 
     def pushes(self) -> list[str]:
-        """Channels that were notified since the last call."""
+        """Channels that were notified since the last call, each with a space and what was said, if anything was."""
         ...
 
     def cut(self) -> None:
@@ -287,6 +290,10 @@ class Dialect(Protocol):
         """Blocks. LinkDown if there is no connection within so many seconds, or the time-out if that is shorter. A
         shared one gives up, at the server, what takes longer than the time-out: what was given up for lost does not
         arrive later."""
+        ...
+
+    def permit_scripts(self) -> PermitScripts:
+        """Loaded when somebody uses permits."""
         ...
 
     def refused(self, refusal: Refusal) -> Fault:

@@ -49,7 +49,7 @@ def write_details(label: str | None, host: str, pid: int) -> str:
     return json.dumps({"host": host, "pid": pid, "label": label}, ensure_ascii=False)
 
 
-def write_note(note: str) -> str:
+def write_note(note: str | None) -> str:
     """In ASCII, without control characters: no encoding of a database lacks any of it."""
     return json.dumps(note)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from gripfast.core.ports import Inbox, Taken, Unreachable
 from gripfast.interrupts.guard import Guard
+from gripfast.stores.inboxes import Inboxes
 
 NOTHING_KNOWN = Taken(None, 0)
 
@@ -40,6 +41,8 @@ class Queues(dict[str, _Queue]):
         """The owner that claims a name first, while nobody is queued for it."""
         self.names: dict[str, str] = {}
         """Of the channels that are listened to."""
+        self.inboxes = Inboxes()
+        """Of those who wait for permits; they are queued at the engine."""
         self._guard = Guard()
 
     def goes_ahead(self, name: str, owner: str) -> bool:
@@ -86,17 +89,22 @@ class Queues(dict[str, _Queue]):
                 return
 
     def wake_channel(self, channel: str) -> None:
+        """With what was said there: the owner that waits for permits, for whom alone it is."""
         name = self.names.get(channel)
         if name is not None:
             self.wake(name)
+        elif " " in channel:
+            self.inboxes.deliver(channel.partition(" ")[2], None)
 
     def wake_all(self) -> None:
         """Something has changed for everyone: each waiter claims."""
         for queue in list(self.values()):
             for waiter in list(queue.waiters):
                 _notify(waiter)
+        self.inboxes.ask_again()
 
     def wake_first(self) -> None:
+        self.inboxes.ask_again()
         for name in list(self):
             self.wake(name)
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 
 from gripfast import machine
 from gripfast.core import rules
-from gripfast.core.ports import Unreachable, to_raise, unreachable
+from gripfast.core.ports import Hold, Unreachable, to_raise, unreachable
 from gripfast.errors import ConfigurationError, StoreUnavailable
 from gripfast.stores import layout
 from gripfast.stores.sql import protocol
 from gripfast.stores.sql.conversation import TRIES, may_repeat, was_undone
-from gripfast.stores.sql.link import Link
+from gripfast.stores.sql.link import Decide, Link
 from gripfast.stores.sql.meeting import other_layout
 from gripfast.stores.sql.ports import Answer, Fault, Refusal, Rows
 from gripfast.stores.sql.statement import Query
@@ -46,12 +46,14 @@ class Requests:
         is_repeatable: bool = True,
         within: float = math.inf,
         is_urgent: bool = False,
+        owner: str | None = None,
+        decide: Decide | None = None,
     ) -> list[Rows] | Fault:
         until = self.link.now() + min(self.link.timeout, within)
-        answer = await self.link.request(queries, None, until, is_urgent)
+        answer = await self.link.request(queries, owner, until, is_urgent, decide)
         if isinstance(answer, list):
             return answer
-        return await self.recover(answer, queries, until, is_repeatable=is_repeatable, is_urgent=is_urgent)
+        return await self.recover(answer, queries, until, owner, is_repeatable, is_urgent, decide)
 
     async def recover(
         self,
@@ -61,6 +63,7 @@ class Requests:
         owner: str | None = None,
         is_repeatable: bool = True,
         is_urgent: bool = False,
+        decide: Decide | None = None,
     ) -> list[Rows] | Fault:
         """The first answer to the request was this one: missing tables are made, and what may be repeated is."""
         was_sent = False
@@ -72,7 +75,7 @@ class Requests:
                 until = self.link.now() + self.link.timeout
             elif not may_repeat(answer, is_repeatable, tried):
                 break
-            again = await self.link.request(queries, owner, until, is_urgent)
+            again = await self.link.request(queries, owner, until, is_urgent, decide)
             if isinstance(again, list):
                 return again
             answer = again
@@ -103,6 +106,18 @@ class Requests:
             return answer
         ends = itertools.accumulate(len(request) for request in requests)
         return [answer[end - 1] for end in ends]
+
+    async def end_unanswered(self, holds: Sequence[Hold], within: float = math.inf) -> Unreachable | None:
+        """A claim that was not answered must not take effect any more: its session ends."""
+        ends, claims = self.link.now() + within, self.link.claims
+        for owner in [hold.owner for hold in holds]:
+            while (claim := claims.take_unanswered(owner)) is not None:
+                left = max(0.0, ends - self.link.now())
+                fault = await self.end_session(claim.conversation.session, claim.conversation.birth, left)
+                if fault is not None:
+                    claims.setdefault(owner, []).append(claim)
+                    return unreachable(fault.error)
+        return None
 
     async def end_session(self, session: int, birth: str, within: float = math.inf) -> Fault | None:
         """Until it is gone: the server only passes the order on."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from gripfast.core import rules
 from gripfast.core.ports import (
@@ -20,9 +20,12 @@ from gripfast.core.ports import (
     Hold,
     Inbox,
     Keep,
+    Kind,
     LockInfo,
     Loss,
     Page,
+    PermitInfo,
+    PermitPage,
     Store,
     Taken,
     Unreachable,
@@ -36,6 +39,9 @@ from gripfast.stores.sql.ports import TRANSIENT, Fault, Rows
 from gripfast.stores.sql.protocol import Held
 from gripfast.stores.sql.queues import Waiter
 from gripfast.stores.sql.requests import CHUNK, Requests, Sweeps, holder_details, no_answer
+
+if TYPE_CHECKING:
+    from gripfast.stores.sql.permits import Permits
 
 SLOW_PACE = 5.0
 """Seconds after which a waiter claims although it was not notified."""
@@ -64,6 +70,9 @@ def capabilities(pushes: bool) -> Capabilities:
         tells_reason=True,
         keeps=True,
         hands_over=True,
+        semaphores=True,
+        rwlocks=True,
+        downgrades=True,
     )
 
 
@@ -85,10 +94,21 @@ class LeaseStore(Store):
         """Of releases. Not through a proxy that hands sessions around."""
         self._seen_taken: dict[str, float] = {}
         """Until when names are another's, as far as is known: a claim for one looks first, and locks nothing."""
+        self._permits: Permits | None = None
+
+    def permits(self) -> Permits:
+        """Made when they are first used."""
+        if self._permits is None:
+            from gripfast.stores.sql.permits import Permits
+
+            self._permits = Permits(self._requests)
+        return self._permits
 
     # -- claims --------------------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        if claim.share is not None:
+            return await self.permits().claim(claim, claim.share)
         name, owner, queues = claim.name, claim.owner, self._queues
         waiter: Waiter | None = None
         # Here and below, what goes_ahead() and leave() do where nobody waits: this is on the way of every acquire.
@@ -207,13 +227,14 @@ class LeaseStore(Store):
         for place in self._few_of([place for place, result in enumerate(results) if result == LOCKED]):
             if (left := ends - self._link.now()) > 0.0:
                 results[place] = await self._renew_locked(holds[place], min(left, WAIT_LOCKED))
-        return [
-            self._locked(hold.name) if result == LOCKED else result for hold, result in zip(holds, results, strict=True)
-        ]
+        return [self._locked(hold) if result == LOCKED else result for hold, result in zip(holds, results, strict=True)]
 
     async def _renew_unlocked(self, holds: Sequence[Hold], within: float) -> Sequence[Renewed]:
         renewals = [
-            self._scripts.renew(hold.name, hold.owner, protocol.microseconds(hold.ttl), hold.shortens) for hold in holds
+            self._scripts.renew(hold.name, hold.owner, protocol.microseconds(hold.ttl), hold.shortens)
+            if hold.share is None
+            else self.permits().renewal(hold, hold.share.kind)
+            for hold in holds
         ]
         answer = await self._requests.run_each(renewals, within, is_urgent=True)
         if isinstance(answer, Fault):
@@ -229,7 +250,10 @@ class LeaseStore(Store):
 
     async def _renew_locked(self, hold: Hold, within: float) -> Renewed:
         ttl_us, wait_us = protocol.microseconds(hold.ttl), _shortly_before(within)
-        queries = self._scripts.renew_waiting(hold.name, hold.owner, ttl_us, hold.shortens, wait_us)
+        if hold.share is None:
+            queries = self._scripts.renew_waiting(hold.name, hold.owner, ttl_us, hold.shortens, wait_us)
+        else:
+            queries = self.permits().renewal_waiting(hold, hold.share.kind, wait_us)
         answer = await self._requests.run(queries, within=within, is_urgent=True)
         if isinstance(answer, Fault):
             return LOCKED if answer.kind == "busy" else unreachable(answer.error)
@@ -239,7 +263,12 @@ class LeaseStore(Store):
         """Of those that were not renewed. It is still held if somebody else had the row locked."""
         if not holds:
             return []
-        requests = [self._scripts.why(hold.name, hold.owner) for hold in holds]
+        requests = [
+            self._scripts.why(hold.name, hold.owner)
+            if hold.share is None
+            else self.permits().scripts.why(hold.share.kind, hold.name, hold.owner)
+            for hold in holds
+        ]
         answer = await self._requests.run_each(requests, within, is_urgent=True)
         if isinstance(answer, Fault):
             return [unreachable(answer.error)] * len(holds)
@@ -250,8 +279,9 @@ class LeaseStore(Store):
         answer = await self._requests.run(self._scripts.why(hold.name, hold.owner))
         return "expired" if isinstance(answer, Fault) else _loss(answer[-1])
 
-    def _locked(self, name: str) -> Unreachable:
-        text = f"another session has locked the row of {name!r} in gripfast_lock: end its transaction, or the session"
+    def _locked(self, hold: Hold) -> Unreachable:
+        table = "gripfast_lock" if hold.share is None else "gripfast_permit_holder"
+        text = f"another session has locked the row of {hold.name!r} in {table}: end its transaction, or the session"
         return self._requests.refused(text)
 
     # -- releasing -----------------------------------------------------------------------------------------------
@@ -259,8 +289,10 @@ class LeaseStore(Store):
     async def release(self, hold: Hold) -> Loss | Unreachable | None:
         if hold.keep is not None:
             return await self._keep(hold, hold.keep)
+        if hold.share is not None:
+            return await self.permits().release(hold, hold.share.kind)
         name, owner, link, sweeps = hold.name, hold.owner, self._link, self._sweeps
-        trouble = await self._end_unanswered([hold]) if self._claims.get(owner) else None
+        trouble = await self._requests.end_unanswered([hold]) if self._claims.get(owner) else None
         started = link.now()
         queries = self._scripts.release(name, owner, protocol.channel_of(name))
         answer = await link.request(queries)
@@ -290,7 +322,7 @@ class LeaseStore(Store):
         answer = await self._requests.run(queries, within=within)
         if isinstance(answer, Fault):
             return unreachable(answer.error)
-        trouble = await self._end_unanswered([hold], within)
+        trouble = await self._requests.end_unanswered([hold], within)
         if trouble is not None:
             return trouble
         self._claims.pop(hold.owner, None)
@@ -326,10 +358,15 @@ class LeaseStore(Store):
             if isinstance(trouble := await self._keep(hold, keep, rules.GIVE_BACK_WITHIN), Unreachable):
                 found[hold.owner] = trouble
         claimed = [hold for hold in claimed if hold.keep is None]
-        late = await self._end_unanswered(claimed, rules.GIVE_BACK_WITHIN)
-        for start in range(0, len(claimed), CHUNK):
-            found |= await self._abandon(claimed[start : start + CHUNK])
-        troubles = await self._abandon_locked(claimed, found)
+        late = await self._requests.end_unanswered(claimed, rules.GIVE_BACK_WITHIN)
+        locks = [hold for hold in claimed if hold.share is None]
+        for start in range(0, len(locks), CHUNK):
+            found |= await self._abandon(locks[start : start + CHUNK])
+        troubles = await self._abandon_locked(locks, found)
+        for hold in claimed:
+            if hold.share is not None:
+                trouble = await self.permits().abandon(hold, hold.share.kind)
+                troubles |= {} if trouble is None else {hold.owner: trouble}
         for hold in claimed:
             if late is not None and claims.has_unanswered(hold.owner):
                 troubles[hold.owner] = late
@@ -355,7 +392,7 @@ class LeaseStore(Store):
         """A few are waited for; the others come again in the next round."""
         troubles = {owner: trouble for owner, trouble in found.items() if trouble != LOCKED}
         locked = [hold for hold in holds if found.get(hold.owner) == LOCKED]
-        troubles |= {hold.owner: self._locked(hold.name) for hold in locked}
+        troubles |= {hold.owner: self._locked(hold) for hold in locked}
         for place in self._few_of(list(range(len(locked)))):
             if await self._is_released(hold := locked[place]):
                 del troubles[hold.owner]
@@ -365,18 +402,6 @@ class LeaseStore(Store):
         channel, wait_us = protocol.channel_of(hold.name), _shortly_before(WAIT_LOCKED)
         queries = self._scripts.release_waiting(hold.name, hold.owner, channel, wait_us)
         return not isinstance(await self._requests.run(queries, within=WAIT_LOCKED), Fault)
-
-    async def _end_unanswered(self, holds: Sequence[Hold], within: float = math.inf) -> Unreachable | None:
-        """A claim that was not answered must not take effect any more: its session ends."""
-        ends = self._link.now() + within
-        for owner in [hold.owner for hold in holds]:
-            while (claim := self._claims.take_unanswered(owner)) is not None:
-                left = max(0.0, ends - self._link.now())
-                fault = await self._requests.end_session(claim.conversation.session, claim.conversation.birth, left)
-                if fault is not None:
-                    self._claims.setdefault(owner, []).append(claim)
-                    return unreachable(fault.error)
-        return None
 
     def forget(self, owner: str) -> None:
         self._claims.pop(owner, None)
@@ -416,6 +441,25 @@ class LeaseStore(Store):
         named = [(protocol.text(row[0]), protocol.read_held(row[1:])) for row in rows]
         infos = [info for name, held in named if (info := protocol.lock_info(name, held)) is not None]
         return Page(infos, named[-1][0] if len(rows) == PAGE else None)
+
+    # -- permits -------------------------------------------------------------------------------------------------
+
+    async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
+        return await self.permits().downgrade(hold, n)
+
+    async def resize(self, name: str, limit: int) -> Unreachable | None:
+        return await self.permits().resize(name, limit)
+
+    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
+        return await self.permits().inspect(name, kind)
+
+    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
+        return await self.permits().page(kind, prefix, after)
+
+    async def force_release_permits(
+        self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
+    ) -> bool | Unreachable:
+        return await self.permits().force_release(name, kind, owner, slot, note)
 
     # -- the end -------------------------------------------------------------------------------------------------
 
