@@ -22,16 +22,13 @@ Entry = bool | tuple[CodeType, int]
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = (
-        "entry", "granted", "keeping", "key", "ledger", "may_be_there", "name", "owner", "sent", "share", "ttl",
-    )  # fmt: skip
+    __slots__ = ("entry", "granted", "keeping", "key", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
 
     ledger: Ledger
     name: str
     key: str
     owner: str
     ttl: float
-    share: Share | None
     sent: float
     """When the last request left that the engine may remember this owner for, by `ttl` or by its place in line."""
     may_be_there: bool
@@ -41,11 +38,20 @@ class Mark(weakref.ref[LeaseState]):
     entry: Entry
     """If the lease of a `with` block is dropped, an interrupt or the end of a loop has done it: there is nothing that
     the caller should have written differently. Otherwise the log says where it was acquired."""
+    share: Share | None = None
+    """Of permits (`ShareMark`). A lock must not pay for it: not even for an attribute that is set to None."""
     keeping: Keeping | None
     """How it is given back; None: it is just released. Set when the caller believes in it."""
 
     def keep(self, now: float) -> Keep | None:
         return None if self.keeping is None else self.keeping.now(self.owner, now)
+
+
+class ShareMark(Mark):
+    __slots__ = ("share",)
+
+
+NewMark = Callable[[LeaseState, Callable[[Mark], None]], Mark]
 
 
 class Ledger:
@@ -56,14 +62,13 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._marks)
 
-    def enter(self, state: LeaseState, entry: Entry = False) -> Mark:
-        mark = Mark(state, self._drop)
+    def enter(self, state: LeaseState, entry: Entry = False, new_mark: NewMark = Mark) -> Mark:
+        mark = new_mark(state, self._drop)
         mark.ledger = self
         mark.name = state.name
         mark.key = state.key
         mark.owner = state.owner
         mark.ttl = state.ttl
-        mark.share = state.want.share
         mark.sent = 0.0
         mark.may_be_there = False
         mark.granted = False
@@ -71,6 +76,14 @@ class Ledger:
         mark.keeping = None
         self._marks[state.owner] = mark
         return mark
+
+    def enter_share(self, state: LeaseState, share: Share, entry: Entry) -> Mark:
+        def new_mark(state: LeaseState, drop: Callable[[Mark], None]) -> Mark:
+            mark = ShareMark(state, drop)
+            mark.share = share  # before the ledger has it: an interrupt may strike here
+            return mark
+
+        return self.enter(state, entry, new_mark)
 
     def confirm_gone(self, owner: str) -> None:
         self._marks.pop(owner, None)
