@@ -22,7 +22,7 @@ from support.pgbouncer import pgbouncer
 from support.processes import Worker
 from support.proxy import Proxy
 from support.sql_process import HOST, SqlServer
-from support.sql_servers import PostgresServer, mariadb_server, postgres_server
+from support.sql_servers import MariaServer, PostgresServer, mariadb_server, postgres_server
 from support.waiting import auntil, until
 
 LIMIT = 3
@@ -313,6 +313,26 @@ def test_permits_of_a_holder_that_is_not_renewed_are_free_when_its_time_is_over(
         assert not stale.held
 
 
+def test_holders_of_a_busy_semaphore_are_renewed(url: str) -> None:
+    """A claim locks the name, not those who have permits already."""
+    with gripfast.connect(url) as client, gripfast.connect(url) as other:
+        leases = [client.semaphore("api", limit=40, ttl=1.2).acquire() for _ in range(30)]
+        ends = time.monotonic() + 4.0
+
+        def work() -> None:
+            while time.monotonic() < ends:
+                other.semaphore("api", limit=40).acquire(wait=30.0).release()
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert all(lease.held for lease in leases)
+        for lease in leases:
+            lease.release()
+
+
 # A transaction that does not end ------------------------------------------------------------------------------------
 
 
@@ -531,6 +551,37 @@ def test_names_that_nobody_has_used_for_a_day_are_forgotten(server: SqlServer, m
 
 def _text(column: Any) -> str:
     return column.decode() if isinstance(column, bytes) else str(column)
+
+
+def test_a_server_that_replicates_statements_never_gives_more_than_there_is() -> None:
+    """There, the server makes us use REPEATABLE READ."""
+    with (
+        MariaServer("log-bin", "binlog-format=STATEMENT", "server-id=1") as server,
+        gripfast.connect(server.url) as client,
+    ):
+        believers = Believers()
+
+        def work(seed: int) -> None:
+            for _ in range(6):
+                lease = client.semaphore("api", limit=LIMIT).acquire(n=1 + seed % 2, wait=60.0)
+                with believers.among(lease):
+                    time.sleep(0.002)
+                lease.release()
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert believers.most <= LIMIT
+        assert believers.count == 36
+
+
+def test_a_proxy_before_a_server_with_another_isolation_level_is_no_obstacle() -> None:
+    with PostgresServer("default_transaction_isolation=serializable") as server, pgbouncer(server) as url:
+        with gripfast.connect(url) as client:
+            leases = [client.semaphore("api", limit=2).acquire() for _ in range(2)]
+            assert [lease.slots for lease in leases] == [(0,), (1,)]
 
 
 def test_through_a_proxy_that_hands_sessions_around_waiters_look_themselves() -> None:

@@ -1,9 +1,12 @@
 """Every SQL text for permits on MariaDB and MySQL. See `sql.permit_ports.PermitScripts` for what each one answers.
 
 The row of the name is locked first, by an INSERT that changes nothing or by FOR UPDATE: both take the lock that the
-writes need, so no two wait for each other. All that is read in the transaction is read by locking reads: they see what
-was committed last, also where the server makes us use REPEATABLE READ. To lock the rows of holders waits for renewals
-under way, and those who renew wait for this transaction, not longer than it takes to write.
+writes need, so no two wait for each other. The name and its waiters are read by locking reads.
+
+Renewals do not lock the name. Holders whose time is over are deleted before the others are read: to delete one is to
+wait for its renewal, if that is under way, and then to look again. The others are read without locks, so that nobody
+who renews has to wait. That is the first such read of the transaction, so it sees what was committed last, also where
+the server makes us use REPEATABLE READ.
 
 `@gripfast_now` is one moment for a whole transaction, taken when the name is locked already.
 """
@@ -34,7 +37,7 @@ _HOLDERS = f"""
 _WAITERS = f"""
     SELECT ticket, owner, n, ttl_us, seen_us, card, '', 0 FROM gripfast_permit_waiter WHERE {_OF_NAME} ORDER BY ticket
 """
-_READ = tuple(f"{text} FOR UPDATE" for text in (_NAME, _HOLDERS, _WAITERS))
+_READ = f"{_NAME} FOR UPDATE", _HOLDERS, f"{_WAITERS} FOR UPDATE"
 _begin = takes("kind name")(_START, _LOCK, *_PURGE, *_READ)
 _begin_new = takes("kind name")(_START, _MAKE, *_PURGE, *_READ)
 look = takes("kind name")("SET @gripfast_now = {now}", _NAME, _HOLDERS, _WAITERS)

@@ -49,7 +49,8 @@ class PostgresWire:
     """Sessions are handed around between transactions: nothing can be kept in one."""
     prepares = False
     before: Query | None = None
-    """Goes before every request, in its transaction."""
+    """Goes before every request, in its transaction: before all else, or after BEGIN."""
+    _before_at = 0
     _is_open = False
     _fd = -1
 
@@ -86,7 +87,8 @@ class PostgresWire:
         if self._ended:
             raise ConnectionResetError(self._ended)
         if self.before is not None:
-            queries = (self.before, *queries)
+            self._before_at = 1 if queries[0].statement.sql.startswith("BEGIN") else 0  # BEGIN is refused behind it
+            queries = (*queries[: self._before_at], self.before, *queries[self._before_at :])
         self._rows = []
         self._refusal = None
         self._is_awaited = True
@@ -233,7 +235,9 @@ class PostgresWire:
         self._parts = None
         if self._refusal is not None:
             return self._refusal
-        return self._rows[1:] if self.before is not None else self._rows
+        if self.before is not None:
+            del self._rows[self._before_at]
+        return self._rows
 
     def _take_refusal(self, result: PGresult, prepared: Statement | None) -> None:
         if prepared is not None:
