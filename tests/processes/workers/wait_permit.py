@@ -1,7 +1,6 @@
 """Waits for a permit, and works for ever when it has it."""
 
 import sys
-import time
 
 import gripfast
 
@@ -10,7 +9,7 @@ def main(url: str, name: str, limit: str) -> None:
     with gripfast.connect(url) as client:
         client.semaphore(name, limit=int(limit)).acquire(wait=60.0)
         print("held")
-        time.sleep(60.0)
+        sys.stdin.read()
 
 
 main(*sys.argv[1:])
