@@ -99,3 +99,32 @@ def test_of_many_threads_none_writes_after_a_larger_token() -> None:
             done.result(timeout=30)
     assert written == sorted(written)
     assert written[-1] == 1999
+
+
+def test_those_who_share_a_resource_do_not_make_each_other_late() -> None:
+    gate = Gate()
+    gate.guard("index", 34, shared=True)
+    gate.guard("index", 36, shared=True)
+    gate.guard("index", 35, shared=True)
+
+
+def test_an_exclusive_token_must_not_be_smaller_than_any() -> None:
+    gate = Gate()
+    gate.guard("index", 34)
+    gate.guard("index", 36, shared=True)
+    with pytest.raises(StaleToken) as refusal:
+        gate.guard("index", 35)
+    assert refusal.value.seen == 36
+    gate.guard("index", 36)
+
+
+def test_a_shared_token_must_not_be_smaller_than_the_last_exclusive_one() -> None:
+    gate = Gate()
+    gate.guard("index", 36, shared=True)
+    gate.guard("index", 37)
+    with gate.writing("index", 38, shared=True):
+        pass
+    gate.guard("index", 37, shared=True)
+    with pytest.raises(StaleToken) as refusal:
+        gate.guard("index", 36, shared=True)
+    assert refusal.value.seen == 37

@@ -20,8 +20,8 @@ from sweeps.worlds import PATIENCE, STORES, TARGET, World, new_name, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 
-BUDGET = {"memory": 120, "sqlite": 60}
-BUDGET_OF_SERVERS = 18
+BUDGET = {"memory": 60, "sqlite": 30}
+BUDGET_OF_SERVERS = 12
 LIMIT = 2
 KINDS: tuple[Literal["semaphore", "rwlock"], ...] = ("semaphore", "rwlock")
 
@@ -175,6 +175,26 @@ def downgrade(world: PermitWorld) -> Action:
     return lease.downgrade
 
 
+def downgrade_that_hands_over(world: PermitWorld) -> Action:
+    lease = world.rwlock().write().acquire()
+    got: list[gripfast.Lease] = []
+    thread = threading.Thread(target=lambda: got.append(world.second.rwlock(world.name).read().acquire(wait=10)))
+    thread.start()
+    until(lambda: world.waiters() > 0)
+
+    def end() -> None:
+        share = lease._state.want.share
+        if share is None or share.n > 1:
+            lease.downgrade()  # it was not begun
+        thread.join(3 * PATIENCE)
+        assert got, "the waiting reader was not told"
+        got.pop().release()
+        lease.release()
+
+    world.afterwards(end)
+    return lease.downgrade
+
+
 def with_write_and_downgrade(world: PermitWorld) -> Action:
     rwlock = world.rwlock()
 
@@ -196,6 +216,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     with_read_and_read_again,
     with_write_that_waits_and_is_granted,
     downgrade,
+    downgrade_that_hands_over,
     with_write_and_downgrade,
 )
 

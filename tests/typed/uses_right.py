@@ -177,11 +177,14 @@ with client.semaphore("api", 3, ttl=5, wait=1) as permit:
     assert_type(permit, gripfast.SemaphoreLease)
     assert_type(permit.slots, tuple[int, ...])
 semaphore = client.semaphore("api", limit=3)
+rwlock = client.rwlock("index", label="indexer")
 assert_type(semaphore.acquire(2, wait=5), gripfast.SemaphoreLease)
 assert_type(semaphore.try_acquire(n=2), gripfast.SemaphoreLease | None)
+with semaphore.acquire(2) as two, rwlock.write().acquire() as alone:
+    assert_type(two, gripfast.SemaphoreLease)
+    assert_type(alone, gripfast.WriteLease)
 semaphore.resize(semaphore.limit + 1)
 
-rwlock = client.rwlock("index", label="indexer")
 with rwlock.read() as read_lease:
     assert_type(read_lease, gripfast.Lease)
 with rwlock.write() as write_lease:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 from gripfast.api import misuse
 from gripfast.api.config import Config
 from gripfast.api.decorator import LockedBy, check_busy, locked_async, locked_plain
+from gripfast.api.kinds import Kinds, list_permits
 from gripfast.api.lease import Lease
 from gripfast.api.lock import Lock
 from gripfast.api.loops import ClientPerLoop
@@ -27,20 +28,7 @@ from gripfast.api.misuse import OF_CLIENTS, NotLikeOthers, exact, made_by_hand, 
 from gripfast.api.settings import LockSettings
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
-from gripfast.core.ports import (
-    RW_LIMIT,
-    Capabilities,
-    Hold,
-    Kind,
-    LockInfo,
-    Loss,
-    PermitInfo,
-    Share,
-    Store,
-    Unreachable,
-    permits_of,
-    to_raise,
-)
+from gripfast.core.ports import Capabilities, Hold, LockInfo, Loss, PermitInfo, Store, Unreachable, to_raise
 from gripfast.errors import ClientClosed, LockTimeout, Reason, quoted
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, this
@@ -68,7 +56,7 @@ HeldHere = weakref.WeakValueDictionary[str, LeaseState]
 """The leases of one thread or task, by name, for re-entry."""
 
 
-class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
+class AnyClient(Kinds, NotLikeOthers, lacks=OF_CLIENTS):
     _how_to_make = "gripfast.connect(url)"
     __reduce_ex__ = refuse_to_pickle
 
@@ -98,41 +86,6 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
             self._settings(name, ttl, renew=True, max_hold=None, reentrant=False, **others)
             for name in misuse.checked_names(names)
         ]
-
-    def _settings_of_semaphore(self, name: str, limit: int, ttl: float | None, **others: Any) -> LockSettings:
-        self._check_kind("semaphore")
-        share = Share("semaphore", 1, rules.checked_limit(limit))
-        return self._settings(name, ttl, reentrant=False, share=share, **others)
-
-    def _settings_of_rwlock(self, name: str, ttl: float | None, **others: Any) -> tuple[LockSettings, LockSettings]:
-        """To read, and to write."""
-        self._check_kind("rwlock")
-        shares = [Share("rwlock", n, RW_LIMIT) for n in (1, RW_LIMIT)]
-        read, write = [self._settings(name, ttl, reentrant=False, share=share, **others) for share in shares]
-        return read, write
-
-    def _check_kind(self, kind: Kind) -> Kind:
-        from gripfast.api.permits import check_kind
-
-        return check_kind(kind, self.capabilities, self.where)
-
-    def _forced_permits(
-        self,
-        key: str,
-        kind: Literal["lock", "semaphore", "rwlock"],
-        owner: str | None,
-        slot: int | None,
-        note: str | None,
-    ) -> Coroutine[Any, Any, bool | Unreachable]:
-        from gripfast.api.permits import check_whom
-
-        check_whom(kind, owner, slot)
-        assert kind != "lock"
-        told = note if self.capabilities.tells_reason else None
-        return permits_of(self._store()).force_release_permits(key, self._check_kind(kind), owner, slot, told)
-
-    def _shown_permits(self, info: PermitInfo) -> PermitInfo:
-        return replace(info, name=info.name.removeprefix(self._config.prefix))
 
     def _checked_ttl(self, ttl: float) -> float:
         return rules.checked_ttl(ttl, self._config.factory.max_ttl)
@@ -386,7 +339,7 @@ class Client(AnyClient):
     def inspect(self, name: str, kind: Literal["lock", "semaphore", "rwlock"] = "lock") -> LockInfo | PermitInfo | None:
         """Who holds the lock, or None. Of a semaphore or read/write lock: who holds permits, or None."""
         if kind != "lock":
-            found = reached(drive(permits_of(self._store()).inspect_permits(self._key(name), self._check_kind(kind))))
+            found = reached(drive(self._permits(kind).inspect_permits(self._key(name), kind)))
             return found and self._shown_permits(found)
         info = reached(drive(self._store().inspect(self._key(name))))
         return info and self._shown(info)
@@ -403,21 +356,15 @@ class Client(AnyClient):
         """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
         arbitrary, and a lock may occur twice. With `kind`: over the semaphores or read/write locks that somebody
         holds."""
-        return self._list_locks(prefix) if kind == "lock" else self._list_permits(prefix, self._check_kind(kind))
+        if kind != "lock":
+            return list_permits(self, kind, prefix)
+        return self._list_locks(prefix)
 
     def _list_locks(self, prefix: str) -> Iterator[LockInfo]:
         prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
         while True:
             page = reached(drive(self._store().page(prefix, after)))
             yield from map(self._shown, page.infos)
-            if (after := page.after) is None:
-                return
-
-    def _list_permits(self, prefix: str, kind: Kind) -> Iterator[PermitInfo]:
-        prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
-        while True:
-            page = reached(drive(permits_of(self._store()).page_permits(kind, prefix, after)))
-            yield from map(self._shown_permits, page.infos)
             if (after := page.after) is None:
                 return
 

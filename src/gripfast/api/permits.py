@@ -27,22 +27,20 @@ from gripfast.runtime.blocking import drive
 from gripfast.runtime.here import me
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
     from typing import Never, Unpack
 
-    from gripfast.api.client import AnyClient, Client
+    from gripfast.api.client import AnyClient, Client, HeldHere
     from gripfast.api.typed import NothingElse
 
 _WHERE = "the embedded store, one Redis server, PostgreSQL or MySQL with mode=lease, or ZooKeeper"
 
 
-def check_kind(kind: Kind, capabilities: Capabilities, where: str) -> Kind:
+def check_kind(kind: Kind, capabilities: Capabilities, where: str) -> None:
     if kind not in ("semaphore", "rwlock"):
         raise ConfigurationError(f"kind must be 'lock', 'semaphore' or 'rwlock', not {kind!r}")
     if not (capabilities.semaphores if kind == "semaphore" else capabilities.rwlocks):
         what = "semaphores" if kind == "semaphore" else "read/write locks"
         raise ConfigurationError(f"{where} can't keep {what}: connect to a store that can, such as {_WHERE}")
-    return kind
 
 
 def check_whom(kind: str, owner: object, slot: object) -> None:
@@ -165,6 +163,10 @@ class SemaphoreLease(Lease):
         fencing token, each of them can guard a resource of its own."""
         return self._state.slots
 
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> SemaphoreLease: ...
+
 
 class AnyRWLock(NotLikeOthers, lacks=OF_RWLOCKS):
     __reduce_ex__ = refuse_to_pickle
@@ -204,9 +206,9 @@ def held_as(name: str) -> str:
     return f"\0rwlock {name}"
 
 
-def held_already(held: MutableMapping[str, LeaseState], want: Want, who: str) -> LeaseState | None:
+def held_already(held: HeldHere, want: Want, who: str) -> LeaseState | None:
     """The lease that this thread or task has. Raises if it reads, and now wants to write."""
-    state = still_held(held, held_as(want.name))  # type: ignore[arg-type]
+    state = still_held(held, held_as(want.name))
     if state is not None and want.share is not None and want.share.n == RW_LIMIT and not is_writer(state):
         raise ConfigurationError(
             f"this {who} reads {want.name!r}, and a reader can't become a writer: release the read lease first, or "

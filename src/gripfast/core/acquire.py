@@ -29,14 +29,21 @@ _log = logging.getLogger("gripfast.lease")
 async def acquire(env: Env, want: Want, wait: float | None, in_block: bool = False) -> LeaseState | Taken:
     """The lease, or who has it once `wait` seconds (None: for ever) are over. Raises StoreUnavailable."""
     patience: _Patience | None = None
+    share = want.share
     while True:
         state = LeaseState(want, env.new_owner())
-        mark = env.ledger.enter(state, in_block)
+        if share is None:
+            mark = env.ledger.enter(state, in_block)
+        else:
+            mark = env.ledger.enter_share(state, share, in_block)
         try:
             if env.observers is not None:
                 env.observers.claimed(state)
             inbox = None if wait == 0.0 else env.store.inbox()
-            claim = Claim(want.key, state.owner, want.ttl, want.label, inbox, want.share)
+            if share is None:
+                claim = Claim(want.key, state.owner, want.ttl, want.label, inbox)
+            else:
+                claim = Claim(want.key, state.owner, want.ttl, want.label, inbox, share)
             answer, sent = await _ask(env, claim, mark)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
@@ -52,7 +59,7 @@ async def acquire(env: Env, want: Want, wait: float | None, in_block: bool = Fal
                 return answer
             if answer.sent is not None:
                 sent = answer.sent
-            if want.share is not None:
+            if share is not None:
                 state.slots, state.owes_downgrade = answer.slots, False
             if answer.most < math.inf:
                 state.ttl, state.most, state.ceiling = answer.ttl, answer.most, answer.most

@@ -17,14 +17,13 @@ from gripfast.core.lease import LeaseState, Share
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = ("granted", "in_block", "key", "ledger", "may_be_there", "name", "owner", "sent", "share", "ttl")
+    __slots__ = ("granted", "in_block", "key", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
 
     ledger: Ledger
     name: str
     key: str
     owner: str
     ttl: float
-    share: Share | None
     sent: float
     """When the last request left that the engine may remember this owner for, by `ttl` or by its place in line."""
     may_be_there: bool
@@ -34,6 +33,15 @@ class Mark(weakref.ref[LeaseState]):
     in_block: bool
     """It is the lease of a `with` block. If that is dropped, an interrupt or the end of a loop has done it: there is
     nothing that the caller should have written differently."""
+    share: Share | None = None
+    """Of permits (`ShareMark`). A lock must not pay for it: not even for an attribute that is set to None."""
+
+
+class ShareMark(Mark):
+    __slots__ = ("share",)
+
+
+NewMark = Callable[[LeaseState, Callable[[Mark], None]], Mark]
 
 
 class Ledger:
@@ -44,20 +52,27 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._marks)
 
-    def enter(self, state: LeaseState, in_block: bool = False) -> Mark:
-        mark = Mark(state, self._drop)
+    def enter(self, state: LeaseState, in_block: bool = False, new_mark: NewMark = Mark) -> Mark:
+        mark = new_mark(state, self._drop)
         mark.ledger = self
         mark.name = state.name
         mark.key = state.key
         mark.owner = state.owner
         mark.ttl = state.ttl
-        mark.share = state.want.share
         mark.sent = 0.0
         mark.may_be_there = False
         mark.granted = False
         mark.in_block = in_block
         self._marks[state.owner] = mark
         return mark
+
+    def enter_share(self, state: LeaseState, share: Share, in_block: bool) -> Mark:
+        def new_mark(state: LeaseState, drop: Callable[[Mark], None]) -> Mark:
+            mark = ShareMark(state, drop)
+            mark.share = share  # before the ledger has it: an interrupt may strike here
+            return mark
+
+        return self.enter(state, in_block, new_mark)
 
     def confirm_gone(self, owner: str) -> None:
         self._marks.pop(owner, None)

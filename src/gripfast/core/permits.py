@@ -83,12 +83,12 @@ async def downgrade(env: Env, state: LeaseState) -> None:
     try:
         answer = await _send(env, state)
     except BaseException:
-        _hurry(env, state)
+        _hurry(env, state, 0.0)
         raise
     if isinstance(answer, Unreachable):
         what = "can't downgrade %r to a read lease yet (%s); will retry in the background"
         _log.warning(what, state.name, answer.error, extra=state.about())
-        _hurry(env, state)
+        _hurry(env, state, rules.renew_retry(state.ttl))
     if state.remaining(env.now()) <= 0.0:
         raise state.error()
 
@@ -123,7 +123,7 @@ async def _send(env: Env, state: LeaseState) -> Unreachable | None:
     return None
 
 
-def _hurry(env: Env, state: LeaseState) -> None:
-    """Have the watchdog look at it soon, also if it is not renewed otherwise."""
-    state.renew_at = min(state.renew_at, env.now() + rules.renew_retry(state.ttl))
+def _hurry(env: Env, state: LeaseState, pause: float) -> None:
+    """Have the watchdog look at it after a pause, also if it is not renewed otherwise."""
+    state.renew_at = min(state.renew_at, env.now() + pause)
     env.announce(state)

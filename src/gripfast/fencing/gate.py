@@ -18,17 +18,24 @@ from gripfast.fencing.checks import checked_resource, checked_token
 class _Entry:
     """What is known of one resource. The mutex is re-entrant: a writer inside `writing` may call `guard`."""
 
-    __slots__ = ("mutex", "resource", "seen")
+    __slots__ = ("exclusive", "mutex", "resource", "seen")
 
     def __init__(self, resource: str) -> None:
         self.resource = resource
         self.mutex = threading.RLock()
         self.seen = 0
+        self.exclusive = 0
+        """The largest that was not shared."""
 
-    def admit(self, token: int) -> None:
-        if token < self.seen:
-            raise StaleToken(self.resource, token, self.seen)
-        self.seen = token
+    def admit(self, token: int, shared: bool = False) -> None:
+        """Those who share a resource have different tokens at the same time: of them, none is late because of another.
+        An exclusive holder makes all of them late, and is late itself when one of them came after it."""
+        least = self.exclusive if shared else self.seen
+        if token < least:
+            raise StaleToken(self.resource, token, least)
+        self.seen = max(self.seen, token)
+        if not shared:
+            self.exclusive = token
 
 
 class Gate:
@@ -38,24 +45,27 @@ class Gate:
     def __init__(self) -> None:
         self._entries: dict[str, _Entry] = {}
 
-    def guard(self, resource: str, token: int) -> None:
+    def guard(self, resource: str, token: int, *, shared: bool = False) -> None:
         """Raise StaleToken if the gate has seen a larger token for the resource; an equal one is the same holder again.
 
         The check is valid only at the moment of the call. That is enough if no other writer can come between guard and
         write: in one asyncio task without an await in between, or in one thread that does all writing. Otherwise write
         inside `writing`.
+
+        `shared`: the token is of a holder that others work beside, such as a reader of a read/write lock. It is stale
+        only if the gate has seen a larger token that was not shared.
         """
         token, entry = checked_token(token), self._entry(resource)
         with entry.mutex:
-            entry.admit(token)
+            entry.admit(token, shared)
 
     @contextmanager
-    def writing(self, resource: str, token: int) -> Iterator[None]:
+    def writing(self, resource: str, token: int, *, shared: bool = False) -> Iterator[None]:
         """A context manager: check the token as `guard` does, and keep other writers of the resource out until the
         block ends. For services with threads."""
         token, entry = checked_token(token), self._entry(resource)
         with entry.mutex:
-            entry.admit(token)
+            entry.admit(token, shared)
             yield
 
     def _entry(self, resource: str) -> _Entry:

@@ -14,7 +14,7 @@ from gripfast.api.config import Config
 from gripfast.api.decorator import LockedBy, check_busy, locked_async
 from gripfast.api.misuse import OF_ASYNC_CLIENTS, exact, unknown_option
 from gripfast.core import rules
-from gripfast.core.ports import Kind, LockInfo, PermitInfo, Store, permits_of
+from gripfast.core.ports import Kind, LockInfo, PermitInfo, Store
 from gripfast.errors import ClientClosed, LockTimeout, Reason
 from gripfast.machine import this
 from gripfast.runtime.aio import AioRuntime, loop_here, running_loop
@@ -204,7 +204,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
     ) -> LockInfo | PermitInfo | None:
         """Who holds the lock, or None. Of a semaphore or read/write lock: who holds permits, or None."""
         if kind != "lock":
-            found = reached(await permits_of(self._store()).inspect_permits(self._key(name), self._check_kind(kind)))
+            found = reached(await self._permits(kind).inspect_permits(self._key(name), kind))
             return found and self._shown_permits(found)
         info = reached(await self._store().inspect(self._key(name)))
         return info and self._shown(info)
@@ -221,7 +221,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
         arbitrary, and a lock may occur twice. With `kind`: over the semaphores or read/write locks that somebody
         holds."""
-        return self._list_locks(prefix) if kind == "lock" else self._list_permits(prefix, self._check_kind(kind))
+        return self._list_locks(prefix) if kind == "lock" else self._list_permits(prefix, kind)
 
     async def _list_locks(self, prefix: str) -> AsyncIterator[LockInfo]:
         prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
@@ -235,7 +235,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
     async def _list_permits(self, prefix: str, kind: Kind) -> AsyncIterator[PermitInfo]:
         prefix, after = self._config.prefix + rules.checked_prefix(prefix), None
         while True:
-            page = reached(await permits_of(self._store()).page_permits(kind, prefix, after))
+            page = reached(await self._permits(kind).page_permits(kind, prefix, after))
             for info in page.infos:
                 yield self._shown_permits(info)
             if (after := page.after) is None:

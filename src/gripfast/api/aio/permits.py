@@ -137,6 +137,10 @@ class AsyncSemaphoreLease(AsyncLease):
         fencing token, each of them can guard a resource of its own."""
         return self._state.slots
 
+    if TYPE_CHECKING:
+
+        async def __aenter__(self) -> AsyncSemaphoreLease: ...
+
 
 class AsyncRWLock(AnyRWLock):
     """Many may read at the same time, or one may write: `async with rwlock.read()`, `async with rwlock.write()`.

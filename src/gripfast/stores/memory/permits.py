@@ -2,7 +2,7 @@
 
 A name is one object that no step changes: each step makes a new one and puts it in the place of the old one, in one
 step of C. So an interrupt leaves a name as it was before or after. It may strike between that and the pushes; then the
-owner of the interrupted request is abandoned, and that pushes again to everybody who was not heard of since.
+request is repeated, or its owner is abandoned, and that pushes again to everybody who was not heard of since.
 """
 
 from __future__ import annotations
@@ -65,13 +65,11 @@ class MemoryPermits:
         return None if settlement.removed else self._why_gone(hold.owner)
 
     def abandon(self, hold: Hold, kind: Kind) -> None:
-        self._step((kind, hold.name), permits.leave, hold.owner)
-        for holder in self._find((kind, hold.name)).holders.values():
-            if holder.unconfirmed:
-                self._inboxes.deliver(holder.owner, _grant(holder))
+        self._push_again(self._step((kind, hold.name), permits.leave, hold.owner))
 
     def downgrade(self, hold: Hold, n: int) -> Loss | None:
         settlement = self._step(("rwlock", hold.name), permits.downgrade, hold.owner, n)
+        self._push_again(settlement)
         return None if settlement.granted is not None else self._why_gone(hold.owner)
 
     def resize(self, name: str, limit: int) -> None:
@@ -200,6 +198,13 @@ class MemoryPermits:
                         to_do.append(next_one)
             if settlement.more:
                 to_do.append(self._guard.run(self._decide, key, permits.settle, note=None, is_forced=False))
+
+    def _push_again(self, settlement: Settlement) -> None:
+        """This request may repeat one that was interrupted between handing over and telling."""
+        handed = {waiter.owner for waiter, _ in settlement.handed}
+        for holder in settlement.holders.values():
+            if holder.unconfirmed and holder.owner not in handed:
+                self._inboxes.deliver(holder.owner, _grant(holder))
 
     def _why_gone(self, owner: str) -> Loss:
         told = self._broken.get(owner)

@@ -77,15 +77,11 @@ class SqlitePermits:
         return None if settlement.removed else self._connections.run(self._why_gone, hold.owner)
 
     def abandon(self, hold: Hold, kind: Kind) -> None:
-        settlement = self._step(kind, hold.name, permits.leave, hold.owner)
-        handed = {waiter.owner for waiter, _ in settlement.handed}
-        for holder in settlement.holders.values():
-            if holder.unconfirmed and holder.owner not in handed:
-                # The owner that is given up may have been interrupted between handing over and telling.
-                send(holder.unconfirmed, _message(holder))
+        _push_again(self._step(kind, hold.name, permits.leave, hold.owner))
 
     def downgrade(self, hold: Hold, n: int) -> Loss | None:
         settlement = self._step("rwlock", hold.name, permits.downgrade, hold.owner, n)
+        _push_again(settlement)
         return None if settlement.granted is not None else self._connections.run(self._why_gone, hold.owner)
 
     def resize(self, name: str, limit: int) -> None:
@@ -316,6 +312,14 @@ def _holder_row(key: tuple[Kind, str], holder: Holder, boot: str) -> tuple[Any, 
         holder.owner, *key, holder.n, ",".join(map(str, holder.slots)), holder.token, holder.ttl, holder.expires,
         holder.since_us, holder.details, holder.unconfirmed, boot,
     )  # fmt: skip
+
+
+def _push_again(settlement: Settlement) -> None:
+    """This request may repeat one that was interrupted between handing over and telling."""
+    handed = {waiter.owner for waiter, _ in settlement.handed}
+    for holder in settlement.holders.values():
+        if holder.unconfirmed and holder.owner not in handed:
+            send(holder.unconfirmed, _message(holder))
 
 
 def _granted(holder: Holder) -> Granted:

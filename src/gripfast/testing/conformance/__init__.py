@@ -15,6 +15,8 @@ from gripfast.testing.conformance.test_races import *
 from gripfast.testing.conformance.test_reentry import *
 from gripfast.testing.conformance.test_registration import *
 from gripfast.testing.conformance.test_renewal import *
+from gripfast.testing.conformance.test_rwlock import *
+from gripfast.testing.conformance.test_semaphore import *
 from gripfast.testing.conformance.test_several import *
 from gripfast.testing.conformance.test_tasks import *
 from gripfast.testing.conformance.test_tokens import *

@@ -14,7 +14,7 @@ from gripfast.testing.waiting import auntil
 KIND: dict[str, Any] = {"kind": "semaphore"}
 
 
-def take(actor: Any, n: int = 1, limit: int = 3, wait: Any = 10.0, **settings: Any) -> "asyncio.Future[Any]":
+def taking(actor: Any, n: int = 1, limit: int = 3, wait: Any = 10.0, **settings: Any) -> "asyncio.Future[Any]":
     """Of the semaphore "api"."""
     return actor.does(  # type: ignore[no-any-return]
         lambda: actor.client.semaphore("api", limit, **settings).acquire(n, wait=wait), then=actor._keep
@@ -47,10 +47,10 @@ async def test_as_many_hold_it_as_the_limit_says(world: World) -> None:
 @needs("semaphores")
 async def test_permits_have_numbers_that_nobody_else_has(world: World) -> None:
     alice, bob = world.actors(2)
-    first, second = await take(alice, 2, 4), await take(bob, 1, 4)
+    first, second = await taking(alice, 2, 4), await taking(bob, 1, 4)
     assert (first.slots, second.slots) == ((0, 1), (2,))
     await alice.release(first)
-    third = await take(alice, 3, 4)
+    third = await taking(alice, 3, 4)
     assert third.slots == (0, 1, 3)
     assert third.token > second.token
 
@@ -69,17 +69,17 @@ async def test_a_block_holds_a_permit_and_gives_it_back(world: World) -> None:
         assert lease.slots == (0, 1)
         assert await try_take(bob, 1, 2) is None
 
-    await bob.release(await take(bob, 1, 1))
+    await bob.release(await taking(bob, 1, 1))
     await resize(bob, 2, 1)
     await alice.enters(lambda: alice.client.semaphore("api", 2).acquire(2), both)
-    assert (await take(bob, 2, 2)).held
+    assert (await taking(bob, 2, 2)).held
 
 
 @needs("semaphores")
 async def test_permits_are_waited_for_until_enough_are_released(world: World) -> None:
     alice, bob, carol = world.actors(3)
-    first, second = await take(alice), await take(bob, 2)
-    waiting = take(carol, 3)
+    first, second = await taking(alice), await taking(bob, 2)
+    waiting = taking(carol, 3)
     await world.queued("api", 1, **KIND)
     await alice.release(first)
     assert not waiting.done()
@@ -90,10 +90,10 @@ async def test_permits_are_waited_for_until_enough_are_released(world: World) ->
 @needs("semaphores")
 async def test_nobody_passes_the_one_that_waits_for_many(world: World) -> None:
     alice, bob, carol, dave = world.actors(4)
-    first, second = await take(alice), await take(alice)
-    big = take(bob, 3)
+    first, second = await taking(alice), await taking(alice)
+    big = taking(bob, 3)
     await world.queued("api", 1, **KIND)
-    small = take(carol)
+    small = taking(carol)
     await world.queued("api", 2, **KIND)
     assert await try_take(dave) is None, "one permit is free, but others wait"
     await alice.release(first)
@@ -107,10 +107,10 @@ async def test_nobody_passes_the_one_that_waits_for_many(world: World) -> None:
 @needs("semaphores")
 async def test_a_waiter_that_gives_up_lets_the_others_in(world: World) -> None:
     alice, bob, carol = world.actors(3)
-    await take(alice, label="the nightly job")
-    big = take(bob, 3, wait=0.4)
+    await taking(alice, label="the nightly job")
+    big = taking(bob, 3, wait=0.4)
     await world.queued("api", 1, **KIND)
-    small = take(carol, 2)
+    small = taking(carol, 2)
     with pytest.raises(LockTimeout, match="semaphore 'api' not acquired in") as busy:
         await big
     assert busy.value.holder is None or busy.value.holder.label == "the nightly job"
@@ -121,10 +121,10 @@ async def test_a_waiter_that_gives_up_lets_the_others_in(world: World) -> None:
 @unless("session")
 async def test_each_holder_expires_alone(world: World) -> None:
     alice, bob, carol = world.actors(3)
-    short = await take(alice, renew=False, ttl=30)
-    others = [await take(bob, renew=False, ttl=30) for _ in range(2)]
+    short = await taking(alice, renew=False, ttl=30)
+    others = [await taking(bob, renew=False, ttl=30) for _ in range(2)]
     await alice.extend(short, 0.05)
-    late = await take(carol)
+    late = await taking(carol)
     assert late.slots == short.slots
     assert all(lease.held for lease in others)
     assert not short.held
@@ -134,7 +134,7 @@ async def test_each_holder_expires_alone(world: World) -> None:
 @needs("semaphores")
 async def test_permits_are_renewed_and_keep_their_slots(world: World) -> None:
     alice, bob = world.actors(2)
-    lease = await take(alice, 2, 2, ttl=2)
+    lease = await taking(alice, 2, 2, ttl=2)
     await auntil(renewal_of(lease), 5)
     await alice.extend(lease)
     assert lease.held
@@ -147,9 +147,9 @@ async def test_permits_are_renewed_and_keep_their_slots(world: World) -> None:
 @needs("semaphores")
 async def test_who_comes_with_another_limit_is_told_both(world: World) -> None:
     alice, bob = world.actors(2)
-    lease = await take(alice)
+    lease = await taking(alice)
     with pytest.raises(ConfigurationError, match=r"'api' has a limit of 3, and this program came with 4"):
-        await take(bob, 1, 4)
+        await taking(bob, 1, 4)
     await alice.release(lease)
     with pytest.raises(ConfigurationError, match=r"limit of 3.* came with 2"):  # also while nobody has a permit
         await try_take(bob, 1, 2)
@@ -179,8 +179,8 @@ async def test_impossible_numbers_are_refused_before_any_request(world: World) -
 @needs("semaphores")
 async def test_a_larger_limit_lets_waiters_in_at_once(world: World) -> None:
     alice, bob = world.actors(2)
-    await take(alice, 3)
-    waiting = take(bob, 2)
+    await taking(alice, 3)
+    waiting = taking(bob, 2)
     await world.queued("api", 1, **KIND)
     await resize(alice, 5)
     assert (await waiting).slots == (3, 4)
@@ -191,10 +191,10 @@ async def test_a_larger_limit_lets_waiters_in_at_once(world: World) -> None:
 @needs("semaphores")
 async def test_a_smaller_limit_takes_nothing_away_and_refuses_who_can_not_fit(world: World) -> None:
     alice, bob, carol = world.actors(3)
-    leases = [await take(alice) for _ in range(3)]
-    big = take(bob, 3)
+    leases = [await taking(alice) for _ in range(3)]
+    big = taking(bob, 3)
     await world.queued("api", 1, **KIND)
-    small = take(carol, 1)
+    small = taking(carol, 1)
     await world.queued("api", 2, **KIND)
     await resize(alice, 2)
     with pytest.raises(ConfigurationError, match="limit of 2"):
@@ -220,8 +220,8 @@ async def test_the_semaphore_that_was_resized_goes_on_with_its_new_limit(world: 
 async def test_an_operator_sees_the_holders(world: World) -> None:
     alice, bob = world.actors(2)
     assert await alice.inspect("api", **KIND) is None
-    first, second = await take(alice, 2, label="alice's"), await take(bob)
-    waiting = take(bob, wait=None)
+    first, second = await taking(alice, 2, label="alice's"), await taking(bob)
+    waiting = taking(bob, wait=None)
     await world.queued("api", 1, **KIND)
     info = await alice.inspect("api", **KIND)
     assert (info.name, info.kind, info.limit) == ("api", "semaphore", 3)
@@ -254,8 +254,8 @@ async def test_semaphores_are_listed_by_their_kind(world: World) -> None:
 @needs("semaphores")
 async def test_a_force_release_may_name_a_slot_or_an_owner(world: World) -> None:
     alice, bob = world.actors(2)
-    leases = [await take(alice, ttl=1) for _ in range(3)]
-    waiting = take(bob, wait=20)
+    leases = [await taking(alice, ttl=1) for _ in range(3)]
+    waiting = taking(bob, wait=20)
     await world.queued("api", 1, **KIND)
     assert await alice.force_release("api", "too slow", slot=1, **KIND)
     assert (await waiting).slots == (1,)
@@ -282,7 +282,7 @@ async def test_a_force_release_may_name_a_slot_or_an_owner(world: World) -> None
 async def test_a_lock_a_semaphore_and_a_rwlock_of_one_name_do_not_meet(world: World) -> None:
     alice = world.actor()
     lock = await alice.acquire("api")
-    permit = await take(alice, 1, 1)
+    permit = await taking(alice, 1, 1)
     writer = await alice.acquire(alice.client.rwlock("api").write())
     assert lock.held
     assert permit.held
@@ -295,35 +295,35 @@ async def test_a_lock_a_semaphore_and_a_rwlock_of_one_name_do_not_meet(world: Wo
 async def test_permits_that_are_dropped_are_released(world: World) -> None:
     alice, bob = world.actors(2)
     await alice.drops(alice.client.semaphore("api", 1))
-    assert (await take(bob, 1, 1)).held
+    assert (await taking(bob, 1, 1)).held
 
 
 @needs("semaphores")
 async def test_closing_a_client_releases_its_permits(world: World) -> None:
     alice, bob = world.actors(2)
-    await take(alice, 2)
+    await taking(alice, 2)
     await world.colour.disconnect(alice.client)
-    assert (await take(bob, 3)).slots == (0, 1, 2)
+    assert (await taking(bob, 3)).slots == (0, 1, 2)
 
 
 @needs("semaphores")
 async def test_observers_are_told_of_permits(world: World) -> None:
     recorder = Recorder()
     alice = world.actor(observers=[recorder])
-    lease = await take(alice, group="apis")
+    lease = await taking(alice, group="apis")
     await alice.release(lease)
     await auntil(lambda: recorder.kinds("api") == ["claimed", "granted", "released"])
     assert {event.group for event in recorder.of("api")} == {"apis"}
 
 
 @needs("semaphores")
-async def test_a_cancelled_waiter_leaves_the_queue(tasks: World) -> None:
+async def test_a_cancelled_waiter_for_permits_leaves_the_queue(tasks: World) -> None:
     alice, bob, carol = tasks.actors(3)
-    await take(alice)
+    await taking(alice)
     big = asyncio.ensure_future(bob.client.semaphore("api", 3).acquire(3))
     await tasks.queued("api", 1, **KIND)
     big.cancel()
-    assert (await take(carol, 2)).slots == (1, 2)
+    assert (await taking(carol, 2)).slots == (1, 2)
 
 
 @needs("semaphores")
@@ -335,7 +335,7 @@ async def test_never_more_than_the_limit_under_load(world: World) -> None:
     async def work(actor: Any) -> None:
         nonlocal most
         for round in range(6):
-            lease = await take(actor, 1 + round % 2, wait=60)
+            lease = await taking(actor, 1 + round % 2, wait=60)
             assert not inside & set(lease.slots)
             inside.update(lease.slots)
             most = max(most, len(inside))
