@@ -21,8 +21,10 @@ FIRST_SEED = {
     "no birth marker": 28,
     "no grace": 349,
     "renewed by a minority": 41,
+    "slots stay free": 136,
     "votes dated after they came": 102,
     "waiters never leave": 270,
+    "waiters of permits never leave": 396,
 }
 """By which these were last caught: the search starts there, and goes on from there if the code has changed since."""
 

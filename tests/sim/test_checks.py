@@ -74,6 +74,27 @@ PLANTED: dict[str, tuple[str, list[Event]]] = {
         "overlap",
         [asked(0, "a", renews=True), granted(1, "a", 1), held(8, "a", 1), *over(13, "a"), *life(11, "b", 2, 20)],
     ),
+    "more permits than there are": (
+        "exceeded",
+        [
+            *[*life(0, "a", 1, 5, note="2 of 3"), *life(1, "b", 2, 4, note="1 of 3")],
+            *life(2, "c", 3, 5, note="1 of 3"),
+        ],
+    ),
+    "a writer beside a reader that was one": (
+        "exceeded",
+        [
+            *[asked(0, "a", note="9 of 9"), granted(1, "a", 1), held(2, "a", 1, note="1 left"), *over(8, "a")],
+            *[*life(2, "b", 2, 4, note="1 of 9"), *life(5, "c", 3, 7, note="9 of 9")],
+        ],
+    ),
+    "one slot for two": (
+        "slot",
+        [
+            *[asked(0, "a", note="2 of 3"), granted(1, "a", 1, note="0,1"), *over(5, "a")],
+            *[asked(1, "b", note="1 of 3"), granted(2, "b", 2, note="1"), *over(3, "b")],
+        ],
+    ),
     "the same token twice": ("token", life(0, "a", 1, 3) + life(4, "b", 1, 6)),
     "a token that shrinks": ("token", life(0, "a", 2, 3) + life(4, "b", 1, 6)),
     "a token that shrinks although the second asked before": ("token", life(0, "a", 2, 3) + life(2.5, "b", 1, 6)),

@@ -13,7 +13,7 @@ import pytest
 from gripfast_lab.sim.history import line
 from gripfast_lab.sim.scenarios import SCENARIOS
 
-SEEDS = {"redis": 40, "redlock3": 10, "redlock5": 10}
+SEEDS = {"redis": 40, "permits": 20, "redlock3": 10, "redlock5": 10}
 PROGRAM = """
 import sys
 from gripfast_lab.sim.history import line

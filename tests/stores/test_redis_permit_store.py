@@ -14,8 +14,9 @@ import pytest
 import redis
 
 import gripfast
-from gripfast.core.ports import Hold, Share
-from gripfast.stores.redis.permit_scripts import SETTLED_MOST
+from gripfast.core.ports import Hold, Kind, Share
+from gripfast.stores.redis.permit_protocol import keys_of
+from gripfast.stores.redis.permit_scripts import GIVE_BACK, SETTLED_MOST
 from stores.permit_bench import NAME, PermitBench, now_ms
 from support.proxy import Proxy
 from support.redis_server import HOST, RedisServer
@@ -218,6 +219,26 @@ def finished(coroutine: Any) -> Any:
     except StopIteration as end:
         return end.value
     raise AssertionError("it suspends")
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "rwlock"])
+def test_behind_an_unanswered_claim_goes_the_clean_up_of_its_kind_in_full(
+    server: RedisServer, admin: redis.Redis, kind: Kind
+) -> None:
+    """In full, because nobody reads the reply."""
+    with gripfast.connect(server.url) as client:
+        client.inspect("job")  # connected
+        store: Any = client._runtime.env.store
+        followed: list[tuple[str, bytes]] = []
+        store._link.clean_up = lambda owner, packed: followed.append((owner, packed))
+        assert finished(store.abandon([Hold(NAME, "a", 30.0, share=Share(kind, 1, 3))])) == [None]
+        assert finished(store.abandon([Hold(NAME, "b", 30.0)])) == [None]
+    text = GIVE_BACK.text.encode()
+    (first, packed), (second, of_a_lock) = followed
+    assert (first, second) == ("a", "b")
+    assert text in packed
+    assert all(key in packed for key in keys_of(NAME, kind))
+    assert text not in of_a_lock
 
 
 @pytest.mark.parametrize("kind", ["semaphore", "rwlock"])

@@ -143,6 +143,18 @@ def test_only_a_renewal_that_is_told_to_shortens(bench: PermitBench) -> None:
     assert left(bench, "a") == pytest.approx(5, abs=2)
 
 
+def test_a_release_after_the_end_is_none(bench: PermitBench) -> None:
+    bench.limit = 1000
+    crowd = [f"o{number}" for number in range(SETTLED_MOST + 1)]
+    for owner in crowd:
+        bench.claim(owner, waits=False)
+    for owner in crowd:
+        bench.ends(owner)
+    bench.ends(crowd[-1], ago_ms=10)  # the last to end, so that this request does not come to remove it
+    assert bench.give_back(crowd[-1]) == "expired"
+    assert bench.pool().used == 0
+
+
 def test_an_owner_whose_time_is_over_is_a_newcomer(bench: PermitBench) -> None:
     first = bench.claim("a", 3)
     bench.ends("a")
@@ -280,6 +292,15 @@ def test_a_waiter_that_nobody_hears_gets_its_old_position_when_it_claims_again(b
     assert bench.told() == ["deaf"]
 
 
+def test_so_does_one_that_has_no_channel_yet(bench: PermitBench) -> None:
+    bench.claim("a", 3)
+    bench.claim("deaf", 3)
+    bench.listens("deaf", False)
+    bench.give_back("a")
+    assert bench.slots() == {}
+    assert slots_of(bench.claim("deaf", 3, waits=False)) == (0, 1, 2)
+
+
 def test_waiters_that_never_came_back_are_forgotten_though_others_wait(bench: PermitBench) -> None:
     bench.claim("a", 3)
     for number in range(20):
@@ -304,6 +325,7 @@ def test_nothing_is_published_to_a_channel_that_nobody_listens_to(bench: PermitB
         bench.listens(owner, False)
     token = bench.pool().token
     bench.published()
+    bench.admin.zadd(bench.key("queue"), {"wide": 0})  # though it does not listen: nobody has looked yet
     bench.resize(2)
     bench.give_back("a")
     assert bench.published() == []
@@ -436,15 +458,28 @@ def test_waiters_that_want_more_than_the_new_limit_are_told_to_retry_and_refused
 
 
 def test_so_is_one_that_was_not_heard_when_the_limit_shrank(bench: PermitBench) -> None:
-    bench.claim("a", 3)
+    bench.claim("a")
     bench.claim("wide", 3)
     bench.listens("wide", False)
     bench.give_back("stranger")
     bench.resize(2)
+    assert not bench.admin.exists(bench.key("waiters"), bench.key("unheard"))
     answer = bench.claim("wide", 3)
     assert isinstance(answer, Taken)
     assert answer.limit_in_force == 2
-    assert not bench.admin.exists(bench.key("waiters"))
+
+
+def test_so_is_one_that_waits_though_the_server_had_forgotten_the_limit(bench: PermitBench) -> None:
+    bench.claim("a", 2)
+    bench.claim("wide", 3)
+    bench.claim("b")
+    bench.set_pool(limit=2)
+    bench.ends("a")
+    answer = bench.claim("wide", 3)
+    assert isinstance(answer, Taken)
+    assert answer.limit_in_force == 2
+    assert bench.told() == ["b"]  # by the same request
+    assert bench.queue() == []
 
 
 def test_a_limit_can_be_set_before_anybody_has_used_the_name(bench: PermitBench) -> None:
@@ -592,7 +627,11 @@ def test_a_name_of_which_the_server_has_evicted_a_part_can_still_be_used(bench: 
     bench.claim("a")
     bench.claim("b", 2)
     bench.give_back("a")
-    bench.admin.delete(bench.key(evicted))
+    assert bench.admin.delete(bench.key(evicted))
+    if evicted == "holders":
+        assert slots_of(bench.claim("first")) == (0,)
+        assert not bench.admin.exists(bench.key("free"))
+        bench.give_back("first")
     assert slots_of(bench.claim("c", 3)) == (0, 1, 2)
     assert bench.give_back("b") == "expired"
     assert bench.slots() == {"c": (0, 1, 2)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import weakref
 from collections.abc import Callable, Sequence
@@ -96,8 +97,11 @@ class Actor:
             patience=self._true(now + silence) - _ROUNDING,
             ttl=errand.ttl,
             renews=errand.renews,
+            note="" if errand.share is None else f"{errand.share.n} of {errand.share.limit}",
         )
-        want = Want(errand.name, errand.name, errand.ttl, errand.renews, errand.max_hold, None)
+        want = Want(
+            errand.name, errand.name, errand.ttl, errand.renews, errand.max_hold, None, share=errand.share
+        )  # fmt: skip
         try:
             answer = await self._runtime.acquire(want, wait)
         except (StoreUnavailable, ConfigurationError, ClientClosed) as error:
@@ -117,7 +121,8 @@ class Actor:
         state.listeners.append(self._closed)
         self._holds = weakref.ref(state)
         self._limit = math.inf if errand.max_hold is None else self.process.now() + errand.max_hold
-        self._note("granted", token=state.token, until=self._true(state.deadline), ttl=errand.ttl)
+        slots = "" if errand.share is None else ",".join(map(str, state.slots))
+        self._note("granted", token=state.token, until=self._true(state.deadline), ttl=errand.ttl, note=slots)
         if state.deadline <= self.process.now():
             self.tell_held(state)  # nobody else would say so: it is late
         try:
@@ -140,6 +145,8 @@ class Actor:
                 return
             if errand.extends is not None and look == 0:
                 await self._extend(state, errand.extends)
+            if errand.downgrades and look == 0:
+                await self._downgrade(state)
         if register is not None and value is not None:
             await register.write(self.process, self.name, state.token, value)
 
@@ -150,6 +157,13 @@ class Actor:
             self.tell_held(state)
             if answer is None and state.deadline < least - _ROUNDING:
                 self._note("misled", note="an extension had no effect")
+
+    async def _downgrade(self, state: LeaseState) -> None:
+        """From before it is requested, it believes in less."""
+        if state.remaining(self.process.now()) > 0.0:
+            self._note("held", token=state.token, until=self._true(state.deadline), ttl=state.ttl, note="1 left")
+            with contextlib.suppress(LeaseLost):
+                await self._runtime.downgrade(state)
 
     def _announced(self, state: LeaseState) -> None:
         """Its moments have moved: a shorter ttl counts from before it is sent."""

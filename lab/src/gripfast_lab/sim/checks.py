@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from gripfast.core import rules
 
-from . import rivals
+from . import permits, rivals
 from .attempts import Attempt, Sorted, sort_out
 from .excuses import Excuses
 from .history import Event
@@ -24,6 +24,8 @@ WAKES_WITHIN = 0.3
 
 RULES: Mapping[str, str] = {
     "overlap": "Two leases of the same name are never valid at the same time (measured by one clock for all).",
+    "exceeded": "The permits that all holders believe to have never exceed the limit.",
+    "slot": "No two holders believe to have the same slot.",
     "token": "Tokens are unique, grow strictly in real time, and stay the same while a lease lives.",
     "lost update": "A fenced register loses no update, and its tokens never go down, even when exclusion was broken.",
     "late": "No lease counts as held after its deadline.",
@@ -78,8 +80,9 @@ def violations(
     handed = known.others.get("handed")
     broke_at = min([event.at for event in known.others.get("fault", ())], default=math.inf)
     for name, about in known.names.items():
-        found += rivals.overlaps(name, about.granted, excuses)
-        found += rivals.tokens(name, about, excuses)
+        is_shared = bool(about.attempts) and permits.wanted(about.attempts[0]) is not None
+        found += (permits.exceeded if is_shared else rivals.overlaps)(name, about.granted, excuses)
+        found += rivals.tokens(name, about, excuses, is_shared)
         if handed:
             found += rivals.unknown_tokens(name, about, handed)
         if reach is not None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from gripfast.core.ports import Share
+
 WITNESS = "witness"
 """A process that no fault happens to: it asks for each lock when the faults are over."""
 
@@ -36,6 +38,10 @@ class Errand(NamedTuple):
     extends: float | None
     """A ttl to extend to on the way."""
     ending: Literal["release", "drop"]
+    share: Share | None = None
+    """Permits instead of a lock."""
+    downgrades: bool = False
+    """It becomes a reader when half its work is done."""
 
 
 class Fault(NamedTuple):
@@ -91,6 +97,8 @@ class Plan:
     """The nodes know the scripts already."""
     quorum: Quorum | None = None
     """None: there is one node, and it is the store."""
+    shares: tuple[tuple[str, Share], ...] = ()
+    """What each name is, if these are no locks."""
 
     @property
     def errands(self) -> list[Errand]:

@@ -22,12 +22,12 @@ def overlaps(name: str, granted: Sequence[Attempt], excuses: Excuses) -> Iterato
             if active:
                 active = [each for each in active if each.ends > starts]
                 for other in active:
-                    if not _may_overlap(other, attempt, excuses):
+                    if not may_overlap(other, attempt, excuses):
                         yield Violation("overlap", name, f"{other} and {attempt}")
             active.append(attempt)
 
 
-def _may_overlap(first: Attempt, second: Attempt, excuses: Excuses) -> bool:
+def may_overlap(first: Attempt, second: Attempt, excuses: Excuses) -> bool:
     """What counts is the older of the two. That may be the second, if it heard of its grant late: the token tells,
     unless it may be of the time before tokens began anew."""
     if excuses.of_exclusion(first, second.starts):
@@ -59,9 +59,10 @@ def unaccepted_tokens(name: str, about: About, accepted: Iterable[Event], needed
             yield Violation("token", name, f"{attempt}: accepted by {len(nodes)} nodes, and {needed} are needed")
 
 
-def tokens(name: str, about: About, excuses: Excuses) -> Iterator[Violation]:
+def tokens(name: str, about: About, excuses: Excuses, is_shared: bool = False) -> Iterator[Violation]:
+    """`is_shared`: several may be valid at once."""
     if not excuses.have_epochs(name):
-        yield from _tokens_of_an_epoch(name, about.attempts, about.granted, excuses)
+        yield from _tokens_of_an_epoch(name, about.attempts, about.granted, excuses, is_shared)
         return
     epochs: dict[int, list[Attempt]] = {}
     for attempt in about.granted:
@@ -69,11 +70,11 @@ def tokens(name: str, about: About, excuses: Excuses) -> Iterator[Violation]:
             epochs.setdefault(epoch, []).append(attempt)
     for granted in epochs.values():
         attempts = sorted(granted, key=lambda attempt: attempt.asked.at)
-        yield from _tokens_of_an_epoch(name, attempts, granted, excuses)
+        yield from _tokens_of_an_epoch(name, attempts, granted, excuses, is_shared)
 
 
 def _tokens_of_an_epoch(
-    name: str, attempts: Sequence[Attempt], granted: Sequence[Attempt], excuses: Excuses
+    name: str, attempts: Sequence[Attempt], granted: Sequence[Attempt], excuses: Excuses, is_shared: bool
 ) -> Iterator[Violation]:
     owners: dict[int, Attempt] = {}
     for attempt in granted:
@@ -81,6 +82,8 @@ def _tokens_of_an_epoch(
             yield Violation("token", name, f"the same for {other} and {attempt}")
     asked = [each for each in attempts if each.granted is not None]
     yield from _not_growing(name, granted, asked, lambda each: each.asked.at)
+    if is_shared:
+        return
     alone = [each for each in granted if each.starts < each.ends and not excuses.of_exclusion(each, each.starts)]
     yield from _not_growing(name, alone, alone, lambda each: each.starts)
 

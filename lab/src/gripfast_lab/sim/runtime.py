@@ -16,6 +16,7 @@ from gripfast.core.acquire import acquire
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ledger import Ledger, Mark
 from gripfast.core.notice import Notices
+from gripfast.core.permits import downgrade
 from gripfast.core.ports import Env, Store, Taken, Unreachable
 from gripfast.core.release import release
 from gripfast.core.upkeep import Errand, Extend, Reaper, Upkeep
@@ -80,6 +81,9 @@ class Runtime:
             bell = self.process.wake_at(state.deadline)
             await bell
         return replies[0] if replies else None
+
+    async def downgrade(self, state: LeaseState) -> None:
+        await downgrade(self.env, state)
 
     async def close(self) -> None:
         closing.begin(self.env)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from gripfast.core import rules
+from gripfast.core.ports import RW_LIMIT, Share
 from gripfast_lab.sim import faults
 from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.checks import Violation, violations
@@ -53,6 +54,7 @@ class Scenario:
     text: str
     faults: tuple[str, ...]
     nodes: int = 1
+    has_permits: bool = False
 
     def plan(self, seed: int) -> Plan:
         return _Drawing(self, seed).plan()
@@ -75,10 +77,12 @@ class Scenario:
 
 
 _OF_ONE = tuple(kind for kind in faults.KINDS if kind not in faults.OF_SEVERAL)
+_OF_PERMITS = tuple(kind for kind in _OF_ONE if faults.KINDS[kind].target != "lock")
 SCENARIOS = {
     each.name: each
     for each in [
         Scenario("redis", "one Redis server, a few processes that want the same locks", _OF_ONE),
+        Scenario("permits", "semaphores and read/write locks on one Redis server", _OF_PERMITS, has_permits=True),
         Scenario("redlock3", "Redlock on three Redis servers", tuple(faults.KINDS), nodes=3),
         Scenario("redlock5", "Redlock on five Redis servers", tuple(faults.KINDS), nodes=5),
     ]
@@ -105,6 +109,8 @@ class _Drawing:
         self._others = [each for each in scenario.faults if not faults.KINDS[each].is_declared]
         self._hosts = [self._host(f"p{number}", chance.between(1e3, 1e6)) for number in range(2 + chance.below(2))]
         self._names = ("job", "other")[: 1 + chance.happens(0.3)]
+        self._permits = Chance(seed).fork("permits")
+        self._shares = {name: self._share() for name in self._names} if scenario.has_permits else {}
         self._actors = [f"{host.name}/{letter}" for host in self._hosts for letter in "ab"[: 1 + chance.happens(0.5)]]
 
     def plan(self) -> Plan:
@@ -123,7 +129,26 @@ class _Drawing:
             closes_at_once=self._chance.happens(0.5),
             is_warm=self._chance.happens(0.7),
             quorum=self._quorum(items),
+            shares=tuple(self._shares.items()),
         )
+
+    def _share(self) -> Share:
+        """All of it: a small semaphore, or a read/write lock."""
+        if self._permits.happens(0.4):
+            return Share("rwlock", RW_LIMIT, RW_LIMIT)
+        limit = 1 + self._permits.below(4)
+        return Share("semaphore", limit, limit)
+
+    def _with_permits(self, errand: Errand) -> Errand:
+        """Some of them. What the register guards is only for who is alone."""
+        share, chance = self._shares.get(errand.name), self._permits
+        if share is None:
+            return errand
+        if share.kind == "rwlock":
+            writes = chance.happens(0.4)
+            share = share._replace(n=RW_LIMIT if writes else 1)
+            return errand._replace(share=share, writes=False, downgrades=writes and chance.happens(0.4))
+        return errand._replace(share=share._replace(n=1 + chance.below(share.limit)), writes=False)
 
     def _host(self, name: str, offset: float) -> Host:
         chance = self._chance
@@ -156,7 +181,7 @@ class _Drawing:
         """Fewer where each costs more."""
         least = 3 if self._nodes < 5 else 1
         for _ in range(least + self._chance.below(3)):
-            yield self._errand(actor)
+            yield self._with_permits(self._errand(actor))
 
     def _errand(self, actor: str) -> Errand:
         chance = self._chance
@@ -178,13 +203,16 @@ class _Drawing:
         )
 
     def _last_errand(self, name: str) -> Errand:
-        return self._errand(f"{WITNESS}/{name}")._replace(
+        last = self._errand(f"{WITNESS}/{name}")
+        return last._replace(
             name=name,
             after=self._spans * 1.5 * (1.0 + rules.CLOCK_RATES),
             wait=None,
             renews=True,
             max_hold=None,
             ending="release",
+            share=self._shares.get(name),
+            writes=not self._shares and last.writes,
         )
 
     def _fault(self) -> Fault:

@@ -17,6 +17,7 @@ from gripfast.core.redlock.store import RedlockStore
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.keys import MARK
+from gripfast.stores.redis.permit_scripts import SLACK_MS
 from gripfast.stores.redis.store import RedisStore
 from gripfast.stores.redlock.protocol import Wording
 from gripfast_lab.sim.actors import Actor
@@ -31,6 +32,7 @@ from gripfast_lab.sim.redis.link import LendingLink, Place, SimLink, SimServer
 from gripfast_lab.sim.redis.node import Node
 from gripfast_lab.sim.redis.nodes import Around, LendingNodes, SimNodes
 from gripfast_lab.sim.redis.observer import Observer
+from gripfast_lab.sim.redis.permits import LIVES_ON, PermitNode, PermitObserver
 from gripfast_lab.sim.redis.voter import BIRTH, VoteObserver, Voter
 from gripfast_lab.sim.register import Register
 from gripfast_lab.sim.runtime import Runtime
@@ -139,7 +141,12 @@ class Stage:
 
     def _node(self, host: Host) -> Node:
         quorum = self.plan.quorum
-        if quorum is None:
+        if self.plan.shares:
+            seen = PermitObserver(lambda: self.world.now, self.note)
+            seen.kinds = {name: share.kind for name, share in self.plan.shares}
+            seen.limits = {name: share.limit for name, share in self.plan.shares}
+            node: Node = PermitNode(self.world, host.name, _clock(host), seen, seen.kinds)
+        elif quorum is None:
             node = Node(self.world, host.name, _clock(host), Observer(lambda: self.world.now, self.note))
         else:
             observer = VoteObserver(lambda: self.world.now, self.note, host.name)
@@ -251,11 +258,13 @@ class Stage:
                 self._look_over_process(process)
         put_back = max(self.put_back) * (1.0 + rules.CLOCK_RATES)
         self.world.now += self._forgotten_within() + put_back
-        self._look_for_keys(but=MARK + b"token")
+        self._look_for_keys(but=(MARK + b"token", *LIVES_ON))
         # One of several accepts tokens of up to a day ahead of its clock, which may be a day ahead of others', and all
         # keep them for a day from then on.
         days = 1 if self.plan.quorum is None else 4
         self.world.now += days * rules.TOKEN_MEMORY_US / 1e6 * (1.0 + rules.CLOCK_RATES) + put_back
+        if self.plan.shares:
+            self.world.now += SLACK_MS / 1000 * (1.0 + rules.CLOCK_RATES)
         self._look_for_keys()
 
     def _look_over_process(self, process: Process) -> None:
@@ -265,17 +274,17 @@ class Stage:
             self.note(process.name, ANY, "left", note="connection")
         for name in self.plan.names:
             for place, node in enumerate(self.nodes):
-                owner = node.holder(name)
-                is_its = owner.startswith(f"{process.name}/") and owner not in self._chased
-                if not is_its or self.has_declared or "duplicated request" in self.fired:
-                    continue
-                if not self._may_have_missed(process, place, owner):
-                    self.note(process.name, name, "left", note=f"lock of {owner}")
+                for owner in node.holders(name):
+                    is_its = owner.startswith(f"{process.name}/") and owner not in self._chased
+                    if not is_its or self.has_declared or "duplicated request" in self.fired:
+                        continue
+                    if not self._may_have_missed(process, place, owner):
+                        self.note(process.name, name, "left", note=f"lock of {owner}")
 
-    def _look_for_keys(self, but: bytes | None = None) -> None:
+    def _look_for_keys(self, but: Sequence[bytes] = ()) -> None:
         for node in self.nodes:
             for key in node.server.database.keys():  # noqa: SIM118 - it is no dict
-                if key != BIRTH and (but is None or but not in key):
+                if key != BIRTH and not any(each in key for each in but):
                     self.note(node.name, ANY, "left", note=f"key {key!r}")
 
 

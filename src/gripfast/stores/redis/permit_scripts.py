@@ -299,7 +299,7 @@ local function refused(hears, why)
   return taken
 end
 
-local function wait(ticket, n)
+local function wait(ticket, n, channel)
   local waiter = string.format('%.0f %.0f %.0f %.0f %s %s', now, ttl, ticket, n, channel, details)
   redis.call('HSET', waiters, owner, waiter)
   redis.call('ZREM', unheard, owner)
@@ -327,7 +327,8 @@ end
 if limit == 0 then
   limit, is_changed = tonumber(ARGV[4]), true
 end
-local ticket, queued_n = string.match(redis.call('HGET', waiters, owner) or '', '^%d+ %d+ (%d+) (%d+) ')
+local waiter = redis.call('HGET', waiters, owner) or ''
+local ticket, queued_n, old_channel = string.match(waiter, '^%d+ %d+ (%d+) (%d+) (%S+) ')
 if ticket then
   ticket, queued_n = tonumber(ticket), tonumber(queued_n)
   if queued_n > limit then
@@ -335,9 +336,7 @@ if ticket then
     settle()
     return refused(0, limit)
   end
-  if channel ~= '' then
-    wait(ticket, queued_n)
-  end
+  wait(ticket, queued_n, channel ~= '' and channel or old_channel)
   local _, slots = settle(owner)
   if slots then
     return granted(asker_token, slots)
@@ -353,7 +352,7 @@ else
   end
   if channel ~= '' then
     tickets, is_changed = tickets + 1, true
-    wait(tickets, n)
+    wait(tickets, n, channel)
   end
 end
 return refused(channel ~= '' and is_heard(channel) and 1 or 0, 0)
@@ -436,12 +435,14 @@ RESIZE = Script(
 remove_ended()
 limit, is_changed = tonumber(ARGV[1]), true
 save()
-for _, owner in ipairs(redis.call('ZRANGE', queue, 0, -1)) do
-  local n, channel = string.match(redis.call('HGET', waiters, owner) or '', '^%d+ %d+ %d+ (%d+) (%S+) ')
-  if n and tonumber(n) > limit then
-    leave(owner)
-    if is_heard(channel) then
-      redis.call('PUBLISH', channel, owner .. ' 0 0')
+for _, key in ipairs({{queue, unheard}}) do
+  for _, owner in ipairs(redis.call('ZRANGE', key, 0, -1)) do
+    local n, channel = string.match(redis.call('HGET', waiters, owner) or '', '^%d+ %d+ %d+ (%d+) (%S+) ')
+    if n and tonumber(n) > limit then
+      leave(owner)
+      if is_heard(channel) then
+        redis.call('PUBLISH', channel, owner .. ' 0 0')
+      end
     end
   end
 end

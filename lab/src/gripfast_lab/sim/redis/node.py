@@ -146,6 +146,9 @@ class Node:
         """Nobody if empty."""
         return (self.server.database.text(lock.encode()) or b"").decode()
 
+    def holders(self, lock: str) -> list[str]:
+        return list(filter(None, [self.holder(lock)]))
+
     def has(self, lock: str, owner: str) -> bool:
         """The lock, or a place in line."""
         key, who, database = lock.encode(), owner.encode(), self.server.database

@@ -27,6 +27,8 @@ _WHAT = {
 class _Place:
     seen_ms: int
     channel: bytes
+    n: int = 0
+    """Permits that it wants, if these are what it waits for."""
     has_lapsed: bool = False
     """It was not seen for so long that the node may have dropped it, or not: its place may be the old or a new one."""
 
@@ -119,7 +121,8 @@ class Observer:
             place.seen_ms, place.channel = now_ms, channel
         else:
             line.pop(owner, None)
-            line[owner] = _Place(now_ms, channel, has_lapsed=place is not None)
+            n = 0 if place is None else place.n
+            line[owner] = _Place(now_ms, channel, n, has_lapsed=place is not None)
 
     def _tell(self, kind: str, key: bytes, owner: bytes, **more: Any) -> None:
         self._note(owner.decode(), key.decode(), kind, **more)

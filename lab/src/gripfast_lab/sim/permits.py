@@ -1,0 +1,48 @@
+"""The attempts for one semaphore or read/write lock against each other: what is instead of exclusion there.
+
+Theory of operation. What all believers have together grows only when somebody is granted something. So it is counted at
+these moments, as overlaps are found. An attempt says when it asks how much of what it wants ("2 of 3"); its grant says
+which slots it got ("0,1"). A writer says with `held` ("1 left") that it became a reader, before it requests that.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from .attempts import Attempt
+from .excuses import Excuses
+from .rivals import may_overlap
+from .violation import Violation
+
+
+def wanted(attempt: Attempt) -> tuple[int, int] | None:
+    """Permits, and their limit; None if it is a lock that was asked for."""
+    n, is_share, limit = attempt.asked.note.partition(" of ")
+    return (int(n), int(limit)) if is_share else None
+
+
+def exceeded(name: str, granted: Sequence[Attempt], excuses: Excuses) -> Iterator[Violation]:
+    active: list[Attempt] = []
+    for attempt in granted:
+        starts = attempt.starts
+        if starts >= attempt.ends:
+            continue
+        active = [each for each in active if each.ends > starts]
+        others = [each for each in active if not may_overlap(each, attempt, excuses)]
+        believed = _n_at(attempt, starts) + sum(_n_at(each, starts) for each in others)
+        limit = (wanted(attempt) or (0, 0))[1]
+        if believed > limit:
+            who = ", ".join(map(str, [*others, attempt]))
+            yield Violation("exceeded", name, f"{believed} of {limit} permits: {who}")
+        for other in others:
+            if _slots(attempt) & _slots(other):
+                yield Violation("slot", name, f"{other} and {attempt}: both have {_slots(attempt) & _slots(other)}")
+        active.append(attempt)
+
+
+def _n_at(attempt: Attempt, moment: float) -> int:
+    """What it believes to have."""
+    n = (wanted(attempt) or (0, 0))[0]
+    return 1 if any(event.note == "1 left" and event.at <= moment for event in attempt.told) else n
+
+
+def _slots(attempt: Attempt) -> set[str]:
+    return set(filter(None, attempt.granted.note.split(","))) if attempt.granted is not None else set()
