@@ -12,9 +12,11 @@ import pytest
 import gripfast
 from chaos.sql_stage import behind
 from gripfast import LeaseLost, LockTimeout, StoreUnavailable
+from gripfast.core.ports import Hold, Share
+from gripfast.runtime.blocking import drive
 from gripfast.stores.sql.permit_steps import Step
 from gripfast.testing.waiters import waiters_among
-from stores.sql_permits import await_queue, waiting_for
+from stores.sql_permits import await_queue, rows, waiting_for
 from stores.sql_troubles import as_user, database_of, is_postgres, user
 from support.both_colours import both_colours, staged
 from support.pgbouncer import pgbouncer
@@ -139,6 +141,22 @@ def test_a_locked_row_of_one_holder_does_not_keep_the_others_from_being_renewed(
             assert fine.held
             cursor.execute("ROLLBACK")
         fine.release()
+
+
+def test_a_locked_name_does_not_keep_the_others_from_being_cleaned_up(server: SqlServer) -> None:
+    with server.fresh_database() as url, gripfast.connect(url) as client:
+        leases = {name: client.semaphore(name, limit=1).acquire() for name in ("stuck", "one", "two")}
+        holds = [Hold(name, lease.owner, 30.0, share=Share("semaphore", 1, 1)) for name, lease in leases.items()]
+        connection: Any = server._connect(database_of(url))  # type: ignore[attr-defined]
+        with contextlib.closing(connection), connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute("SELECT 1 FROM gripfast_permit WHERE kind = 'semaphore' AND name = 'stuck' FOR UPDATE")
+            store = client._runtime.env.store
+            found = drive(store.abandon(holds))
+            assert [each is None for each in found] == [False, True, True], found
+            cursor.execute("ROLLBACK")
+        assert [each is None for each in drive(store.abandon(holds))] == [True, True, True]
+        assert rows(server, url, "stuck", "gripfast_permit_holder") == 0
 
 
 @staged

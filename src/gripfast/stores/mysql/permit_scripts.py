@@ -39,6 +39,9 @@ _WAITERS = f"""
 """
 _READ = f"{_NAME} FOR UPDATE", _HOLDERS, f"{_WAITERS} FOR UPDATE"
 _begin = takes("kind name")(_START, _LOCK, *_PURGE, *_READ)
+# MySQL has no time-out for one statement that locks: there the client gives it up.
+_WAITING = "/*M!100101 SET STATEMENT max_statement_time = :wait_us * 1e-6 FOR */"
+_begin_waiting = takes("kind name wait_us")(_START, _WAITING + _LOCK, *_PURGE, *_READ)
 _begin_new = takes("kind name")(_START, _MAKE, *_PURGE, *_READ)
 look = takes("kind name")("SET @gripfast_now = {now}", _NAME, _HOLDERS, _WAITERS)
 
@@ -83,7 +86,6 @@ _FIND_UNLOCKED = f"""
         WHERE {_OF_OWNER} FOR UPDATE /*!80001 SKIP LOCKED */ /*M!100600 SKIP LOCKED */
     )
 """
-_WAITING = "/*M!100101 SET STATEMENT max_statement_time = :wait_us * 1e-6 FOR */"
 renew = takes("kind name owner ttl_us shortens")(_FIND_UNLOCKED, _RENEW, _IS_RENEWED)
 renew_waiting = takes("kind name owner ttl_us shortens wait_us")(
     "SET @gripfast_unlocked = :owner", _WAITING + _RENEW, _IS_RENEWED
@@ -137,6 +139,10 @@ def _lasts(seconds: int) -> Query:
 
 def begin(kind: str, name: str, idle_us: int) -> list[Query]:
     return [_lasts(_seconds(idle_us)), *_begin(kind, name)]
+
+
+def begin_waiting(kind: str, name: str, idle_us: int, wait_us: int) -> list[Query]:
+    return [_lasts(_seconds(idle_us)), *_begin_waiting(kind, name, wait_us)]
 
 
 def begin_new(kind: str, name: str, idle_us: int) -> list[Query]:

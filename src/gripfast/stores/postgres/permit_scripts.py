@@ -43,6 +43,7 @@ _WAITERS = f"""
     FROM gripfast_permit_waiter WHERE {_OF_NAME} ORDER BY ticket
 """
 begin = takes("kind name idle_us")(*_BEGIN, _LOCK, _PURGE, _HOLDERS, _WAITERS)
+begin_waiting = takes("kind name idle_us wait_us")(*_BEGIN, _WAIT_AT_MOST, _LOCK, _PURGE, _HOLDERS, _WAITERS)
 begin_new = takes("kind name idle_us")(*_BEGIN, _MAKE, _LOCK, _PURGE, _HOLDERS, _WAITERS)
 look = takes("kind name")(
     f"SELECT token, permits, since_us, {_CLOCK} FROM gripfast_permit WHERE {_OF_NAME}", _HOLDERS, _WAITERS

@@ -20,6 +20,10 @@ class PermitScripts(Protocol):
         the first one first. The server ends a transaction that is silent for `idle_us`."""
         ...
 
+    def begin_waiting(self, kind: str, name: str, idle_us: int, wait_us: int, /) -> list[Query]:
+        """As `begin`, but waits for whoever has the name locked as `Scripts.renew_waiting` does: so long at most."""
+        ...
+
     def begin_new(self, kind: str, name: str, idle_us: int, /) -> list[Query]:
         """As `begin`; makes the name first if need be. It may be forgotten in the same moment, all the same."""
         ...

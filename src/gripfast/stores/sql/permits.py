@@ -12,10 +12,9 @@ something.
 
 from __future__ import annotations
 
-import math
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gripfast.core import rules
 from gripfast.core.ports import (
@@ -38,12 +37,16 @@ from gripfast.stores.sql import protocol
 from gripfast.stores.sql.inspection import PAGE
 from gripfast.stores.sql.permit_rows import Key, read_infos
 from gripfast.stores.sql.permit_steps import ClaimStep, PlainStep, Step, SweepStep
-from gripfast.stores.sql.ports import Fault
+from gripfast.stores.sql.ports import TRANSIENT, Fault
 from gripfast.stores.sql.requests import SWEEP_AFTER, SWEEP_MOST, SWEEP_PACE, Requests, holder_details, no_answer
 from gripfast.stores.sql.statement import Query
 
 SLOW_PACE = 5.0
 """Seconds after which a waiter claims although it was not notified. Less than the window in which it must be seen."""
+WAITS_MOST, WAIT_LOCKED = 3, 0.4
+"""Names that are waited for in one clean-up because somebody has locked them, and seconds for each."""
+UNUSABLE = TRANSIENT - {"busy"}
+"""The server can't be asked for anything else either."""
 POLL_FIRST, POLL_MOST = 0.02, 1.0
 """Seconds between two claims of the first waiter, where nobody is notified."""
 
@@ -137,23 +140,25 @@ class Permits:
 
     # -- steps ---------------------------------------------------------------------------------------------------
 
-    async def _run(
-        self, step: Step, owner: str | None = None, is_repeatable: bool = True, within: float = math.inf
-    ) -> Fault | None:
+    async def _run(self, step: Step, owner: str | None = None, is_repeatable: bool = True) -> Fault | None:
         scripts, idle_us = self.scripts, protocol.microseconds(self._link.timeout)
         queries = scripts.begin_new(*step.key, idle_us) if step.is_new else scripts.begin(*step.key, idle_us)
-        answer = await self._requests.run(queries, is_repeatable, within, owner=owner, decide=step.decide)
+        answer = await self._requests.run(queries, is_repeatable, owner=owner, decide=step.decide)
         if isinstance(answer, Fault):
             return answer
+        await self._after(step, owner)
+        return None
+
+    async def _after(self, step: Step, owner: str | None = None) -> None:
+        """It is committed: those of this client who should claim again are woken, and what is left to do is done."""
         if not step.is_known:
-            return None
+            return
         for waiter in step.settlement.told:
             self._inboxes.deliver(waiter.owner, None)
         if (next_one := step.next_to_ask()) is not None and next_one != owner:
             self._inboxes.deliver(next_one, None)
         if step.settlement.more:
-            await self._run(PlainStep(scripts, step.key, permits.settle))
-        return None
+            await self._run(PlainStep(self.scripts, step.key, permits.settle))
 
     def _step(self, kind: Kind, name: str, decide: Callable[..., Settlement], *args: object) -> PlainStep:
         return PlainStep(self.scripts, Key(kind, name), decide, *args)
@@ -180,11 +185,30 @@ class Permits:
         ttl_us = protocol.microseconds(hold.ttl)
         return self.scripts.renew_waiting(kind, hold.name, hold.owner, ttl_us, hold.shortens, wait_us)
 
-    async def abandon(self, hold: Hold, kind: Kind) -> Unreachable | None:
-        self._waits.pop(hold.owner, None)
-        step = self._step(kind, hold.name, permits.leave, hold.owner)
-        fault = await self._run(step, within=rules.GIVE_BACK_WITHIN)
-        return None if fault is None else unreachable(fault.error)
+    async def abandon(self, holds: Sequence[tuple[Hold, Kind]]) -> dict[str, Unreachable]:
+        """Who may still have something, and why. A name that somebody has locked is not waited for long, and only a few
+        are. It begins with another one each time, so that all get their turn."""
+        troubles: dict[str, Unreachable] = {}
+        first = int(self._link.chance() * len(holds))
+        left = [*holds[first:], *holds[:first]]
+        while left:
+            hold, kind = left.pop(0)
+            self._waits.pop(hold.owner, None)
+            fault = await self._abandon(self._step(kind, hold.name, permits.leave, hold.owner))
+            if fault is not None:
+                troubles[hold.owner] = unreachable(fault.error)
+                if fault.kind in UNUSABLE or len(troubles) >= WAITS_MOST:
+                    return troubles | {other.owner: troubles[hold.owner] for other, _ in left}
+        return troubles
+
+    async def _abandon(self, step: Step) -> Fault | None:
+        wait_us, idle_us = protocol.microseconds(WAIT_LOCKED), protocol.microseconds(self._link.timeout)
+        queries = self.scripts.begin_waiting(*step.key, idle_us, wait_us)
+        answer = await self._requests.run(queries, within=rules.GIVE_BACK_WITHIN, decide=step.decide)
+        if isinstance(answer, Fault):
+            return answer
+        await self._after(step)
+        return None
 
     async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
         step = self._step("rwlock", hold.name, permits.downgrade, hold.owner, n)

@@ -363,10 +363,8 @@ class LeaseStore(Store):
         for start in range(0, len(locks), CHUNK):
             found |= await self._abandon(locks[start : start + CHUNK])
         troubles = await self._abandon_locked(locks, found)
-        for hold in claimed:
-            if hold.share is not None:
-                trouble = await self.permits().abandon(hold, hold.share.kind)
-                troubles |= {} if trouble is None else {hold.owner: trouble}
+        if shared := [(hold, hold.share.kind) for hold in claimed if hold.share is not None]:
+            troubles |= await self.permits().abandon(shared)
         for hold in claimed:
             if late is not None and claims.has_unanswered(hold.owner):
                 troubles[hold.owner] = late
