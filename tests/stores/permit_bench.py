@@ -7,7 +7,7 @@ import time
 from typing import Any, NamedTuple
 
 from gripfast.core.ports import RW_LIMIT, Claim, Granted, Hold, Kind, PermitInfo, Share, Taken
-from gripfast.stores.redis import permit_protocol, permit_scripts, permit_settling, protocol
+from gripfast.stores.redis import permit_protocol, permit_scripts, protocol
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.wire import Wire
 from support.redis_server import HOST, RedisServer
@@ -122,7 +122,7 @@ class PermitBench:
     # What the server has ----------------------------------------------------------------------------------------------
 
     def key(self, part: str) -> bytes:
-        return permit_protocol.keys_of(NAME, self.kind)[permit_settling.KEYS.index(part)]
+        return permit_protocol.keys_of(NAME, self.kind)[permit_scripts.KEYS.index(part)]
 
     def slots(self) -> dict[str, tuple[int, ...]]:
         info = self.inspect()

@@ -3,7 +3,6 @@ the pure decision (`stores/permits.py`)."""
 
 from __future__ import annotations
 
-# style: long because all scripts are tested on one bench
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ from gripfast.stores import permits
 from gripfast.stores.granting import Now
 from gripfast.stores.permits import Holder, Pool, Settlement, Waiter
 from gripfast.stores.redis import permit_protocol, permit_scripts, protocol
-from gripfast.stores.redis.permit_settling import KEYS, SETTLED_MOST
+from gripfast.stores.redis.permit_scripts import SETTLED_MOST
 from gripfast.stores.redis.scripts import MEMORY_MS, WINDOW_MS, Script
 from stores.permit_bench import NAME, PermitBench, channel_of
 from support.redis_server import RedisServer
@@ -610,7 +609,7 @@ def test_every_key_expires(bench: PermitBench) -> None:
     bench.give_back("stranger")
     seen = {key: bench.admin.pttl(key) for key in bench.admin.scan_iter()}
     assert all(left > 0 for left in seen.values()), seen
-    assert len(seen) >= len(KEYS) - 1
+    assert len(seen) >= len(permit_scripts.KEYS) - 1
     assert max(left for key, left in seen.items() if b"queue" in key or b"wait" in key) <= WINDOW_MS
 
 
