@@ -8,12 +8,14 @@ from typing import Any, NamedTuple
 
 from gripfast.core.ports import RW_LIMIT, Claim, Granted, Hold, Kind, PermitInfo, Share, Taken
 from gripfast.stores.redis import permit_protocol, permit_scripts, protocol
+from gripfast.stores.redis.permit_parts import KEYS
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.wire import Wire
 from support.redis_server import HOST, RedisServer
 
 NAME = "lock:job"
 END = b"gripfast:end"
+OTHER_END = b"gripfast:other end"
 
 
 class Pool(NamedTuple):
@@ -44,6 +46,7 @@ class PermitBench:
         self._pushes.ask(protocol.subscribe(END))
         self._listening: set[str] = set()
         self._before: list[Any] = []
+        self._overheard = 0
         self.more = False
         """Whether the last reply said so."""
 
@@ -122,7 +125,7 @@ class PermitBench:
     # What the server has ----------------------------------------------------------------------------------------------
 
     def key(self, part: str) -> bytes:
-        return permit_protocol.keys_of(NAME, self.kind)[permit_scripts.KEYS.index(part)]
+        return permit_protocol.keys_of(NAME, self.kind)[KEYS.index(part)]
 
     def slots(self) -> dict[str, tuple[int, ...]]:
         info = self.inspect()
@@ -174,12 +177,28 @@ class PermitBench:
 
     def published(self) -> list[bytes]:
         """Every message, also to a channel that nobody listens to."""
-        self.admin.publish(END, "end 0 0")
+        self._overheard += 1
+        last = b"end %d" % self._overheard
+        self.admin.publish(OTHER_END, last)
         found = []
-        while (message := self._overhears.hear(10.0))[2] != END:
-            found.append(message[3])
+        while (message := self._overhears.hear(10.0))[3] != last:
+            found += [message[3]] if message[2] != END else []
         return found
 
 
 def protocol_says_more(reply: Any) -> bool:
     return permit_protocol.has_more(reply)
+
+
+def slots_of(answer: Granted | Taken) -> tuple[int, ...]:
+    assert isinstance(answer, Granted), answer
+    return answer.slots
+
+
+def token_of(answer: Granted | Taken) -> int:
+    assert isinstance(answer, Granted), answer
+    return answer.token
+
+
+def is_taken(answer: Granted | Taken) -> bool:
+    return isinstance(answer, Taken)

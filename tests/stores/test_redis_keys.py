@@ -9,7 +9,7 @@ from redis.crc import key_slot
 
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError
-from gripfast.stores.redis import keys, protocol
+from gripfast.stores.redis import keys, permit_protocol, protocol
 
 KINDS = [b"token", b"line", b"places", b"broken", b"note"]
 ODD = ["{", "}", "{}", "}{", "a}b", "x{}y", "{}{a}", "{a}{b}", "{{a}}", "lock:{user7}:mail", "0", "{0}", "a}0", "é}"]
@@ -63,6 +63,36 @@ def test_all_short_locks_have_different_side_keys() -> None:
     numbers = [keys.side_key(name.encode(), b"")[1:].partition(b"}")[0].decode() for name in letters]
     locks = {*letters, *numbers, *(f"{{{number}}}" for number in numbers), *(f"{{{number}}}}}" for number in numbers)}
     assert len({key for lock in locks for key in side_keys(lock)}) == len(KINDS) * len(locks)
+
+
+# Permits --------------------------------------------------------------------------------------------------------------
+
+
+def permit_keys(name: str) -> list[bytes]:
+    return [key for kind in ("semaphore", "rwlock") for key in permit_protocol.keys_of(name, kind)]
+
+
+@given(names)
+def test_the_keys_of_permits_lie_in_the_slot_of_their_name_and_are_no_locks(name: str) -> None:
+    assert {key_slot(key) for key in permit_keys(name)} == {key_slot(name.encode())}
+    assert protocol.read_scan([b"0", [*permit_keys(name), name.encode()]]) == ("0", [name])
+
+
+@given(names, names)
+def test_kinds_and_names_have_different_keys(one: str, another: str) -> None:
+    all_keys = [key for name in {one, another} for key in (*side_keys(name), *permit_keys(name))]
+    assert len(set(all_keys)) == len(all_keys)
+
+
+@given(names, names)
+def test_a_list_finds_the_names_of_one_kind_and_prefix(one: str, another: str) -> None:
+    found = [key for name in {one, another} for key in (*side_keys(name), *permit_keys(name), name.encode())]
+    for kind in ("semaphore", "rwlock"):
+        listed = permit_protocol.read_scan([b"0", found], kind, "")[1]
+        assert sorted(listed) == sorted({one, another})
+        assert permit_protocol.read_scan([b"0", found], kind, one)[1] == [
+            name for name in listed if name.startswith(one)
+        ]
 
 
 @given(st.lists(st.binary(max_size=30), max_size=5))

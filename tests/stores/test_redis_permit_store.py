@@ -15,8 +15,9 @@ import redis
 
 import gripfast
 from gripfast.core.ports import Hold, Kind, Share
+from gripfast.stores.redis.permit_parts import SETTLED_MOST
 from gripfast.stores.redis.permit_protocol import keys_of
-from gripfast.stores.redis.permit_scripts import GIVE_BACK, SETTLED_MOST
+from gripfast.stores.redis.permit_scripts import GIVE_BACK
 from stores.permit_bench import NAME, PermitBench, now_ms
 from support.proxy import Proxy
 from support.redis_server import HOST, RedisServer

@@ -17,7 +17,7 @@ from gripfast.core.redlock.store import RedlockStore
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.keys import MARK
-from gripfast.stores.redis.permit_scripts import SLACK_MS
+from gripfast.stores.redis.permit_parts import SLACK_MS
 from gripfast.stores.redis.store import RedisStore
 from gripfast.stores.redlock.protocol import Wording
 from gripfast_lab.sim.actors import Actor

@@ -11,6 +11,7 @@ from gripfast.core.ports import Claim, Granted, Hold, Kind, LockInfo, PermitHold
 from gripfast.stores.holder import Details, lock_info, read_details, read_moment
 from gripfast.stores.redis import keys, permit_scripts
 from gripfast.stores.redis.keys import MARK, pack
+from gripfast.stores.redis.permit_parts import KEYS
 from gripfast.stores.redis.protocol import PAGE, command, read_slots, times, to_bytes, to_text
 from gripfast.stores.redis.scripts import Script
 
@@ -37,7 +38,7 @@ def head(script: Script, key: str, kind: Kind) -> bytes:
 
 
 def keys_of(key: str, kind: Kind) -> list[bytes]:
-    return [keys.side_key(key.encode(), _part(kind, name)) for name in permit_scripts.KEYS]
+    return [keys.side_key(key.encode(), _part(kind, name)) for name in KEYS]
 
 
 def _part(kind: Kind, name: str) -> bytes:
