@@ -16,14 +16,23 @@ LIMIT = 3
 
 def rows(server: SqlServer, url: str, name: str, table: str = "gripfast_permit_waiter") -> int:
     """Of this name."""
-    key = dict(parse_qsl(urlsplit(url).query)).get("prefix", "") + name
-    found = server.execute(f"SELECT count(*) FROM {table} WHERE name = %s", key, database=database_of(url))
+    found = server.execute(f"SELECT count(*) FROM {table} WHERE name = %s", _key(url, name), database=database_of(url))
     return int(found[0][0])
 
 
 def await_queue(server: SqlServer, url: str, name: str, count: int) -> None:
     """Until so many are queued."""
     until(lambda: rows(server, url, name) == count)
+
+
+def listening_sessions(server: SqlServer, url: str, name: str) -> set[int]:
+    """PostgreSQL's, in which those who are queued are notified; a waiter has none at first."""
+    asked = "SELECT session FROM gripfast_permit_waiter WHERE name = %s AND session <> 0"
+    return {int(row[0]) for row in server.execute(asked, _key(url, name), database=database_of(url))}
+
+
+def _key(url: str, name: str) -> str:
+    return dict(parse_qsl(urlsplit(url).query)).get("prefix", "") + name
 
 
 def give_way(times: int) -> None:
