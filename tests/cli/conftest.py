@@ -8,7 +8,7 @@ import pytest
 
 import gripfast
 from cli.commandline import Call, Log, Outcome
-from gripfast.cli import main
+from gripfast.cli import main, signals
 
 
 @pytest.fixture
@@ -28,6 +28,10 @@ def log(tmp_path: Path) -> Log:
     return Log(tmp_path / "puppet.log")
 
 
+def _never(_: object) -> None:
+    pytest.fail("this command listens to signals: start it with run_gripfast()")
+
+
 @pytest.fixture
 def call(capsys: pytest.CaptureFixture[str]) -> Iterator[Call]:
     log, of_leases = logging.getLogger("gripfast"), logging.getLogger("gripfast.lease")
@@ -37,7 +41,10 @@ def call(capsys: pytest.CaptureFixture[str]) -> Iterator[Call]:
 
     def call(*args: str) -> Outcome:
         capsys.readouterr()
-        return Outcome(main(args), *capsys.readouterr())
+        with pytest.MonkeyPatch.context() as patch:
+            # It would block the signals of all tests of this process.
+            patch.setattr(signals.ReadSignals, "listen", _never)
+            return Outcome(main(args), *capsys.readouterr())
 
     yield call
     of_leases.setLevel(watched)

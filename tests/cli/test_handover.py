@@ -55,9 +55,9 @@ def test_a_text_of_python_is_released_by_the_shell(client: gripfast.Client) -> N
     assert info.kept == "min_hold"
 
 
-def test_a_lock_that_is_held_is_busy(client: gripfast.Client, call: Call) -> None:
+def test_a_lock_that_is_held_is_busy(client: gripfast.Client) -> None:
     with client.lock("deploy"):
-        assert call("acquire", "deploy", "--wait", "0").returncode == 75
+        assert run_gripfast("acquire", "deploy", "--wait", "0").returncode == 75
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "gripfast-lease-1.bm8="])
