@@ -64,7 +64,7 @@ def test_a_free_lock_that_takes_its_time_is_not_worth_a_line_in_a_log(
     looked: list[str] = []
     monkeypatch.setattr(waiting, "SILENT_FOR", 0.0)
     monkeypatch.setattr(waiting, "REFRESH", 0.01)
-    monkeypatch.setattr(client, "inspect", looked.append)
+    monkeypatch.setattr(client, "inspect", lambda name, kind: looked.append(name))
     with waiting.Telling(client, "nightly"):
         until(lambda: len(looked) > 1)
     assert capsys.readouterr().err == ""

@@ -6,6 +6,8 @@ streams      standard streams that are closed
 codes        the exit codes and what they mean
 failure      an error in one line, and its exit code
 text         holders, tables, JSON
+kinds        locks, semaphores, read/write locks: which of them a command is about
+permits      what `text` is for locks, for semaphores and read/write locks
 locks        ls, show, break, wait
 commands     which commands there are, those of other packages, too
 completion   what a shell completes

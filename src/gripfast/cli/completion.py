@@ -1,4 +1,4 @@
-"""What a shell completes: click's own scripts, names of locks from the store, and in bash names with colons.
+"""What a shell completes: click's own scripts, names of what is held from the store, and in bash names with colons.
 
 Bash takes `report:7` for three words. So its script hands over the line as typed, and gets back only what follows the
 last colon, which is the word that bash believes to be completing.
@@ -21,17 +21,18 @@ from click.shell_completion import (
 
 import gripfast
 from gripfast.cli.app import COMPLETE, PROGRAM
+from gripfast.cli.kinds import AnyKind
 
 NAMES_AT_MOST = 200
 PATIENCE = 1.0
 """A shell that waits for a store that does not answer is worse than one that completes nothing."""
 
 
-def lock_names(url: str | None, prefix: str) -> list[str]:
-    """Names of held locks; none if the store can't be asked."""
+def held_names(url: str | None, prefix: str, kind: AnyKind) -> list[str]:
+    """Names of what is held; none if the store can't be asked."""
     try:
         with gripfast.connect(url, request_timeout=PATIENCE, connect_patience=PATIENCE) as client:
-            names = (info.name for info in client.list(prefix))
+            names = (info.name for info in client.list(prefix, kind=kind))
             return [name for name in itertools.islice(names, NAMES_AT_MOST) if name.isprintable()]
     except gripfast.GripfastError:
         return []

@@ -5,63 +5,78 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import click
 
 import gripfast
 from gripfast.cli import codes, text
 from gripfast.cli.failure import Failure, say
-from gripfast.cli.options import json_option, name_argument, open_client, url_option, wait_option
+from gripfast.cli.kinds import NAMES, AnyKind, to_list, to_show, words_of
+from gripfast.cli.options import json_option, kind_option, name_argument, open_client, url_option, wait_option
 from gripfast.cli.signals import listening
 from gripfast.cli.waiting import obtain
+
+if TYPE_CHECKING:
+    from gripfast.core.ports import Kind
 
 
 @click.command(short_help="List the locks that are held.")
 @url_option
 @json_option
 @click.option("--prefix", default="", metavar="TEXT", help="Only locks whose names start with TEXT.")
+@kind_option
 @click.pass_context
-def ls(ctx: click.Context, in_json: bool, prefix: str) -> None:
+def ls(ctx: click.Context, in_json: bool, prefix: str, kind: AnyKind) -> None:
     """List the held locks: who holds them, for how long, and how many wait.
 
     \b
     gripfast ls --prefix report:
     gripfast ls --json
+    gripfast ls --kind semaphore
 
     On a terminal it prints a table with headings. Into a pipe it prints one line for each lock, without headings: name,
     label, host, pid, since, seconds until the lock expires unless it is renewed, waiters, token. A blank inside one of
     these is written as \\x20.
+
+    Of a semaphore or read/write lock it prints one line: name, kind, limit, permits in use (or read, or write), their
+    slots, the number of holders, waiters. gripfast show tells who the holders are.
     """
     with open_client(ctx) as client:
-        infos = sorted(client.list(prefix), key=lambda info: info.name)
+        infos = sorted(client.list(prefix, kind=kind), key=lambda info: info.name)
+    words = words_of(kind)
     if in_json:
-        click.echo(text.as_json([text.info_as_dict(info) for info in infos]))
+        click.echo(text.as_json([words.info_as_dict(info) for info in infos]))
     elif infos:
-        click.echo((text.human_table if sys.stdout.isatty() else text.plain_table)(infos))
+        click.echo((words.human_table if sys.stdout.isatty() else words.plain_table)(infos))
     elif sys.stderr.isatty():
-        say(f"no lock is held{f' whose name begins with {prefix!r}' if prefix else ''}")
+        say(f"no {NAMES[kind]} is held{f' whose name begins with {prefix!r}' if prefix else ''}")
 
 
 @click.command(short_help="Show who holds a lock.")
 @name_argument
 @url_option
 @json_option
+@kind_option
 @click.pass_context
-def show(ctx: click.Context, name: str, in_json: bool) -> None:
+def show(ctx: click.Context, name: str, in_json: bool, kind: AnyKind) -> None:
     """Show who holds the lock NAME. The exit code is 66 if nobody does.
 
     \b
     gripfast show nightly
     gripfast show nightly --json
+    gripfast show api --kind semaphore
     """
     with open_client(ctx) as client:
-        info = client.inspect(name)
+        info = client.inspect(name, kind)
+    words = words_of(kind)
     if in_json:
-        click.echo(text.as_json(text.info_as_dict(info) if info else None))
+        click.echo(text.as_json(words.info_as_dict(info) if info else None))
     elif info:
-        click.echo(text.portrait(info))
+        click.echo(words.portrait(info))
     if info is None:
-        raise _nobody(name)
+        raise _nobody(name, kind)
 
 
 @click.command("break", short_help="Release a lock by force.")
@@ -70,13 +85,26 @@ def show(ctx: click.Context, name: str, in_json: bool) -> None:
 @json_option
 @click.option("--yes", is_flag=True, help="Break the lock without asking. Required if stdin is not a terminal.")
 @click.option("--reason", metavar="TEXT", help="Why. The old holder's error and log show it.")
+@kind_option
+@click.option("--owner", metavar="ID", help="With --kind: only the holder with this owner id.")
+@click.option("--slot", type=int, metavar="N", help="With --kind semaphore: only the holder of this slot.")
 @click.pass_context
-def break_(ctx: click.Context, name: str, in_json: bool, yes: bool, reason: str | None) -> None:
+def break_(
+    ctx: click.Context,
+    name: str,
+    in_json: bool,
+    yes: bool,
+    reason: str | None,
+    kind: AnyKind,
+    owner: str | None,
+    slot: int | None,
+) -> None:
     """Release the lock NAME by force: take it away from its holder.
 
     \b
     gripfast break nightly
     gripfast break nightly --reason "the host is gone; ask ops"
+    gripfast break api --kind semaphore --slot 2
 
     The next waiter gets the lock at once, but the old holder may still be at work. The old holder notices only at its
     next renewal. Until then both may write, and only fencing tokens protect the data. So first make sure that the
@@ -84,27 +112,78 @@ def break_(ctx: click.Context, name: str, in_json: bool, yes: bool, reason: str 
 
     Where a lock lives in a database session (mode=row, mode=advisory), breaking it ends the session, and the old holder
     can't be told the reason.
+
+    Of a semaphore or read/write lock, all holders lose their permits, or the one that --owner or --slot names. Whoever
+    gets a permit in the meantime keeps it.
     """
+    _check_whom(ctx, kind, owner, slot)
     if not (yes or sys.stdin.isatty()):
         raise click.UsageError("Without a terminal gripfast can't ask you; add --yes if you are sure.", ctx)
     with open_client(ctx) as client:
-        info = client.inspect(name)
-        if info is None:
-            raise _nobody(name)
-        if info.kept == "done":
-            raise Failure(codes.DECLINED, f"{name!r} is {text.holder(info)}. To have it done again: {_forget(name)}")
-        if not yes:
-            _confirm(client, info)
-        if not client.force_release(name, reason):
-            raise _nobody(name)
+        if kind == "lock":
+            info: gripfast.LockInfo | gripfast.PermitInfo = _break_lock(client, name, yes, reason)
+        else:
+            info = _break_permits(client, _permits(client, name, kind), owner, slot, yes, reason)
         is_told = bool(reason) and client.capabilities.tells_reason
+    words = words_of(kind)
     if in_json:
-        told = {"name": name, "broken": True, "holder": text.info_as_dict(info)}
+        told = {"name": name, "broken": True, **words.holders_as_dict(info)}
         click.echo(text.as_json(told | ({"reason": reason, "told": is_told} if reason else {})))
     else:
-        click.echo(f"{name!r} is released; it was {text.holder(info)}")
+        click.echo(words.broken(info))
     if reason and not is_told:
         say("this store can't tell the old holder the reason")
+
+
+def _check_whom(ctx: click.Context, kind: AnyKind, owner: str | None, slot: int | None) -> None:
+    if kind == "lock" and (owner is not None or slot is not None):
+        raise click.UsageError("A lock has one holder: --owner and --slot need --kind.", ctx)
+    if owner is not None and slot is not None:
+        raise click.UsageError("Use --owner or --slot, not both.", ctx)
+    if kind == "rwlock" and slot is not None:
+        raise click.UsageError("A read/write lock has no slots: use --owner.", ctx)
+
+
+def _break_lock(client: gripfast.Client, name: str, yes: bool, reason: str | None) -> gripfast.LockInfo:
+    info = client.inspect(name)
+    if info is None:
+        raise _nobody(name)
+    if info.kept == "done":
+        raise Failure(codes.DECLINED, f"{name!r} is {text.holder(info)}. To have it done again: {_forget(name)}")
+    if not yes:
+        _confirm(client, info)
+    if not client.force_release(name, reason):
+        raise _nobody(name)
+    return info
+
+
+def _permits(client: gripfast.Client, name: str, kind: Kind) -> gripfast.PermitInfo:
+    info = client.inspect(name, kind)
+    if info is None:
+        raise _nobody(name, kind)
+    return info
+
+
+def _break_permits(
+    client: gripfast.Client,
+    info: gripfast.PermitInfo,
+    owner: str | None,
+    slot: int | None,
+    yes: bool,
+    reason: str | None,
+) -> gripfast.PermitInfo:
+    """By owner ids, so that nobody loses it who came after the question. The result has those who lost it."""
+    chosen = [each for each in info.holders if owner in (None, each.owner) and (slot is None or slot in each.slots)]
+    if not chosen:
+        whom = f"slot {slot} of {info.name!r}" if owner is None else f"{info.name!r} as {owner!r}"
+        raise Failure(codes.NOT_FOUND, f"nobody holds {whom}. See who does: {to_show(info.name, info.kind)}")
+    if not yes:
+        question = "Release the permits of these holders by force? They may still be at work."
+        _ask(words_of(info.kind).portrait(info, chosen), question)
+    hit = [each for each in chosen if client.force_release(info.name, reason, kind=info.kind, owner=each.owner)]
+    if not hit:
+        raise _nobody(info.name, info.kind)
+    return replace(info, holders=tuple(hit))
 
 
 @click.command(short_help="Have something done again that was done once.")
@@ -132,14 +211,18 @@ def forget(ctx: click.Context, name: str, in_json: bool) -> None:
         click.echo(f"{name!r} may be done again; it was {text.holder(info)}")
 
 
-def _confirm(client: gripfast.Client, info: gripfast.LockInfo) -> None:
-    click.echo(text.portrait(info), err=True)
-    if not click.confirm("Release this lock by force? Its holder may still be at work.", err=True):
+def _ask(portrait: str, question: str) -> None:
+    click.echo(portrait, err=True)
+    if not click.confirm(question, err=True):
         raise Failure(codes.DECLINED, "nothing was changed")
+
+
+def _confirm(client: gripfast.Client, info: gripfast.LockInfo) -> None:
+    _ask(text.portrait(info), "Release this lock by force? Its holder may still be at work.")
     now = client.inspect(info.name)
     if now is not None and now.owner != info.owner:
         raise Failure(
-            codes.DECLINED, f"the lock has another holder by now; nothing was changed. Look again: {_show(info.name)}"
+            codes.DECLINED, f"the lock has another holder by now; nothing was changed. Look again: {to_show(info.name)}"
         )
 
 
@@ -168,7 +251,7 @@ def wait(ctx: click.Context, name: str, wait: float | None, in_json: bool) -> in
     if in_json:
         click.echo(text.as_json(_verdict(name, time.monotonic() - began, busy)))
     if busy:
-        say(f"{name!r} is still {text.holder(busy.holder)}. Wait longer with --wait, or see: {_show(name)}")
+        say(f"{name!r} is still {text.holder(busy.holder)}. Wait longer with --wait, or see: {to_show(name)}")
     return codes.BUSY if busy else 0
 
 
@@ -179,13 +262,9 @@ def _verdict(name: str, waited: float, busy: gripfast.LockTimeout | None) -> dic
     return verdict
 
 
-def _show(name: str) -> str:
-    return f"gripfast show {shlex.quote(name)}"
-
-
 def _forget(name: str) -> str:
     return f"gripfast forget {shlex.quote(name)}"
 
 
-def _nobody(name: str) -> Failure:
-    return Failure(codes.NOT_FOUND, f"nobody holds {name!r}. List the held locks: gripfast ls")
+def _nobody(name: str, kind: AnyKind = "lock") -> Failure:
+    return Failure(codes.NOT_FOUND, f"nobody holds {name!r}. List the held {NAMES[kind]}s: {to_list(kind)}")

@@ -12,6 +12,7 @@ import click
 
 import gripfast
 from gripfast import durations
+from gripfast.cli.kinds import NAMES, kind_in
 
 _URL = "gripfast.cli.url"
 
@@ -59,6 +60,12 @@ url_option = click.option(
     help="Where the locks are. [default: $GRIPFAST_URL, or a file in your home directory] "
     "If the URL has a password, set $GRIPFAST_URL: other users of the machine can see the arguments of a command.",
 )
+kind_option = click.option(
+    "--kind",
+    type=click.Choice(list(NAMES)),
+    default="lock",
+    help="Of which kind it is: a lock, a semaphore or a read/write lock. [default: lock]",
+)
 json_option = click.option("--json", "in_json", is_flag=True, help="Print JSON.")
 wait_option = duration_option("--wait", "Wait at most this long: 30 (seconds), 500ms, 2m, 1h. [default: for ever]")
 
@@ -81,9 +88,9 @@ quiet_option = click.option(
 
 
 def _complete_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-    from gripfast.cli.completion import lock_names
+    from gripfast.cli.completion import held_names
 
-    return lock_names(ctx.meta.get(_URL), incomplete)
+    return held_names(ctx.meta.get(_URL), incomplete, kind_in(ctx.params))
 
 
 name_argument = click.argument("name", shell_complete=_complete_names)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 import click
 
 import gripfast
 from gripfast.cli import codes
 from gripfast.cli.failure import say
+from gripfast.cli.kinds import AnyKind, called, kind_in, to_show, words_of
 from gripfast.cli.options import duration_option, name_argument, open_client, quiet_option, url_option, wait_option
 from gripfast.cli.signals import Signals, listening
 from gripfast.cli.spawn import Command, start
@@ -20,7 +21,11 @@ from gripfast.cli.text import holder
 from gripfast.cli.waiting import campaigning
 from gripfast.errors import why_lost
 
+if TYPE_CHECKING:
+    from typing import Unpack
+
 GRACE = 5.0
+SLOTS = "GRIPFAST_SLOTS"
 
 TTL_HELP = """How long the lock stays held if gripfast dies and the store does not notice (the embedded store,
 sqlite://, notices at once). gripfast renews it while the command runs. [default: 30, or what the URL says]"""
@@ -31,6 +36,10 @@ ONCE_HELP = """Run the command only if it was not done before. If it ends with s
 --keep says. If it fails, or dies, it may be run again."""
 KEEP_HELP = "With --once: for how long it is remembered that the command was done, such as 7d."
 DONE_HELP = f"With --once: exit code if it was done before. [default: {codes.DONE}]"
+LIMIT_HELP = """Take a permit of the semaphore NAME, which has N permits: so many commands may run at the same time.
+Everybody has to come with the same limit."""
+READ_HELP = "Take the read/write lock NAME for reading: others may read at the same time, and nobody writes."
+WRITE_HELP = "Take the read/write lock NAME for writing: nobody else reads or writes."
 BUSY_HELP = f"Exit code if someone else holds the lock. [default: {codes.BUSY}]"
 
 
@@ -42,6 +51,20 @@ class Settings(NamedTuple):
     grace: float | None
     quiet: bool
     done_code: int = codes.DONE
+    kind: AnyKind = "lock"
+
+
+class How(TypedDict):
+    """The options that say what is held, and how."""
+
+    ttl: float | None
+    label: str | None
+    limit: int | None
+    read: bool
+    write: bool
+    min_hold: float | None
+    once: bool
+    keep: float | None
 
 
 class RunCommand(click.Command):
@@ -70,6 +93,9 @@ class RunCommand(click.Command):
 @click.option("--busy-exit-code", type=click.IntRange(0, 255), default=codes.BUSY, metavar="CODE", help=BUSY_HELP)
 @duration_option("--grace", GRACE_HELP)
 @quiet_option
+@click.option("--limit", type=int, metavar="N", help=LIMIT_HELP)
+@click.option("--read", is_flag=True, help=READ_HELP)
+@click.option("--write", is_flag=True, help=WRITE_HELP)
 @duration_option("--min-hold", MIN_HOLD_HELP)
 @click.option("--once", is_flag=True, help=ONCE_HELP)
 @duration_option("--keep", KEEP_HELP)
@@ -79,17 +105,13 @@ def run(
     ctx: click.Context,
     name: str,
     words: Sequence[str],
-    ttl: float | None,
     wait: float | None,
     no_wait: bool,
-    label: str | None,
     busy_exit_code: int,
     grace: float | None,
     quiet: bool,
-    min_hold: float | None,
-    once: bool,
-    keep: float | None,
     done_exit_code: int,
+    **how: Unpack[How],
 ) -> int:
     """Run CMD while holding the lock NAME, and exit with its status.
 
@@ -97,10 +119,15 @@ def run(
     gripfast run nightly -- ./backup.sh --full
     gripfast run nightly --wait 60 --label "by hand" -- ./backup.sh
     gripfast run digest:2026-11-15 --once --keep 7d -- ./send-digest.sh
+    gripfast run api --limit 3 -- ./fetch.sh
 
     In CMD's environment, $GRIPFAST_NAME is the lock's name, and $GRIPFAST_TOKEN is the fencing token, a number that
-    grows with every holder. gripfast passes signals on to CMD. CMD inherits gripfast's standard input, output and
-    error; one that is closed stays closed.
+    grows with every holder. With --limit, $GRIPFAST_SLOTS is the number of the permit, from 0 on: no other holder has
+    the same at the same time. A lock, a semaphore and a read/write lock of the same name have nothing to do with each
+    other; what is said of the lock below holds for all of them.
+
+    gripfast passes signals on to CMD. CMD inherits gripfast's standard input, output and error; one that is closed
+    stays closed.
 
     If the lock can't be renewed, CMD gets TERM --grace seconds before the lease ends. CMD and everything it started get
     KILL before someone else can get the lock. Then gripfast exits with 76.
@@ -123,24 +150,44 @@ def run(
     """
     if no_wait and wait is not None:
         raise click.UsageError("Use --wait or --no-wait, not both.", ctx)
-    _check_once(ctx, once, keep, min_hold)
-    settings = Settings(name, words, 0.0 if no_wait else wait, busy_exit_code, grace, quiet, done_exit_code)
+    _check(ctx, how)
+    patience, kind = 0.0 if no_wait else wait, kind_in(ctx.params)
+    settings = Settings(name, words, patience, busy_exit_code, grace, quiet, done_exit_code, kind)
     with open_client(ctx) as client:
-        lock = client.lock(name, ttl=ttl, label=label, min_hold=min_hold)
+        lock = _lock(client, name, how)
         check_grace(ctx, grace, lock.ttl)
-        if keep is not None:
-            attempt = client.once(name, keep=keep, wait=settings.wait, ttl=ttl, label=label)
+        if how["keep"] is not None:
+            attempt = client.once(name, keep=how["keep"], wait=patience, ttl=how["ttl"], label=how["label"])
             return _run_once(client, attempt, settings, listening())
         return _run(client, lock, settings, listening())
 
 
-def _check_once(ctx: click.Context, once: bool, keep: float | None, min_hold: float | None) -> None:
-    if once and keep is None:
+def _check(ctx: click.Context, how: How) -> None:
+    if how["once"] and how["keep"] is None:
         raise click.UsageError("--once needs --keep: for how long it is remembered that it was done, such as 7d.", ctx)
-    if keep is not None and not once:
+    if how["keep"] is not None and not how["once"]:
         raise click.UsageError("--keep is for --once.", ctx)
-    if once and min_hold is not None:
-        raise click.UsageError("Use --once or --min-hold, not both.", ctx)
+    given = {
+        "--limit": how["limit"] is not None,
+        "--read": how["read"],
+        "--write": how["write"],
+        "--once": how["once"],
+        "--min-hold": how["min_hold"] is not None,
+    }
+    first, second, *_ = (*(option for option, is_given in given.items() if is_given), None, None)
+    if second is not None:
+        raise click.UsageError(f"Use {first} or {second}, not both.", ctx)
+
+
+def _lock(client: gripfast.Client, name: str, how: How) -> gripfast.Lock | gripfast.Semaphore:
+    ttl, label = how["ttl"], how["label"]
+    if how["limit"] is not None:
+        return client.semaphore(name, how["limit"], ttl, label=label)
+    if how["read"]:
+        return client.rwlock(name, ttl, label=label).read()
+    if how["write"]:
+        return client.rwlock(name, ttl, label=label).write()
+    return client.lock(name, ttl=ttl, label=label, min_hold=how["min_hold"])
 
 
 def check_grace(ctx: click.Context, grace: float | None, ttl: float) -> None:
@@ -148,12 +195,14 @@ def check_grace(ctx: click.Context, grace: float | None, ttl: float) -> None:
         raise click.UsageError(f"--grace may be at most half the ttl, here {sane_grace(ttl):g} seconds.", ctx)
 
 
-def _run(client: gripfast.Client, lock: gripfast.Lock, settings: Settings, signals: Signals) -> int:
+def _run(
+    client: gripfast.Client, lock: gripfast.Lock | gripfast.Semaphore, settings: Settings, signals: Signals
+) -> int:
     try:
-        with campaigning(client, lock.name, signals, settings.quiet):
+        with campaigning(client, lock.name, signals, settings.quiet, settings.kind):
             lease = lock.acquire(wait=settings.wait)
     except gripfast.LockTimeout as busy:
-        return _busy(settings, busy.holder)
+        return _busy(settings, _who(client, settings, busy))
     ending = supervised(client, lease, settings.words, settings.grace, signals)
     return _conclude(lease, ending, lambda status: lease.release())
 
@@ -167,16 +216,26 @@ def _run_once(client: gripfast.Client, once: gripfast.Once, settings: Settings, 
             say(f"{settings.name!r} is {holder(run.holder)}. To have it done again: {again}")
         return settings.done_code
     if not run:
-        return _busy(settings, run.holder)
+        return _busy(settings, holder(run.holder))
     ending = supervised(client, run.lease, settings.words, settings.grace, signals)
     return _conclude(run.lease, ending, run._finish)
 
 
-def _busy(settings: Settings, who: gripfast.LockInfo | None) -> int:
+def _who(client: gripfast.Client, settings: Settings, busy: gripfast.LockTimeout) -> str:
+    """Permits have several holders, and the error names one: the others are looked up, if the store answers."""
+    if settings.kind == "lock" or settings.quiet:
+        return holder(busy.holder)
+    try:
+        info = client.inspect(settings.name, settings.kind)
+    except gripfast.GripfastError:
+        info = None
+    return holder(busy.holder) if info is None else str(words_of(settings.kind).holder(info))
+
+
+def _busy(settings: Settings, who: str) -> int:
     if not settings.quiet:
         what_next = "Wait longer with --wait" if settings.wait else "Wait for it with --wait SECONDS"
-        look = f"gripfast show {shlex.quote(settings.name)}"
-        say(f"{settings.name!r} is {holder(who)}. {what_next}, or see: {look}")
+        say(f"{settings.name!r} is {who}. {what_next}, or see: {to_show(settings.name, settings.kind)}")
     return settings.busy_code
 
 
@@ -193,7 +252,12 @@ def supervised(
 
 
 def _environment(lease: gripfast.Lease) -> dict[str, str]:
-    return {**os.environ, "GRIPFAST_NAME": lease.name, "GRIPFAST_TOKEN": str(lease.token)}
+    """Without the slots of another `gripfast run` around this one."""
+    environment = {**os.environ, "GRIPFAST_NAME": lease.name, "GRIPFAST_TOKEN": str(lease.token)}
+    environment.pop(SLOTS, None)
+    if lease._state.want.share is not None and lease._state.slots:
+        environment[SLOTS] = ",".join(map(str, lease._state.slots))
+    return environment
 
 
 def _begin(
@@ -216,7 +280,7 @@ def _conclude(lease: gripfast.Lease, ending: Ending, finish: Callable[[int], Non
         finish(ending.status)
     except gripfast.LeaseLost as lost:
         so = f"The command ended with status {ending.status}, and may have run without the lock at the end"
-        say(f"lost the lock {lease.name!r}: {why_lost(lost)}. {so}")
+        say(f"lost the {called(lease)} {lease.name!r}: {why_lost(lost)}. {so}")
         return codes.LOST
     return ending.status
 
@@ -225,7 +289,7 @@ def say_stopped(lease: gripfast.Lease, ending: Ending, then: str = "") -> None:
     if not ending.complete:
         say("some processes of the command still run although gripfast sent them KILL; look for them with ps")
     what = "has ended, but gripfast could not kill all its processes" if ending.refused else "was stopped"
-    say(f"lost the lock {lease.name!r}: {_why(lease)}. The command {what}{then}")
+    say(f"lost the {called(lease)} {lease.name!r}: {_why(lease)}. The command {what}{then}")
 
 
 def _why(lease: gripfast.Lease) -> str:

@@ -25,6 +25,7 @@ from gripfast import Lease
 from gripfast.cli import codes
 from gripfast.cli import signals as sig
 from gripfast.cli.failure import say
+from gripfast.cli.kinds import called
 from gripfast.cli.spawn import Command
 from gripfast.errors import visible
 
@@ -107,7 +108,8 @@ class Supervisor:
             _say_refused(signum, pid, KEPT)
 
     def _end(self, status: int | None) -> Ending:
-        meanwhile = f"the lock {visible(self._lease.name)} is lost, and gripfast waits until the process has ended"
+        lost = f"the {called(self._lease)} {visible(self._lease.name)} is lost"
+        meanwhile = f"{lost}, and gripfast waits until the process has ended"
         complete, refused = end_family(self._command, self._signals, meanwhile)
         return Ending(status, self._warned, complete, refused, self._asked_to_end)
 

@@ -36,6 +36,11 @@ def holder(info: LockInfo | None) -> str:
     return f"held by {label}pid {info.pid} on {visible(info.host)} for {held_for(info)} (since {_moment(info)})"
 
 
+def has_room(info: LockInfo) -> bool:
+    """For one more holder: never, but permits have it."""
+    return False
+
+
 def portrait(info: LockInfo) -> str:
     """One lock on several lines."""
     lines = {
@@ -58,7 +63,7 @@ def _holder(info: LockInfo) -> str:
 
 
 def human_table(infos: Sequence[LockInfo]) -> str:
-    return aligned([HEADINGS, *(_human_row(info) for info in infos)])
+    return aligned([HEADINGS, *(human_row(info) for info in infos)])
 
 
 def plain_table(infos: Sequence[LockInfo]) -> str:
@@ -72,6 +77,11 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
         "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
+
+
+def broken(info: LockInfo) -> str:
+    """What to say when this holder has lost it by force."""
+    return f"{info.name!r} is released; it was {holder(info)}"
 
 
 def as_json(value: object) -> str:
@@ -88,11 +98,15 @@ def info_as_dict(info: LockInfo) -> dict[str, object]:
     return {**asdict(info), "since": since, "expires_in": expires, **({"kept": info.kept} if info.kept else {})}
 
 
+def holders_as_dict(info: LockInfo) -> dict[str, object]:
+    return {"holder": info_as_dict(info)}
+
+
 def _moment(info: LockInfo) -> str:
     return "unknown" if info.since is None else f"{info.since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _human_row(info: LockInfo) -> Sequence[str]:
+def human_row(info: LockInfo) -> Sequence[str]:
     who = (visible(info.name), visible(info.label) if info.label else "-", visible(info.host) or "?", _pid(info))
     return (*who, held_for(info), expires_in(info), str(info.waiters), str(info.token))
 
@@ -103,9 +117,9 @@ def _pid(info: LockInfo) -> str:
 
 def _plain_row(info: LockInfo) -> Sequence[str]:
     since = "-" if info.since is None else info.since.astimezone(UTC).isoformat(timespec="milliseconds")
-    words = (_word(info.name), _word(info.label or "-"), _word(info.host or "-"))
+    words = (word(info.name), word(info.label or "-"), word(info.host or "-"))
     return (*words, str(info.pid), since, f"{info.expires_in:.3f}", str(info.waiters), str(info.token))
 
 
-def _word(text: str) -> str:
+def word(text: str) -> str:
     return visible(text).replace(" ", r"\x20")

@@ -13,8 +13,8 @@ import click
 
 import gripfast
 from gripfast.cli.failure import redacted, say
+from gripfast.cli.kinds import AnyKind, words_of
 from gripfast.cli.signals import Signals
-from gripfast.cli.text import holder
 from gripfast.columns import clipped
 from gripfast.durations import shown
 from gripfast.errors import visible
@@ -25,10 +25,12 @@ _ERASE = "\r\x1b[K"
 
 
 @contextmanager
-def campaigning(client: gripfast.Client, name: str, signals: Signals, quiet: bool) -> Iterator[None]:
+def campaigning(
+    client: gripfast.Client, name: str, signals: Signals, quiet: bool, kind: AnyKind = "lock"
+) -> Iterator[None]:
     """Inside, the main thread waits for the lock. A signal that asks to end raises Interrupted there, so that it leaves
     the queue."""
-    with nullcontext() if quiet else Telling(client, name), signals.interrupting():
+    with nullcontext() if quiet else Telling(client, name, kind), signals.interrupting():
         yield
 
 
@@ -41,9 +43,10 @@ def obtain(client: gripfast.Client, lock: gripfast.Lock, wait: float | None, sig
 class Telling:
     """Speaks from a thread of its own while the main thread waits."""
 
-    def __init__(self, client: gripfast.Client, name: str) -> None:
+    def __init__(self, client: gripfast.Client, name: str, kind: AnyKind = "lock") -> None:
         self._client = client
         self._name = name
+        self._kind = kind
         self._began = time.monotonic()
         self._over = threading.Event()
         self._drawn = False
@@ -85,12 +88,13 @@ class Telling:
             click.echo(_ERASE + clipped(line, _width()), err=True, nl=False)
 
     def _who(self) -> str:
-        """Or why nobody knows; empty if nobody has it."""
+        """Or why nobody knows; empty if nobody is in the way."""
         try:
-            info = self._client.inspect(self._name)
+            info = self._client.inspect(self._name, self._kind)
         except gripfast.GripfastError as error:
             return redacted(visible(str(error)))
-        return holder(info) if info else ""
+        words = words_of(self._kind)
+        return "" if info is None or words.has_room(info) else words.holder(info)
 
 
 def _width() -> int:
