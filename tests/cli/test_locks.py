@@ -130,7 +130,7 @@ def test_break_refuses_a_reason_that_is_too_long(client: gripfast.Client, call: 
 
 @pytest.mark.usefixtures("held")
 def test_break_says_that_a_store_can_not_tell_the_reason(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gripfast.api.client.AnyClient.capabilities", gripfast.Capabilities())
+    monkeypatch.setattr("gripfast.api.base.AnyClient.capabilities", gripfast.Capabilities())
     ended = call("break", "nightly", "--yes", "--reason", "deploy of v2")
     assert ended.returncode == 0
     assert "can't tell the old holder the reason" in ended.stderr

@@ -63,8 +63,8 @@ def test_a_semaphore_without_a_free_permit_is_busy() -> None:
 
 
 @pytest.mark.usefixtures("full")
-def test_another_limit_is_wrong_usage(call: Call) -> None:
-    ended = call("run", "api", "--limit", "4", "--no-wait", "--", "true")
+def test_another_limit_is_wrong_usage() -> None:
+    ended = run_gripfast("run", "api", "--limit", "4", "--no-wait", "--", "true")
     assert (ended.returncode, "limit of 3" in ended.stderr) == (64, True)
 
 
