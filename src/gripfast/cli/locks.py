@@ -6,7 +6,7 @@ import shlex
 import sys
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Literal
 
 import click
 
@@ -17,9 +17,6 @@ from gripfast.cli.kinds import NAMES, AnyKind, to_list, to_show, words_of
 from gripfast.cli.options import json_option, kind_option, name_argument, open_client, url_option, wait_option
 from gripfast.cli.signals import listening
 from gripfast.cli.waiting import obtain
-
-if TYPE_CHECKING:
-    from gripfast.core.ports import Kind
 
 
 @click.command(short_help="List the locks that are held.")
@@ -157,7 +154,7 @@ def _break_lock(client: gripfast.Client, name: str, yes: bool, reason: str | Non
     return info
 
 
-def _permits(client: gripfast.Client, name: str, kind: Kind) -> gripfast.PermitInfo:
+def _permits(client: gripfast.Client, name: str, kind: Literal["semaphore", "rwlock"]) -> gripfast.PermitInfo:
     info = client.inspect(name, kind)
     if info is None:
         raise _nobody(name, kind)

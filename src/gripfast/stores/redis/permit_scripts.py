@@ -173,7 +173,7 @@ for _, key in ipairs({{queue, unheard}}) do
     if n and tonumber(n) > limit then
       leave(owner)
       if is_heard(channel) then
-        redis.call('PUBLISH', channel, owner .. ' 0 0')
+        redis.call('PUBLISH', channel, owner .. ' 0 0/-')
       end
     end
   end

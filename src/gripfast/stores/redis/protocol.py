@@ -210,9 +210,9 @@ def read_push(reply: Any) -> Push | None:
         return None
     try:
         owner, token, ttl = reply[2].rsplit(b" ", 2)
-        ttl, _, slots = ttl.partition(b"/")
+        ttl, of_permits, slots = ttl.partition(b"/")
         granted = Granted(int(token), int(ttl) / 1000, source=reply[1], slots=read_slots(slots))
-        return Push(to_text(owner), granted if granted.token else None)
+        return Push(to_text(owner), None if of_permits and not granted.token else granted)
     except ValueError:  # somebody else's message
         return None
 
