@@ -35,3 +35,28 @@ def test_a_claim_that_is_cancelled_before_its_answer_is_read_keeps_nothing() -> 
 
     with gripfast.connect("memory://kept") as onlooker:
         asyncio.run(main())
+
+
+def test_permits_can_not_be_handed_over() -> None:
+    with gripfast.connect("memory://") as client:
+        for lease in (client.semaphore("api", 1).acquire(), client.rwlock("index").write().acquire()):
+            with pytest.raises(gripfast.ConfigurationError, match="only a lock can be handed over"):
+                lease.detach()
+            assert lease.held
+
+
+def test_a_client_that_is_closed_in_the_block_of_once_says_so() -> None:
+    client = gripfast.connect("memory://")
+    with pytest.raises(gripfast.ClientClosed, match="'digest' is not recorded as done"), client.once("digest", keep=60):
+        client.close()
+
+
+def test_a_task_does_not_write_because_its_thread_does() -> None:
+    client = gripfast.connect("memory://")
+
+    async def in_a_task() -> object:
+        return client.rwlock("index").write().try_acquire()
+
+    with client.rwlock("index").write():
+        assert asyncio.run(in_a_task()) is None
+    client.close()

@@ -437,14 +437,16 @@ class Client(Operators):
     def _twin_election(self, name: str, **settings: Any) -> AsyncElection:
         return self._twins.here().election(name, **settings)
 
-    def _held_here(self) -> HeldHere:
+    def _held_here(self, inherits: bool = True) -> HeldHere:
+        """`inherits`: a task also has what its thread acquired before it ran the loop."""
         if self._here.pid != this.pid:
             self._here.__init__()  # type: ignore[misc]
         task = task_here()
         if task is None:
             return self._here.held
         held = self._here.of_tasks.setdefault(task, HeldHere())
-        held.update(self._here.held)  # what the thread has acquired before it runs the loop is held in its tasks
+        if inherits:
+            held.update(self._here.held)
         return held
 
     def _vouch(self, lease: Lease, pid: int) -> None:

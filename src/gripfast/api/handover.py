@@ -42,6 +42,8 @@ class Detached(NamedTuple):
 def check_detachable(lease: Handle[Any]) -> None:
     check_hands_over(lease._client, "detach()")
     state = lease._state
+    if state.want.share is not None:
+        raise ConfigurationError(f"{lease.name!r}: only a lock can be handed over, not permits")
     if state.want.is_once:
         raise ConfigurationError(f"{lease.name!r} is to be done once, and the block that does it has to end it")
     others = [each for ref in state.handles if (each := ref()) is not None and each is not lease]

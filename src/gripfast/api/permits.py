@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from gripfast.api.client import Client, HeldHere
     from gripfast.api.typed import NothingElse
 
-_WHERE = "the embedded store, one Redis server, PostgreSQL or MySQL with mode=lease, or ZooKeeper"
+_WHERE = "the embedded store, one Redis server, or PostgreSQL or MySQL with mode=lease"
 
 
 def check_kind(kind: Kind, capabilities: Capabilities, where: str) -> Kind:
@@ -240,7 +240,7 @@ class _Half(Lock):
     def _acquire(self, patience: float | None, entry: Entry = False) -> Lease | Taken:
         client, settings = self._client, self._settings
         runtime = client._start()
-        held = client._held_here()
+        held = client._held_here(inherits=False)
         state = held_already(held, settings.want, "thread")
         if state is None:
             answer = drive(acquire(runtime.env, settings.want, patience, entry))

@@ -25,5 +25,6 @@ async def undo(env: Env, claim: Claim, mark: Mark) -> NoReturn:
     """Nobody would renew or release what this claim may have got. That the client is closed is why it fails, also where
     the clean-up has failed, perhaps for the same reason."""
     if mark.may_be_there:
-        mark.may_be_there = any(await env.store.abandon([Hold(claim.name, claim.owner, claim.ttl, share=claim.share)]))
+        hold = Hold(claim.name, claim.owner, claim.ttl, share=claim.share, keep=mark.keep(env.now()))
+        mark.may_be_there = any(await env.store.abandon([hold]))
     raise ClientClosed

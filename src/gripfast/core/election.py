@@ -83,7 +83,7 @@ class Watch:
             if info.token < self._largest:
                 return False
             self._largest = info.token
-        seen = None if info is None else (info.token, info.owner)
+        seen = None if info is None or info.kept is not None else (info.token, info.owner)
         if self._told == [seen]:
             return False
         self._told = [seen]

@@ -50,6 +50,8 @@ async def adopt(env: Env, want: Want, former: str) -> LeaseState:
     """Raises LeaseLost if the former owner does not have it any more, StoreUnavailable if nobody could be asked."""
     state = LeaseState(want, env.new_owner())
     mark = env.ledger.enter(state)
+    if want.min_hold is not None:  # before the request leaves: somebody believed in this lease before
+        mark.keeping = Keeping(MIN_HOLD, want.min_hold, env.now())
     try:
         if env.observers is not None:
             env.observers.claimed(state)

@@ -20,7 +20,7 @@ from gripfast.core import rules
 from gripfast.core.kept import DONE, Keep, Keeping
 from gripfast.core.lease import LeaseState, Loss, lease_lost
 from gripfast.core.ports import Env, Hold, Unreachable
-from gripfast.errors import OutcomeUnknown
+from gripfast.errors import ClientClosed, OutcomeUnknown
 
 _log = logging.getLogger("gripfast.lease")
 
@@ -50,6 +50,8 @@ async def record_done(env: Env, state: LeaseState, seconds: float) -> None:
         )
     env.ledger.confirm_gone(state.owner)
     if answer is not None:
+        if env.is_closed:
+            raise ClientClosed(f"{state.name!r} is not recorded as done, because its client was closed before")
         raise lease_lost(state.name, answer)
     if _log.isEnabledFor(logging.DEBUG):
         _log.debug("recorded %r as done", state.name, extra=state.about())

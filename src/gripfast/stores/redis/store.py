@@ -234,24 +234,28 @@ class RedisStore(Store, PermitStore):
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         """Gives back twice what may still arrive: a claim whose connection broke can't be followed by a clean-up."""
-        kept: dict[str, Unreachable | None] = {}
-        for hold, keep in [(hold, hold.keep) for hold in holds if hold.keep is not None]:
-            answer = await self._keep(hold, keep)
-            kept[hold.owner] = answer if isinstance(answer, Unreachable) else None
-        if kept:
-            plain = [hold for hold in holds if hold.keep is None]
-            others = iter(await self.abandon(plain))
-            return [next(others) if hold.keep is None else kept[hold.owner] for hold in holds]
+        if any(hold.keep is not None for hold in holds):
+            plain = iter(await self.abandon([hold for hold in holds if hold.keep is None]))
+            kept = iter(await self._give_back(scripts.KEEP, [hold for hold in holds if hold.keep is not None]))
+            return [next(plain if hold.keep is None else kept) for hold in holds]
         if any(hold.share is not None for hold in holds):
             locks, permits = _apart(holds)
             given_back = iter(await self.abandon(locks)), iter(await self._permits.abandon(permits))
             return [next(given_back[hold.share is not None]) for hold in holds]
+        return await self._give_back(scripts.ABANDON, holds)
+
+    async def _give_back(self, script: Script, holds: Sequence[Hold]) -> list[Unreachable | None]:
+        """Many at once: renewals wait for it."""
         troubles: list[Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
-            late = [self._clean_up_after(hold.name, hold.owner) is False for hold in chunk]
-            commands = [protocol.abandon(hold.name, hold.owner) for hold in chunk]
-            replies = await self._ask_each(scripts.ABANDON, commands, rules.GIVE_BACK_WITHIN)
+            commands = [_given_back(hold) for hold in chunk]
+            if script is scripts.KEEP:  # first: a clean-up would free what is to be kept
+                replies = await self._ask_each(script, commands, rules.GIVE_BACK_WITHIN)
+                late = self._clean_up_after_each(chunk)
+            else:
+                late = self._clean_up_after_each(chunk)
+                replies = await self._ask_each(script, commands, rules.GIVE_BACK_WITHIN)
             for hold, is_late, reply in zip(chunk, late, replies, strict=True):
                 trouble: Unreachable | None = None
                 if isinstance(reply, Fault) and not _is_no_lock(reply):
@@ -260,6 +264,10 @@ class RedisStore(Store, PermitStore):
                     trouble = _may_take_effect(hold.name)
                 troubles.append(trouble)
         return troubles
+
+    def _clean_up_after_each(self, holds: Sequence[Hold]) -> list[bool]:
+        """Whether a request of the owner may still take effect."""
+        return [self._clean_up_after(hold.name, hold.owner) is False for hold in holds]
 
     def _clean_up_after(self, name: str, owner: str) -> bool | None:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
@@ -375,6 +383,12 @@ def card_of_this_process(label: str | None) -> bytes:
 
 def _may_take_effect(name: str) -> Unreachable:
     return unreachable(StoreUnavailable(f"a request for {name!r} that got no answer may still take effect"))
+
+
+def _given_back(hold: Hold) -> bytes:
+    if hold.keep is not None:
+        return protocol.keep(hold.name, hold, hold.keep)
+    return protocol.abandon(hold.name, hold.owner)
 
 
 def _renewal(reply: Any) -> Reason | Unreachable | None:
