@@ -135,4 +135,4 @@ def _without_ours(listing: Any) -> Any:
     async def without(infos: Any) -> list[Any]:
         return [info for info in await infos if info.name != OF_THE_OBSERVER]
 
-    return lambda actor, prefix="": asyncio.ensure_future(without(listing(actor, prefix)))
+    return lambda actor, prefix="", **kind: asyncio.ensure_future(without(listing(actor, prefix, **kind)))
