@@ -33,18 +33,12 @@ async def acquire(env: Env, want: Want, wait: float | None, entry: Entry = False
     share = want.share
     while True:
         state = LeaseState(want, env.new_owner())
-        if share is None:
-            mark = env.ledger.enter(state, entry)
-        else:
-            mark = env.ledger.enter_share(state, share, entry)
+        mark = env.ledger.enter(state, entry)
         try:
             if env.observers is not None:
                 env.observers.claimed(state)
             inbox = None if wait == 0.0 else env.store.inbox()
-            if share is None:
-                claim = Claim(want.key, state.owner, want.ttl, want.label, inbox)
-            else:
-                claim = Claim(want.key, state.owner, want.ttl, want.label, inbox, share)
+            claim = Claim(want.key, state.owner, want.ttl, want.label, inbox, share)
             answer, sent = await _ask(env, claim, mark)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)

@@ -83,8 +83,8 @@ class Want(NamedTuple):
 
 class LeaseState:
     __slots__ = (
-        "__weakref__", "acquirer", "ceiling", "deadline", "endings", "handles", "key", "limit", "listeners",
-        "most", "name", "on_lost", "owes_downgrade", "owner", "renew_at", "renews", "slots", "story", "token", "ttl",
+        "__weakref__", "acquirer", "ceiling", "deadline", "endings", "handles", "limit", "listeners",
+        "most", "on_lost", "owes_downgrade", "owner", "renew_at", "renews", "slots", "story", "token", "ttl",
         "want",
     )  # fmt: skip
 
@@ -95,8 +95,7 @@ class LeaseState:
     lock does without them."""
 
     def __init__(self, want: Want, owner: str) -> None:
-        self.name = want.name
-        self.key = want.key
+        self.want = want
         self.owner = owner
         self.ttl = want.ttl
         self.renews = want.renews
@@ -115,9 +114,16 @@ class LeaseState:
         """The thread or task that acquired it, weakly; see `runtime/here.py`."""
         self.endings: list[list[Loss]] = []
         """Empty until it is over; the first one counts."""
-        self.want = want
         self.story: Story | None = None
         """What observers are told of it, if there are any."""
+
+    @property
+    def name(self) -> str:
+        return self.want.name
+
+    @property
+    def key(self) -> str:
+        return self.want.key
 
     @property
     def ending(self) -> Reason | None:

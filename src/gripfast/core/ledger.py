@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import CodeType
 
 from gripfast.core.kept import Keep, Keeping
-from gripfast.core.lease import LeaseState, Share
+from gripfast.core.lease import LeaseState, Share, Want
 
 Entry = bool | tuple[CodeType, int]
 """How the caller's code acquires a lease: True in a `with` block, else where it calls acquire(), if that is known."""
@@ -22,11 +22,10 @@ Entry = bool | tuple[CodeType, int]
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = ("entry", "granted", "keeping", "key", "ledger", "may_be_there", "name", "owner", "sent", "ttl")
+    __slots__ = ("entry", "granted", "keeping", "ledger", "may_be_there", "owner", "sent", "ttl", "want")
 
     ledger: Ledger
-    name: str
-    key: str
+    want: Want
     owner: str
     ttl: float
     sent: float
@@ -38,20 +37,23 @@ class Mark(weakref.ref[LeaseState]):
     entry: Entry
     """If the lease of a `with` block is dropped, an interrupt or the end of a loop has done it: there is nothing that
     the caller should have written differently. Otherwise the log says where it was acquired."""
-    share: Share | None = None
-    """Of permits (`ShareMark`). A lock must not pay for it: not even for an attribute that is set to None."""
     keeping: Keeping | None
     """How it is given back; None: it is just released. Set when the caller believes in it."""
 
+    @property
+    def name(self) -> str:
+        return self.want.name
+
+    @property
+    def key(self) -> str:
+        return self.want.key
+
+    @property
+    def share(self) -> Share | None:
+        return self.want.share
+
     def keep(self, now: float) -> Keep | None:
         return None if self.keeping is None else self.keeping.now(self.owner, now)
-
-
-class ShareMark(Mark):
-    __slots__ = ("share",)
-
-
-NewMark = Callable[[LeaseState, Callable[[Mark], None]], Mark]
 
 
 class Ledger:
@@ -62,28 +64,19 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._marks)
 
-    def enter(self, state: LeaseState, entry: Entry = False, new_mark: NewMark = Mark) -> Mark:
-        mark = new_mark(state, self._drop)
+    def enter(self, state: LeaseState, entry: Entry = False) -> Mark:
+        mark = Mark(state, self._drop)
         mark.ledger = self
-        mark.name = state.name
-        mark.key = state.key
-        mark.owner = state.owner
+        mark.want = state.want
+        owner = mark.owner = state.owner
         mark.ttl = state.ttl
         mark.sent = 0.0
         mark.may_be_there = False
         mark.granted = False
         mark.entry = entry
         mark.keeping = None
-        self._marks[state.owner] = mark
+        self._marks[owner] = mark
         return mark
-
-    def enter_share(self, state: LeaseState, share: Share, entry: Entry) -> Mark:
-        def new_mark(state: LeaseState, drop: Callable[[Mark], None]) -> Mark:
-            mark = ShareMark(state, drop)
-            mark.share = share  # before the ledger has it: an interrupt may strike here
-            return mark
-
-        return self.enter(state, entry, new_mark)
 
     def confirm_gone(self, owner: str) -> None:
         self._marks.pop(owner, None)

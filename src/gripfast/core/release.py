@@ -24,11 +24,9 @@ async def release(env: Env, state: LeaseState) -> None:
     if state.listeners:
         state.tell()
     try:
-        if state.want.share is None:
-            hold = Hold(state.key, state.owner, state.ttl)
-        else:
-            hold = Hold(state.key, state.owner, state.ttl, share=state.want.share)
-        if state.want.min_hold is not None:
+        want = state.want
+        hold = Hold(want.key, state.owner, state.ttl, False, want.share)
+        if want.min_hold is not None:
             hold = hold._replace(keep=env.ledger.kept(state.owner, env.now()))
         answer = await env.store.release(hold)
     except ClientClosed:

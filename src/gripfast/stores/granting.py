@@ -88,7 +88,7 @@ def claim(row: Row, queue: Iterable[Waiter], claimant: Waiter, now: Now) -> Outc
 
 def free(row: Row, queue: Iterable[Waiter], now: Now) -> Outcome:
     """The holder is no longer there: hand over to the first in the queue, if there is one."""
-    return _hand_over(row._replace(owner=None, unconfirmed="", details="", since_us=now.wall_us), queue, now, None)
+    return _hand_over(Row(row.token, since_us=now.wall_us, broken=row.broken), queue, now, None)
 
 
 def take_back(row: Row, queue: Iterable[Waiter], unreached: Waiter, now: Now) -> Outcome:

@@ -9,7 +9,7 @@ from typing import Any
 
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
-from gripfast.core.ledger import Entry, Ledger, Mark, NewMark
+from gripfast.core.ledger import Entry, Ledger, Mark
 from gripfast.core.ports import Store
 from gripfast.core.redlock.ballot import majority
 from gripfast.core.redlock.records import Records
@@ -298,9 +298,9 @@ class _Ledger(Ledger):
         self._enters = enters
         self._struck_off = struck_off
 
-    def enter(self, state: LeaseState, entry: Entry = False, new_mark: NewMark = Mark) -> Mark:
+    def enter(self, state: LeaseState, entry: Entry = False) -> Mark:
         self._enters(state.owner)
-        return super().enter(state, entry, new_mark)
+        return super().enter(state, entry)
 
     def confirm_gone(self, owner: str) -> None:
         mark = self._marks.get(owner)

@@ -219,7 +219,10 @@ class MemoryEngine:
             if hold.keep is not None and row.owner == hold.keep.owner:
                 return None
             return self._noted(hold.owner, granting.gone_because(row, hold.owner, now))
-        self._give_back(hold, row, now)
+        if hold.keep is None:  # as `_give_back`, without a call
+            self._free(hold.name, row, now)
+        else:
+            self._give_back(hold, row, now)
         return None
 
     def _give_back(self, hold: Hold, row: Row, now: Now) -> None:
