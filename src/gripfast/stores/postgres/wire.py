@@ -12,7 +12,6 @@ is a second one for whoever polls, and for a cut from another thread.
 
 from __future__ import annotations
 
-import itertools
 import logging
 import os
 import socket
@@ -26,7 +25,6 @@ from psycopg.pq.abc import PGconn, PGresult
 from gripfast.interrupts.living import Living
 from gripfast.stores.postgres.protocol import kind_of
 from gripfast.stores.sql.ports import Answer, Refusal, Rows, SessionGone
-from gripfast.stores.sql.protocol import Row
 from gripfast.stores.sql.statement import Query, Statement, Value
 
 _log = logging.getLogger("gripfast.connection")
@@ -291,10 +289,8 @@ def _packed(statement: Statement, values: Mapping[str, Value]) -> list[bytes | N
 
 
 def _rows(result: PGresult) -> Rows:
-    count, columns, rows = result.ntuples, range(result.nfields), list[Row]()
-    for row in range(count):
-        rows.append(tuple(map(result.get_value, itertools.repeat(row), columns)))
-    return Rows(rows, count)
+    count, columns, get = result.ntuples, range(result.nfields), result.get_value
+    return Rows([tuple([get(row, column) for column in columns]) for row in range(count)], count)
 
 
 def _shut_down(fd: int) -> None:

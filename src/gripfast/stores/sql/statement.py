@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import re
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
@@ -41,8 +40,9 @@ class Script:
         self.statements = tuple(Statement(each) if isinstance(each, str) else each for each in statements)
 
     def __call__(self, *values: Value) -> list[Query]:
-        given = dict(zip(self._names, values, strict=True))
-        return list(map(Query, self.statements, itertools.repeat(given)))
+        assert len(values) == len(self._names), self._names
+        given = dict(zip(self._names, values))  # noqa: B905 # `strict` costs more than the assertion
+        return [Query(statement, given) for statement in self.statements]
 
 
 def takes(names: str) -> Callable[..., Script]:
