@@ -2,11 +2,13 @@
 
 import asyncio
 import gc
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 import gripfast
-from support.waiting import auntil
+from support.waiting import auntil, until
 
 
 def test_a_claim_that_is_cancelled_before_its_answer_is_read_keeps_nothing() -> None:
@@ -60,3 +62,46 @@ def test_a_task_does_not_write_because_its_thread_does() -> None:
     with client.rwlock("index").write():
         assert asyncio.run(in_a_task()) is None
     client.close()
+
+
+def test_a_text_says_with_which_prefix_it_can_be_adopted(tmp_path: Path) -> None:
+    with (
+        gripfast.connect(f"sqlite:///{tmp_path}/locks.db?prefix=a:") as one,
+        gripfast.connect(f"sqlite:///{tmp_path}/locks.db?prefix=b:") as other,
+    ):
+        text = one.lock("deploy").acquire().detach()
+        with pytest.raises(gripfast.ConfigurationError, match="prefix='a:', and this client has prefix='b:'"):
+            other.adopt(text)
+        assert one.adopt(text).held
+
+
+def test_an_adopted_term_keeps_its_value() -> None:
+    with gripfast.connect("memory://") as client:
+        election = client.election("beat", value="host:8000")
+        term = client.adopt(election.lead().detach())
+        leader = election.leader()
+        assert leader is not None
+        assert (leader.value, leader.token) == ("host:8000", term.token)
+        term = client.adopt(term.detach(), label="host:9000")
+        leader = election.leader()
+        assert leader is not None
+        assert leader.value == "host:9000"
+        term.release()
+
+
+@pytest.mark.parametrize(
+    ("take", "released"),
+    [
+        (lambda client: client.semaphore("api", 3).acquire(), "its permit is released"),
+        (lambda client: client.semaphore("api", 3).acquire(2), "its 2 permits are released"),
+        (lambda client: client.rwlock("api").read().acquire(), "the read/write lock is released"),
+    ],
+)
+def test_permits_that_are_dropped_are_called_so(
+    take: Callable[[gripfast.Client], object], released: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with gripfast.connect("memory://") as client:
+        take(client)
+        (told,) = until(lambda: [each.getMessage() for each in caplog.records if "was dropped" in each.getMessage()])
+        assert released in told
+        assert "with lock" not in told

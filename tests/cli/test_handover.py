@@ -4,6 +4,7 @@ import pytest
 
 import gripfast
 from cli.commandline import Call, run_gripfast
+from support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("url")
 
@@ -53,6 +54,14 @@ def test_a_text_of_python_is_released_by_the_shell(client: gripfast.Client) -> N
     info = client.inspect("deploy")
     assert info is not None
     assert info.kept == "min_hold"
+
+
+def test_a_lock_that_has_expired_was_lost_although_nobody_has_taken_it(client: gripfast.Client) -> None:
+    text = client.lock("deploy", ttl=0.2).acquire().detach()
+    until(lambda: client.inspect("deploy") is None)
+    ended = run_gripfast("release", "-", stdin=text)
+    assert ended.returncode == 76
+    assert "not renewed before its deadline" in ended.stderr
 
 
 def test_a_lock_that_is_held_is_busy(client: gripfast.Client) -> None:

@@ -4,8 +4,12 @@ import queue
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+import gripfast
 from gripfast.machine import boottime
 from gripfast.runtime.blocking import drive
 from gripfast.stores.faults import LinkDown
@@ -13,6 +17,8 @@ from gripfast.stores.sql.blocking import BlockingLink, BlockingTurn, Place, Shar
 from gripfast.stores.sql.conversation import Claims, Conversation
 from gripfast.stores.sql.faults import closed
 from gripfast.stores.sql.ports import Fault
+from support.sql_process import SqlServer
+from support.sql_servers import mariadb_server, postgres_server
 from support.waiting import until
 
 SOON = 3.0
@@ -234,3 +240,11 @@ def test_an_earlier_claim_without_an_answer_is_kept() -> None:
         conversation.sent += 1
     assert [claim.conversation for claim in claims["me"]] == [silent, other]
     assert claims.has_unanswered("me")
+
+
+@pytest.mark.parametrize("server", [postgres_server, mariadb_server], ids=["PostgreSQL", "MariaDB"])
+def test_nothing_of_a_detached_lease_is_kept(server: Callable[[], SqlServer]) -> None:
+    with gripfast.connect(server().lock_space()) as client:
+        for number in range(3):
+            client.lock(f"job-{number}").acquire().detach()
+        assert dict(client._current().env.store._claims) == {}  # type: ignore[attr-defined]

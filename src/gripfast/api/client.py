@@ -375,14 +375,14 @@ class Client(Operators):
         a new owner id and a larger token. Only one can adopt it: whoever comes second, or after the lock has expired,
         gets LeaseLost.
 
-        `ttl` is that of the detached lease, unless you pass another. What was left of a `min_hold` counts from now on.
-        The other settings are those of `lock()`.
+        `ttl` and `label` are those of the detached lease, unless you pass others. What was left of a `min_hold` counts
+        from now on. The other settings are those of `lock()`.
         """
         from gripfast.api.handover import settings_of_adopted
         from gripfast.core.handover import adopt
 
         settings, former = settings_of_adopted(
-            self, text, ttl, renew=renew, max_hold=max_hold, label=label, on_lost=on_lost, group=group
+            self, text, ttl, label, renew=renew, max_hold=max_hold, on_lost=on_lost, group=group
         )
         runtime = self._start()
         state = drive(adopt(runtime.env, settings.want, former))

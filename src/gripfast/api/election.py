@@ -15,18 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gripfast.api.current import call_with
 from gripfast.api.decorator import Decorator, Namer, _name_of, no_coroutine, refuse_generators
-from gripfast.api.lock import Lock
+from gripfast.api.lock import Lock, Settled
 from gripfast.api.misuse import (
     OF_ELECTIONS,
     NotLikeOthers,
     exact,
-    made_by_hand,
     more_for_run,
     no_truth,
-    refuse_to_pickle,
     unknown_option,
 )
-from gripfast.api.settings import LockSettings
 from gripfast.core import rules
 from gripfast.core.election import Campaign, Leader, Watch, leader_of
 from gripfast.errors import ClientClosed, ConfigurationError, LeaseLost, StoreUnavailable
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
     from typing import Never, Unpack
 
     from gripfast.api.aio.lease import AsyncLease
-    from gripfast.api.base import AnyClient
     from gripfast.api.client import Client
     from gripfast.api.lease import Lease
     from gripfast.api.typed import NothingElse
@@ -47,37 +43,16 @@ R = TypeVar("R")
 _WHO_LEADS = "to see who leads, write `{await_}election.leader()`"
 
 
-class AnyElection(NotLikeOthers, lacks=OF_ELECTIONS):
+class AnyElection(Settled, lacks=OF_ELECTIONS):
     _how_to_make = "gripfast.connect(url).election(name)"
     _method = "election"
-    __reduce_ex__ = refuse_to_pickle
     if not TYPE_CHECKING:  # which has words of its own
         __bool__ = no_truth(_WHO_LEADS)
-
-    def __init__(
-        self,
-        client: AnyClient = None,  # type: ignore[assignment]
-        settings: LockSettings = None,  # type: ignore[assignment]
-        **wrong: Unpack[NothingElse],
-    ) -> None:
-        if settings.__class__ is not LockSettings or wrong:
-            raise made_by_hand(type(self), self._how_to_make)
-        self._client = client
-        self._settings = settings
-
-    @property
-    def name(self) -> str:
-        return self._settings.want.name
 
     @property
     def value(self) -> str:
         """What this candidate says of itself while it leads."""
         return self._settings.want.label or ""
-
-    @property
-    def ttl(self) -> float:
-        """The requested ttl in seconds. `Lease.ttl` of a term is the ttl that the store granted."""
-        return self._settings.want.ttl
 
     def _watch(self) -> Watch:
         if self._client._is_closed:
@@ -86,9 +61,6 @@ class AnyElection(NotLikeOthers, lacks=OF_ELECTIONS):
 
     def _described(self) -> str:
         return f"the election {self.name!r}"
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"
 
 
 class Election(AnyElection):

@@ -1,7 +1,8 @@
 """The text that carries a detached lease to whoever adopts it.
 
-It has what the adopter must know to ask for it: the name, the owner id, and how much of a `min_hold` is left. It has no
-password. But whoever has the text, and may use the store, may adopt the lock: it is a key.
+It has what the adopter must know to ask for it: the name, the owner id, how much of a `min_hold` is left, and what the
+holder says of itself. It has no password. But whoever has the text, and may use the store, may adopt the lock: it is a
+key.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gripfast.core import rules
-from gripfast.core.kept import MIN_HOLD, Keeping, kept
+from gripfast.core.kept import MIN_HOLD, Keep, kept
 from gripfast.core.lease import lease_lost
 from gripfast.errors import ConfigurationError, LeaseLost
 
@@ -37,6 +38,8 @@ class Detached(NamedTuple):
     """What was left of it."""
     at: float
     """By the wall clock, for people."""
+    prefix: str
+    label: str | None
 
 
 def check_detachable(lease: Handle[Any]) -> None:
@@ -65,19 +68,25 @@ def write(lease: Handle[Any], now: float) -> str:
     keep = lease._runtime.env.ledger.kept(lease.owner, now)
     left = None if keep is None or keep.seconds < rules.TTL_MIN else keep.seconds
     kind = lease._client._config.kind
-    detached = Detached(kind, lease.name, lease.owner, lease.token, lease.ttl, left, time.time())
+    prefix, label = lease._client._config.prefix, lease._state.want.label
+    detached = Detached(kind, lease.name, lease.owner, lease.token, lease.ttl, left, time.time(), prefix, label)
     return _BEGINS + base64.urlsafe_b64encode(json.dumps(detached).encode()).decode()
 
 
-def read(text: object, kind: str) -> Detached:
-    """`kind`: of the store on which it is to be found."""
-    detached = _read(text)
+def read(text: object, client: AnyClient) -> Detached:
+    """`client`: by which it is to be found."""
+    detached, kind, prefix = _read(text), client._config.kind, client._config.prefix
     if detached is None:
         raise ConfigurationError("this is not a text that lease.detach() or `gripfast acquire` has returned")
     if detached.store != kind and not {kind, detached.store} <= _DATABASES:
         raise ConfigurationError(
             f"the lease on {detached.name!r} was detached on a store of the kind {detached.store!r}, and this client "
             f"uses {kind!r}: connect to the same store"
+        )
+    if detached.prefix != prefix:
+        raise ConfigurationError(
+            f"the lease on {detached.name!r} was detached by a client with prefix={detached.prefix!r}, and this client "
+            f"has prefix={prefix!r}: connect with the same prefix"
         )
     return detached
 
@@ -91,33 +100,44 @@ def _read(text: object) -> Detached | None:
         rules.checked_name(detached.name)
         rules.checked_ttl(detached.ttl)
         rules.checked_min_hold(detached.min_hold)
+        rules.checked_label(detached.label)
+        rules.checked_prefix(detached.prefix)
     except (ValueError, TypeError, RecursionError):
         return None
     is_owner = isinstance(detached.owner, str) and detached.owner.isascii() and 0 < len(detached.owner) <= 200
     return detached if is_owner and isinstance(detached.store, str) and not kept(detached.owner) else None
 
 
-def settings_of_adopted(client: AnyClient, text: str, ttl: float | None, **others: Any) -> tuple[LockSettings, str]:
+def settings_of_adopted(
+    client: AnyClient, text: str, ttl: float | None, label: str | None, **others: Any
+) -> tuple[LockSettings, str]:
     """And the owner id that has it."""
     check_hands_over(client, "adopt()")
-    detached = read(text, client._config.kind)
+    detached = read(text, client)
+    others |= {"label": detached.label if label is None else label, "min_hold": detached.min_hold}
     ttl = detached.ttl if ttl is None else ttl
-    settings = client._settings(detached.name, ttl, reentrant=False, wait=None, min_hold=detached.min_hold, **others)
+    settings = client._settings(detached.name, ttl, reentrant=False, wait=None, **others)
     return settings, detached.owner
 
 
 async def renew(client: AnyClient, text: str, ttl: float | None) -> LeaseLost | None:
     """Without adopting it: the text stays valid. The error if that owner does not have it any more."""
     check_hands_over(client, "renew")
-    detached = read(text, client._config.kind)
+    detached = read(text, client)
     loss = await client._renew(detached.name, detached.owner, detached.ttl if ttl is None else ttl)
     return None if loss is None else lease_lost(detached.name, loss)
 
 
 async def release(client: AnyClient, text: str) -> LeaseLost | None:
+    """The renewal tells whether it has expired: not every store tells it to who releases what nobody has taken since.
+
+    When it was detached is known by the clock of another machine only. So the whole rest of its `min_hold` counts from
+    now on."""
     check_hands_over(client, "release")
-    detached = read(text, client._config.kind)
-    keeping = None if detached.min_hold is None else Keeping(MIN_HOLD, detached.min_hold)
-    keep = None if keeping is None else keeping.now(detached.owner, 0.0)
+    detached = read(text, client)
+    lost = await renew(client, text, None)
+    if lost is not None:
+        return lost
+    keep = None if detached.min_hold is None else Keep(MIN_HOLD + detached.owner, detached.min_hold)
     loss = await client._free(detached.name, detached.owner, keep)
     return None if loss is None else lease_lost(detached.name, loss)

@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from gripfast.api.within import InTransaction
 
 
-class AnyLock(NotLikeOthers, lacks=OF_LOCKS):
-    _how_to_make = "gripfast.lock(name), or gripfast.connect(url).lock(name)"
+class Settled(NotLikeOthers):
+    """What a client makes from a name and settings: a lock, a semaphore, an election."""
+
+    _how_to_make: str
     __reduce_ex__ = refuse_to_pickle
-    if not TYPE_CHECKING:  # which has words of its own
-        __bool__ = no_truth(HOW_TO_ACQUIRE)
 
     def __init__(
         self,
@@ -64,11 +64,17 @@ class AnyLock(NotLikeOthers, lacks=OF_LOCKS):
         """The requested ttl in seconds. `Lease.ttl` is the ttl that the store granted."""
         return self._settings.want.ttl
 
-    def _described(self) -> str:
-        return f"the lock {self.name!r}"
-
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r} on {self._client.where}>"
+
+
+class AnyLock(Settled, lacks=OF_LOCKS):
+    _how_to_make = "gripfast.lock(name), or gripfast.connect(url).lock(name)"
+    if not TYPE_CHECKING:  # which has words of its own
+        __bool__ = no_truth(HOW_TO_ACQUIRE)
+
+    def _described(self) -> str:
+        return f"the lock {self.name!r}"
 
 
 class Lock(AnyLock):

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from gripfast.core import rules
-from gripfast.core.lease import LeaseState
+from gripfast.core.lease import LeaseState, Share
 from gripfast.core.ledger import Entry, Ledger, Mark
 from gripfast.core.ports import Env, Hold, Store, Unreachable, unreachable
 from gripfast.core.renew import extend, renew_due
@@ -25,8 +25,12 @@ _log = logging.getLogger("gripfast.watchdog")
 _lease_log = logging.getLogger("gripfast.lease")
 
 _DROPPED = (
-    "lease on %r was dropped while it was held%s, so the lock is released. Write `with lock:` (`async with lock:`), or "
-    "keep the result of acquire() and call its release(). With gripfast.compat, keep the lock object"
+    "lease on %r was dropped while it was held%s, so %s released. Write `with lock:` (`async with lock:`), or keep the "
+    "result of acquire() and call its release(). With gripfast.compat, keep the lock object"
+)
+_DROPPED_PERMITS = (
+    "lease on %r was dropped while it was held%s, so %s released. Write `with` (`async with`), or keep the result of "
+    "acquire() and call its release()"
 )
 
 _PACKAGE = __file__.removesuffix("core/upkeep.py")
@@ -203,7 +207,16 @@ def say_dropped(marks: Sequence[Mark]) -> None:
     for mark in marks:
         with contextlib.suppress(Exception):
             about = {"gripfast_name": mark.name, "gripfast_owner": mark.owner}
-            _lease_log.warning(_DROPPED, mark.name, _where(mark.entry), extra=about)
+            text = _DROPPED if mark.share is None else _DROPPED_PERMITS
+            _lease_log.warning(text, mark.name, _where(mark.entry), _what(mark.share), extra=about)
+
+
+def _what(share: Share | None) -> str:
+    if share is None:
+        return "the lock is"
+    if share.kind == "rwlock":
+        return "the read/write lock is"
+    return f"its {share.n} permits are" if share.n > 1 else "its permit is"
 
 
 def _where(entry: Entry) -> str:

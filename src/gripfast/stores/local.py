@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from gripfast.core.ports import (
     Capabilities,
@@ -55,17 +55,20 @@ class Engine(Protocol):
     def vouch(self, hold: Hold, pid: int) -> None: ...
     def close(self) -> None: ...
 
+    def permits(self) -> EnginePermits:
+        """Made when they are first used: most programs have none."""
+        ...
 
-class PermitEngine(Protocol):
-    """What an engine has besides, if its capabilities say that it has permits."""
+
+class EnginePermits(Protocol):
+    """Semaphores and read/write locks of an engine, in the same way. Their claims, renewals and releases go through the
+    engine, together with those of locks."""
 
     def downgrade(self, hold: Hold, n: int) -> Loss | None: ...
     def resize(self, name: str, limit: int) -> None: ...
-    def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | None: ...
-    def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage: ...
-    def force_release_permits(
-        self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None
-    ) -> bool: ...
+    def inspect(self, name: str, kind: Kind) -> PermitInfo | None: ...
+    def page(self, kind: Kind, prefix: str, after: str | None) -> PermitPage: ...
+    def force_release(self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None) -> bool: ...
 
 
 class LocalStore(Store):
@@ -111,24 +114,21 @@ class LocalStore(Store):
         return await self._ask(self._engine.force_release, name, *([] if note is None else [note]))
 
     async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
-        return await self._ask(self._permits().downgrade, hold, n, is_held=True)
+        return await self._ask(self._engine.permits().downgrade, hold, n, is_held=True)
 
     async def resize(self, name: str, limit: int) -> Unreachable | None:
-        return await self._ask(self._permits().resize, name, limit)
+        return await self._ask(self._engine.permits().resize, name, limit)
 
     async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
-        return await self._ask(self._permits().inspect_permits, name, kind)
+        return await self._ask(self._engine.permits().inspect, name, kind)
 
     async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
-        return await self._ask(self._permits().page_permits, kind, prefix, after)
+        return await self._ask(self._engine.permits().page, kind, prefix, after)
 
     async def force_release_permits(
         self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
     ) -> bool | Unreachable:
-        return await self._ask(self._permits().force_release_permits, name, kind, owner, slot, note)
-
-    def _permits(self) -> PermitEngine:
-        return cast(PermitEngine, self._engine)
+        return await self._ask(self._engine.permits().force_release, name, kind, owner, slot, note)
 
     async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
         return await self._ask(self._engine.adopt, hold, claim)

@@ -341,7 +341,7 @@ class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
         from gripfast.core.handover import adopt
 
         settings, former = settings_of_adopted(
-            self, text, ttl, renew=renew, max_hold=max_hold, label=label, on_lost=on_lost, group=group
+            self, text, ttl, label, renew=renew, max_hold=max_hold, on_lost=on_lost, group=group
         )
         runtime = self._start()
         state = await adopt(runtime.env, settings.want, former)

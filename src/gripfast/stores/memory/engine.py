@@ -25,12 +25,9 @@ from gripfast.core.ports import (
     Claim,
     Granted,
     Hold,
-    Kind,
     LockInfo,
     Loss,
     Page,
-    PermitInfo,
-    PermitPage,
     Taken,
 )
 from gripfast.errors import Reason
@@ -75,26 +72,26 @@ class MemoryEngine:
 
     def claim(self, claim: Claim) -> Granted | Taken:
         if claim.share is not None:
-            return self._permits().claim(claim, claim.share)
+            return self.permits().claim(claim, claim.share)
         if claim.name not in self._rows and self._is_private:
             self._tell_of_others(claim.name)
         return self._guard.run(self._claim, claim)
 
     def renew(self, holds: Sequence[Hold]) -> Sequence[Loss | None]:
         return [
-            self._guard.run(self._renew, hold) if hold.share is None else self._permits().renew(hold, hold.share.kind)
+            self._guard.run(self._renew, hold) if hold.share is None else self.permits().renew(hold, hold.share.kind)
             for hold in holds
         ]
 
     def release(self, hold: Hold) -> Loss | None:
         if hold.share is not None:
-            return self._permits().release(hold, hold.share.kind)
+            return self.permits().release(hold, hold.share.kind)
         return self._guard.run(self._release, hold)
 
     def abandon(self, holds: Sequence[Hold]) -> None:
         for hold in holds:
             if hold.share is not None:
-                self._permits().abandon(hold, hold.share.kind)
+                self.permits().abandon(hold, hold.share.kind)
             else:
                 self._guard.run(self._abandon, hold)
 
@@ -110,24 +107,7 @@ class MemoryEngine:
     def force_release(self, name: str, note: str | None = None) -> bool:
         return self._guard.run(self._force_release, name, note)
 
-    def downgrade(self, hold: Hold, n: int) -> Loss | None:
-        return self._permits().downgrade(hold, n)
-
-    def resize(self, name: str, limit: int) -> None:
-        self._permits().resize(name, limit)
-
-    def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | None:
-        return self._permits().inspect(name, kind)
-
-    def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage:
-        return self._permits().page(kind, prefix, after)
-
-    def force_release_permits(
-        self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None
-    ) -> bool:
-        return self._permits().force_release(name, kind, owner, slot, note)
-
-    def _permits(self) -> MemoryPermits:
+    def permits(self) -> MemoryPermits:
         """Most programs have none."""
         if self._permits_made is None:
             from gripfast.stores.memory.permits import MemoryPermits

@@ -345,7 +345,10 @@ class LeaseStore(Store):
         return await self._why(hold)
 
     async def detach(self, hold: Hold) -> Loss | Unreachable | None:
-        return None
+        trouble = await self._requests.end_unanswered([hold]) if self._claims.get(hold.owner) else None
+        if trouble is None:
+            self._claims.pop(hold.owner, None)
+        return trouble
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         for hold in holds:

@@ -21,12 +21,9 @@ from gripfast.core.ports import (
     Claim,
     Granted,
     Hold,
-    Kind,
     LockInfo,
     Loss,
     Page,
-    PermitInfo,
-    PermitPage,
     Taken,
 )
 from gripfast.stores import granting
@@ -67,7 +64,7 @@ class SqliteEngine:
 
     def claim(self, claim: Claim) -> Granted | Taken:
         if claim.share is not None:
-            return self._permits().claim(claim, claim.share)
+            return self.permits().claim(claim, claim.share)
         self._claims += 1
         if not self._claims % SWEEP_EVERY:
             self._connections.run(self._sweep)
@@ -99,12 +96,12 @@ class SqliteEngine:
         answers = dict(zip((hold.owner for hold in locks), self.renew(locks), strict=True))
         for start in range(0, len(permits), RENEW_CHUNK):
             chunk = permits[start : start + RENEW_CHUNK]
-            answers.update(zip((hold.owner for hold in chunk), self._permits().renew(chunk), strict=True))
+            answers.update(zip((hold.owner for hold in chunk), self.permits().renew(chunk), strict=True))
         return [answers[hold.owner] for hold in holds]
 
     def release(self, hold: Hold) -> Loss | None:
         if hold.share is not None:
-            return self._permits().release(hold, hold.share.kind)
+            return self.permits().release(hold, hold.share.kind)
         if hold.keep is None and self._connections.run(self._release_alone, hold):
             return None
         reason, outcome = self._connections.run(self._release_queued, hold)
@@ -114,7 +111,7 @@ class SqliteEngine:
     def abandon(self, holds: Sequence[Hold]) -> None:
         for hold in holds:
             if hold.share is not None:
-                self._permits().abandon(hold, hold.share.kind)
+                self.permits().abandon(hold, hold.share.kind)
                 continue
             outcome = self._connections.run(self._abandon, hold)
             if outcome.handed is None:
@@ -132,24 +129,7 @@ class SqliteEngine:
         self._push(name, outcome)
         return was_held
 
-    def downgrade(self, hold: Hold, n: int) -> Loss | None:
-        return self._permits().downgrade(hold, n)
-
-    def resize(self, name: str, limit: int) -> None:
-        self._permits().resize(name, limit)
-
-    def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | None:
-        return self._permits().inspect(name, kind)
-
-    def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage:
-        return self._permits().page(kind, prefix, after)
-
-    def force_release_permits(
-        self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None
-    ) -> bool:
-        return self._permits().force_release(name, kind, owner, slot, note)
-
-    def _permits(self) -> SqlitePermits:
+    def permits(self) -> SqlitePermits:
         """Most programs have none. Two threads may make one each at first: nothing is kept in it but a counter."""
         if self._permits_made is None:
             from gripfast.stores.sqlite.permits import SqlitePermits
@@ -167,7 +147,7 @@ class SqliteEngine:
 
     def vouch(self, hold: Hold, pid: int) -> None:
         if hold.share is not None:
-            self._permits().vouch(hold, pid)
+            self.permits().vouch(hold, pid)
             return
         self._connections.run(self._vouch, hold, pid)
 
