@@ -25,8 +25,8 @@ def await_queue(server: SqlServer, url: str, name: str, count: int) -> None:
     until(lambda: rows(server, url, name) == count)
 
 
-def listening_sessions(server: SqlServer, url: str, name: str) -> set[int]:
-    """PostgreSQL's, in which those who are queued are notified; a waiter has none at first."""
+def waiting_sessions(server: SqlServer, url: str, name: str) -> set[int]:
+    """By which the server knows whether those who are queued are alive. On PostgreSQL a waiter has none at first."""
     asked = "SELECT session FROM gripfast_permit_waiter WHERE name = %s AND session <> 0"
     return {int(row[0]) for row in server.execute(asked, _key(url, name), database=database_of(url))}
 

@@ -9,8 +9,9 @@ import sys
 import time
 
 _hours_off = random.uniform(-12, 12) * 3600
-_time = time.time
+_time, _time_ns = time.time, time.time_ns
 time.time = lambda: _time() + _hours_off
+time.time_ns = lambda: _time_ns() + int(_hours_off * 1e9)
 
 import gripfast  # noqa: E402 - behind the clock
 
@@ -23,7 +24,7 @@ def work() -> None:
 
 def main(number: str, url: str, journal: str, keys: str, shifts_clock: str) -> None:
     if shifts_clock == "0":
-        time.time = _time
+        time.time, time.time_ns = _time, _time_ns
     log = os.open(journal, os.O_WRONLY | os.O_APPEND)
     left = [f"key-{key}" for key in range(int(keys))]
     client = gripfast.connect(url)

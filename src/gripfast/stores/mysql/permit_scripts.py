@@ -34,8 +34,11 @@ _HOLDERS = f"""
     SELECT owner, n, slots, token, expires_us, ttl_us, since_us, card, broken FROM gripfast_permit_holder
     WHERE {_OF_NAME}
 """
+# Of a waiter whose session has ended nobody knows whether it will claim: it is passed until it does. Most are dead.
 _WAITERS = f"""
-    SELECT ticket, owner, n, ttl_us, seen_us, card, '', 0 FROM gripfast_permit_waiter WHERE {_OF_NAME} ORDER BY ticket
+    SELECT ticket, owner, n, ttl_us, seen_us, card, '',
+        session NOT IN (SELECT id FROM information_schema.processlist)
+    FROM gripfast_permit_waiter WHERE {_OF_NAME} ORDER BY ticket
 """
 _READ = f"{_NAME} FOR UPDATE", _HOLDERS, f"{_WAITERS} FOR UPDATE"
 _begin = takes("kind name")(_START, _LOCK, *_PURGE, *_READ)
@@ -60,11 +63,11 @@ delete_holder = takes("kind name owner")(f"DELETE FROM gripfast_permit_holder WH
 break_holder = takes("kind name owner note")(
     f"UPDATE gripfast_permit_holder SET n = 0, slots = '', broken = :note WHERE {_OF_OWNER}"
 )
-# It is notified by nobody, so the channel and the session are not kept.
+# It is notified by nobody, so the channel is not kept, and its session is the one that claims.
 write_waiter = takes("kind name owner ticket n ttl_us seen_us holder channel session")("""
-    INSERT INTO gripfast_permit_waiter (kind, name, owner, ticket, n, ttl_us, seen_us, card)
-    VALUES (:kind, :name, :owner, :ticket, :n, :ttl_us, :seen_us, :holder)
-    ON DUPLICATE KEY UPDATE ttl_us = :ttl_us, seen_us = :seen_us
+    INSERT INTO gripfast_permit_waiter (kind, name, owner, ticket, n, ttl_us, seen_us, card, session)
+    VALUES (:kind, :name, :owner, :ticket, :n, :ttl_us, :seen_us, :holder, connection_id())
+    ON DUPLICATE KEY UPDATE ttl_us = :ttl_us, seen_us = :seen_us, session = connection_id()
 """)
 delete_waiter = takes("kind name owner")(f"DELETE FROM gripfast_permit_waiter WHERE {_OF_OWNER}")
 notify = takes("channel owner")()

@@ -38,6 +38,7 @@ TABLES: tuple[Statement, ...] = (
     ttl_us          BIGINT NOT NULL,
     seen_us         BIGINT NOT NULL,            -- when it last claimed
     card            MEDIUMBLOB NOT NULL,
+    session         BIGINT NOT NULL,            -- that claimed last
     PRIMARY KEY (kind, name, owner)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""),
 )

@@ -109,7 +109,7 @@ class ClaimStep(Step):
         before = self._before
         if not self.is_known or not self.waits or before is None or before.address != self._channel:
             return False
-        is_seen = self.state.now.clock - before.seen < SEEN_ENOUGH
+        is_seen = not before.muted and self.state.now.clock - before.seen < SEEN_ENOUGH
         return is_seen and not changes(self._scripts, self.key, self.state, self.settlement)
 
     def position(self) -> int:
