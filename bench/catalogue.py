@@ -6,6 +6,7 @@ from bench.memory import MEMORY_PAIR
 from bench.redis.hand_off import REDIS_HAND_OFF, REDIS_SECTION
 from bench.redis.leases import REDIS_LEASES, REDIS_MEMORY
 from bench.redis.pair import REDIS_PAIR, REDIS_PAIR_ASYNC, REDIS_TASKS
+from bench.redis.permits import REDIS_RWLOCK, REDIS_SEMAPHORE, REDIS_SEMAPHORE_PROCESSES
 from bench.redis.waiters import REDIS_WAITERS
 from bench.redlock.hand_off import REDLOCK_HAND_OFF
 from bench.redlock.pair import REDLOCK_DISK, REDLOCK_PAIR
@@ -20,6 +21,7 @@ from bench.sql.waiting import SQL_WAITING_MARIA, SQL_WAITING_POSTGRES
 from bench.start import START_EMBEDDED, START_IMPORT, START_REDIS
 from bench.zookeeper.hand_off import ZOOKEEPER_HAND_OFF
 from bench.zookeeper.pair import ZOOKEEPER_DISK, ZOOKEEPER_PAIR, ZOOKEEPER_PAIR_ASYNC
+from bench.zookeeper.permits import ZOOKEEPER_RWLOCK, ZOOKEEPER_SEMAPHORE
 
 CATALOGUE: tuple[Scenario, ...] = (
     START_IMPORT,
@@ -37,6 +39,9 @@ CATALOGUE: tuple[Scenario, ...] = (
     REDIS_WAITERS,
     REDIS_LEASES,
     REDIS_MEMORY,
+    REDIS_SEMAPHORE,
+    REDIS_RWLOCK,
+    REDIS_SEMAPHORE_PROCESSES,
     REDLOCK_PAIR,
     REDLOCK_STOPPED,
     REDLOCK_HAND_OFF,
@@ -56,4 +61,6 @@ CATALOGUE: tuple[Scenario, ...] = (
     ZOOKEEPER_PAIR_ASYNC,
     ZOOKEEPER_DISK,
     ZOOKEEPER_HAND_OFF,
+    ZOOKEEPER_SEMAPHORE,
+    ZOOKEEPER_RWLOCK,
 )

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from gripfast.api.observing import LoggingObserver
     from gripfast.api.once import Once, Run
     from gripfast.api.permits import ReadLock, RWLock, Semaphore, SemaphoreLease, WriteLease, WriteLock
-    from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs
+    from gripfast.api.typed import AsyncLockedOr, LockedOr, LockKwargs, PermitKwargs
     from gripfast.api.within import InTransaction
     from gripfast.core.election import Leader
     from gripfast.core.events import Event, EventKind, EventRequest, Observer
@@ -110,6 +110,7 @@ __all__ = [
     "OutcomeUnknown",
     "PermitHolder",
     "PermitInfo",
+    "PermitKwargs",
     "RWLock",
     "ReadLock",
     "Reason",
@@ -170,6 +171,7 @@ _LATER = {
     "Lost": "api.lease",
     "PermitHolder": "core.ports",
     "PermitInfo": "core.ports",
+    "PermitKwargs": "api.typed",
     "RWLock": "api.permits",
     "ReadLock": "api.permits",
     "Semaphore": "api.permits",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -126,6 +127,20 @@ def test_a_lock_is_no_decorator(client: gripfast.Client) -> None:
         def work() -> None: ...
 
 
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
+def test_nor_is_a_semaphore_or_a_read_write_lock(connect: Callable[[str], Any]) -> None:
+    client = connect("memory://")
+    rwlock = client.rwlock("job")
+    for thing, instead in (
+        (client.semaphore("job", 3), "client.limited(name, limit)"),
+        *((each, "client.read_locked(name)` or `@client.write_locked(name)") for each in (rwlock.read(), rwlock)),
+    ):
+        with pytest.raises(
+            TypeError, match=f"has no '__call__': to decorate a function, write `@{re.escape(instead)}`"
+        ):
+            thing(print)
+
+
 def test_the_client_of_a_loop_is_closed_by_aclose() -> None:
     with pytest.raises(AttributeError, match=r"AsyncClient has no 'close': write `await client\.aclose"):
         gripfast.connect_async("memory://").close()  # type: ignore[attr-defined]
@@ -146,6 +161,7 @@ def test_what_is_always_true_is_no_condition(client: gripfast.Client) -> None:
         (gripfast.connect_async("memory://").lock("job"), "`async with lock:`.* = await lock"),
         (client.locks("a", "b"), "Locks is neither"),
         (client.locked("job"), r"`locked` decorates functions.*client\.inspect\(name\)"),
+        (client.limited("job", 3), r"it decorates functions.*client\.inspect\(name, kind='semaphore'\)"),
         (lease.lost, r"write `lease\.lost\.is_set\(\)`"),
     ]
     for thing, words in asked:
@@ -186,6 +202,8 @@ def test_a_level_of_a_reentrant_lock_that_is_dropped_is_told(
 def test_a_decorator_needs_a_name(client: gripfast.Client) -> None:
     with pytest.raises(gripfast.ConfigurationError, match=r"write @client\.locked\(name\)"):
         client.locked(print)  # type: ignore[call-overload]
+    with pytest.raises(gripfast.ConfigurationError, match=r"write @client\.read_locked\(name, …\)"):
+        client.read_locked(print)  # type: ignore[call-overload]
     with pytest.raises(gripfast.ConfigurationError, match=r"write @client\.locked\(name\)"):
         gripfast.lock(print)  # type: ignore[arg-type]
 
@@ -280,6 +298,10 @@ def test_a_time_that_is_none_is_left_out(client: gripfast.Client) -> None:
 def test_a_decorator_that_does_not_wait_is_told_how_to_skip(connect: Callable[[str], Any]) -> None:
     with pytest.raises(TypeError, match=r"locked\(\) has no 'blocking': .* write wait=0, busy='skip'"):
         connect("memory://").locked("job", blocking=False)
+    with pytest.raises(TypeError, match=r"limited\(\) has no 'blocking': .* write wait=0, busy='skip'"):
+        connect("memory://").limited("job", 3, blocking=False)
+    with pytest.raises(TypeError, match=r"read_locked\(\) has no 'nx': .* write wait=0, busy='skip'"):
+        connect("memory://").read_locked("job", nx=True)
 
 
 def test_an_error_says_what_it_has() -> None:

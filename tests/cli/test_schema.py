@@ -18,8 +18,9 @@ from support.sql_servers import mariadb_server, postgres_server
 
 LOCKS = ["gripfast_lock", "gripfast_row", "gripfast_grant"]
 PERMITS = ["gripfast_permit", "gripfast_permit_holder", "gripfast_permit_waiter"]
-TABLES = [*LOCKS, *PERMITS, "gripfast_fence"]
-MYSQL_TABLES = [*LOCKS, "gripfast_within", *PERMITS, "gripfast_fence"]
+FENCES = ["gripfast_fence", "gripfast_fence_shared"]
+TABLES = [*LOCKS, *PERMITS, *FENCES]
+MYSQL_TABLES = [*LOCKS, "gripfast_within", *PERMITS, *FENCES]
 SCRIPTS = {"postgresql": postgres_scripts, "mysql": mysql_scripts, "mariadb": mysql_scripts}
 
 
@@ -49,8 +50,8 @@ def test_every_statement_ends_with_a_semicolon(call: Call, engine: str) -> None:
 
 
 def test_either_half_is_had_alone(call: Call) -> None:
-    assert tables(call("schema", "postgresql", "--locks-only").stdout) == TABLES[:-1]
-    assert tables(call("schema", "postgresql", "--fencing-only").stdout) == TABLES[-1:]
+    assert tables(call("schema", "postgresql", "--locks-only").stdout) == [*LOCKS, *PERMITS]
+    assert tables(call("schema", "postgresql", "--fencing-only").stdout) == FENCES
     assert call("schema", "postgresql", "--fencing-only", "--locks-only").returncode == 64
 
 
@@ -91,7 +92,8 @@ def test_sqlite_has_a_table_for_fencing_only(call: Call) -> None:
     with closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(printed)
         fencing.guard(connection, "stock", 1)
-    assert tables(printed) == ["gripfast_fence"]
+        fencing.guard(connection, "stock", 1, shared=True)
+    assert tables(printed) == FENCES
     assert call("schema", "sqlite", "--locks-only").returncode == 64
 
 

@@ -38,10 +38,22 @@ def database(engine: str) -> AbstractContextManager[str]:
 def fenced_database(engine: str) -> Iterator[str]:
     """The URL of a database that has the table."""
     with database(engine) as url:
-        with closing(connect(engine, url)) as connection, connection.cursor() as cursor:
-            cursor.execute(schema(engine))
-            connection.commit()
+        create(engine, url, schema(engine))
         yield url
+
+
+@contextmanager
+def shared_database(engine: str) -> Iterator[str]:
+    """The URL of a database that has both tables."""
+    with fenced_database(engine) as url:
+        create(engine, url, schema(engine, shared=True))
+        yield url
+
+
+def create(engine: str, url: str, ddl: str) -> None:
+    with closing(connect(engine, url)) as connection, connection.cursor() as cursor:
+        cursor.execute(ddl)
+        connection.commit()
 
 
 def connect(engine: str, url: str) -> Any:

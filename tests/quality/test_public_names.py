@@ -8,8 +8,8 @@ import pytest
 import gripfast
 
 CLIENT = {
-    "adopt", "capabilities", "elected", "election", "force_release", "forget", "inspect", "list", "lock", "locked",
-    "locks", "once", "rwlock", "semaphore", "where",
+    "adopt", "capabilities", "elected", "election", "force_release", "forget", "inspect", "limited", "list", "lock",
+    "locked", "locks", "once", "read_locked", "rwlock", "semaphore", "where", "write_locked",
 }  # fmt: skip
 LOCK = {"acquire", "name", "try_acquire", "ttl", "within"}
 LEASE = {"detach", "ensure_held", "extend", "held", "lost", "name", "owner", "release", "remaining", "token", "ttl"}
@@ -68,6 +68,7 @@ PUBLIC: dict[str, set[str]] = {
     "Lost": {"is_set", "wait"},
     "AsyncLost": {"is_set", "wait"},
     "LockKwargs": {"group", "label", "max_hold", "min_hold", "on_lost", "reentrant", "renew", "ttl", "wait"},
+    "PermitKwargs": {"group", "label", "max_hold", "on_lost", "renew", "ttl", "wait"},
     "LockedOr": set(),
     "AsyncLockedOr": set(),
     "InTransaction": {"name", "token"},

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_overloads
 import pytest
 
 import gripfast
-from gripfast.api.typed import LockKwargs
+from gripfast.api.typed import LockKwargs, PermitKwargs
 from quality.test_public_names import SUBMODULES
 from quality.tree import parsed
 
@@ -152,3 +152,19 @@ def test_keywords_of_a_lock_are_its_settings(lock: Callable[..., Any], lease: st
     given = {name: each.annotation for name, each in inspect.signature(lock).parameters.items()}
     keywords = {name: _text(each).replace("[L,", f"[{lease},") for name, each in LockKwargs.__annotations__.items()}
     assert {name: text for name, text in given.items() if name not in ("self", "name")} == keywords
+
+
+@pytest.mark.parametrize(
+    ("make", "lease"),
+    [
+        (gripfast.Client.semaphore, "SemaphoreLease"),
+        (gripfast.AsyncClient.semaphore, "AsyncSemaphoreLease"),
+        (gripfast.Client.rwlock, "Lease"),
+        (gripfast.AsyncClient.rwlock, "AsyncLease"),
+    ],
+    ids=["semaphore", "async semaphore", "rwlock", "async rwlock"],
+)
+def test_keywords_of_permits_are_their_settings(make: Callable[..., Any], lease: str) -> None:
+    given = {name: each.annotation for name, each in inspect.signature(make).parameters.items()}
+    keywords = {name: _text(each).replace("[L,", f"[{lease},") for name, each in PermitKwargs.__annotations__.items()}
+    assert {name: text for name, text in given.items() if name not in ("self", "name", "limit")} == keywords

@@ -70,8 +70,9 @@ class Application:
     async def rollback(self) -> None:
         await settled(self.given.rollback())
 
-    async def guard(self, resource: str, token: int) -> None:
-        await settled((fencing.async_guard if self.is_async else fencing.guard)(self.given, resource, token))
+    async def guard(self, resource: str, token: int, shared: bool = False) -> None:
+        guard = fencing.async_guard if self.is_async else fencing.guard
+        await settled(guard(self.given, resource, token, shared=shared))
 
     def _connect(self) -> Any:
         raise NotImplementedError

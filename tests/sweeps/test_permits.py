@@ -140,6 +140,15 @@ def release_that_hands_over(world: PermitWorld) -> Action:
     return lease.release
 
 
+def limited_function(world: PermitWorld) -> Action:
+    return world.first.limited(world.name, LIMIT)(lambda: None)
+
+
+def writing_function_that_reads(world: PermitWorld) -> Action:
+    read = world.first.read_locked(world.name)(lambda: None)
+    return world.first.write_locked(world.name)(lambda: read())
+
+
 def with_read_and_read_again(world: PermitWorld) -> Action:
     rwlock = world.rwlock()
 
@@ -213,6 +222,8 @@ SCENARIOS: tuple[Scenario, ...] = (
     acquire_that_times_out,
     release,
     release_that_hands_over,
+    limited_function,
+    writing_function_that_reads,
     with_read_and_read_again,
     with_write_that_waits_and_is_granted,
     downgrade,
@@ -299,6 +310,14 @@ async def with_permits_that_are_taken(world: AsyncPermitWorld) -> Prepared:
     return swept()
 
 
+async def limited_coroutine(world: AsyncPermitWorld) -> Prepared:
+    @world.first.limited(world.name, LIMIT)
+    async def work() -> None:
+        await asyncio.sleep(0)
+
+    return work()
+
+
 async def write_and_downgrade(world: AsyncPermitWorld) -> Prepared:
     async def swept() -> None:
         async with world.first.rwlock(world.name).write() as lease:
@@ -307,7 +326,7 @@ async def write_and_downgrade(world: AsyncPermitWorld) -> Prepared:
     return swept()
 
 
-ASYNC_SCENARIOS = (with_permits, with_permits_that_are_taken, write_and_downgrade)
+ASYNC_SCENARIOS = (with_permits, with_permits_that_are_taken, limited_coroutine, write_and_downgrade)
 
 
 class CancelTrial:

@@ -25,6 +25,7 @@ from gripfast import (
     LockKwargs,
     LockTimeout,
     Lost,
+    PermitKwargs,
     Reason,
 )
 
@@ -312,6 +313,69 @@ async def call_methods(account: Account) -> None:
 
 def decorated_elsewhere(function: Callable[[int], Coroutine[Any, Any, bytes]]) -> None:
     assert_type(client.locked("job")(function), Callable[[int], Coroutine[Any, Any, bytes]])
+
+
+# -- the decorators of semaphores and read/write locks -----------------------------------------------------------------
+
+
+@client.limited("api:{user_id}", 3, ttl=30, wait=5, on_lost=on_lost)
+def limited(user_id: int, kind: str = "daily") -> str:
+    assert_type(gripfast.current_lease(gripfast.SemaphoreLease).slots, tuple[int, ...])
+    return f"{user_id} {kind}"
+
+
+@client.limited("api:{user_id}", limit=3, wait=0, busy="skip")
+def limited_or_none(user_id: int) -> str:
+    return str(user_id)
+
+
+@client.limited("api:{user_id}", limit=3, wait=0, busy=say_later)
+async def limited_later(user_id: int) -> str:
+    lease = gripfast.current_lease(gripfast.AsyncSemaphoreLease)
+    assert_type(lease, gripfast.AsyncSemaphoreLease)
+    return str(user_id)
+
+
+@aclient.limited("api:{user_id}", 3, on_lost=on_lost_async, busy=count_and_say)
+async def limited_async(user_id: int) -> str:
+    return str(user_id)
+
+
+@client.read_locked("index:{shard}", wait=0, busy=count_and_say)
+def read(shard: int) -> str:
+    return str(shard)
+
+
+@client.write_locked("index:{shard}")
+def write(shard: int) -> str:
+    gripfast.current_lease(gripfast.WriteLease).downgrade()
+    return str(shard)
+
+
+@aclient.read_locked("index:{shard}", busy="skip")
+async def read_async(shard: int) -> str:
+    return str(shard)
+
+
+@aclient.write_locked("index:{shard}", label="indexer")
+async def write_async(shard: int) -> str:
+    await gripfast.current_lease(gripfast.AsyncWriteLease).downgrade()
+    return str(shard)
+
+
+def my_semaphore(name: str, **settings: Unpack[PermitKwargs[gripfast.SemaphoreLease]]) -> gripfast.Semaphore:
+    return client.semaphore(f"mine:{name}", 3, **settings)
+
+
+async def call_those_with_permits() -> None:
+    assert_type(limited(7, kind="weekly"), str)
+    assert_type(limited_or_none(7), str | None)
+    assert_type(await limited_later(7), str | int)
+    assert_type(await limited_async(7), str | int)
+    assert_type(read(7), str | int)
+    assert_type(write(shard=7), str)
+    assert_type(await read_async(7), str | None)
+    assert_type(await write_async(7), str)
 
 
 # -- elections ---------------------------------------------------------------------------------------------------------

@@ -122,6 +122,24 @@ def decorators(client: Client, aclient: AsyncClient) -> None:
     client.locked("job", busy=busy_later)(a_plain_function)  # wrong: it can't await the busy function
 
 
+def decorators_of_permits(client: Client, aclient: AsyncClient) -> None:
+    client.limited("api")  # wrong: how many at a time?
+    client.limited("api", "3")  # wrong: a limit is a number
+    client.limited("api", 3, busy="skp")  # wrong: a typing error
+    client.limited("api", 3, reentrant=True)  # wrong: each call gets a permit of its own
+    client.limited("api", 3, min_hold=5)  # wrong: only locks have it
+    client.limited("api", 3, busy="skip")(a_plain_function)(7).upper()  # wrong: it may be None
+    client.limited("api", 3, busy=busy_later)(a_plain_function)  # wrong: it can't await the busy function
+    client.limited("api", 3)(a_plain_function)("7")  # wrong: an argument of the function
+    aclient.limited("api", 3)(a_plain_function)  # wrong: it is not async
+    client.read_locked(a_plain_function)  # wrong: it needs a name
+    client.read_locked("index", busy="skip")(a_plain_function)(7).upper()  # wrong: it may be None
+    client.write_locked("index", tll=5)  # wrong: ttl
+    client.write_locked("index")(a_plain_function)("7")  # wrong: an argument of the function
+    aclient.write_locked("index", busy="skip")(a_plain_function)  # wrong: it is not async
+    gripfast.current_lease(Lease).slots  # wrong: only of a semaphore  # noqa: B018
+
+
 def what_decorators_return(client: Client, aclient: AsyncClient) -> None:
     client.locked("job")(a_plain_function)("7")  # wrong: an argument of the function
     client.locked("job")(a_plain_function)(user=7)  # wrong: the same

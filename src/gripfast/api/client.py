@@ -23,6 +23,7 @@ from gripfast.api.lock import Lock
 from gripfast.api.loops import ClientPerLoop
 from gripfast.api.misuse import exact, unknown_option
 from gripfast.api.operators import Operators
+from gripfast.api.permit_decorators import PermitDecorators
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import Hold, Store
@@ -53,7 +54,7 @@ HeldHere = weakref.WeakValueDictionary[str, LeaseState]
 """The leases of one thread or task, by name, for re-entry."""
 
 
-class Client(Operators):
+class Client(PermitDecorators, Operators):
     """Locks for threads. Thread-safe. A context manager: leaving the block closes the client."""
 
     _drive = staticmethod(drive)

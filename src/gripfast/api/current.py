@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from gripfast.errors import ConfigurationError
 
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from gripfast.api.aio.lease import AsyncLease
     from gripfast.api.lease import Lease
 
+L = TypeVar("L", bound="Lease")
+A = TypeVar("A", bound="AsyncLease")
+
 _NOT_HERE = (
-    "no lease here: current_lease() works in a function that is decorated with @client.locked(…), or is called by "
-    "election.run(…), while that function runs. In a `with` block, take the lease from `with lock as lease`"
+    "no lease here: current_lease() works in a function that is decorated with @client.locked(…) or the like, or is "
+    "called by election.run(…), while that function runs. In a `with` block, take the lease from `with lock as lease`"
 )
 _ENDED = (
     "the decorated function that started this task or callback has ended, and its lock was released: await the task "
@@ -33,11 +36,11 @@ def current_lease() -> Lease | AsyncLease: ...
 
 
 @overload
-def current_lease(kind: type[Lease]) -> Lease: ...
+def current_lease(kind: type[L]) -> L: ...
 
 
 @overload
-def current_lease(kind: type[AsyncLease]) -> AsyncLease: ...
+def current_lease(kind: type[A]) -> A: ...
 
 
 def current_lease(kind: type[Lease] | type[AsyncLease] | None = None) -> Lease | AsyncLease:
@@ -52,7 +55,8 @@ def current_lease(kind: type[Lease] | type[AsyncLease] | None = None) -> Lease |
 
     It is a Lease in a plain function and an AsyncLease in a coroutine function. No type checker can know which of them
     runs, so the type is `Lease | AsyncLease`: you can use what both classes have. To use the rest, such as
-    `extend()`, name the class: `current_lease(AsyncLease)` returns an AsyncLease, or raises ConfigurationError.
+    `extend()`, name the class: `current_lease(AsyncLease)` returns an AsyncLease, or raises ConfigurationError. So
+    does `current_lease(SemaphoreLease)`, for the `slots` of a function that is decorated with `@client.limited(…)`.
 
     Outside a decorated function it raises ConfigurationError. It follows the rules of `contextvars`: a task that the
     function starts, and `asyncio.to_thread`, see the lease until the function has ended. A thread that you start

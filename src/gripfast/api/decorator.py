@@ -90,9 +90,9 @@ def locked_async(make_lock: Callable[..., Any], name: str, busy: Busy, settings:
     return decorate
 
 
-def check_decoration(busy: object, settings: Mapping[str, object]) -> None:
+def check_decoration(busy: object, settings: Mapping[str, object], method: str = "locked") -> None:
     if wrong := [option for option in settings if option in OPTIONS["locked"]]:
-        raise TypeError(f"locked() has no {wrong[0]!r}: {OPTIONS['locked'][wrong[0]]}")
+        raise TypeError(f"{method}() has no {wrong[0]!r}: {OPTIONS['locked'][wrong[0]]}")
     if busy not in ("raise", "skip") and (not callable(busy) or isinstance(busy, NotLikeOthers)):
         raise ConfigurationError(
             f"busy must be 'raise', 'skip', or a function that is called with the LockTimeout, not {busy!r}"

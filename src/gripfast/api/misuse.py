@@ -41,6 +41,10 @@ _REENTRANT = "write client.lock(name, reentrant=True)"
 _TRY = "write `lease = {await_}client.lock(name).try_acquire()`, which is None if someone else holds the lock"
 _ELECTION = "write client.election(name, value), and `{async_}with election.lead() as term:`"
 _RW = "write client.rwlock(name).read() or client.rwlock(name).write()"
+_LIMITED = (
+    "write @client.limited(name, limit): so many calls at the same time. Gripfast does not count calls per second"
+)
+_DECORATED = "to decorate a function, write `@client.read_locked(name)` or `@client.write_locked(name)`"
 _REMAINING = "lease.remaining() returns the seconds that are left"
 
 OF_LOCKS: Mapping[str, str] = {
@@ -63,12 +67,21 @@ OF_LOCKS: Mapping[str, str] = {
     "lock_file": "read lock.name",
     "__call__": "to decorate a function, write `@client.locked(name)`, with client = gripfast.connect(url)",
 }
+OF_SEMAPHORES: Mapping[str, str] = {
+    **OF_LOCKS,
+    "__call__": "to decorate a function, write `@client.limited(name, limit)`",
+}
+OF_HALVES: Mapping[str, str] = {
+    **OF_LOCKS,
+    "__call__": _DECORATED,
+}
 _HALF = "write rwlock.read() or rwlock.write(), which are used like a lock"
 OF_RWLOCKS: Mapping[str, str] = {
     **dict.fromkeys(("acquire", "try_acquire", "__enter__", "__aenter__", "release", "locked", "within"), _HALF),
     **dict.fromkeys(("reader", "read_lock", "ReadLock", "gen_rlock", "rlock"), "write rwlock.read()"),
     **dict.fromkeys(("writer", "write_lock", "WriteLock", "gen_wlock", "wlock"), "write rwlock.write()"),
     "downgrade": "the lease of a writer has it: `with rwlock.write() as lease:` and inside it `lease.downgrade()`",
+    "__call__": _DECORATED,
     "upgrade": "there is none: two readers who wait to write would wait for each other. Write rwlock.write()",
 }
 OF_CLIENTS: Mapping[str, str] = {
@@ -87,6 +100,7 @@ OF_CLIENTS: Mapping[str, str] = {
     **dict.fromkeys(("ping", "open", "connect"), "leave it out: the first request connects"),
     "async_lock": "make a client with gripfast.connect_async(url)",
     **dict.fromkeys(("Semaphore", "BoundedSemaphore", "get_semaphore"), "write client.semaphore(name, limit)"),
+    **dict.fromkeys(("limit", "throttle", "throttled", "rate_limit", "rate_limited", "ratelimit"), _LIMITED),
     **dict.fromkeys(("RWLock", "rw_lock", "read_lock", "write_lock", "ReadLock", "WriteLock"), _RW),
 }
 OF_LEASES: Mapping[str, str] = {
@@ -265,6 +279,10 @@ NAMES: Mapping[str, str] = {
     **dict.fromkeys(("try_lock", "with_lock", "get_lock", "DistributedLock", "Mutex"), "write gripfast.lock(name)"),
     **dict.fromkeys(("Redis", "RedisCluster", "LockManager"), "write gripfast.connect(url)"),
     "locks": "write gripfast.connect(url).locks(name, name)",
+    **{
+        name: f"write @client.{name}({given}), with client = gripfast.connect(url)"
+        for name, given in {"limited": "name, limit", "read_locked": "name", "write_locked": "name"}.items()
+    },
     "close": "the default client is closed when the program ends. To close a client, write client.close()",
     **dict.fromkeys(("set_default_client", "set_default", "default"), "write gripfast.configure(url)"),
     **dict.fromkeys(("LockTimeoutError", "TimeoutError"), "the error is gripfast.LockTimeout"),

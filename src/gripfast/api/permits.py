@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gripfast.api.lease import Handle, Lease
 from gripfast.api.lock import AnyLock, Lock, still_held
-from gripfast.api.misuse import NEEDS_PLAIN_WITH, OF_RWLOCKS, NotLikeOthers, exact, refuse_to_pickle, unknown_option
+from gripfast.api.misuse import (
+    NEEDS_PLAIN_WITH,
+    OF_HALVES,
+    OF_RWLOCKS,
+    OF_SEMAPHORES,
+    NotLikeOthers,
+    exact,
+    refuse_to_pickle,
+    unknown_option,
+)
 from gripfast.api.settings import LOCKS_WAIT, LockSettings
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
@@ -63,7 +72,7 @@ def resized(store: Store, key: str, limit: int) -> Any:
     return permits_of(store).resize(key, limit)
 
 
-class AnySemaphore(AnyLock):
+class AnySemaphore(AnyLock, lacks=OF_SEMAPHORES):
     @property
     def limit(self) -> int:
         """How many permits there are, as far as this object knows."""
@@ -227,7 +236,7 @@ def is_writer(state: LeaseState) -> bool:
     return state.want.share is not None and state.want.share.n == RW_LIMIT
 
 
-class _Half(Lock):
+class _Half(Lock, lacks=OF_HALVES):
     """Of a read/write lock."""
 
     _how_to_make = "gripfast.connect(url).rwlock(name).read() or .write()"

@@ -30,8 +30,8 @@ def locks(engine: str) -> str:
 
 
 def fences(engine: str) -> str:
-    """The DDL of the table `fencing.guard` keeps its tokens in; safe to run again."""
-    return fencing.schema(engine)
+    """The DDL of the tables `fencing.guard` keeps its tokens in; safe to run again."""
+    return f"{fencing.schema(engine)}\n{fencing.schema(engine, shared=True)}"
 
 
 def engine_of(url: str) -> str | None:

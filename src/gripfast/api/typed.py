@@ -1,5 +1,5 @@
-"""What type checkers need to know of `locked()` and of the settings of a lock. Nothing here does anything at run time,
-so nothing else loads it."""
+"""What type checkers need to know of `locked()`, of its relatives, and of the settings of a lock. Nothing here does
+anything at run time, so nothing else loads it."""
 
 from __future__ import annotations
 
@@ -14,22 +14,28 @@ T = TypeVar("T", covariant=True)
 L = TypeVar("L")
 
 
-class LockKwargs(TypedDict, Generic[L], total=False):
+class PermitKwargs(TypedDict, Generic[L], total=False):
+    """The settings of a semaphore or of a read/write lock, as keywords; `Client.lock` says what they mean. `L` is the
+    kind of lease that `on_lost` is called with."""
+
+    ttl: float | None
+    renew: bool
+    max_hold: float | None
+    label: str | None
+    on_lost: Callable[[L, Reason], object] | None
+    group: str | None
+    wait: float | None
+
+
+class LockKwargs(PermitKwargs[L], total=False):
     """The settings of a lock, as keywords; `Client.lock` says what they mean. `L` is the kind of lease that `on_lost`
     is called with.
 
     Use it for the types of your own functions: `def my_lock(name: str, **settings: Unpack[LockKwargs[Lease]])`.
     """
 
-    ttl: float | None
-    renew: bool
-    max_hold: float | None
-    min_hold: float | None
     reentrant: bool
-    label: str | None
-    on_lost: Callable[[L, Reason], object] | None
-    group: str | None
-    wait: float | None
+    min_hold: float | None
 
 
 class NothingElse(TypedDict):

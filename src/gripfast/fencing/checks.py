@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from gripfast.errors import ConfigurationError
 
-MAX_TOKEN = 2**63 - 1
-"""The largest integer that every engine's integer column holds."""
+SHARED = 2**63 - 1
+"""The largest integer that every engine's integer column holds. It is no token: `fencing/shared.py` says what it is."""
+MAX_TOKEN = SHARED - 1
 
 MAX_RESOURCE_BYTES = 512
 """The limit lock names have too: it fits into every engine's primary key."""
@@ -16,7 +17,7 @@ def checked_token(token: object) -> int:
     if isinstance(token, bool) or not isinstance(token, int):
         raise ConfigurationError(f"a fencing token must be an int, such as lease.token, not {type(token).__name__}")
     if not 0 <= token <= MAX_TOKEN:
-        raise ConfigurationError(f"a fencing token must be between 0 and 2**63 - 1, not {token}")
+        raise ConfigurationError(f"a fencing token must be between 0 and 2**63 - 2, not {token}")
     return int(token)
 
 

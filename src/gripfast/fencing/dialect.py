@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gripfast.drivers import CallerConnection
 from gripfast.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from gripfast.fencing.shared import Texts
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +22,7 @@ class Dialect:
     begin: str
     """How a transaction is opened."""
     other_names: tuple[str, ...] = ()
+    shared: Texts | None = None
 
     def needs_a_transaction(self) -> ConfigurationError:
         return ConfigurationError(

@@ -8,11 +8,12 @@ from gripfast.errors import ConfigurationError
 from gripfast.fencing import mysql, postgres, redis, sqlite
 from gripfast.fencing.checks import checked_resource, checked_token
 from gripfast.fencing.dialect import Dialect
+from gripfast.fencing.shared import guard as guard_shared
 
 DIALECTS: tuple[Dialect, ...] = (postgres.DIALECT, mysql.DIALECT, sqlite.DIALECT)
 
 
-def guard(connection: object, resource: str, token: int) -> None:
+def guard(connection: object, resource: str, token: int, *, shared: bool = False) -> None:
     """Raise StaleToken if the database has a larger token for the resource; otherwise store this one.
 
     It is one statement inside your own transaction: guard and write commit, or roll back, together. An equal token is
@@ -20,10 +21,13 @@ def guard(connection: object, resource: str, token: int) -> None:
 
     Call guard first, and only then read what the write depends on: until guard returns, a late earlier holder may still
     change the data.
+
+    `shared`: the token is of a holder that others work beside, such as a reader of a read/write lock. It is stale only
+    if the database has a larger token that was not shared. It needs a second table: `schema(engine, shared=True)`.
     """
     if _is_async(connection):
         raise ConfigurationError(f"a {_kind(connection)} is async: use await gripfast.fencing.async_guard(…)")
-    guarding = _guard(connection, checked_resource(resource), checked_token(token))
+    guarding = _guard(connection, checked_resource(resource), checked_token(token), shared)
     try:
         guarding.send(None)  # a connection that blocks never suspends: it runs to its end
     except StopIteration:
@@ -32,29 +36,43 @@ def guard(connection: object, resource: str, token: int) -> None:
     raise RuntimeError(f"a {_kind(connection)} behaves as if it were async: use await gripfast.fencing.async_guard(…)")
 
 
-async def async_guard(connection: object, resource: str, token: int) -> None:
+async def async_guard(connection: object, resource: str, token: int, *, shared: bool = False) -> None:
     """Like `guard`, for async connections."""
     if not _is_async(connection):
         raise ConfigurationError(f"a {_kind(connection)} is not async: use gripfast.fencing.guard(…)")
-    await _guard(connection, checked_resource(resource), checked_token(token))
+    await _guard(connection, checked_resource(resource), checked_token(token), shared)
 
 
-def schema(engine: str) -> str:
-    """The SQL that creates the table in which `guard` keeps its tokens. Running it twice does no harm."""
+def schema(engine: str, *, shared: bool = False) -> str:
+    """The SQL that creates the table in which `guard` keeps its tokens. Running it twice does no harm. With `shared`:
+    the SQL of the second table, which only `guard(…, shared=True)` needs."""
     dialect = _dialect(engine)
     if dialect is None:
         raise ConfigurationError(f"no fencing schema for {engine!r}; there is one for: {_known_names()}")
-    return dialect.ddl
+    if not shared:
+        return dialect.ddl
+    if dialect.shared is None:
+        raise _not_shared(dialect)
+    return dialect.shared.ddl
 
 
-async def _guard(connection: object, resource: str, token: int) -> None:
+async def _guard(connection: object, resource: str, token: int, shared: bool) -> None:
     caller = await drivers.recognised(connection)
     dialect = _dialect(caller.engine)
     if dialect is None:
         raise ConfigurationError(f"no fencing guard for {caller.engine}; there is one for: {_known_names()}")
     if not caller.keeps_transaction:
         raise dialect.needs_a_transaction()
-    await dialect.guard(caller, resource, token)
+    if not shared:
+        await dialect.guard(caller, resource, token)
+    elif dialect.shared is None:
+        raise _not_shared(dialect)
+    else:
+        await guard_shared(caller, dialect.shared, resource, token)
+
+
+def _not_shared(dialect: Dialect) -> ConfigurationError:
+    return ConfigurationError(f"the fencing guard for {dialect.name} knows no shared tokens: leave out shared")
 
 
 def _is_async(connection: object) -> bool:

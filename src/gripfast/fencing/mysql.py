@@ -29,6 +29,8 @@ from __future__ import annotations
 
 from gripfast.drivers import CallerConnection, code_of
 from gripfast.errors import StaleToken
+from gripfast.fencing import shared
+from gripfast.fencing.checks import SHARED
 from gripfast.fencing.dialect import Dialect, missing_table
 
 DDL = """\
@@ -48,20 +50,53 @@ _SEEN = "SELECT token FROM gripfast_fence WHERE resource = UNHEX(:resource) FOR 
 CHANGED = 2
 NO_TABLE = "1146"
 
+TEXTS = shared.Texts(
+    ddl="""\
+CREATE TABLE IF NOT EXISTS gripfast_fence_shared (
+    resource VARBINARY(512) NOT NULL PRIMARY KEY,
+    seen BIGINT NOT NULL,
+    exclusive_token BIGINT NOT NULL
+) ENGINE = InnoDB;
+""",
+    first_ddl=DDL,
+    lock="""\
+INSERT INTO gripfast_fence (resource, token, writes) VALUES (UNHEX(:resource), 0, 0)
+ON DUPLICATE KEY UPDATE writes = writes
+""",
+    read=_SEEN,
+    put="UPDATE gripfast_fence SET token = :token, writes = writes + 1 WHERE resource = UNHEX(:resource)",
+    recall="SELECT seen, exclusive_token FROM gripfast_fence_shared WHERE resource = UNHEX(:resource) FOR UPDATE",
+    note="""\
+INSERT INTO gripfast_fence_shared (resource, seen, exclusive_token) VALUES (UNHEX(:resource), :seen, :exclusive)
+ON DUPLICATE KEY UPDATE seen = :seen, exclusive_token = :exclusive
+""",
+    lacks_table=lambda error: code_of(error) == NO_TABLE and "gripfast_fence" in str(error),
+    key=lambda resource: resource.encode().hex(),
+)
+
 
 async def guard(caller: CallerConnection, resource: str, token: int) -> None:
     """Raise StaleToken if a larger token was committed for the resource, or seen earlier in this transaction."""
-    in_hex = resource.encode().hex()
+    in_hex = TEXTS.key(resource)
     try:
         _, affected = await caller.run(_RAISE_TO, {"resource": in_hex, "token": token})
     except Exception as error:
-        if code_of(error) == NO_TABLE and "gripfast_fence" in str(error):
+        if TEXTS.lacks_table(error):
             raise missing_table(DDL) from error
         raise
     if affected != CHANGED:
         ((seen,),), _ = await caller.run(_SEEN, {"resource": in_hex})
-        if seen > token:
+        if seen == SHARED:
+            await shared.admit(caller, TEXTS, resource, token, seen)
+        elif seen > token:
             raise StaleToken(resource, token, seen)
 
 
-DIALECT = Dialect(name="mysql", ddl=DDL, guard=guard, begin="execute START TRANSACTION", other_names=("mariadb",))
+DIALECT = Dialect(
+    name="mysql",
+    ddl=DDL,
+    guard=guard,
+    begin="execute START TRANSACTION",
+    other_names=("mariadb",),
+    shared=TEXTS,
+)

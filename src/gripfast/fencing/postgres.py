@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from gripfast.drivers import CallerConnection, code_of
 from gripfast.errors import StaleToken
+from gripfast.fencing import shared
+from gripfast.fencing.checks import SHARED
 from gripfast.fencing.dialect import Dialect, missing_table
 
 # Byte by byte; half of each page is left free, so that a token is replaced in place.
@@ -37,17 +39,45 @@ RETURNING fence.token
 """
 NO_TABLE = "42P01"
 
+TEXTS = shared.Texts(
+    ddl="""\
+CREATE TABLE IF NOT EXISTS gripfast_fence_shared (
+    resource text COLLATE "C" PRIMARY KEY,
+    seen bigint NOT NULL,
+    exclusive_token bigint NOT NULL
+) WITH (fillfactor = 50);
+""",
+    first_ddl=DDL,
+    # An update, although it changes nothing: above READ COMMITTED, an older snapshot is refused by it.
+    lock="""\
+INSERT INTO gripfast_fence AS fence (resource, token) VALUES (:resource, 0)
+ON CONFLICT (resource) DO UPDATE SET token = fence.token
+""",
+    read="SELECT token FROM gripfast_fence WHERE resource = :resource",
+    put="UPDATE gripfast_fence SET token = :token WHERE resource = :resource",
+    recall="SELECT seen, exclusive_token FROM gripfast_fence_shared WHERE resource = :resource",
+    note="""\
+INSERT INTO gripfast_fence_shared (resource, seen, exclusive_token) VALUES (:resource, :seen, :exclusive)
+ON CONFLICT (resource) DO UPDATE SET seen = excluded.seen, exclusive_token = excluded.exclusive_token
+""",
+    lacks_table=lambda error: code_of(error) == NO_TABLE and "gripfast_fence" in str(error),
+)
+
 
 async def guard(caller: CallerConnection, resource: str, token: int) -> None:
     """Raise StaleToken if a larger token was committed for the resource, or seen earlier in this transaction."""
     try:
         ((seen,),), _ = await caller.run(_RAISE_TO, {"resource": resource, "token": token})
     except Exception as error:
-        if code_of(error) == NO_TABLE and "gripfast_fence" in str(error):
+        if TEXTS.lacks_table(error):
             raise missing_table(DDL) from error
         raise
-    if seen > token:
+    if seen == SHARED:
+        await shared.admit(caller, TEXTS, resource, token, seen)
+    elif seen > token:
         raise StaleToken(resource, token, seen)
 
 
-DIALECT = Dialect(name="postgresql", ddl=DDL, guard=guard, begin="begin a transaction", other_names=("postgres",))
+DIALECT = Dialect(
+    name="postgresql", ddl=DDL, guard=guard, begin="begin a transaction", other_names=("postgres",), shared=TEXTS
+)

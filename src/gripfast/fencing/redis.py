@@ -2,7 +2,9 @@
 
 Redis has no transaction that a guard could join and roll back, so the commands come along: nobody else's command runs
 between the check and the last of them. The fence is a key of its own, `fence:` + resource, its value the largest token
-seen, in decimal digits.
+seen, in decimal digits. While the last one was shared (`fencing/shared.py` has the rule), it is two numbers with a
+colon between them: the largest of all, and the largest that was not shared. An older version takes that for no token,
+and writes nothing.
 
 What is certain, in this order:
 
@@ -59,9 +61,10 @@ _KEY_AT = {
 """Which word of a command is its first key, where it is not the one after the name; None: no word has that place."""
 
 # KEYS: the fence, and the first key of each command (declared for access control and for clusters; not read here).
-# ARGV: the token, `keep` in ms or 0, then for each command the number of its words and the words.
+# ARGV: the token, `keep` in ms or 0, whether it is shared (1 or 0), then for each command the number of its words and
+# the words.
 _SCRIPT = b"""\
-local fence, token, keep_ms = KEYS[1], ARGV[1], tonumber(ARGV[2])
+local fence, token, keep_ms, shared = KEYS[1], ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'
 
 local function smaller(a, b)
   if #a ~= #b then return #a < #b end
@@ -70,7 +73,11 @@ end
 
 local seen = redis.pcall('GET', fence)
 local trouble = type(seen) == 'table' and seen.err
-if type(seen) == 'string' and not string.find(seen, '^%d+$') then trouble = 'ERR its value is not a token' end
+local exclusive = seen
+if type(seen) == 'string' and not string.find(seen, '^%d+$') then
+  seen, exclusive = string.match(seen, '^(%d+):(%d+)$')
+  if not seen then trouble = 'ERR its value is not a token' end
+end
 if trouble then
   return redis.error_reply(trouble .. ' (fenced write, the fence ' .. fence .. ': nothing was written)')
 end
@@ -79,10 +86,13 @@ if keep_ms > 0 then
   local time = redis.call('TIME')
   now_us = time[1] * 1000000 + time[2]
   seen = seen or string.format('%.0f', math.max(0, now_us - keep_ms * 1000))
+  exclusive = exclusive or seen
 end
-if seen and smaller(token, seen) then return {0, seen} end
+local least = seen
+if shared then least = exclusive end
+if least and smaller(token, least) then return {0, least} end
 
-local commands, at = {}, 3
+local commands, at = {}, 4
 while at <= #ARGV do
   local words = tonumber(ARGV[at])
   commands[#commands + 1] = {first = at + 1, last = at + words, name = ARGV[at + 1]}
@@ -105,11 +115,17 @@ for number, command in ipairs(commands) do
   end
 end
 
+local largest, both = token, token
+if shared then
+  if seen and smaller(token, seen) then largest = seen end
+  exclusive = exclusive or '0'
+  both = largest == exclusive and largest or largest .. ':' .. exclusive
+end
 if now_us then
-  local forget_at_ms = math.ceil(math.max(now_us, tonumber(token)) / 1000) + keep_ms
-  redis.call('SET', fence, token, 'PXAT', string.format('%.0f', forget_at_ms))
+  local forget_at_ms = math.ceil(math.max(now_us, tonumber(largest)) / 1000) + keep_ms
+  redis.call('SET', fence, both, 'PXAT', string.format('%.0f', forget_at_ms))
 else
-  redis.call('SET', fence, token)
+  redis.call('SET', fence, both)
 end
 
 local replies = {}
@@ -141,17 +157,19 @@ class _Request(NamedTuple):
 
 
 @overload
-def write(client: Redis, resource: str, token: int, *commands: Command, keep: float | None = None) -> list[Any]: ...
+def write(
+    client: Redis, resource: str, token: int, *commands: Command, keep: float | None = None, shared: bool = False
+) -> list[Any]: ...
 
 
 @overload
 def write(
-    client: AsyncRedis, resource: str, token: int, *commands: Command, keep: float | None = None
+    client: AsyncRedis, resource: str, token: int, *commands: Command, keep: float | None = None, shared: bool = False
 ) -> Awaitable[list[Any]]: ...
 
 
 def write(
-    client: Any, resource: str, token: int, *commands: Command, keep: float | None = None
+    client: Any, resource: str, token: int, *commands: Command, keep: float | None = None, shared: bool = False
 ) -> list[Any] | Awaitable[list[Any]]:
     """Run the commands on Redis, or raise StaleToken if the server has seen a larger token for the resource.
 
@@ -166,6 +184,9 @@ def write(
     must use the same value, and it must be longer than anyone holds the lock. It works only with tokens that are times,
     so not with ZooKeeper's.
 
+    `shared`: the token is of a holder that others work beside, such as a reader of a read/write lock. It is stale only
+    if the server has seen a larger token that was not shared.
+
     An error of the server is raised as redis-py raises it (redis.ResponseError or a subclass). If one of several
     commands fails, the commands before it stay written, because Redis undoes nothing. The message names the command.
     The client may repeat a request if the reply was lost. So if a command must not run twice (INCR), use a client
@@ -175,7 +196,7 @@ def write(
         raise ConfigurationError(
             f"fencing.write needs a redis.Redis or a redis.asyncio.Redis (no pipeline), not a {full_name(type(client))}"
         )
-    request = _request(checked_resource(resource), checked_token(token), commands, keep)
+    request = _request(checked_resource(resource), checked_token(token), commands, keep, shared)
     return _awrite(client, request) if is_a(client, ASYNCIO) else _write(client, request)
 
 
@@ -204,9 +225,9 @@ async def _awrite(client: Any, request: _Request) -> list[Any]:
     return request.replies(answer)
 
 
-def _request(resource: str, token: int, commands: Sequence[object], keep: float | None) -> _Request:
+def _request(resource: str, token: int, commands: Sequence[object], keep: float | None, shared: bool) -> _Request:
     keys: list[Word] = [FENCE_PREFIX + resource.encode()]  # bytes: whatever encoding the client is set to
-    arguments: list[Word] = [token, 0 if keep is None else _keep_ms(keep, token)]
+    arguments: list[Word] = [token, 0 if keep is None else _keep_ms(keep, token), int(bool(shared))]
     for command in map(_checked_command, commands):
         name = _name(command)
         key_at = _KEY_AT.get(name, 1)

@@ -18,6 +18,8 @@ from __future__ import annotations
 
 from gripfast.drivers import CallerConnection
 from gripfast.errors import StaleToken
+from gripfast.fencing import shared
+from gripfast.fencing.checks import SHARED
 from gripfast.fencing.dialect import Dialect, missing_table
 
 DDL = """\
@@ -35,18 +37,43 @@ ON CONFLICT (resource) DO UPDATE SET token = excluded.token WHERE excluded.token
 # Only asked on refusal. The transaction holds the write lock by now, so the answer is still what decided.
 _SEEN = "SELECT token FROM gripfast_fence WHERE resource = :resource"
 
+TEXTS = shared.Texts(
+    ddl="""\
+CREATE TABLE IF NOT EXISTS gripfast_fence_shared (
+    resource TEXT NOT NULL PRIMARY KEY,
+    seen INTEGER NOT NULL,
+    exclusive_token INTEGER NOT NULL
+) WITHOUT ROWID;
+""",
+    first_ddl=DDL,
+    lock="""\
+INSERT INTO gripfast_fence (resource, token) VALUES (:resource, 0)
+ON CONFLICT (resource) DO UPDATE SET token = gripfast_fence.token
+""",
+    read=_SEEN,
+    put="UPDATE gripfast_fence SET token = :token WHERE resource = :resource",
+    recall="SELECT seen, exclusive_token FROM gripfast_fence_shared WHERE resource = :resource",
+    note="""\
+INSERT INTO gripfast_fence_shared (resource, seen, exclusive_token) VALUES (:resource, :seen, :exclusive)
+ON CONFLICT (resource) DO UPDATE SET seen = excluded.seen, exclusive_token = excluded.exclusive_token
+""",
+    lacks_table=lambda error: "no such table" in str(error) and "gripfast_fence" in str(error),
+)
+
 
 async def guard(caller: CallerConnection, resource: str, token: int) -> None:
     """Raise StaleToken if a larger token was committed for the resource, or seen earlier in this transaction."""
     try:
         _, affected = await caller.run(_RAISE_TO, {"resource": resource, "token": token})
     except Exception as error:
-        if "no such table" in str(error) and "gripfast_fence" in str(error):
+        if TEXTS.lacks_table(error):
             raise missing_table(DDL) from error
         raise
     if affected == 0:
         ((seen,),), _ = await caller.run(_SEEN, {"resource": resource})
-        raise StaleToken(resource, token, seen)
+        if seen != SHARED:
+            raise StaleToken(resource, token, seen)
+        await shared.admit(caller, TEXTS, resource, token, seen)
 
 
-DIALECT = Dialect(name="sqlite", ddl=DDL, guard=guard, begin='execute "BEGIN IMMEDIATE"')
+DIALECT = Dialect(name="sqlite", ddl=DDL, guard=guard, begin='execute "BEGIN IMMEDIATE"', shared=TEXTS)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 from gripfast.api import keeping
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock
-from gripfast.api.base import AnyClient, forced, reached, was_forced
+from gripfast.api.aio.permit_decorators import AsyncPermitDecorators
+from gripfast.api.base import forced, reached, was_forced
 from gripfast.api.client import HeldHere
 from gripfast.api.config import Config
 from gripfast.api.decorator import LockedBy, check_decoration, locked_async
@@ -35,7 +36,7 @@ F = TypeVar("F", bound="Callable[..., Coroutine[Any, Any, Any]]")
 T = TypeVar("T")
 
 
-class AsyncClient(AnyClient, lacks=OF_ASYNC_CLIENTS):
+class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
     """Locks for the tasks of one event loop. The client belongs to the loop in which it is first used. Leaving
     `async with client` closes it.
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock, _Acquiring, _Trying, _warn
-from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, unknown_option
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, OF_HALVES, exact, unknown_option
 from gripfast.api.permits import (
     AnyRWLock,
     AnySemaphore,
@@ -160,7 +160,7 @@ class AsyncRWLock(AnyRWLock):
         return AsyncWriteLock(self._client, self._write)
 
 
-class _AsyncHalf(AsyncLock):
+class _AsyncHalf(AsyncLock, lacks=OF_HALVES):
     """Of a read/write lock."""
 
     _how_to_make = "gripfast.connect_async(url).rwlock(name).read() or .write()"

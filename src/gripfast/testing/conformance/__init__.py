@@ -15,6 +15,7 @@ from gripfast.testing.conformance.test_names import *
 from gripfast.testing.conformance.test_observers import *
 from gripfast.testing.conformance.test_once import *
 from gripfast.testing.conformance.test_operators import *
+from gripfast.testing.conformance.test_permit_decorators import *
 from gripfast.testing.conformance.test_races import *
 from gripfast.testing.conformance.test_reentry import *
 from gripfast.testing.conformance.test_registration import *
