@@ -14,6 +14,7 @@ FIRST_SEED = {
     "accepted for one who has lost the node": 378,
     "clean-up of an attempt by owner": 247,
     "closing gives nothing back": 948,
+    "detached with a claim on its way": 1900,
     "earlier attempt takes the node back": 162,
     "failed attempt left": 34,
     "failed extend is tried for ever": 871,
