@@ -101,7 +101,9 @@ class Actor:
         )
         try:
             answer = await self._runtime.acquire(self._want(errand), wait)
-        except (StoreUnavailable, ConfigurationError, ClientClosed) as error:
+        except ConfigurationError:
+            self._misfit()
+        except (StoreUnavailable, ClientClosed) as error:
             kind: Kind = "unreachable" if isinstance(error, StoreUnavailable) else "failed"
             self._note("cancelled" if self._runtime.is_closed else kind, note=type(error).__name__)
         else:
@@ -117,6 +119,9 @@ class Actor:
     def _want(self, errand: Errand) -> Want:
         name = errand.name
         return Want(name, name, errand.ttl, errand.renews, errand.max_hold, None, share=errand.share)
+
+    def _misfit(self) -> None:
+        self._note("cancelled" if self._runtime.is_closed else "failed", note="ConfigurationError")
 
     def _refusal(self, taken: Taken) -> str:
         return ""

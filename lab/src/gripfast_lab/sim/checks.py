@@ -86,7 +86,12 @@ def violations(
     broke_at = min([event.at for event in known.others.get("fault", ())], default=math.inf)
     for name, about in known.names.items():
         is_shared = bool(about.attempts) and permits.wanted(about.attempts[0]) is not None
-        found += (permits.exceeded if is_shared else rivals.overlaps)(name, about.granted, excuses)
+        if is_shared:
+            resized = known.others.get("resized", ())
+            found += permits.exceeded(name, about.granted, excuses, handed or (), resized)
+            found += permits.misfits(name, about.attempts, resized)
+        else:
+            found += rivals.overlaps(name, about.granted, excuses)
         found += rivals.tokens(name, about, excuses, is_shared)
         if handed:
             found += rivals.unknown_tokens(name, about, handed)
@@ -143,7 +148,7 @@ def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, fou
         # Whoever does not wait takes a connection that can't be made for an answer.
         is_told = attempt.asked.until <= attempt.asked.at and closed.note.partition(":")[0] == "StoreUnavailable"
         patience = attempt.asked.until if closed.kind == "refused" or is_told else attempt.asked.patience
-        if closed.note == once.DONE and closed.kind == "refused":
+        if closed.note in (once.DONE, permits.ANOTHER_LIMIT) and closed.kind == "refused":
             return  # nobody waits for that
         if closed.at < patience and not excuses.of_time(attempt, closed.at):
             what = f"{closed.kind} {patience - closed.at:.6f} s before its wait was over"

@@ -31,6 +31,7 @@ Kind = Literal[
     "removed",  # a request of `who`, no force release, took the lock away from `note`, whose time was not over
     "idle",  # a request of `who` has left the lock free, while `note` waited and could be reached
     "confirmed",  # the engine said yes to a renewal of `who`, while `note` had the lock, or nobody
+    "resized",  # from now on `token` is the limit in force
     "kept",  # a request of `who` has left the lock to the marker `note` until `until`; `token`: of the lease
     "freed",  # a request of `who` has ended its own lease; `token`
     "returned",  # the owner `who` was detached, and now it got the lock again, or freed it; `note`: which

@@ -38,6 +38,7 @@ from gripfast_lab.sim.redis.permits import LIVES_ON, PermitNode, PermitObserver
 from gripfast_lab.sim.redis.voter import BIRTH, VoteObserver, Voter
 from gripfast_lab.sim.register import Register
 from gripfast_lab.sim.runtime import Runtime
+from gripfast_lab.sim.sharing import PermitActor
 from gripfast_lab.sim.world import World
 
 KEEPALIVE = 30.0
@@ -149,7 +150,6 @@ class Stage:
         if self.plan.shares:
             seen = PermitObserver(lambda: self.world.now, self.note)
             seen.kinds = {name: share.kind for name, share in self.plan.shares}
-            seen.limits = {name: share.limit for name, share in self.plan.shares}
             node: Node = PermitNode(self.world, host.name, _clock(host), seen, seen.kinds)
         elif self.plan.has_family:
             kept = KeptObserver(lambda: self.world.now, self.note)
@@ -206,11 +206,20 @@ class Stage:
     def _actor(self, name: str, registers: dict[str, Register]) -> Actor:
         errands = [errand for errand in self.plan.errands if errand.actor == name]
         runtime, done = self.runtimes[name.partition("/")[0]], self.look_whether_over
+        if self.plan.shares:
+            sharer = PermitActor(name, runtime, errands, registers, self.note, done)
+            sharer.limit_of = self._limit_of
+            return sharer
         if not self.plan.has_family:
             return Actor(name, runtime, errands, registers, self.note, done)
         actor = FamilyActor(name, runtime, errands, registers, self.note, done)
         actor.board, actor.kill = self.board, self.kill
         return actor
+
+    def _limit_of(self, name: str) -> int | None:
+        """What a program would be told that it is; None: whatever the program was made with."""
+        node = self.nodes[0]
+        return node.limit_of(name) if isinstance(node, PermitNode) else None
 
     def _compare(self, who: str, name: str, until: float) -> None:
         """Whether enough nodes keep the lock for as long as its holder is told."""
