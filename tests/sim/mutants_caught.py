@@ -14,17 +14,18 @@ FIRST_SEED = {
     "accepted for one who has lost the node": 378,
     "clean-up of an attempt by owner": 247,
     "closing gives nothing back": 948,
+    "detached with a claim on its way": 1900,
     "earlier attempt takes the node back": 162,
     "failed attempt left": 34,
     "failed extend is tried for ever": 871,
+    "force release of a slot frees all": 310,
+    "force-released slots stay taken": 320,
     "new by majority": 28,
     "no birth marker": 28,
     "no grace": 349,
     "renewed by a minority": 41,
-    "slots stay free": 136,
     "votes dated after they came": 102,
     "waiters never leave": 270,
-    "waiters of permits never leave": 396,
 }
 """By which these were last caught: the search starts there, and goes on from there if the code has changed since."""
 

@@ -6,14 +6,29 @@ import sys
 import pytest
 
 from gripfast_lab.sim.checks import RULES, violations
-from gripfast_lab.sim.history import Event
+from gripfast_lab.sim.history import Event, Kind
 from sim.events import asked, event, granted, held, life, lost, over, rules, world, wrote
 
+DONE: tuple[Kind, ...] = ("releasing", "released")
 GOOD: dict[str, list[Event]] = {
     "nothing": [],
     "one after the other": life(0, "a", 1, 3) + life(2.5, "b", 2, 5) + life(6, "a", 3, 7),
     "a release that is still under way": life(0, "a", 1, 3) + life(2.04, "b", 2, 5),
     "granted at the moment of the release": life(0, "a", 1, 3) + life(2, "b", 2, 5),
+    "done again when that was forgotten": [
+        *[asked(0, "a", note="once 2.0"), granted(1, "a", 1)],
+        *[event(3, "a", kind, ttl=2.0, note="done") for kind in DONE],
+        *life(5, "b", 2, 8, note="once 2.0"),
+    ],
+    "told that it is done": [
+        *[asked(0, "a", note="once 20.0"), granted(1, "a", 1)],
+        *[event(3, "a", kind, ttl=20.0, note="done") for kind in DONE],
+        *[asked(4, "b", until=9, note="once 20.0"), event(5, "b", "refused", note="done")],
+    ],
+    "a limit that was raised": [
+        *[event(0, "world", "resized", token=1), *life(0, "a", 1, 5, note="1 of 1")],
+        *[event(1, "world", "resized", token=2), *life(2, "b", 2, 4, note="1 of 2")],
+    ],
     "another name at the same time": life(0, "a", 1, 3) + [each._replace(name="other") for each in life(0, "b", 1, 3)],
     "expired, and granted to the next": [asked(0, "a"), granted(1, "a", 1), lost(12, "a"), *life(9.5, "b", 2, 12)],
     "died, and granted to the next": [
@@ -93,6 +108,45 @@ PLANTED: dict[str, tuple[str, list[Event]]] = {
         [
             *[asked(0, "a", note="2 of 3"), granted(1, "a", 1, note="0,1"), *over(5, "a")],
             *[asked(1, "b", note="1 of 3"), granted(2, "b", 2, note="1"), *over(3, "b")],
+        ],
+    ),
+    "begun again after it was done": (
+        "redone",
+        [
+            *[asked(0, "a", note="once 30.0"), granted(1, "a", 1)],
+            *[event(3, "a", kind, ttl=30.0, note="done") for kind in DONE],
+            *life(5, "b", 2, 8, note="once 30.0"),
+        ],
+    ),
+    "done by nobody": ("invented", [asked(0, "a", note="once 30.0"), event(1, "a", "refused", note="done")]),
+    "granted within a min_hold": (
+        "hurried",
+        [*life(0, "a", 1, 3, note="min_hold 20.0"), *life(4, "b", 2, 7)],
+    ),
+    "freed within a min_hold": (
+        "hurried",
+        [*life(0, "a", 1, 3, note="min_hold 20.0"), event(3, "a#1", "freed", token=1)],
+    ),
+    "adopted one after the other": (
+        "adopted",
+        [*life(0, "a", 1, 3, note="adopts p/x#1"), *life(4, "b", 2, 7, note="adopts p/x#1")],
+    ),
+    "detached, and there again": (
+        "came back",
+        [*life(0, "a", 1, 3), event(5, "a#1", "returned", note="handed")],
+    ),
+    "more than a limit that was lowered": (
+        "exceeded",
+        [
+            *[event(0, "world", "resized", token=3), *life(0, "a", 1, 5, note="1 of 3")],
+            *[event(1, "world", "resized", token=1), *life(2, "b", 2, 4, note="1 of 3")],
+        ],
+    ),
+    "another limit where there was none": (
+        "failed",
+        [
+            *[asked(0, "a", note="1 of 3"), event(1, "a", "refused", note="another limit")],
+            event(0, "world", "resized", token=3),
         ],
     ),
     "the same token twice": ("token", life(0, "a", 1, 3) + life(4, "b", 1, 6)),

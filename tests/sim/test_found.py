@@ -152,6 +152,41 @@ def test_a_short_max_hold_counts_from_the_grant_and_not_from_the_last_time_the_w
     assert len([event for event in outcome.history if event.kind == "handed"]) == 2
 
 
+@pytest.mark.parametrize("keep", [None, 60.0])
+@pytest.mark.parametrize("process", ["p0", "p1"])
+def test_a_clean_up_behind_an_unanswered_claim_does_not_free_what_could_not_be_kept_yet(
+    process: str, keep: float | None
+) -> None:
+    """The server was loading: the name was not left to a marker, but the clean-up of a late claim was sent."""
+    other = "p1" if process == "p0" else "p0"
+    for gap in (0.02, 0.05, 0.1):
+        lock = ERRAND._replace(writes=False, ttl=3.0, keep=keep)
+        items = (
+            lock._replace(actor=f"{other}/holder", works=1.6, ending="fail"),
+            lock._replace(actor=f"{process}/a", after=0.1, works=0.05, min_hold=None if keep else 6.0),
+            Fault("late request", at=1.0, lasts=1.2, target=process, size=0.0),
+            Fault("node loading", at=1.63, lasts=0.677 - gap, target="", size=0.0),
+        )
+        outcome = SCENARIOS["once"].run(replace(plan(*items), has_family=True))
+        assert outcome.violations == []
+        assert [event.who for event in outcome.history if event.kind == "kept"] == [f"{process}/a#1"]
+
+
+@pytest.mark.parametrize("process", ["p0", "p1"])
+def test_a_late_claim_does_not_bring_back_the_owner_of_a_detached_lease(process: str) -> None:
+    """Seed 1982 of once: it arrived when the detached lease was over, and nobody knew of what it got."""
+    other = "p1" if process == "p0" else "p0"
+    items = (
+        ERRAND._replace(actor=f"{other}/holder", ttl=3.0, works=1.6, writes=False),
+        ERRAND._replace(actor=f"{process}/a", after=0.1, ttl=3.0, ending="detach", detaches=0.2, writes=False),
+        Fault("late request", at=1.0, lasts=1.2, target=process, size=0.0),
+    )
+    outcome = SCENARIOS["once"].run(replace(plan(*items), has_family=True))
+    assert outcome.violations == []
+    handed = [event.who for event in outcome.history if event.kind == "handed"]
+    assert handed == [f"{other}/holder#1", f"{process}/a#1", f"{process}/a#1"]
+
+
 def test_a_node_that_falls_silent_between_the_rounds_of_redlock_does_not_cost_the_attempt() -> None:
     """Seed 88003944 of redlock5: the second round asked nobody but the three who had answered the first one soonest."""
     for paused_at in range(71, 76):

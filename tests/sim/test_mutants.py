@@ -12,7 +12,16 @@ from gripfast_lab.sim.redis.lua import ENGINE
 from sim.mutants_caught import told
 
 AT_LEAST = 24
-AT_LEAST_IN = {"deadlines": 3, "queue": 3, "renewal": 3, "clean-up": 3, "tokens": 3, "redlock": 15, "permits": 15}
+AT_LEAST_IN = {
+    "deadlines": 3,
+    "queue": 3,
+    "renewal": 3,
+    "clean-up": 3,
+    "tokens": 3,
+    "redlock": 15,
+    "permits": 15,
+    "once": 15,
+}
 
 
 def test_there_are_enough_in_each_area() -> None:

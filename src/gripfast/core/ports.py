@@ -360,8 +360,11 @@ class HandsOver(Protocol):
         it is that of the claim already, the token of then: this was done before."""
         ...
 
-    async def detach(self, hold: Hold) -> Loss | Unreachable | None:
-        """From now on the hold does not end with this process. Most engines do not look at processes."""
+    async def detach(self, hold: Hold, token: int) -> Loss | Unreachable | None:
+        """From now on the hold does not end with this process. Most engines do not look at processes.
+
+        A claim of this owner that was not answered, and was repeated, may arrive later than this. It must not bring the
+        owner back when the lease with this token is over."""
         return None
 
 

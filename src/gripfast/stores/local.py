@@ -133,7 +133,7 @@ class LocalStore(Store):
     async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
         return await self._ask(self._engine.adopt, hold, claim)
 
-    async def detach(self, hold: Hold) -> Loss | Unreachable | None:
+    async def detach(self, hold: Hold, token: int) -> Loss | Unreachable | None:
         return await self._ask(self._engine.detach, hold, is_held=True)
 
     async def vouch(self, hold: Hold, pid: int) -> Unreachable | None:

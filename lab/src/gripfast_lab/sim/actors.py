@@ -97,21 +97,34 @@ class Actor:
             patience=self._true(now + silence) - _ROUNDING,
             ttl=errand.ttl,
             renews=errand.renews,
-            note="" if errand.share is None else f"{errand.share.n} of {errand.share.limit}",
+            note=self._says(errand),
         )
-        want = Want(
-            errand.name, errand.name, errand.ttl, errand.renews, errand.max_hold, None, share=errand.share
-        )  # fmt: skip
         try:
-            answer = await self._runtime.acquire(want, wait)
-        except (StoreUnavailable, ConfigurationError, ClientClosed) as error:
+            answer = await self._runtime.acquire(self._want(errand), wait)
+        except ConfigurationError:
+            self._misfit()
+        except (StoreUnavailable, ClientClosed) as error:
             kind: Kind = "unreachable" if isinstance(error, StoreUnavailable) else "failed"
             self._note("cancelled" if self._runtime.is_closed else kind, note=type(error).__name__)
         else:
             if isinstance(answer, Taken):
-                self._note("refused")
+                self._note("refused", note=self._refusal(answer))
             else:
                 await self._hold(errand, answer)
+
+    def _says(self, errand: Errand) -> str:
+        """What else it asks for."""
+        return "" if errand.share is None else f"{errand.share.n} of {errand.share.limit}"
+
+    def _want(self, errand: Errand) -> Want:
+        name = errand.name
+        return Want(name, name, errand.ttl, errand.renews, errand.max_hold, None, share=errand.share)
+
+    def _misfit(self) -> None:
+        self._note("cancelled" if self._runtime.is_closed else "failed", note="ConfigurationError")
+
+    def _refusal(self, taken: Taken) -> str:
+        return ""
 
     async def _hold(self, errand: Errand, state: LeaseState) -> None:
         self._told = Promise()
@@ -130,7 +143,10 @@ class Actor:
         except Cancelled:
             await self._release(state)
             raise
-        if errand.ending == "release":
+        await self._end(errand, state)
+
+    async def _end(self, errand: Errand, state: LeaseState) -> None:
+        if errand.ending != "drop":
             await self._release(state)
         else:
             self._holds = None
@@ -151,7 +167,7 @@ class Actor:
             await register.write(self.process, self.name, state.token, value)
 
     async def _extend(self, state: LeaseState, ttl: float) -> None:
-        least = min(rules.deadline(self.process.now(), ttl), state.limit)
+        least = min(rules.deadline(self.process.now(), min(ttl, state.ceiling)), state.limit)
         answer = await self._runtime.extend(state, ttl)
         if state.remaining(self.process.now()) > 0.0:
             self.tell_held(state)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 
 from gripfast.core import rules
 
-from . import permits, rivals
+from . import once, permits, rivals
 from .attempts import Attempt, Sorted, sort_out
 from .excuses import Excuses
 from .history import Event
@@ -26,6 +26,11 @@ RULES: Mapping[str, str] = {
     "overlap": "Two leases of the same name are never valid at the same time (measured by one clock for all).",
     "exceeded": "The permits that all holders believe to have never exceed the limit.",
     "slot": "No two holders believe to have the same slot.",
+    "redone": "What is recorded as done is not begun again for `keep` seconds.",
+    "invented": "Nobody is told that something is done before it is done.",
+    "hurried": "A lease that was believed keeps others out for its `min_hold`, however it ends, except by a death.",
+    "adopted": "A detached lease is adopted once.",
+    "came back": "An owner id that was detached never gets the lock again, and never frees it.",
     "token": "Tokens are unique, grow strictly in real time, and stay the same while a lease lives.",
     "lost update": "A fenced register loses no update, and its tokens never go down, even when exclusion was broken.",
     "late": "No lease counts as held after its deadline.",
@@ -81,7 +86,12 @@ def violations(
     broke_at = min([event.at for event in known.others.get("fault", ())], default=math.inf)
     for name, about in known.names.items():
         is_shared = bool(about.attempts) and permits.wanted(about.attempts[0]) is not None
-        found += (permits.exceeded if is_shared else rivals.overlaps)(name, about.granted, excuses)
+        if is_shared:
+            resized = known.others.get("resized", ())
+            found += permits.exceeded(name, about.granted, excuses, handed or (), resized)
+            found += permits.misfits(name, about.attempts, resized)
+        else:
+            found += rivals.overlaps(name, about.granted, excuses)
         found += rivals.tokens(name, about, excuses, is_shared)
         if handed:
             found += rivals.unknown_tokens(name, about, handed)
@@ -90,7 +100,10 @@ def violations(
             found += rivals.unaccepted_tokens(name, about, known.others.get("accepted", ()), reach.needed)
         if about.writes:
             found += rivals.lost_updates(name, about, excuses)
-        if recover_within is not None:
+        found += once.judged(name, about, known, excuses)
+        if recover_within is not None and once.is_once(about):
+            found += once.recovery(name, about, known, recover_within)
+        elif recover_within is not None:
             found += rivals.recovery(name, about.granted, known, recover_within)
     _judge_sights(known, found)
     return found
@@ -135,6 +148,8 @@ def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, fou
         # Whoever does not wait takes a connection that can't be made for an answer.
         is_told = attempt.asked.until <= attempt.asked.at and closed.note.partition(":")[0] == "StoreUnavailable"
         patience = attempt.asked.until if closed.kind == "refused" or is_told else attempt.asked.patience
+        if closed.note in (once.DONE, permits.ANOTHER_LIMIT) and closed.kind == "refused":
+            return  # nobody waits for that
         if closed.at < patience and not excuses.of_time(attempt, closed.at):
             what = f"{closed.kind} {patience - closed.at:.6f} s before its wait was over"
             found.append(_violation("impatient", attempt, what))
@@ -199,7 +214,7 @@ def _judge_renewal(attempt: Attempt, known: Sorted, way: _Way, within: float, fo
 
 def _judge_patience(attempt: Attempt, way: _Way, within: float, excuses: Excuses, found: list[Violation]) -> None:
     closed, until = attempt.closed_by, attempt.asked.until
-    if closed is None or closed.kind != "refused" or closed.at <= until + within:
+    if closed is None or closed.kind != "refused" or closed.at <= until + within or closed.note == once.DONE:
         return
     if not way.is_blocked(attempt, until - within, closed.at) and not excuses.of_time(attempt, closed.at):
         found.append(_violation("overdue", attempt, f"refused {closed.at - until:.6f} s after its wait was over"))

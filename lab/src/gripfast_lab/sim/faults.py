@@ -8,11 +8,12 @@ nodes, a fault happens to some of them, and it is kept in mind of whom and what 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 from typing import Literal, NamedTuple
 
+from gripfast.core.ports import PermitStore, permits_of
 from gripfast.errors import ClientClosed
 from gripfast_lab.sim.history import ANY, ONLY_TOKENS, TOKENS, WORLD
 from gripfast_lab.sim.network import RESEND, Connection, Path, Trouble
@@ -332,6 +333,31 @@ def _force_release(stage: Stage, fault: Fault) -> None:
     process.do(lambda: process.start(f"{process.name}/operator", force()))
 
 
+def _force_release_permits(stage: Stage, fault: Fault) -> None:
+    """Of all holders, or of the one that has a slot."""
+    share = dict(stage.plan.shares)[fault.target]
+    has_slots = share.kind == "semaphore" and fault.size < 0.7
+    slot = int(fault.size * 10) % share.limit if has_slots else None
+    _by_an_operator(stage, fault, lambda store: store.force_release_permits(fault.target, share.kind, slot=slot))
+
+
+def _resize(stage: Stage, fault: Fault) -> None:
+    """Which excuses nothing."""
+    if dict(stage.plan.shares)[fault.target].kind == "semaphore":
+        _by_an_operator(stage, fault, lambda store: store.resize(fault.target, 1 + int(fault.size * 5)))
+
+
+def _by_an_operator(stage: Stage, fault: Fault, ask: Callable[[PermitStore], Awaitable[object]]) -> None:
+    process, store = stage.runtimes[WITNESS].process, stage.runtimes[WITNESS].store
+    _fired(stage, fault, process.name, fault.target)
+
+    async def do() -> None:
+        with suppress(ClientClosed):  # closed meanwhile
+            await ask(permits_of(store))
+
+    process.do(lambda: process.start(f"{process.name}/operator", do()))
+
+
 # --------------------------------------------------------------------------------------------------------------------
 
 
@@ -375,8 +401,11 @@ KINDS: dict[str, Kind] = {
     "machine suspended unseen": Kind(_suspension, "process", is_declared=True),
     "clock rate off": Kind(_wrong_rate, "process", is_declared=True),
     "force release": Kind(_force_release, "lock", is_declared=True, obstructs=None),
+    "permits force-released": Kind(_force_release_permits, "lock", is_declared=True, obstructs=None),
+    "resize": Kind(_resize, "lock", obstructs=None),
     "node clock far off": _NODES(_node_clock_far_off, is_declared=True, obstructs=None),
     "wall clock jumped": Kind(_wall_clock, "process", obstructs=None),
 }
+OF_PERMITS = ("permits force-released", "resize")
 OF_SEVERAL = ("node clock far off", "wall clock jumped")
 """These make sense only where there are several nodes."""

@@ -31,6 +31,10 @@ Kind = Literal[
     "removed",  # a request of `who`, no force release, took the lock away from `note`, whose time was not over
     "idle",  # a request of `who` has left the lock free, while `note` waited and could be reached
     "confirmed",  # the engine said yes to a renewal of `who`, while `note` had the lock, or nobody
+    "resized",  # from now on `token` is the limit in force
+    "kept",  # a request of `who` has left the lock to the marker `note` until `until`; `token`: of the lease
+    "freed",  # a request of `who` has ended its own lease; `token`
+    "returned",  # the owner `who` was detached, and now it got the lock again, or freed it; `note`: which
     "accepted",  # one of several nodes, `note`, has accepted `token`, which `who` proposed
     "lowered",  # the largest token that a node has accepted is only `token` now, by a request of `who`; `note`: it was
     "wrote",  # the fenced register of `name` accepted a write of `who`; `token`; `note`: value read, value written

@@ -37,11 +37,21 @@ class Errand(NamedTuple):
     """It reads the guarded register first, and writes it at the end."""
     extends: float | None
     """A ttl to extend to on the way."""
-    ending: Literal["release", "drop"]
+    ending: Literal["release", "drop", "detach", "fail"]
+    """`fail`: what is to be done once raises, and is not done. `detach`: somebody else may adopt it."""
     share: Share | None = None
     """Permits instead of a lock."""
     downgrades: bool = False
     """It becomes a reader when half its work is done."""
+    keep: float | None = None
+    """It is to be done once; and for so many seconds nobody does it again."""
+    min_hold: float | None = None
+    detaches: float = 0.0
+    """The ttl for which it is detached."""
+    dies: bool = False
+    """Its process is killed when it has detached it."""
+    adopts: float | None = None
+    """So many seconds after a text appeared, it adopts what was detached, instead of asking for the lock."""
 
 
 class Fault(NamedTuple):
@@ -99,6 +109,8 @@ class Plan:
     """None: there is one node, and it is the store."""
     shares: tuple[tuple[str, Share], ...] = ()
     """What each name is, if these are no locks."""
+    has_family: bool = False
+    """Some names are of things to be done once; locks have a min_hold, or are handed over."""
 
     @property
     def errands(self) -> list[Errand]:
@@ -119,4 +131,9 @@ class Plan:
 
     @property
     def longest_ttl(self) -> float:
-        return max([0.0, *(max(errand.ttl, errand.extends or 0.0) for errand in self.errands)])
+        return max([0.0, *(max(each.ttl, each.extends or 0.0, each.detaches) for each in self.errands)])
+
+    @property
+    def longest_kept(self) -> float:
+        """How long a name stays taken after it was released."""
+        return max([0.0, *(max(each.keep or 0.0, each.min_hold or 0.0) for each in self.errands)])

@@ -13,9 +13,11 @@ from typing import Any
 
 from gripfast.core import closing
 from gripfast.core.acquire import acquire
+from gripfast.core.handover import adopt, detach
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ledger import Ledger, Mark
 from gripfast.core.notice import Notices
+from gripfast.core.once import record_done
 from gripfast.core.permits import downgrade
 from gripfast.core.ports import Env, Store, Taken, Unreachable
 from gripfast.core.release import release
@@ -84,6 +86,15 @@ class Runtime:
 
     async def downgrade(self, state: LeaseState) -> None:
         await downgrade(self.env, state)
+
+    async def record_done(self, state: LeaseState, seconds: float) -> None:
+        await record_done(self.env, state, seconds)
+
+    async def detach(self, state: LeaseState) -> None:
+        await detach(self.env, state)
+
+    async def adopt(self, want: Want, former: str) -> LeaseState:
+        return await adopt(self.env, want, former)
 
     async def close(self) -> None:
         closing.begin(self.env)

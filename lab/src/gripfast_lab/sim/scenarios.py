@@ -55,6 +55,7 @@ class Scenario:
     faults: tuple[str, ...]
     nodes: int = 1
     has_permits: bool = False
+    has_family: bool = False
 
     def plan(self, seed: int) -> Plan:
         return _Drawing(self, seed).plan()
@@ -76,15 +77,17 @@ class Scenario:
         return Outcome(plan, stage.history, found, stage.fired, stage.grants)
 
 
-_OF_ONE = tuple(kind for kind in faults.KINDS if kind not in faults.OF_SEVERAL)
-_OF_PERMITS = tuple(kind for kind in _OF_ONE if faults.KINDS[kind].target != "lock")
+_OF_LOCKS = tuple(kind for kind in faults.KINDS if kind not in faults.OF_PERMITS)
+_OF_ONE = tuple(kind for kind in _OF_LOCKS if kind not in faults.OF_SEVERAL)
+_OF_PERMITS = (*(kind for kind in _OF_ONE if faults.KINDS[kind].target != "lock"), *faults.OF_PERMITS)
 SCENARIOS = {
     each.name: each
     for each in [
         Scenario("redis", "one Redis server, a few processes that want the same locks", _OF_ONE),
         Scenario("permits", "semaphores and read/write locks on one Redis server", _OF_PERMITS, has_permits=True),
-        Scenario("redlock3", "Redlock on three Redis servers", tuple(faults.KINDS), nodes=3),
-        Scenario("redlock5", "Redlock on five Redis servers", tuple(faults.KINDS), nodes=5),
+        Scenario("once", "things done once, min_hold and hand-over on one Redis server", _OF_ONE, has_family=True),
+        Scenario("redlock3", "Redlock on three Redis servers", _OF_LOCKS, nodes=3),
+        Scenario("redlock5", "Redlock on five Redis servers", _OF_LOCKS, nodes=5),
     ]
 }
 
@@ -111,6 +114,8 @@ class _Drawing:
         self._names = ("job", "other")[: 1 + chance.happens(0.3)]
         self._permits = Chance(seed).fork("permits")
         self._shares = {name: self._share() for name in self._names} if scenario.has_permits else {}
+        self._family = Chance(seed).fork("once")
+        self._keeps = {name: self._keep() for name in self._names} if scenario.has_family else {}
         self._actors = [f"{host.name}/{letter}" for host in self._hosts for letter in "ab"[: 1 + chance.happens(0.5)]]
 
     def plan(self) -> Plan:
@@ -130,7 +135,31 @@ class _Drawing:
             is_warm=self._chance.happens(0.7),
             quorum=self._quorum(items),
             shares=tuple(self._shares.items()),
+            has_family=bool(self._keeps),
         )
+
+    def _keep(self) -> float | None:
+        """For how long it is kept that something is done; None: it is a lock."""
+        ttl = self._ttls[0]
+        seconds = self._family.pick((0.3 * ttl, 2.0 * ttl, 2.0 * self._spans))
+        return max(seconds, rules.TTL_MIN) if self._family.happens(0.5) else None
+
+    def _with_family(self, errand: Errand) -> Errand:
+        chance, keep = self._family, self._keeps.get(errand.name)
+        if not self._keeps:
+            return errand
+        if keep is not None:
+            ending = "fail" if errand.ending == "release" and chance.happens(0.2) else errand.ending
+            return errand._replace(keep=keep, writes=False, ending=ending)
+        if chance.happens(0.5) and errand.max_hold is None:
+            seconds = errand.ttl * chance.pick((0.3, 1.5, 4.0)) * chance.random() + rules.TTL_MIN
+            errand = errand._replace(min_hold=seconds)
+        if chance.happens(0.35):
+            return errand._replace(adopts=errand.ttl * chance.pick((0.0, 0.0, 0.01, 0.5, 1.5)) * chance.random())
+        if errand.ending == "release" and chance.happens(0.5):
+            detaches = chance.pick(self._ttls)
+            return errand._replace(ending="detach", detaches=detaches, dies=chance.happens(0.2))
+        return errand
 
     def _share(self) -> Share:
         """All of it: a small semaphore, or a read/write lock."""
@@ -181,7 +210,7 @@ class _Drawing:
         """Fewer where each costs more."""
         least = 3 if self._nodes < 5 else 1
         for _ in range(least + self._chance.below(3)):
-            yield self._with_permits(self._errand(actor))
+            yield self._with_family(self._with_permits(self._errand(actor)))
 
     def _errand(self, actor: str) -> Errand:
         chance = self._chance
@@ -212,6 +241,7 @@ class _Drawing:
             max_hold=None,
             ending="release",
             share=self._shares.get(name),
+            keep=self._keeps.get(name),
             writes=not self._shares and last.writes,
         )
 
@@ -250,7 +280,14 @@ def _recovery(stage: Stage) -> float:
         return lost + stage.longest_put_back + 10.0 * plan.request_timeout + 5.0
     lost = rules.WAITER_WINDOW + plan.longest_ttl * (1 + rules.CLOCK_RATES)
     gone = len(stage.actors) * min(plan.longest_ttl, rules.WAITER_WINDOW)
-    return lost + gone + stage.longest_put_back + 10.0 * plan.request_timeout + 2.0
+    return (
+        lost
+        + gone
+        + plan.longest_kept * (1 + rules.CLOCK_RATES)
+        + stage.longest_put_back
+        + 10.0 * plan.request_timeout
+        + 2.0
+    )
 
 
 @contextmanager

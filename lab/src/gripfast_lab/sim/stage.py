@@ -23,11 +23,13 @@ from gripfast.stores.redlock.protocol import Wording
 from gripfast_lab.sim.actors import Actor
 from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.clocks import Clock
+from gripfast_lab.sim.handing import Board, FamilyActor
 from gripfast_lab.sim.history import ANY, WORLD, Event, Kind
 from gripfast_lab.sim.network import Network
 from gripfast_lab.sim.plan import Host, Plan
 from gripfast_lab.sim.processes import Process
 from gripfast_lab.sim.reach import Reach
+from gripfast_lab.sim.redis.kept import KeptNode, KeptObserver
 from gripfast_lab.sim.redis.link import LendingLink, Place, SimLink, SimServer
 from gripfast_lab.sim.redis.node import Node
 from gripfast_lab.sim.redis.nodes import Around, LendingNodes, SimNodes
@@ -36,6 +38,7 @@ from gripfast_lab.sim.redis.permits import LIVES_ON, PermitNode, PermitObserver
 from gripfast_lab.sim.redis.voter import BIRTH, VoteObserver, Voter
 from gripfast_lab.sim.register import Register
 from gripfast_lab.sim.runtime import Runtime
+from gripfast_lab.sim.sharing import PermitActor
 from gripfast_lab.sim.world import World
 
 KEEPALIVE = 30.0
@@ -70,6 +73,7 @@ class Stage:
         self.needed = majority(len(plan.nodes))
         self.reach = Reach(len(plan.nodes), self.needed)
         self._entered: dict[str, float] = {}
+        self.board = Board()
         chance = Chance(plan.seed)
         self.network = Network(self.world, chance.fork("network"))
         self.nodes = [self._node(host) for host in plan.nodes]
@@ -102,6 +106,8 @@ class Stage:
         self.history.append(Event(self.world.now, who, name, kind, **more))
         if kind in _DECLARED:
             self.has_declared = True
+        if kind in ("handed", "freed") and who in self.board.owners:
+            self._look_whether_it_may(who, name, kind)
         if kind == "granted":
             self.grants += 1
             self._compare(who, name, more["until"])
@@ -144,8 +150,10 @@ class Stage:
         if self.plan.shares:
             seen = PermitObserver(lambda: self.world.now, self.note)
             seen.kinds = {name: share.kind for name, share in self.plan.shares}
-            seen.limits = {name: share.limit for name, share in self.plan.shares}
             node: Node = PermitNode(self.world, host.name, _clock(host), seen, seen.kinds)
+        elif self.plan.has_family:
+            kept = KeptObserver(lambda: self.world.now, self.note)
+            node = KeptNode(self.world, host.name, _clock(host), kept)
         elif quorum is None:
             node = Node(self.world, host.name, _clock(host), Observer(lambda: self.world.now, self.note))
         else:
@@ -197,7 +205,21 @@ class Stage:
 
     def _actor(self, name: str, registers: dict[str, Register]) -> Actor:
         errands = [errand for errand in self.plan.errands if errand.actor == name]
-        return Actor(name, self.runtimes[name.partition("/")[0]], errands, registers, self.note, self.look_whether_over)
+        runtime, done = self.runtimes[name.partition("/")[0]], self.look_whether_over
+        if self.plan.shares:
+            sharer = PermitActor(name, runtime, errands, registers, self.note, done)
+            sharer.limit_of = self._limit_of
+            return sharer
+        if not self.plan.has_family:
+            return Actor(name, runtime, errands, registers, self.note, done)
+        actor = FamilyActor(name, runtime, errands, registers, self.note, done)
+        actor.board, actor.kill = self.board, self.kill
+        return actor
+
+    def _limit_of(self, name: str) -> int | None:
+        """What a program would be told that it is; None: whatever the program was made with."""
+        node = self.nodes[0]
+        return node.limit_of(name) if isinstance(node, PermitNode) else None
 
     def _compare(self, who: str, name: str, until: float) -> None:
         """Whether enough nodes keep the lock for as long as its holder is told."""
@@ -217,9 +239,16 @@ class Stage:
         its release."""
         if process.is_dead or self.has_declared or owner in self._chased or "duplicated request" in self.fired:
             return
+        if owner in self.board.owners:
+            return
         for place, node in enumerate(self.nodes):
             if node.has(name, owner) and not self._may_have_missed(process, place, owner):
                 self.note(node.name, name, "left", note=f"a lock or queue entry of {owner}, which no client knows")
+
+    def _look_whether_it_may(self, owner: str, name: str, kind: Kind) -> None:
+        """Only for as long as it takes the clean-up behind it, or if its claim comes twice."""
+        if owner not in self._chased and "duplicated request" not in self.fired:
+            self.note(owner, name, "returned", note=kind)
 
     def _enters(self, owner: str) -> None:
         self._entered[owner] = self.world.now
@@ -257,12 +286,13 @@ class Stage:
             if not process.is_dead:
                 self._look_over_process(process)
         put_back = max(self.put_back) * (1.0 + rules.CLOCK_RATES)
-        self.world.now += self._forgotten_within() + put_back
+        kept = self.plan.longest_kept * (1.0 + rules.CLOCK_RATES)
+        self.world.now += self._forgotten_within() + kept + put_back
         self._look_for_keys(but=(MARK + b"token", *LIVES_ON))
         # One of several accepts tokens of up to a day ahead of its clock, which may be a day ahead of others', and all
         # keep them for a day from then on.
         days = 1 if self.plan.quorum is None else 4
-        self.world.now += days * rules.TOKEN_MEMORY_US / 1e6 * (1.0 + rules.CLOCK_RATES) + put_back
+        self.world.now += days * rules.TOKEN_MEMORY_US / 1e6 * (1.0 + rules.CLOCK_RATES) + kept + put_back
         if self.plan.shares:
             self.world.now += SLACK_MS / 1000 * (1.0 + rules.CLOCK_RATES)
         self._look_for_keys()
@@ -276,6 +306,7 @@ class Stage:
             for place, node in enumerate(self.nodes):
                 for owner in node.holders(name):
                     is_its = owner.startswith(f"{process.name}/") and owner not in self._chased
+                    is_its = is_its and owner not in self.board.owners
                     if not is_its or self.has_declared or "duplicated request" in self.fired:
                         continue
                     if not self._may_have_missed(process, place, owner):

@@ -115,6 +115,11 @@ def abandon_in_full(key: str, owner: str) -> bytes:
     return scripts.ABANDON.in_full(abandon(key, owner))
 
 
+def disown_in_full(key: str, owner: str, token: int) -> bytes:
+    packed = scripts.DISOWN.by_hash + keys.settling(key) + pack(to_bytes(owner), b"%d" % token)
+    return scripts.DISOWN.in_full(packed)
+
+
 def force_release(key: str, note: str | None = None) -> bytes:
     return scripts.FORCE_RELEASE.by_hash + keys.settling(key) + keys.breaking(key) + pack((note or "").encode())
 

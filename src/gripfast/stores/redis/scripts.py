@@ -345,4 +345,27 @@ return write(owner, ttl, keep, tail)
     arguments=5,
 )
 
+# ARGV: owner, the token of the lease that it has detached. That stays; whatever else the owner has is gone afterwards.
+DISOWN = Script(
+    f"""
+{_NAMES}
+{_SETTLE}
+leave(ARGV[1])
+local holder = redis.call('GET', lock)
+if holder == ARGV[1] then
+  if string.match(redis.call('GET', fence) or '', '^%d+') == ARGV[2] then
+    return 1
+  end
+  redis.call('DEL', lock)
+  holder = false
+end
+if not holder then
+  hand_over()
+end
+return 1
+""",
+    keys=4,
+    arguments=2,
+)
+
 INSPECT = Script(_NAMES + _LOOK + "return look()", keys=4, arguments=0)

@@ -207,8 +207,10 @@ class RedisStore(Store, PermitStore):
             return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
         return Granted(reply, claim.ttl) if reply else (await self._why([hold]))[0]
 
-    async def detach(self, hold: Hold) -> Loss | Unreachable | None:
-        return None
+    async def detach(self, hold: Hold, token: int) -> Loss | Unreachable | None:
+        """Behind a claim that was not answered goes a clean-up of what it may get, and not of what is detached."""
+        left = self._link.clean_up(hold.owner, protocol.disown_in_full(hold.name, hold.owner, token))
+        return _may_take_effect(hold.name) if left is False else None
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | Unreachable | None]:
         if any(hold.share is not None for hold in holds):
@@ -252,7 +254,9 @@ class RedisStore(Store, PermitStore):
             commands = [_given_back(hold) for hold in chunk]
             if script is scripts.KEEP:  # first: a clean-up would free what is to be kept
                 replies = await self._ask_each(script, commands, rules.GIVE_BACK_WITHIN)
-                late = self._clean_up_after_each(chunk)
+                kept = [hold for hold, reply in zip(chunk, replies, strict=True) if not isinstance(reply, Fault)]
+                followed = dict(zip(kept, self._clean_up_after_each(kept), strict=True))
+                late = [followed.get(hold, False) for hold in chunk]
             else:
                 late = self._clean_up_after_each(chunk)
                 replies = await self._ask_each(script, commands, rules.GIVE_BACK_WITHIN)

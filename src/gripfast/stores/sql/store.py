@@ -344,11 +344,11 @@ class LeaseStore(Store):
         self._claims.was_refused(owner)
         return await self._why(hold)
 
-    async def detach(self, hold: Hold) -> Loss | Unreachable | None:
-        trouble = await self._requests.end_unanswered([hold]) if self._claims.get(hold.owner) else None
-        if trouble is None:
+    async def detach(self, hold: Hold, token: int) -> Loss | Unreachable | None:
+        late = await self._requests.end_unanswered([hold])
+        if late is None:
             self._claims.pop(hold.owner, None)
-        return trouble
+        return late
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         for hold in holds:

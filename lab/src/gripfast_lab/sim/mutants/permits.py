@@ -90,6 +90,40 @@ PERMITS = (
         Edit(RedisPermits.abandon, "give_back(hold.name, kind, hold.owner)", "give_back(hold.name, kind, '')"),
     ),
     _mutant(
+        "resize changes nothing",
+        "The limit in force stays the one of the first who came.",
+        Rewrite("limit, is_changed = tonumber(ARGV[1]), true\nsave()", "is_changed = true\nsave()"),
+    ),
+    _mutant(
+        "resize serves nobody",
+        "When a limit grows, waiters are left to find out.",
+        Rewrite("settle()\nsave()\nreturn {1, more}", "save()\nreturn {1, more}"),
+    ),
+    _mutant(
+        "waiters for more than the limit stay",
+        "When a limit shrinks, a waiter that will never fit stays first in the queue.",
+        Rewrite("if n and tonumber(n) > limit then", "if false then"),
+        Rewrite("if queued_n > limit then", "if false then"),
+    ),
+    _mutant(
+        "force release of a slot frees all",
+        "An operator names a slot, and all holders lose their permits.",
+        Rewrite("if owner == '' and not slot then", "if owner == '' then"),
+    ),
+    _mutant(
+        "force release serves nobody",
+        "Permits that an operator freed are left to the waiters to find.",
+        Rewrite("settle()\nsave()\nreturn {removed, more}", "save()\nreturn {removed, more}"),
+    ),
+    _mutant(
+        "force-released slots stay taken",
+        "The slots of a holder that an operator removed are given to nobody, and counted as free.",
+        Rewrite(
+            "    remove(owner)\n    note_broken(owner, ending)",
+            "    redis.call('ZREM', ends, owner)\n    note_broken(owner, ending)",
+        ),
+    ),
+    _mutant(
         "permits stay with a waiter that left",
         "A clean-up takes a waiter out of the queue, and leaves its permits.",
         Rewrite("mine = remove(owner) and", "mine = redis.call('HGET', holders, owner) and"),

@@ -7,12 +7,13 @@ too many is for the checkers to say, from what the holders believe.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from gripfast.core.ports import Kind
 from gripfast.stores.redis import permit_protocol, permit_scripts
 from gripfast_lab.sim.clocks import Clock
+from gripfast_lab.sim.history import WORLD
 from gripfast_lab.sim.redis.node import Node
 from gripfast_lab.sim.redis.observer import Observer, _Line
 from gripfast_lab.sim.redis.server import Server
@@ -20,7 +21,7 @@ from gripfast_lab.sim.world import World
 
 SCRIPTS = (
     permit_scripts.CLAIM, permit_scripts.RENEW, permit_scripts.GIVE_BACK, permit_scripts.DOWNGRADE,
-    permit_scripts.INSPECT,
+    permit_scripts.INSPECT, permit_scripts.RESIZE, permit_scripts.FORCE_RELEASE,
 )  # fmt: skip
 _WHAT = {key: script for script in SCRIPTS for key in (script.sha.encode(), script.text.encode())}
 _CALLS = (b"EVALSHA", b"EVAL")
@@ -30,6 +31,7 @@ LIVES_ON = (b":holders", b":ends", b":free")
 
 class Having(NamedTuple):
     n: int
+    slots: tuple[int, ...]
     token: int
     ends_ms: float
 
@@ -44,13 +46,32 @@ def holders_of(server: Server, name: str, kind: Kind) -> dict[bytes, Having]:
         text: Any = database.call([b"HGET", holders, owner])
         holder = permit_protocol.read_holder(text or b"")
         if holder is not None and float(score) >= database.now_us() // 1000:
-            found[owner] = Having(holder.n, holder.token, float(score))
+            found[owner] = Having(holder.n, holder.slots, holder.token, float(score))
     return found
 
 
 class PermitObserver(Observer):
     kinds: Mapping[str, Kind] = {}
-    limits: Mapping[str, int] = {}
+
+    def __init__(self, now: Callable[[], float], note: Callable[..., None]) -> None:
+        super().__init__(now, note)
+        self._limits: dict[bytes, int] = {}
+        """That are in force: those of the first who came, until one was resized."""
+
+    def snapshot(self) -> object:
+        return super().snapshot(), dict(self._limits)
+
+    def restore(self, seen: Any) -> None:
+        lines, limits = seen or (None, {})
+        super().restore(lines)
+        self._limits = {}
+        for key, limit in limits.items():
+            self._is_limited(key, limit)
+
+    def _is_limited(self, key: bytes, limit: int) -> None:
+        if self._limits.get(key) != limit:
+            self._limits[key] = limit
+            self._tell("resized", key, WORLD.encode(), token=limit)
 
     def _before(self, _: object, args: list[bytes]) -> None:
         self._what = _WHAT.get(args[1]) if args[0] in _CALLS else None
@@ -73,16 +94,39 @@ class PermitObserver(Observer):
                 self._tell("confirmed", key, owner, note="nobody")
             return
         line = self._lines.setdefault(key, {})
-        for each in had.keys() - has.keys() - {owner}:
-            self._tell("removed", key, owner, note=each.decode())
-        if what is permit_scripts.GIVE_BACK:
-            line.pop(owner, None)
         is_claim = what is permit_scripts.CLAIM
+        if is_claim and key not in self._limits:
+            self._is_limited(key, int(values[3]))
+        if what is permit_scripts.RESIZE:
+            self._resized(key, line, int(owner))
+        if what is permit_scripts.FORCE_RELEASE:
+            self._broke(key, had, has, values)
+        else:
+            for each in had.keys() - has.keys() - {owner}:
+                self._tell("removed", key, owner, note=each.decode())
+        if what is permit_scripts.GIVE_BACK or (is_claim and owner not in has and reply[3]):
+            line.pop(owner, None)
         self._note_grants(key, line, had, has, owner if is_claim else None)
         if is_claim and values[4] and owner not in has and not reply[3]:
             self._waits(line, owner, values[4])
             line[owner].n = line[owner].n or int(values[2])
         self._look_whether_idle(key, line, has, owner, is_claim)
+
+    def _resized(self, key: bytes, line: _Line, limit: int) -> None:
+        """Who waits for more than there will be is told so, and has to come again."""
+        self._is_limited(key, limit)
+        for owner in [owner for owner, place in line.items() if place.n > limit]:
+            line.pop(owner)
+
+    def _broke(self, key: bytes, had: dict[bytes, Having], has: dict[bytes, Having], values: list[bytes]) -> None:
+        """As the operator wanted: whoever had them may still believe in them. Others may not lose theirs."""
+        owner, slot = values[0], values[1]
+        for each in had.keys() - has.keys():
+            is_meant = (not owner and not slot) or each == owner or (slot and int(slot) in had[each].slots)
+            if is_meant:
+                self._note(each.decode().partition("#")[0], key.decode(), "forgot", until=self._now())
+            else:
+                self._tell("removed", key, b"an operator", note=each.decode())
 
     def _note_grants(
         self, key: bytes, line: _Line, had: dict[bytes, Having], has: dict[bytes, Having], asker: bytes | None
@@ -103,7 +147,7 @@ class PermitObserver(Observer):
         if any(place.has_lapsed for place in line.values()):
             return
         waiting = self._live(line, owner if is_claim else None)
-        if waiting and sum(each.n for each in has.values()) + line[waiting[0]].n <= self.limits[self._name]:
+        if waiting and sum(each.n for each in has.values()) + line[waiting[0]].n <= self._limits[key]:
             self._tell("idle", key, owner, note=b" ".join(waiting).decode())
 
 
@@ -118,6 +162,11 @@ class PermitNode(Node):
         super().warm_up()
         for script in SCRIPTS:
             self.server.remember(script.text)
+
+    def limit_of(self, name: str) -> int | None:
+        """None if nobody has said so yet."""
+        pool: Any = self.server.database.call([b"HGET", permit_protocol.keys_of(name, self.kinds[name])[0], b""])
+        return int(pool.split()[1]) or None if pool else None
 
     def keeps_until(self, lock: str, owner: str) -> float:
         having = holders_of(self.server, lock, self.kinds[lock]).get(owner.encode())

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.clocks import Clock
+from gripfast_lab.sim.handing import Board
 from gripfast_lab.sim.history import Event, Kind
 from gripfast_lab.sim.network import Connection, Network, Peer, Pipe
 from gripfast_lab.sim.plan import Plan
@@ -133,6 +134,7 @@ class Alone(Stage):
         self.history: list[Event] = []
         self.network = self._lines = _Lines(self.world, Chance(0))
         self._entered = {}
+        self.board = Board()
         self.nodes = [_FarAway(self.world, "node", Clock(0.0), Observer(lambda: 0.0, self.note))]
         self._process = Process(self.world, host.name, Clock(host.offset, host.rate))
         self.processes = {host.name: self._process}

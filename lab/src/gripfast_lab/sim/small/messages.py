@@ -7,11 +7,11 @@ from typing import Any
 
 import hiredis
 
-from gripfast.stores.redis import scripts
+from gripfast.stores.redis import permit_scripts, scripts
 
 _NAMES = {
     key: name.lower().replace("_", " ")
-    for name, script in vars(scripts).items()
+    for name, script in [*vars(scripts).items(), *vars(permit_scripts).items()]
     if isinstance(script, scripts.Script)
     for key in (script.sha.encode(), script.text.encode())
 }

@@ -62,6 +62,7 @@ class Bounds:
             heals_at=0.0,
             closes_at_once=True,
             is_warm=self.knows_scripts,
+            shares=tuple({each.name: each.share for each in self.errands if each.share is not None}.items()),
         )
 
 

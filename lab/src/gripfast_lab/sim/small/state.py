@@ -39,7 +39,7 @@ class Parts:
         self.plan = plan
         messages = Messages()
         self.behaviours = [Behaviour(plan, place, messages) for place in range(len(plan.hosts))]
-        self.still = Still(plan.nodes[0], plan.is_warm, messages)
+        self.still = Still(plan, messages)
         self.told = Told(len(plan.hosts))
 
     def known(self, state: State) -> list[Known]:

@@ -10,14 +10,16 @@ world's time stands still while messages are delivered.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
+from gripfast.core.ports import Kind
 from gripfast.stores.redis.keys import MARK
 from gripfast_lab.sim.checks import violations
 from gripfast_lab.sim.clocks import Clock
 from gripfast_lab.sim.history import Event
-from gripfast_lab.sim.plan import Host
+from gripfast_lab.sim.plan import Plan
+from gripfast_lab.sim.redis import permits
 from gripfast_lab.sim.redis.node import SCRIPTS, Node
 from gripfast_lab.sim.redis.observer import Observer
 from gripfast_lab.sim.small.messages import Message, Messages
@@ -51,7 +53,10 @@ class Done(NamedTuple):
 class Still:
     """All that is known of the node. Its states are numbers."""
 
-    def __init__(self, host: Host, knows_scripts: bool, messages: Messages) -> None:
+    def __init__(self, plan: Plan, messages: Messages) -> None:
+        host = plan.nodes[0]
+        self._kinds = {name: share.kind for name, share in plan.shares}
+        self._scripts = (*SCRIPTS, *permits.SCRIPTS) if plan.shares else SCRIPTS
         self.runs = 0
         self._messages = messages
         self._world = World()
@@ -60,7 +65,7 @@ class Still:
         self._expiries: list[tuple[float, ...]] = []
         self._numbers: dict[Hashable, int] = {}
         self._done: dict[tuple[int, float, Connection, Message], Done] = {}
-        texts = tuple(script.text for script in SCRIPTS) if knows_scripts else ()
+        texts = tuple(script.text for script in self._scripts) if plan.is_warm else ()
         node, _ = self._put_back(Has(None, 0, texts, ()))
         self.start = self._number(node, ())
 
@@ -93,7 +98,8 @@ class Still:
         """What is still there then, but for the tokens."""
         self._world.now = now
         node, _ = self._put_back(self._states[state])
-        return [key for key in node.server.database.keys() if not key.endswith(MARK + b"token")]  # noqa: SIM118 - it is no dict
+        keys = node.server.database.keys()
+        return [key for key in keys if not any(each in key for each in (MARK + b"token", *permits.LIVES_ON))]
 
     # --------------------------------------------------------------------------------------------------------------
 
@@ -113,7 +119,7 @@ class Still:
         return Done(self._number(node, subscribed), sent, trouble)
 
     def _put_back(self, has: Has) -> tuple[_Node, dict[Connection, _Line]]:
-        node = _Node(self._world, "node", self._clock)
+        node = _Node(self._world, "node", self._clock, self._kinds)
         node.requests = has.requests
         for text in has.scripts:
             node.server.remember(text)
@@ -130,7 +136,7 @@ class Still:
         return self._number(node, has.subscribed)
 
     def _number(self, node: _Node, subscribed: tuple[tuple[Connection, bytes], ...]) -> int:
-        known = tuple(script.text for script in SCRIPTS if node.server.script(script.sha.encode()) is not None)
+        known = tuple(script.text for script in self._scripts if node.server.script(script.sha.encode()) is not None)
         memory: Any = node.memory()
         now_us = node.now_us()
         # Expiries by the clock, not from now on: the same until someone asks for them.
@@ -142,9 +148,15 @@ class Still:
         number = self._numbers.setdefault(key, len(self._states))
         if number == len(self._states):
             self._states.append(Has(memory, node.requests, known, subscribed))
-            expiries = [expiry_us for _, _, expiry_us in contents if expiry_us is not None]
-            self._expiries.append(tuple(self._clock.true_at(each / 1e6 + PAST_EXPIRY) for each in expiries))
+            expiries = [expiry_us / 1e6 for _, _, expiry_us in contents if expiry_us is not None]
+            expiries += [ends_ms / 1e3 for ends_ms in self._ends(node)]
+            self._expiries.append(tuple(self._clock.true_at(each + PAST_EXPIRY) for each in expiries))
         return number
+
+    def _ends(self, node: _Node) -> list[float]:
+        """Of permits, which end one by one."""
+        holders = (permits.holders_of(node.server, name, kind) for name, kind in self._kinds.items())
+        return [having.ends_ms for each in holders for having in each.values()]
 
 
 PAST_EXPIRY = 0.001_1
@@ -156,8 +168,12 @@ class _Node(Node):
 
     requests = 0
 
-    def __init__(self, world: World, name: str, clock: Clock) -> None:
-        super().__init__(world, name, clock, Observer(lambda: world.now, self._note))
+    def __init__(self, world: World, name: str, clock: Clock, kinds: Mapping[str, Kind]) -> None:
+        observer = permits.PermitObserver if kinds else Observer
+        seen = observer(lambda: world.now, self._note)
+        if isinstance(seen, permits.PermitObserver):
+            seen.kinds = kinds
+        super().__init__(world, name, clock, seen)
         self.sent: list[tuple[Connection, Any]] = []
         self.seen: list[Event] = []
 
