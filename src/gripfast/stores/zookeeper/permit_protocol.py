@@ -167,10 +167,6 @@ def waits_for(queue: Sequence[Permit], mine: Permit, limit: int) -> str | None:
     return waiters[-1].node if waiters else ANY
 
 
-def is_first_waiter(queue: Sequence[Permit], mine: Permit) -> bool:
-    return next((each.node for each in queue if not each.slots), mine.node) == mine.node
-
-
 def newcomer(share: Share) -> Permit:
     """Behind everybody else."""
     return Permit(0, "", "", share.n)

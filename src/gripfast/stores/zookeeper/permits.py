@@ -33,7 +33,7 @@ from gripfast.stores.zookeeper import permit_protocol, protocol
 from gripfast.stores.zookeeper.meeting import meet
 from gripfast.stores.zookeeper.permit_protocol import ANY, Permit, View
 from gripfast.stores.zookeeper.requests import Call, Link, failed, not_connected, retried
-from gripfast.stores.zookeeper.session import Session
+from gripfast.stores.zookeeper.session import Session, Sessions
 from gripfast.stores.zookeeper.store import EPHEMERAL_SEQUENTIAL, SLOW_PACE, Node, ZooKeeperStore, first_cause, guard
 
 if TYPE_CHECKING:
@@ -56,9 +56,10 @@ class PermitNode(Node):
 class ZooKeeperPermits:
     """A part of `ZooKeeperStore`."""
 
-    def __init__(self, store: ZooKeeperStore, link: Link, root: str) -> None:
+    def __init__(self, store: ZooKeeperStore, link: Link, sessions: Sessions, root: str) -> None:
         self._store = store
         self._link = link
+        self._sessions = sessions
         self._root = root
 
     # Claims -----------------------------------------------------------------------------------------------------------
@@ -69,7 +70,7 @@ class ZooKeeperPermits:
         node = store.nodes.get(claim.owner)
         if node is None or node.epoch != session.epoch:
             parent = permit_protocol.parent(self._root, share.kind, claim.name)
-            node = store._new_node(claim, session, session.acl, node, parent, PermitNode)
+            node = store.new_node(claim, session, session.acl, node, parent, PermitNode)
         assert isinstance(node, PermitNode)
         if claim.inbox is None and not node.details:
             refused = await self._refused(node, claim, until)
@@ -130,18 +131,21 @@ class ZooKeeperPermits:
         if not node.path or node.moving:
             if not node.details:
                 return await self._create(node, claim, until)
-            found = await self._store._find(node, claim.owner, until)
+            known = node.path
+            found = await self._store.find(node, claim.owner, until)
             if isinstance(found, BaseException):
                 return found
-            self._has_arrived(node, node.path)
+            path, node.path = node.path if found else "", known
+            self._has_arrived(node, path)
+            node.connection = -1  # there was a new one since
             if not found:
-                node.path, node.is_admitted = "", False
+                node.is_admitted = False
                 return await self._create(node, claim, until)
         return await self._look(node, until)
 
     async def _create(self, node: PermitNode, claim: Claim, until: float) -> View | BaseException:
         session, acl, share = node.session, node.acl, _share(claim)
-        node.details = self._store._details(claim.label, min(claim.ttl, session.share))
+        node.details = self._store.details(claim.label, min(claim.ttl, session.share))
         path = f"{node.parent}/{permit_protocol.new_contender(claim.owner, share)}"
         calls: list[Call] = [(session, Create2(path, node.details, acl, EPHEMERAL_SEQUENTIAL)), *_look(node)]
         sent = boottime()
@@ -164,13 +168,13 @@ class ZooKeeperPermits:
         return _view(await self._link.request(_look(node), until))
 
     async def _give_up(self, node: PermitNode, claim: Claim, answer: Taken, until: float) -> Taken | Unreachable:
-        error = await self._store._remove(node, claim.owner, until)
+        error = await self._store.remove(node, claim.owner, until)
         return answer if error is None else failed(node.session, error)
 
     async def _granted(
         self, node: PermitNode, claim: Claim, slots: tuple[int, ...], until: float
     ) -> Granted | Unreachable | None:
-        answer = await self._store._granted(node, claim, until)
+        answer = await self._store.granted(node, claim, until)
         return answer._replace(slots=slots) if isinstance(answer, Granted) else answer
 
     async def _take(
@@ -256,7 +260,7 @@ class ZooKeeperPermits:
             (stat,) = await self._link.request([(session, Exists(path, None))], until)
             if stat is None:
                 self._has_arrived(node, node.path)
-                return (await self._store._broken([hold.owner], until))[0]
+                return (await self._store.broken([hold.owner], until))[0]
             error = stat if isinstance(stat, BaseException) else None
         if error is not None:
             return failed(session, error)
@@ -265,7 +269,7 @@ class ZooKeeperPermits:
         return None
 
     async def resize(self, name: str, limit: int) -> Unreachable | None:
-        session, until = self._store._sessions(0.0), boottime() + self._link.timeout
+        session, until = self._sessions(0.0), boottime() + self._link.timeout
         if not session.is_connected and not await self._link.connected(session, until, or_refused=True):
             return not_connected(session)
         if session.met != session.life and (refused := await meet(self._link, session, self._root, until)) is not None:

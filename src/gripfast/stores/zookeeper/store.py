@@ -117,7 +117,7 @@ class ZooKeeperStore:
         self.nodes: dict[str, Node] = {} if nodes is None else nodes
         self.inbox = link.inbox
         self._parent = functools.lru_cache(maxsize=256)(functools.partial(protocol.parent, root))
-        self._details = functools.lru_cache(maxsize=256)(_details_of_this_process)
+        self.details = functools.lru_cache(maxsize=256)(_details_of_this_process)
         inspection = Inspection(link, sessions, root)
         self.inspect, self.page, self.force_release = inspection.inspect, inspection.page, inspection.force_release
 
@@ -133,7 +133,7 @@ class ZooKeeperStore:
             return await self._permits.claim(claim, session, until)
         node = self.nodes.get(claim.owner)
         if node is None or node.epoch != session.epoch:
-            node = self._new_node(claim, session, session.acl, node, self._parent(claim.name))
+            node = self.new_node(claim, session, session.acl, node, self._parent(claim.name))
         while True:
             sent = boottime()
             queue = await self._join(node, claim, until)
@@ -147,14 +147,14 @@ class ZooKeeperStore:
                 node.path = ""
                 continue
             if position == 0:
-                answer: Granted | Taken | Unreachable | None = await self._granted(node, claim, until)
+                answer: Granted | Taken | Unreachable | None = await self.granted(node, claim, until)
             else:
                 session.guardian.believe(node.path, sent + max(session.share, 2 * SLOW_PACE))
                 answer = await self._wait_behind(node, queue, position, claim, until)
             if answer is not None:
                 return answer
 
-    def _new_node(
+    def new_node(
         self, claim: Claim, session: Session, acl: Any, before: Node | None, parent: str, make: type[Node] = Node
     ) -> Node:
         if claim.owner in session.deleted.parents:
@@ -169,7 +169,7 @@ class ZooKeeperStore:
         if not node.path:
             if not node.details:
                 return await self._create(node, claim, until)
-            found = await self._find(node, claim.owner, until)
+            found = await self.find(node, claim.owner, until)
             if isinstance(found, BaseException):
                 return found
             if not found:
@@ -181,7 +181,7 @@ class ZooKeeperStore:
 
     async def _create(self, node: Node, claim: Claim, until: float) -> list[Contender] | BaseException:
         session, acl = node.session, node.acl
-        node.details = self._details(claim.label, min(claim.ttl, session.share))
+        node.details = self.details(claim.label, min(claim.ttl, session.share))
         path = f"{node.parent}/{claim.owner}{protocol.LOCK}"
         calls: list[Call] = [
             (session, Create2(path, node.details, acl, EPHEMERAL_SEQUENTIAL)),
@@ -204,7 +204,7 @@ class ZooKeeperStore:
         node.path, node.token, session.proved = created[0], created[1].czxid, sent
         return children if isinstance(children, BaseException) else protocol.in_order(children)
 
-    async def _find(self, node: Node, owner: str, until: float) -> bool | BaseException:
+    async def find(self, node: Node, owner: str, until: float) -> bool | BaseException:
         """Whether there is a node whose create was not answered."""
         paths = await self._own(node, owner, until)
         if isinstance(paths, BaseException):
@@ -233,7 +233,7 @@ class ZooKeeperStore:
                 return answer
         return [f"{node.parent}/{each.node}" for each in node.parse(children) if each.owner == owner]
 
-    async def _granted(self, node: Node, claim: Claim, until: float) -> Granted | Unreachable | None:
+    async def granted(self, node: Node, claim: Claim, until: float) -> Granted | Unreachable | None:
         """None if its node is gone."""
         session, ttl = node.session, min(claim.ttl, node.session.share)
         sent = boottime()
@@ -271,7 +271,7 @@ class ZooKeeperStore:
             return None
         if watched and isinstance(watched[0], BaseException):
             return failed(session, watched[0])
-        if claim.inbox is None and (error := await self._remove(node, claim.owner, until)) is not None:
+        if claim.inbox is None and (error := await self.remove(node, claim.owner, until)) is not None:
             return failed(session, error)
         if isinstance(got, BaseException):
             return Taken(None, 0, SLOW_PACE)
@@ -297,7 +297,7 @@ class ZooKeeperStore:
         await self._renew(back, results, until)
         broken = [owner for owner, result in results.items() if result == "broken"]
         if broken:
-            results.update(zip(broken, await self._broken(broken, until), strict=True))
+            results.update(zip(broken, await self.broken(broken, until), strict=True))
         return [results[hold.owner] for hold in holds]
 
     async def _renew(self, groups: list[Group], results: Results, until: float) -> list[Group]:
@@ -338,7 +338,7 @@ class ZooKeeperStore:
                 results[hold.owner] = "broken" if answer is None else None
                 session.guardian.believe(node.path, sent + min(hold.ttl, session.share))
 
-    async def _broken(self, owners: Sequence[str], until: float) -> list[Loss]:
+    async def broken(self, owners: Sequence[str], until: float) -> list[Loss]:
         """With what the operator wrote, if that is there. It was written before the node was deleted, so a server that
         does not have the node any more has the note."""
         nodes = [self.nodes.get(owner) for owner in owners]  # it may be forgotten meanwhile
@@ -376,7 +376,7 @@ class ZooKeeperStore:
         if isinstance(deleted, BaseException) and not isinstance(deleted, NoNodeError):
             return failed(session, deleted)
         is_broken = isinstance(deleted, NoNodeError) and not was_lost
-        answer = (await self._broken([hold.owner], until))[0] if is_broken else None
+        answer = (await self.broken([hold.owner], until))[0] if is_broken else None
         self.forget(hold.owner)
         session.guardian.until.pop(node.path, None)
         return answer
@@ -387,10 +387,10 @@ class ZooKeeperStore:
 
     async def _abandon(self, owner: str, until: float) -> Unreachable | None:
         node = self.nodes.get(owner)
-        error = None if node is None else await self._remove(node, owner, until)
+        error = None if node is None else await self.remove(node, owner, until)
         return None if node is None or error is None else failed(node.session, error)
 
-    async def _remove(self, node: Node, owner: str, until: float) -> BaseException | None:
+    async def remove(self, node: Node, owner: str, until: float) -> BaseException | None:
         """None once nothing of this owner is left."""
         error = await self._delete(node, owner, until) if node.life == node.session.life else None
         if error is not None and not isinstance(error, ENDED):
@@ -427,7 +427,7 @@ class ZooKeeperStore:
     def _permits(self) -> ZooKeeperPermits:
         from gripfast.stores.zookeeper.permits import ZooKeeperPermits  # which a lock does not need
 
-        return ZooKeeperPermits(self, self._link, self._root)
+        return ZooKeeperPermits(self, self._link, self._sessions, self._root)
 
     @functools.cached_property
     def _permit_inspection(self) -> PermitInspection:
