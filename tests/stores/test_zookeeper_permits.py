@@ -36,9 +36,9 @@ def queue_of(*nodes: str) -> list[Permit]:
 @pytest.mark.parametrize("slots", [(0,), (0, 1, 2), (1, 3, 4, 9), (99_998, 99_999)])
 def test_the_name_of_a_node_tells_its_permits(slots: tuple[int, ...]) -> None:
     (waiting,) = queue_of(waiter("a", len(slots), 7))
-    assert waiting == (7, waiting.node, "a", len(slots), ())
+    assert waiting == Permit(7, waiting.node, "a", len(slots))
     (holding,) = queue_of(permit_protocol.as_holder(waiting, slots))
-    assert holding == (7, holding.node, "a", len(slots), slots)
+    assert holding == Permit(7, holding.node, "a", len(slots), slots)
 
 
 def test_a_writer_becomes_a_reader_at_the_same_position() -> None:

@@ -38,7 +38,7 @@ NOTE_KEPT = 600_000
 """Milliseconds. Its owner, if it lives, has read it long before."""
 LIMIT_KEPT = 86_400_000
 """Milliseconds since the last grant or resize of a semaphore: so long its limit stays in force though nobody uses it.
-Who used it is gone by then, most often: samples find the name."""
+Only samples find its name after that: whoever used it has most often ended by then."""
 REMEMBERED = 100_000
 """Names. What is more than that is left to the samples."""
 SAMPLE = 2000
@@ -134,8 +134,8 @@ class Janitor:
             return
         data, stat = found
         if protocol.is_of_permits(data):
-            has_limit = protocol.is_of_semaphore(path) and stat.mtime > time.time() * 1000 - LIMIT_KEPT
-            if stat.numChildren or has_limit:
+            is_recent = not idle.was_sampled or stat.mtime > time.time() * 1000 - LIMIT_KEPT
+            if stat.numChildren or (is_recent and protocol.is_of_semaphore(path)):
                 return
         elif not protocol.is_marked(data):
             return
