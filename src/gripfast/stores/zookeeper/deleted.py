@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 
-from gripfast.stores.zookeeper.protocol import Contender
+from gripfast.stores.zookeeper.protocol import Queued
 
 REMEMBERED = 1000
 """Owners. What an ensemble forgets was answered just before its leader went."""
@@ -45,7 +45,7 @@ class DeletedNodes:
         self._unseen = self.before.copy()
         return set(self.before.values())
 
-    def split(self, queue: list[Contender]) -> tuple[list[Contender], list[Contender]]:
+    def split(self, queue: list[Queued]) -> tuple[list[Queued], list[Queued]]:
         """Those that are queued, and the reappeared ones to delete: once for each connection. A server that differs
         from its leader shows them after that, too."""
         back = [each for each in queue if each.owner in self.before]

@@ -36,6 +36,9 @@ BATCH = 50
 remembered is added, so that a hundred rounds are enough however many there are."""
 NOTE_KEPT = 600_000
 """Milliseconds. Its owner, if it lives, has read it long before."""
+LIMIT_KEPT = 86_400_000
+"""Milliseconds since the last grant or resize of a semaphore: so long its limit stays in force though nobody uses it.
+Only samples find its name after that: whoever used it has most often ended by then."""
 REMEMBERED = 100_000
 """Names. What is more than that is left to the samples."""
 SAMPLE = 2000
@@ -64,7 +67,10 @@ class Janitor:
         """By path, in the order in which they became idle or were looked at."""
         self._looks: list[tuple[str, Idle, Reply]] = []
         """Under way."""
+        self._roots: list[str] = []
+        """Above the names that were used: of locks, of semaphores, of read/write locks."""
         self._root = ""
+        """Of the last sample."""
         self._listing: Reply | None = None
         self._sampled: list[str] = []
         """Still to be looked at."""
@@ -92,9 +98,11 @@ class Janitor:
         while not self.used.empty():
             path, now = self.used.get()
             self._remember(path, Idle(now, None, False))
-            if not self._root:
-                self._root = path.rpartition("/")[0]
+            root = path.rpartition("/")[0]
+            if not self._roots:
                 self._samples_at = now + FIRST_SAMPLE * random.random()
+            if root not in self._roots:
+                self._roots.append(root)
         while len(self._idle) > REMEMBERED:
             self._idle.pop(next(iter(self._idle)))
 
@@ -125,16 +133,20 @@ class Janitor:
             self._remember(path, idle._replace(since=now))
             return
         data, stat = found
-        if not protocol.is_marked(data):
+        if protocol.is_of_permits(data):
+            is_recent = not idle.was_sampled or stat.mtime > time.time() * 1000 - LIMIT_KEPT
+            if stat.numChildren or (is_recent and protocol.is_of_semaphore(path)):
+                return
+        elif not protocol.is_marked(data):
             return
-        if stat.numChildren:
+        elif stat.numChildren:
             if data != protocol.MARK and stat.mtime < time.time() * 1000 - NOTE_KEPT:
                 send([(self, SetData(path, protocol.MARK, stat.version))])
             return
         if idle.pzxid is None:
             self._remember(path, Idle(now, stat.pzxid, idle.was_sampled))
         elif idle.pzxid == stat.pzxid:
-            send([(self, Delete(path, -1))], *([self._count] if idle.was_sampled else []))
+            send([(self, Delete(path, stat.version))], *([self._count] if idle.was_sampled else []))
 
     def _count(self, deleted: Reply) -> None:
         """On kazoo's thread. Somebody else may have been quicker."""
@@ -147,8 +159,9 @@ class Janitor:
             names, self._listing = self._listing.answer, None
             names = [] if isinstance(names, BaseException) else names
             self._sampled = [f"{self._root}/{name}" for name in random.sample(names, min(SAMPLE, len(names)))]
-        elif self._root and now >= self._samples_at and not self.is_busy:
+        elif self._roots and now >= self._samples_at and not self.is_busy:
             self._pause = SAMPLES_LEAST if self._cleared >= SAMPLE / 10 else min(2 * self._pause, SAMPLES_MOST)
             self._samples_at = now + self._pause * random.uniform(1.0, 1.5)
             self._cleared = 0
+            self._root = random.choice(self._roots)
             self._listing = self._send(GetChildren(self._root, None))

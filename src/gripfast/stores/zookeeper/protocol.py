@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, TypeVar
 from urllib.parse import quote, unquote
 
 from kazoo.exceptions import (
@@ -39,6 +39,21 @@ class Contender(NamedTuple):
     number: int
     node: str
     owner: str
+
+
+class AnyContender(Protocol):
+    """For a lock or for permits: a tuple whose number comes first."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def node(self) -> str: ...
+    @property
+    def owner(self) -> str: ...
+    def __lt__(self, other: Any, /) -> bool: ...
+
+
+Queued = TypeVar("Queued", bound=AnyContender)
 
 
 def encoded(name: str) -> str:
@@ -70,10 +85,19 @@ def steps(path: str) -> list[str]:
 def in_order(children: Iterable[str]) -> list[Contender]:
     """The queue, the first one first."""
     found = [match for child in children if (match := _CONTENDER.match(child))]
-    queue = sorted([Contender(int(match["number"]), match[0], match["owner"]) for match in found])
+    return by_number([Contender(int(match["number"]), match[0], match["owner"]) for match in found])
+
+
+def by_number(contenders: Iterable[Queued]) -> list[Queued]:
+    queue = sorted(contenders)
     if queue and queue[-1].number - queue[0].number > HALF_ROUND:  # the numbers have just become negative
         queue.sort(key=lambda each: each.number % (2 * HALF_ROUND))
     return queue
+
+
+def with_owners(children: Iterable[str]) -> list[Contender]:
+    """Contenders of any kind, in no order, for one who looks for owners of Gripfast."""
+    return [Contender(0, child, child.partition("__")[0]) for child in children]
 
 
 def position(queue: Iterable[Contender], path: str) -> int | None:
@@ -93,9 +117,21 @@ MARK = b"gripfast"
 """The data of the node of a name that we have made. Behind it and a blank may be a note, in JSON: which owner was
 force-released, and what it is to be told."""
 
+MARK_OF_PERMITS = b"gripfast-permits"
+"""With it begins the data of the node of a semaphore's or read/write lock's name."""
+
 
 def is_marked(data: bytes) -> bool:
     return data == MARK or data.startswith(MARK + b" ")
+
+
+def is_of_permits(data: bytes) -> bool:
+    """The node of a name of semaphores or read/write locks (`permit_protocol.py`)."""
+    return data.startswith(MARK_OF_PERMITS)
+
+
+def is_of_semaphore(path: str) -> bool:
+    return path.rpartition("/")[0].endswith("/%semaphore")
 
 
 def write_note(owner: str, note: str) -> bytes:

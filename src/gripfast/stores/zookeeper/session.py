@@ -39,7 +39,7 @@ from gripfast.stores.zookeeper.deleted import DeletedNodes
 from gripfast.stores.zookeeper.driver import Attempts, Reply, send
 from gripfast.stores.zookeeper.guardian import Guardian
 from gripfast.stores.zookeeper.janitor import Janitor
-from gripfast.stores.zookeeper.protocol import Contender
+from gripfast.stores.zookeeper.protocol import Queued
 from gripfast.stores.zookeeper.watches import Watches
 
 _log = logging.getLogger("gripfast.connection")
@@ -64,6 +64,8 @@ class Session:
         """In which life the layout was looked at (`meeting.py`)."""
         self.share = 0.0
         """Seconds for which a proof counts, as the server has negotiated it; 0 before there is a session."""
+        self.connections = 0
+        """How many were made."""
         self.proved = -math.inf
         """When the last write was sent that was answered: the session lived, and has had its whole time-out since."""
         self.deleted = DeletedNodes()
@@ -201,6 +203,7 @@ class Session:
             self.epoch += 1  # before anything is dated by the new one
             self.guardian.doubt_all()
         self.share = share
+        self.connections += 1
         for parent in self.deleted.reconnected():  # the ensemble may have another leader
             send([(self, Sync(parent)), (self, GetChildren(parent, None))], functools.partial(self._listed, parent))
         self._notify_connected()
@@ -217,7 +220,7 @@ class Session:
             self._may_have_ended[:] = [True]
         self.watches.notify_all()
 
-    def without_deleted(self, parent: str, queue: list[Contender]) -> list[Contender]:
+    def without_deleted(self, parent: str, queue: list[Queued]) -> list[Queued]:
         """The queue without deleted nodes that have reappeared; they are deleted again. If that fails, a new connection
         comes."""
         queued, back = self.deleted.split(queue)
@@ -228,7 +231,7 @@ class Session:
 
     def _listed(self, parent: str, reply: Reply) -> None:
         if isinstance(reply.request, GetChildren) and not isinstance(reply.answer, BaseException):
-            self.without_deleted(parent, protocol.in_order(reply.answer))
+            self.without_deleted(parent, protocol.with_owners(reply.answer))
 
 
 class Sessions:

@@ -27,6 +27,9 @@ CAPABILITIES = Capabilities(
     waiters_seen=True,
     processes=True,
     tells_reason=True,
+    semaphores=True,
+    rwlocks=True,
+    downgrades=True,
 )
 SPEC = StoreSpec(
     "zookeeper",

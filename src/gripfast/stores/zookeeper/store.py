@@ -16,15 +16,26 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, NodeExistsError, NoNodeError, SessionExpiredError
 from kazoo.protocol.serialization import Create, Create2, Delete, Exists, GetChildren, GetData, SetData, Sync
 
 from gripfast import machine
-from gripfast.core.ports import Broken, Claim, Granted, Hold, Loss, Taken, Unreachable
+from gripfast.core.ports import (
+    Broken,
+    Claim,
+    Granted,
+    Hold,
+    Kind,
+    Loss,
+    PermitInfo,
+    PermitPage,
+    Taken,
+    Unreachable,
+)
 from gripfast.errors import Reason
 from gripfast.machine import boottime
 from gripfast.stores.zookeeper import protocol
@@ -36,6 +47,10 @@ from gripfast.stores.zookeeper.requests import Call, Link, failed, not_connected
 from gripfast.stores.zookeeper.session import Session, Sessions
 from gripfast.stores.zookeeper.spec import CAPABILITIES
 
+if TYPE_CHECKING:
+    from gripfast.stores.zookeeper.permit_inspection import PermitInspection
+    from gripfast.stores.zookeeper.permits import ZooKeeperPermits
+
 SLOW_PACE = 10.0
 """Seconds after which a waiter looks at the queue although its watch was silent."""
 EPHEMERAL_SEQUENTIAL = 3
@@ -46,6 +61,10 @@ ENDED = (SessionExpiredError, ConnectionClosedError)
 @dataclass(slots=True, eq=False)
 class Node:
     """What an owner has in a queue."""
+
+    parse: ClassVar[Callable[..., Any]] = staticmethod(protocol.in_order)
+    """From the children of its parent to contenders."""
+    read_note: ClassVar[Callable[..., str | None]] = staticmethod(protocol.read_note)
 
     parent: str
     session: Session
@@ -60,6 +79,12 @@ class Node:
     is_first: bool = False
     noted: int | None = None
     """The version of its parent's data in which a note for it was found."""
+    moving: str = ""
+    """Not empty: it has this path by now, or may get it. Only nodes of permits change theirs (`permits.py`)."""
+    former: str = ""
+    """The path that it had before."""
+    connection: int = 0
+    """When it got its present path, as the session counts them: with another one, the former may have reappeared."""
 
     @property
     def is_over(self) -> bool:
@@ -92,7 +117,7 @@ class ZooKeeperStore:
         self.nodes: dict[str, Node] = {} if nodes is None else nodes
         self.inbox = link.inbox
         self._parent = functools.lru_cache(maxsize=256)(functools.partial(protocol.parent, root))
-        self._details = functools.lru_cache(maxsize=256)(_details_of_this_process)
+        self.details = functools.lru_cache(maxsize=256)(_details_of_this_process)
         inspection = Inspection(link, sessions, root)
         self.inspect, self.page, self.force_release = inspection.inspect, inspection.page, inspection.force_release
 
@@ -104,9 +129,11 @@ class ZooKeeperStore:
             return not_connected(session)
         if session.met != session.life and (refused := await meet(self._link, session, self._root, until)) is not None:
             return refused
+        if claim.share is not None:
+            return await self._permits.claim(claim, session, until)
         node = self.nodes.get(claim.owner)
         if node is None or node.epoch != session.epoch:
-            node = self._new_node(claim, session, session.acl, node)
+            node = self.new_node(claim, session, session.acl, node, self._parent(claim.name))
         while True:
             sent = boottime()
             queue = await self._join(node, claim, until)
@@ -120,17 +147,19 @@ class ZooKeeperStore:
                 node.path = ""
                 continue
             if position == 0:
-                answer: Granted | Taken | Unreachable | None = await self._granted(node, claim, until)
+                answer: Granted | Taken | Unreachable | None = await self.granted(node, claim, until)
             else:
                 session.guardian.believe(node.path, sent + max(session.share, 2 * SLOW_PACE))
                 answer = await self._wait_behind(node, queue, position, claim, until)
             if answer is not None:
                 return answer
 
-    def _new_node(self, claim: Claim, session: Session, acl: Any, before: Node | None) -> Node:
+    def new_node(
+        self, claim: Claim, session: Session, acl: Any, before: Node | None, parent: str, make: type[Node] = Node
+    ) -> Node:
         if claim.owner in session.deleted.parents:
             session.deleted.remove(claim.owner)
-        node = self.nodes[claim.owner] = Node(self._parent(claim.name), session, acl, session.epoch, session.life)
+        node = self.nodes[claim.owner] = make(parent, session, acl, session.epoch, session.life)
         if before is not None and before.life == node.life:
             node.details = before.details  # what it may have in the queue, in a session that goes on, is looked for
         return node
@@ -140,7 +169,7 @@ class ZooKeeperStore:
         if not node.path:
             if not node.details:
                 return await self._create(node, claim, until)
-            found = await self._find(node, claim.owner, until)
+            found = await self.find(node, claim.owner, until)
             if isinstance(found, BaseException):
                 return found
             if not found:
@@ -152,22 +181,22 @@ class ZooKeeperStore:
 
     async def _create(self, node: Node, claim: Claim, until: float) -> list[Contender] | BaseException:
         session, acl = node.session, node.acl
-        node.details = self._details(claim.label, min(claim.ttl, session.share))
+        node.details = self.details(claim.label, min(claim.ttl, session.share))
         path = f"{node.parent}/{claim.owner}{protocol.LOCK}"
         calls: list[Call] = [
             (session, Create2(path, node.details, acl, EPHEMERAL_SEQUENTIAL)),
             (session, GetChildren(node.parent, None)),
         ]
         sent = boottime()
-        guard = functools.partial(_guard, session, sent + max(session.share, 2 * SLOW_PACE))
-        created, children = await self._link.request(calls, until, guard)
+        guards = functools.partial(guard, session, sent + max(session.share, 2 * SLOW_PACE))
+        created, children = await self._link.request(calls, until, guards)
         if isinstance(created, NoNodeError):
             # The name has a mark: what others have made, they may rely on.
             above = [(session, Create(step, b"", acl, 0)) for step in protocol.steps(self._root)]
             above.append((session, Create(node.parent, protocol.MARK, acl, 0)))
             sent = boottime()
-            *made, created, children = await self._link.request([*above, *calls], until, guard)
-            created = _first_cause(made, created)
+            *made, created, children = await self._link.request([*above, *calls], until, guards)
+            created = first_cause(made, created)
         if isinstance(created, BaseException):
             if not isinstance(created, protocol.UNSURE):
                 node.details = b""  # answered: nothing was made
@@ -175,7 +204,7 @@ class ZooKeeperStore:
         node.path, node.token, session.proved = created[0], created[1].czxid, sent
         return children if isinstance(children, BaseException) else protocol.in_order(children)
 
-    async def _find(self, node: Node, owner: str, until: float) -> bool | BaseException:
+    async def find(self, node: Node, owner: str, until: float) -> bool | BaseException:
         """Whether there is a node whose create was not answered."""
         paths = await self._own(node, owner, until)
         if isinstance(paths, BaseException):
@@ -202,9 +231,9 @@ class ZooKeeperStore:
         for answer in (synced, children):
             if isinstance(answer, BaseException):
                 return answer
-        return [f"{node.parent}/{each.node}" for each in protocol.in_order(children) if each.owner == owner]
+        return [f"{node.parent}/{each.node}" for each in node.parse(children) if each.owner == owner]
 
-    async def _granted(self, node: Node, claim: Claim, until: float) -> Granted | Unreachable | None:
+    async def granted(self, node: Node, claim: Claim, until: float) -> Granted | Unreachable | None:
         """None if its node is gone."""
         session, ttl = node.session, min(claim.ttl, node.session.share)
         sent = boottime()
@@ -242,7 +271,7 @@ class ZooKeeperStore:
             return None
         if watched and isinstance(watched[0], BaseException):
             return failed(session, watched[0])
-        if claim.inbox is None and (error := await self._remove(node, claim.owner, until)) is not None:
+        if claim.inbox is None and (error := await self.remove(node, claim.owner, until)) is not None:
             return failed(session, error)
         if isinstance(got, BaseException):
             return Taken(None, 0, SLOW_PACE)
@@ -258,6 +287,8 @@ class ZooKeeperStore:
             node = self.nodes.get(hold.owner)
             if node is None or node.is_over:
                 results[hold.owner] = "session"
+            elif node.moving and (trouble := await self._permits.downgrade(hold)) is not None:
+                results[hold.owner] = trouble
             else:
                 sessions.setdefault(node.session, []).append((hold, node))
         until = boottime() + min([self._link.timeout, within, *(max(0.05, hold.ttl / 3) for hold in holds)])
@@ -266,7 +297,7 @@ class ZooKeeperStore:
         await self._renew(back, results, until)
         broken = [owner for owner, result in results.items() if result == "broken"]
         if broken:
-            results.update(zip(broken, await self._broken(broken, until), strict=True))
+            results.update(zip(broken, await self.broken(broken, until), strict=True))
         return [results[hold.owner] for hold in holds]
 
     async def _renew(self, groups: list[Group], results: Results, until: float) -> list[Group]:
@@ -307,7 +338,7 @@ class ZooKeeperStore:
                 results[hold.owner] = "broken" if answer is None else None
                 session.guardian.believe(node.path, sent + min(hold.ttl, session.share))
 
-    async def _broken(self, owners: Sequence[str], until: float) -> list[Loss]:
+    async def broken(self, owners: Sequence[str], until: float) -> list[Loss]:
         """With what the operator wrote, if that is there. It was written before the node was deleted, so a server that
         does not have the node any more has the note."""
         nodes = [self.nodes.get(owner) for owner in owners]  # it may be forgotten meanwhile
@@ -327,19 +358,25 @@ class ZooKeeperStore:
         node = self.nodes.get(hold.owner)
         if node is None:
             return "session"
+        if node.moving and (trouble := await self._permits.downgrade(hold)) is not None:
+            if not isinstance(trouble, Unreachable):
+                self.forget(hold.owner)
+            return trouble
         session, until = node.session, boottime() + self._link.timeout
         delete = [(session, Delete(node.path, -1))]
-        (deleted,) = await self._link.request(delete, until)
+        if node.former:
+            delete = [(session, Delete(path, -1)) for path in _paths(node)]
+        *_, deleted = await self._link.request(delete, until)
         was_lost = isinstance(deleted, ConnectionLoss)
         if was_lost and await self._link.connected(session, until):
-            (deleted,) = await self._link.request(delete, until)
+            *_, deleted = await self._link.request(delete, until)
         if node.epoch != session.epoch or isinstance(deleted, ENDED):
             self.forget(hold.owner)
             return "session"
         if isinstance(deleted, BaseException) and not isinstance(deleted, NoNodeError):
             return failed(session, deleted)
         is_broken = isinstance(deleted, NoNodeError) and not was_lost
-        answer = (await self._broken([hold.owner], until))[0] if is_broken else None
+        answer = (await self.broken([hold.owner], until))[0] if is_broken else None
         self.forget(hold.owner)
         session.guardian.until.pop(node.path, None)
         return answer
@@ -350,10 +387,10 @@ class ZooKeeperStore:
 
     async def _abandon(self, owner: str, until: float) -> Unreachable | None:
         node = self.nodes.get(owner)
-        error = None if node is None else await self._remove(node, owner, until)
+        error = None if node is None else await self.remove(node, owner, until)
         return None if node is None or error is None else failed(node.session, error)
 
-    async def _remove(self, node: Node, owner: str, until: float) -> BaseException | None:
+    async def remove(self, node: Node, owner: str, until: float) -> BaseException | None:
         """None once nothing of this owner is left."""
         error = await self._delete(node, owner, until) if node.life == node.session.life else None
         if error is not None and not isinstance(error, ENDED):
@@ -362,7 +399,8 @@ class ZooKeeperStore:
         return None
 
     async def _delete(self, node: Node, owner: str, until: float) -> BaseException | None:
-        paths = [node.path] if node.path else await self._own(node, owner, until)
+        is_known = node.path and not node.moving
+        paths = _paths(node) if is_known else await self._own(node, owner, until)
         if isinstance(paths, BaseException):
             return paths
         calls = [(node.session, Delete(path, -1)) for path in paths]
@@ -370,6 +408,7 @@ class ZooKeeperStore:
             if isinstance(deleted, BaseException) and not isinstance(deleted, NoNodeError):
                 return deleted
             node.session.guardian.until.pop(path, None)
+        node.session.guardian.until.pop(node.moving, None)
         return None
 
     def forget(self, owner: str) -> None:
@@ -381,6 +420,37 @@ class ZooKeeperStore:
         node.session.janitor.used.put((node.parent, boottime()))
         if node.life == node.session.life:
             node.session.deleted.add(owner, node.parent)
+
+    # Permits ----------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _permits(self) -> ZooKeeperPermits:
+        from gripfast.stores.zookeeper.permits import ZooKeeperPermits  # which a lock does not need
+
+        return ZooKeeperPermits(self, self._link, self._sessions, self._root)
+
+    @functools.cached_property
+    def _permit_inspection(self) -> PermitInspection:
+        from gripfast.stores.zookeeper.permit_inspection import PermitInspection
+
+        return PermitInspection(self._link, self._sessions, self._root)
+
+    async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
+        return await self._permits.downgrade(hold)
+
+    async def resize(self, name: str, limit: int) -> Unreachable | None:
+        return await self._permits.resize(name, limit)
+
+    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
+        return await self._permit_inspection.inspect_permits(name, kind)
+
+    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
+        return await self._permit_inspection.page_permits(kind, prefix, after)
+
+    async def force_release_permits(
+        self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
+    ) -> bool | Unreachable:
+        return await self._permit_inspection.force_release_permits(name, kind, owner, slot, note)
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -397,20 +467,28 @@ class ZooKeeperStore:
 
 
 def _loss(node: Node, owner: str, got: Any) -> Loss:
-    note = None if isinstance(got, BaseException) else protocol.read_note(got[0], owner)
+    note = None if isinstance(got, BaseException) else node.read_note(got[0], owner)
     if note is None:
         return "broken"
-    node.noted = got[1].version
+    if protocol.is_marked(got[0]):
+        node.noted = got[1].version
     return Broken(note)
 
 
-def _guard(session: Session, until: float, reply: Reply) -> None:
+def _paths(node: Node) -> list[str]:
+    """What is to be deleted. The node itself is the last one."""
+    if node.former and node.connection != node.session.connections:
+        return [node.former, node.path]
+    return [node.path]
+
+
+def guard(session: Session, until: float, reply: Reply) -> None:
     """A created node is known to the guardian at once, on kazoo's thread: the caller may never learn of it."""
     if isinstance(reply.request, Create2) and not isinstance(reply.answer, BaseException):
         session.guardian.believe(reply.answer[0], until)
 
 
-def _first_cause(made: Sequence[Any], created: Any) -> Any:
+def first_cause(made: Sequence[Any], created: Any) -> Any:
     """What was created, or why not: a node can't be made if the one above it could not."""
     for above in reversed(made):
         is_there = not isinstance(above, BaseException) or isinstance(above, NodeExistsError)
