@@ -8,7 +8,7 @@ Time is the order of things: every moment is one event and takes one column, how
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Part = Literal["client", "node", "world"]
@@ -101,5 +101,5 @@ class Story:
     broken: Broken | None = None
     goes_on: str = ""
     """What happens again and again after the last moment, if something does."""
-    verbs: tuple[str, str] = ("holds", "hold")
+    verbs: tuple[str, str] = field(default=("holds", "hold"), repr=False)
     """What bars stand for: of one client, of several."""
