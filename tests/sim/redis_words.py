@@ -31,6 +31,7 @@ spans = st.one_of(
     wrong_numbers,
 )
 """Of time: long, over at once, or impossible; none that could run out on one server before it does on the other."""
+bounds = st.sampled_from([b"-inf", b"0", b"1", b"2.5", b"+inf", b"x"])
 scores = st.sampled_from(
     [
         b"0",
@@ -85,6 +86,7 @@ plain = st.one_of(
     command(b"SETNX", keys, values),
     command(b"GETSET", keys, values),
     command(b"INCR", keys),
+    command(b"DECR", keys),
     with_many(command(b"DEL", keys), keys),
     with_many(command(b"EXISTS", keys), keys),
     command(b"TYPE", keys),
@@ -97,6 +99,8 @@ plain = st.one_of(
     with_many(command(b"ZRANGE", keys, indices, indices), st.sampled_from([b"WITHSCORES", b"withscores", b"nope"])),
     with_many(command(b"ZREM", keys, members), members),
     command(b"ZCARD", keys),
+    command(b"ZRANK", keys, members),
+    command(b"ZREMRANGEBYSCORE", keys, bounds, bounds),
     with_many(command(b"HSET", keys, members, values), st.tuples(members, values)),
     command(b"HGET", keys, members),
     command(b"HEXISTS", keys, members),

@@ -150,12 +150,21 @@ def _getset(keys: Keyspace, words: Words) -> Reply:
 
 @_command("incr", 2)
 def _incr(keys: Keyspace, words: Words) -> Reply:
-    before = keys.text(words[1])
+    return _counted(keys, words[1], 1, LARGEST)
+
+
+@_command("decr", 2)
+def _decr(keys: Keyspace, words: Words) -> Reply:
+    return _counted(keys, words[1], -1, SMALLEST)
+
+
+def _counted(keys: Keyspace, key: bytes, by: int, last: int) -> int:
+    before = keys.text(key)
     number = 0 if before is None else integer(before)
-    if number == LARGEST:
+    if number == last:
         raise ReplyError("ERR increment or decrement would overflow")
-    keys.replace(words[1], b"%d" % (number + 1))
-    return number + 1
+    keys.replace(key, b"%d" % (number + by))
+    return number + by
 
 
 # Any key --------------------------------------------------------------------------------------------------------------
@@ -293,6 +302,25 @@ def _zrem(keys: Keyspace, words: Words) -> Reply:
 @_command("zcard", 2)
 def _zcard(keys: Keyspace, words: Words) -> Reply:
     return len(keys.collection(words[1], SortedSet) or ())
+
+
+@_command("zrank", 3)
+def _zrank(keys: Keyspace, words: Words) -> Reply:
+    found = keys.collection(words[1], SortedSet) or SortedSet()
+    return next((place for place, (_, member) in enumerate(found.in_order()) if member == words[2]), None)
+
+
+@_command("zremrangebyscore", 4)
+def _zremrangebyscore(keys: Keyspace, words: Words) -> Reply:
+    if b"(" in (words[2][:1], words[3][:1]):
+        _not_simulated(words)
+    try:
+        least, most = real(words[2]), real(words[3])
+    except ReplyError:
+        raise ReplyError("ERR min or max is not a float") from None
+    found = keys.collection(words[1], SortedSet)
+    over = [member for member, score in (found or {}).items() if least <= score <= most]
+    return _without(keys, [*words[:2], *over], found)
 
 
 def _without(keys: Keyspace, words: Words, found: Hash | SortedSet | None) -> int:
