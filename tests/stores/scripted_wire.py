@@ -6,7 +6,7 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gripfast import StoreUnavailable
@@ -139,6 +139,11 @@ class ScriptedDialect:
         mine, theirs = socket.socketpair()
         self.peers.append(Peer(theirs))
         return ScriptedWire(mine, len(self.peers))
+
+    rw_modes: Mapping[str, bool] = {}
+
+    def rw_scripts(self) -> Any:
+        raise NotImplementedError
 
     def permit_scripts(self) -> Any:
         return self

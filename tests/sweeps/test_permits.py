@@ -23,16 +23,25 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop 
 BUDGET = {"memory": 60, "sqlite": 30}
 BUDGET_OF_SERVERS = 12
 LIMIT = 2
-KINDS: tuple[Literal["semaphore", "rwlock"], ...] = ("semaphore", "rwlock")
+Kind = Literal["semaphore", "rwlock"]
+
+
+def kinds_of(client: gripfast.Client | gripfast.AsyncClient) -> list[Kind]:
+    can = client.capabilities
+    kinds: dict[Kind, bool] = {"semaphore": can.semaphores, "rwlock": can.rwlocks}
+    return [kind for kind, has in kinds.items() if has]
+
+
+def skip_unless_it_can(client: gripfast.Client | gripfast.AsyncClient, scenario: Callable[..., Any]) -> None:
+    """What a scenario is about, its name says."""
+    can, about = client.capabilities, scenario.__name__
+    is_rw = "read" in about or "write" in about or "downgrade" in about
+    if not (can.rwlocks if is_rw else can.semaphores) or ("downgrade" in about and not can.downgrades):
+        pytest.skip(f"this store can't {about}")
 
 
 class PermitWorld(World):
     """The second client takes all permits, where a scenario needs that, and in the end."""
-
-    def start_all_threads(self) -> None:
-        if not self.second.capabilities.semaphores:
-            pytest.skip("this store has no semaphores")
-        super().start_all_threads()
 
     def semaphore(self) -> gripfast.Semaphore:
         return self.first.semaphore(self.name, LIMIT)
@@ -40,15 +49,21 @@ class PermitWorld(World):
     def rwlock(self) -> gripfast.RWLock:
         return self.first.rwlock(self.name)
 
+    def take_all(self, wait: float | None = None) -> list[gripfast.Lease]:
+        leases: list[gripfast.Lease] = []
+        for kind in kinds_of(self.second):
+            if kind == "semaphore":
+                leases.append(self.second.semaphore(self.name, LIMIT).acquire(LIMIT, wait=wait))
+            else:
+                leases.append(self.second.rwlock(self.name).write().acquire(wait=wait))
+        return leases
+
     def taken(self) -> None:
-        self.afterwards(self.second.semaphore(self.name, LIMIT).acquire(LIMIT).release)
-        self.afterwards(self.second.rwlock(self.name).write().acquire().release)
+        for lease in self.take_all():
+            self.afterwards(lease.release)
 
     def taken_until_awaited(self) -> None:
-        leases = [
-            self.second.semaphore(self.name, LIMIT).acquire(LIMIT),
-            self.second.rwlock(self.name).write().acquire(),
-        ]
+        leases = self.take_all()
         over = threading.Event()
 
         def let_go() -> None:
@@ -61,23 +76,31 @@ class PermitWorld(World):
         self.afterwards(over.set)
         self.afterwards(thread.join)
 
+    def end(self, lease: gripfast.Lease) -> None:
+        """A session ends if the reading of an answer was interrupted, and the lease with it."""
+        with contextlib.suppress(*[gripfast.LeaseLost][: self.first.capabilities.session]):
+            lease.release()
+
     def waiters(self) -> int:
         if not self.second.capabilities.waiters_seen:
             return int(was_waited_for(self.name))
-        infos = [self.second.inspect(self.name, kind) for kind in KINDS]
+        infos = [self.second.inspect(self.name, kind) for kind in kinds_of(self.second)]
         return sum(info.waiters for info in infos if info is not None)
 
     def not_free(self) -> str | None:
         try:
-            self.second.semaphore(self.name, LIMIT).acquire(LIMIT, wait=PATIENCE).release()
-            self.second.rwlock(self.name).write().acquire(wait=PATIENCE).release()
+            for lease in self.take_all(PATIENCE):
+                lease.release()
         except gripfast.LockTimeout as error:
             return f"not free within {PATIENCE:g} s: {error}"
         try:
-            until(lambda: all(self.second.inspect(self.name, kind) is None for kind in KINDS), within=PATIENCE)
+            until(lambda: not any(self.seen()), within=PATIENCE)
         except AssertionError:
-            return f"someone still has it: {[self.second.inspect(self.name, kind) for kind in KINDS]}"
+            return f"someone still has it: {self.seen()}"
         return None
+
+    def seen(self) -> list[gripfast.PermitInfo | None]:
+        return [self.second.inspect(self.name, kind) for kind in kinds_of(self.second)]
 
 
 Scenario = Callable[[PermitWorld], Action]
@@ -170,6 +193,18 @@ def with_write_that_waits_and_is_granted(world: PermitWorld) -> Action:
     return action
 
 
+def write_that_times_out(world: PermitWorld) -> Action:
+    """On some stores it has a turnstile by then, behind which readers wait."""
+    world.afterwards(world.second.rwlock(world.name).read().acquire().release)
+    rwlock = world.rwlock()
+
+    def action() -> None:
+        with contextlib.suppress(gripfast.LockTimeout):
+            rwlock.write().acquire(wait=0.005)
+
+    return action
+
+
 def downgrade(world: PermitWorld) -> Action:
     lease = world.rwlock().write().acquire()
 
@@ -178,7 +213,7 @@ def downgrade(world: PermitWorld) -> Action:
         share = lease._state.want.share
         if share is not None and share.n == 1:
             world.second.rwlock(world.name).read().acquire(wait=3 * PATIENCE).release()
-        lease.release()
+        world.end(lease)
 
     world.afterwards(end)
     return lease.downgrade
@@ -193,12 +228,12 @@ def downgrade_that_hands_over(world: PermitWorld) -> Action:
 
     def end() -> None:
         share = lease._state.want.share
-        if share is None or share.n > 1:
+        if lease.held and (share is None or share.n > 1):
             lease.downgrade()  # it was not begun
         thread.join(3 * PATIENCE)
         assert got, "the waiting reader was not told"
         got.pop().release()
-        lease.release()
+        world.end(lease)
 
     world.afterwards(end)
     return lease.downgrade
@@ -226,6 +261,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     writing_function_that_reads,
     with_read_and_read_again,
     with_write_that_waits_and_is_granted,
+    write_that_times_out,
     downgrade,
     downgrade_that_hands_over,
     with_write_and_downgrade,
@@ -264,6 +300,7 @@ def world(store: str, tmp_path: Path) -> Iterator[PermitWorld]:
 def test_an_interrupt_at_any_opcode_comes_out_and_leaves_no_permit_taken(
     scenario: Scenario, store: str, world: PermitWorld, report: Report
 ) -> None:
+    skip_unless_it_can(world.second, scenario)
     report(sweep_interrupts(PermitTrial(world, scenario), TARGET, BUDGET.get(store, BUDGET_OF_SERVERS)))
 
 
@@ -277,7 +314,8 @@ class AsyncPermitWorld(AsyncWorld):
 
     async def not_free(self) -> str | None:
         try:
-            await (await self.second.semaphore(self.name, LIMIT).acquire(LIMIT, wait=PATIENCE)).release()
+            if self.second.capabilities.semaphores:
+                await (await self.second.semaphore(self.name, LIMIT).acquire(LIMIT, wait=PATIENCE)).release()
             await (await self.second.rwlock(self.name).write().acquire(wait=PATIENCE)).release()
             await auntil(self.is_free, within=PATIENCE)
         except (gripfast.LockTimeout, AssertionError) as error:
@@ -285,7 +323,7 @@ class AsyncPermitWorld(AsyncWorld):
         return None
 
     async def is_free(self) -> bool:
-        return all([await self.second.inspect(self.name, kind) is None for kind in KINDS])
+        return all([await self.second.inspect(self.name, kind) is None for kind in kinds_of(self.second)])
 
 
 Prepared = Coroutine[Any, Any, object]
@@ -318,6 +356,26 @@ async def limited_coroutine(world: AsyncPermitWorld) -> Prepared:
     return work()
 
 
+async def with_read(world: AsyncPermitWorld) -> Prepared:
+    async def swept() -> None:
+        async with world.first.rwlock(world.name).read() as lease:
+            lease.ensure_held()
+            await asyncio.sleep(0)
+
+    return swept()
+
+
+async def with_write_while_another_one_reads(world: AsyncPermitWorld) -> Prepared:
+    lease = await world.second.rwlock(world.name).read().acquire()
+    world.afterwards(lease.release)
+
+    async def swept() -> None:
+        with contextlib.suppress(gripfast.LockTimeout):
+            await world.first.rwlock(world.name).write().acquire(wait=0.02)
+
+    return swept()
+
+
 async def write_and_downgrade(world: AsyncPermitWorld) -> Prepared:
     async def swept() -> None:
         async with world.first.rwlock(world.name).write() as lease:
@@ -326,7 +384,14 @@ async def write_and_downgrade(world: AsyncPermitWorld) -> Prepared:
     return swept()
 
 
-ASYNC_SCENARIOS = (with_permits, with_permits_that_are_taken, limited_coroutine, write_and_downgrade)
+ASYNC_SCENARIOS = (
+    with_permits,
+    with_permits_that_are_taken,
+    limited_coroutine,
+    with_read,
+    with_write_while_another_one_reads,
+    write_and_downgrade,
+)
 
 
 class CancelTrial:
@@ -348,9 +413,8 @@ def test_a_cancel_at_any_await_comes_out_and_leaves_no_permit_taken(
 ) -> None:
     async def main() -> Swept:
         world = AsyncPermitWorld(url_of(store, tmp_path))
-        if not world.first.capabilities.semaphores:
-            pytest.skip("this store has no semaphores")
         try:
+            skip_unless_it_can(world.first, scenario)
             sweeps = [await sweep_cancels(CancelTrial(world, scenario), moment) for moment in Moment]
         finally:
             await world.aclose()

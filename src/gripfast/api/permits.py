@@ -51,8 +51,8 @@ def check_kind(kind: Kind, capabilities: Capabilities, where: str) -> Kind:
     if kind not in ("semaphore", "rwlock"):
         raise ConfigurationError(f"kind must be 'lock', 'semaphore' or 'rwlock', not {kind!r}")
     if not (capabilities.semaphores if kind == "semaphore" else capabilities.rwlocks):
-        what = "semaphores" if kind == "semaphore" else "read/write locks"
-        raise ConfigurationError(f"{where} can't keep {what}: connect to a store that can, such as {_WHERE}")
+        what, more = ("semaphores", "") if kind == "semaphore" else ("read/write locks", " or mode=row")
+        raise ConfigurationError(f"{where} can't keep {what}: connect to a store that can, such as {_WHERE}{more}")
     return kind
 
 

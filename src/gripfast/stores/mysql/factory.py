@@ -28,6 +28,7 @@ from gripfast.stores.sql.factory import SqlFactory
 from gripfast.stores.sql.meeting import meet
 from gripfast.stores.sql.permit_ports import PermitScripts
 from gripfast.stores.sql.ports import Answer, Fault, LinkDown, Refusal, Rows, Scripts
+from gripfast.stores.sql.rw_ports import RWScripts
 
 _log = logging.getLogger("gripfast.connection")
 
@@ -39,6 +40,7 @@ class MysqlDialect:
     pushes = False
     scripts: Scripts = scripts
     mode = "lease"
+    rw_modes: Mapping[str, bool] = {"row": True}
 
     def __init__(self, where: str, database: str, connect: Callable[[float], Any]) -> None:
         """`connect` gives a connection of PyMySQL that nobody else uses, in so many seconds."""
@@ -62,6 +64,11 @@ class MysqlDialect:
             raise
         _log.info("connected to %s", self.where, extra={"gripfast_store": self.where})
         return wire
+
+    def rw_scripts(self) -> RWScripts:
+        from gripfast.stores.mysql import rw_scripts
+
+        return rw_scripts
 
     def permit_scripts(self) -> PermitScripts:
         from gripfast.stores.mysql import permit_scripts

@@ -1,4 +1,5 @@
-"""The tables of semaphores and read/write locks (`permit_scripts.py` has what is done with them)."""
+"""The tables of semaphores and read/write locks. `permit_scripts.py` has what is done with those of `mode=lease`, and
+`rw_scripts.py` with those of `mode=row`."""
 
 from __future__ import annotations
 
@@ -41,4 +42,20 @@ TABLES: tuple[Statement, ...] = (
     session         BIGINT NOT NULL,            -- that claimed last
     PRIMARY KEY (kind, name, owner)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""),
+    Statement("""CREATE TABLE IF NOT EXISTS gripfast_rw (
+    name            VARBINARY(1024) NOT NULL PRIMARY KEY  -- mode=row locks these rows, for reading or writing
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"""),
+    Statement("""CREATE TABLE IF NOT EXISTS gripfast_rw_holder (
+    mode            VARBINARY(16) NOT NULL,     -- row
+    name            VARBINARY(1024) NOT NULL,
+    owner           VARBINARY(255) NOT NULL,
+    n               BIGINT NOT NULL,            -- 1 for a reader
+    token           BIGINT NOT NULL,
+    session         BIGINT UNSIGNED NOT NULL,   -- the connection id of the owner's session
+    mark            VARBINARY(64) NOT NULL,     -- a user-level lock that the session keeps while it holds the lock
+    ttl_us          BIGINT NOT NULL,
+    since_us        BIGINT NOT NULL,
+    card            MEDIUMBLOB NOT NULL,        -- who the owner is, as JSON
+    PRIMARY KEY (mode, name, owner)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC /*M! ENGINE=Aria TRANSACTIONAL=0 */"""),
 )

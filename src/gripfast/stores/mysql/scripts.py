@@ -300,10 +300,9 @@ _session_lasts = Setting("SET SESSION wait_timeout = :seconds")
 _session_waits = Setting("SET SESSION innodb_lock_wait_timeout = :seconds")
 
 # A row that is there and locked would have to be waited for, so it is not inserted again.
-row_make = takes("name")("""
-    INSERT IGNORE INTO gripfast_row (name)
-    SELECT :name FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM gripfast_row WHERE name = :name)
-""")
+ROW_MAKE = """INSERT IGNORE INTO gripfast_row (name)
+    SELECT :name FROM DUAL WHERE NOT EXISTS (SELECT 1 FROM gripfast_row WHERE name = :name)"""
+row_make = takes("name")(ROW_MAKE)
 row_exists = takes("name")("SELECT 1 FROM gripfast_row WHERE name = :name")
 _begin = Query(Statement("START TRANSACTION"))
 

@@ -24,6 +24,7 @@ from gripfast.stores.sql.descriptors import await_answer, is_ready
 from gripfast.stores.sql.meeting import meet
 from gripfast.stores.sql.permit_ports import PermitScripts
 from gripfast.stores.sql.ports import Answer, Fault, LinkDown, Refusal, Scripts
+from gripfast.stores.sql.rw_ports import RWScripts
 from gripfast.stores.sql.statement import Query, Statement, Value
 
 _log = logging.getLogger("gripfast.connection")
@@ -65,6 +66,7 @@ class PostgresDialect:
     pushes = True
     scripts: Scripts = scripts
     mode = "lease"
+    rw_modes: Mapping[str, bool] = {"advisory": True, "row": True}
 
     def __init__(self, where: str, database: str, connect: Connect) -> None:
         self.where = where
@@ -90,6 +92,11 @@ class PostgresDialect:
         from gripfast.stores.postgres import permit_scripts
 
         return permit_scripts
+
+    def rw_scripts(self) -> RWScripts:
+        from gripfast.stores.postgres import rw_scripts
+
+        return rw_scripts
 
     def refused(self, refusal: Refusal) -> Fault:
         return protocol.refused(self.where, refusal)

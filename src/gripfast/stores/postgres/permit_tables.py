@@ -1,4 +1,5 @@
-"""The tables of semaphores and read/write locks (`permit_scripts.py` has what is done with them)."""
+"""The tables of semaphores and read/write locks. `permit_scripts.py` has what is done with those of `mode=lease`, and
+`rw_scripts.py` with those of the other modes."""
 
 from __future__ import annotations
 
@@ -42,5 +43,23 @@ TABLES: tuple[Statement, ...] = (
     channel    text NOT NULL,                   -- where it is notified; '' if it claims again by itself
     session    integer NOT NULL,                -- process number of the session that listens there
     PRIMARY KEY (kind, name, owner)
+) WITH (fillfactor = 50)"""),
+    Statement("""CREATE TABLE IF NOT EXISTS gripfast_rw (
+    name       text COLLATE "C" PRIMARY KEY,    -- locked by mode=row, in a transaction, for reading or writing
+    checked_us bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+) WITH (fillfactor = 50)"""),
+    Statement("CREATE INDEX IF NOT EXISTS gripfast_rw_checked ON gripfast_rw (checked_us)"),
+    Statement("""CREATE TABLE IF NOT EXISTS gripfast_rw_holder (
+    mode       text COLLATE "C" NOT NULL,       -- row or advisory
+    name       text COLLATE "C" NOT NULL,
+    owner      text COLLATE "C" NOT NULL,
+    n          bigint NOT NULL,                 -- 1 for a reader
+    token      bigint NOT NULL,
+    session    integer NOT NULL,                -- process number of the session that took the lock
+    mark       text NOT NULL,                   -- the transaction's number, or the advisory key
+    ttl_us     bigint NOT NULL,
+    since_us   bigint NOT NULL,
+    card       text NOT NULL,                   -- who the owner is, as JSON
+    PRIMARY KEY (mode, name, owner)
 ) WITH (fillfactor = 50)"""),
 )

@@ -390,39 +390,38 @@ sweep = takes("count idle_us")(f"""
 _LAST_GRANT = "greatest(since_us, token)"
 
 # A row that somebody has locked is passed over. One without a grant was made by somebody who did not come to lock it.
-sweep_sessions = ByMode(
-    row=takes("count idle_us")(f"""
-        WITH due AS MATERIALIZED (
-            SELECT name FROM gripfast_row WHERE checked_us < {_MOMENT} - :idle_us::bigint
-            ORDER BY checked_us LIMIT :count::int FOR UPDATE SKIP LOCKED
-        ), used AS MATERIALIZED (
-            SELECT name, {_LAST_GRANT} AS used_us FROM gripfast_grant JOIN due USING (name)
-            WHERE mode = 'row' AND {_LAST_GRANT} >= {_MOMENT} - :idle_us
-        ), forgotten_rows AS (
-            DELETE FROM gripfast_row WHERE name IN (SELECT name FROM due EXCEPT SELECT name FROM used)
-        ), forgotten AS (
-            DELETE FROM gripfast_grant
-            WHERE mode = 'row' AND name IN (SELECT name FROM due EXCEPT SELECT name FROM used)
-                AND {_LAST_GRANT} < {_MOMENT} - :idle_us
-        ), checked AS (
-            UPDATE gripfast_row SET checked_us = used_us FROM used WHERE gripfast_row.name = used.name
-        )
-        SELECT count(*) FROM due
-    """),
-    advisory=takes("count idle_us")(f"""
-        WITH due AS MATERIALIZED (
-            SELECT name, {_LAST_GRANT} < {_MOMENT} - :idle_us AND mark NOT IN (
-                SELECT key FROM ({_ADVISORY_KEYS}) AS locked (key, pid)
-            ) AS is_idle
-            FROM gripfast_grant WHERE mode = 'advisory' AND checked_us < {_MOMENT} - :idle_us::bigint
-            ORDER BY checked_us LIMIT :count::int FOR UPDATE SKIP LOCKED
-        ), forgotten AS (
-            DELETE FROM gripfast_grant WHERE mode = 'advisory' AND name IN (SELECT name FROM due WHERE is_idle)
-        ), checked AS (
-            UPDATE gripfast_grant
-            SET checked_us = CASE WHEN {_LAST_GRANT} < {_MOMENT} - :idle_us THEN {_MOMENT} ELSE {_LAST_GRANT} END
-            WHERE mode = 'advisory' AND name IN (SELECT name FROM due WHERE NOT is_idle)
-        )
-        SELECT count(*) FROM due
-    """),
-)
+SWEEP_ROWS = f"""
+    WITH due AS MATERIALIZED (
+        SELECT name FROM gripfast_row WHERE checked_us < {_MOMENT} - :idle_us::bigint
+        ORDER BY checked_us LIMIT :count::int FOR UPDATE SKIP LOCKED
+    ), used AS MATERIALIZED (
+        SELECT name, {_LAST_GRANT} AS used_us FROM gripfast_grant JOIN due USING (name)
+        WHERE mode = 'row' AND {_LAST_GRANT} >= {_MOMENT} - :idle_us
+    ), forgotten_rows AS (
+        DELETE FROM gripfast_row WHERE name IN (SELECT name FROM due EXCEPT SELECT name FROM used)
+    ), forgotten AS (
+        DELETE FROM gripfast_grant
+        WHERE mode = 'row' AND name IN (SELECT name FROM due EXCEPT SELECT name FROM used)
+            AND {_LAST_GRANT} < {_MOMENT} - :idle_us
+    ), checked AS (
+        UPDATE gripfast_row SET checked_us = used_us FROM used WHERE gripfast_row.name = used.name
+    )
+    SELECT count(*) FROM due
+"""
+SWEEP_ADVISORY = f"""
+    WITH due AS MATERIALIZED (
+        SELECT name, {_LAST_GRANT} < {_MOMENT} - :idle_us AND mark NOT IN (
+            SELECT key FROM ({_ADVISORY_KEYS}) AS locked (key, pid)
+        ) AS is_idle
+        FROM gripfast_grant WHERE mode = 'advisory' AND checked_us < {_MOMENT} - :idle_us::bigint
+        ORDER BY checked_us LIMIT :count::int FOR UPDATE SKIP LOCKED
+    ), forgotten AS (
+        DELETE FROM gripfast_grant WHERE mode = 'advisory' AND name IN (SELECT name FROM due WHERE is_idle)
+    ), checked AS (
+        UPDATE gripfast_grant
+        SET checked_us = CASE WHEN {_LAST_GRANT} < {_MOMENT} - :idle_us THEN {_MOMENT} ELSE {_LAST_GRANT} END
+        WHERE mode = 'advisory' AND name IN (SELECT name FROM due WHERE NOT is_idle)
+    )
+    SELECT count(*) FROM due
+"""
+sweep_sessions = ByMode(row=takes("count idle_us")(SWEEP_ROWS), advisory=takes("count idle_us")(SWEEP_ADVISORY))

@@ -24,7 +24,7 @@ class SqlFactory(StoreFactory):
         self._mode = dialect.mode = options.pop("mode", "lease")
         self._most = _checked_most(options.pop("max_connections", SESSIONS_MOST))
         leases = store.capabilities(dialect.pushes)
-        self.capabilities = leases if self._mode == "lease" else sessions.CAPABILITIES
+        self.capabilities = leases if self._mode == "lease" else sessions.capabilities(dialect, self._mode)
 
     def blocking(self, request_timeout: float) -> Store:
         link = BlockingLink(self._dialect, request_timeout, self._most)

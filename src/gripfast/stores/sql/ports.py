@@ -7,7 +7,7 @@ wrong with a connection is a Fault by the time a store sees it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from gripfast.stores.faults import TRANSIENT as TRANSIENT
@@ -18,6 +18,7 @@ from gripfast.stores.sql.statement import Query, Statement, Value
 
 if TYPE_CHECKING:
     from gripfast.stores.sql.permit_ports import PermitScripts
+    from gripfast.stores.sql.rw_ports import RWScripts
 
 
 class Rows(NamedTuple):
@@ -294,6 +295,13 @@ class Dialect(Protocol):
 
     def permit_scripts(self) -> PermitScripts:
         """Loaded when somebody uses permits."""
+        ...
+
+    rw_modes: Mapping[str, bool]
+    """In which other modes there are read/write locks, and whether a writer can become a reader there."""
+
+    def rw_scripts(self) -> RWScripts:
+        """For these modes; loaded when somebody uses them."""
         ...
 
     def refused(self, refusal: Refusal) -> Fault:

@@ -17,6 +17,11 @@ from gripfast.stores.inboxes import Inboxes
 NOTHING_KNOWN = Taken(None, 0)
 
 
+def queue_of(rwlock: str) -> str:
+    """What the waiters for a read/write lock are queued by: no lock has such a name."""
+    return f"\0rwlock {rwlock}"
+
+
 @dataclass(slots=True)
 class Waiter:
     owner: str

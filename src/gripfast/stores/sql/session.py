@@ -48,7 +48,7 @@ class Session:
         self._scripts = requests.scripts
         self._mode = mode
         self._is_row = mode == "row"
-        self._key = None if self._is_row else self._scripts.advisory_key(self._link.dialect.database, name)
+        self._key: Value = None if self._is_row else self._scripts.advisory_key(self._link.dialect.database, name)
         self._mark: Value = None
         self._is_clean = True
         """Nothing was begun on it that must be ended."""
@@ -77,21 +77,28 @@ class Session:
             if outcome != "none" or self._link.now() > ends:
                 break
             if self._is_row:
-                await self._exchange(self._scripts.row_free())  # the place of a missing row may be locked, too
+                await self._exchange(self._free())  # the place of a missing row may be locked, too
                 self._is_clean = True
-            made = await self._requests.run(self._scripts.row_make(self.name))
+            made = await self._requests.run(self._make_row())
             if isinstance(made, Fault) and made.kind != "busy":  # then somebody else has made it, and locked it
                 return made
         if isinstance(outcome, Fault):
             return outcome
         if outcome == "busy" and claim.inbox is not None:
-            self._link.queues.join(self.name, claim.owner, claim.inbox, is_ahead=True)
+            self._join(claim)
             self._enter_queue(claim)
         return None
 
+    def _join(self, claim: Claim) -> None:
+        assert claim.inbox is not None
+        self._link.queues.join(self.name, claim.owner, claim.inbox, is_ahead=True)
+
+    def _make_row(self) -> list[Query]:
+        return self._scripts.row_make(self.name)
+
     def _attempt(self, ttl: float, wait: float | None) -> list[Query]:
         """What there is of an earlier attempt ends first."""
-        scripts, ttl_us = self._scripts, _silence_us(ttl)
+        scripts, ttl_us = self._scripts, silence_us(ttl)
         free = [] if self._is_clean else self._free()
         self._is_clean = False
         if wait is None:
@@ -151,11 +158,12 @@ class Session:
         self.phase = "locked"
         return "locked"
 
-    async def _stamp(self, claim: Claim) -> Fault | None:
+    async def _stamp(self, claim: Claim, queries: Sequence[Query] | None = None) -> Fault | None:
         """The token; with it others see who has the lock."""
-        details, ttl_us = holder_details(claim.label, os.getpid()), protocol.microseconds(claim.ttl)
-        session = self.connection.conversation.session
-        queries = self._scripts.grant(self._mode, self.name, claim.owner, session, self._mark, ttl_us, details)
+        if queries is None:
+            details, ttl_us = holder_details(claim.label, os.getpid()), protocol.microseconds(claim.ttl)
+            session = self.connection.conversation.session
+            queries = self._scripts.grant(self._mode, self.name, claim.owner, session, self._mark, ttl_us, details)
         answer = await self._requests.run(queries) if self._is_row else await self._run(queries)
         if isinstance(answer, Fault):
             return answer
@@ -169,15 +177,19 @@ class Session:
 
     async def _make_sure(self, claim: Claim) -> Fault | None:
         """That the session is still there, after the token was taken; this also dates it."""
-        answer = await self._run(self._scripts.ping(self._mode, _silence_us(claim.ttl)))
+        answer = await self._run(self._scripts.ping(self._mode, silence_us(claim.ttl)))
         if isinstance(answer, Fault):
             return answer
         return None if _takes_writes(answer) else self._spoilt(DEMOTED)
 
     # -- keeping and freeing it ----------------------------------------------------------------------------------
 
+    def set_ttl(self, owner: str, ttl_us: int) -> list[Query]:
+        """For those who look; nothing depends on it."""
+        return self._scripts.set_ttl(self._mode, self.name, owner, ttl_us)
+
     def send_ping(self, ttl: float) -> None:
-        self.connection.send(self._scripts.ping(self._mode, _silence_us(ttl)))
+        self.connection.send(self._scripts.ping(self._mode, silence_us(ttl)))
 
     async def pinged(self, until: float) -> bool | None:
         """Whether the session still has the lock; None if there is no answer by then."""
@@ -214,8 +226,11 @@ class Session:
             answer = None if isinstance(ended, Fault) else await connection.answer(self._link.now() + timeout)
         if answer is None or isinstance(answer, Fault):
             return False
-        left = self._scripts.leave_wait(self._mode, self._key)
+        left = self._leave_wait()
         return isinstance(await connection.answer(self._link.now() + timeout, to=left), list)
+
+    def _leave_wait(self) -> list[Query]:
+        return self._scripts.leave_wait(self._mode, self._key)
 
     # -- requests on its connection ------------------------------------------------------------------------------
 
@@ -251,7 +266,7 @@ def _inbox_of(claim: Claim) -> SessionInbox:
     return inbox
 
 
-def _silence_us(ttl: float) -> int:
+def silence_us(ttl: float) -> int:
     """Microseconds of silence after which the server ends a session. Longer than the lease does no harm."""
     return protocol.microseconds(max(ttl, SESSION_LEAST))
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal
 
 from gripfast.core.ports import (
     Capabilities,
@@ -32,20 +33,29 @@ from gripfast.stores.sql.conversation import TRIES
 from gripfast.stores.sql.descriptors import ended
 from gripfast.stores.sql.inspection import Inspection
 from gripfast.stores.sql.link import Link, SessionInbox
-from gripfast.stores.sql.ports import Fault
+from gripfast.stores.sql.permit_sessions import PermitSessions
+from gripfast.stores.sql.ports import Dialect, Fault
+from gripfast.stores.sql.queues import queue_of
 from gripfast.stores.sql.requests import Requests, Sweeps, no_answer
 from gripfast.stores.sql.session import WAIT_SLICE, Session
 from gripfast.stores.sql.store import SLOW_PACE
 
+if TYPE_CHECKING:
+    from gripfast.stores.sql.rw_sessions import RWSessions
+
 CAPABILITIES = Capabilities(push=True, session=True, lists=True, processes=True, sees_death=True)
 
 
-class SessionStore(Store):
-    capabilities = CAPABILITIES
+def capabilities(dialect: Dialect, mode: str) -> Capabilities:
+    has_rw = mode in dialect.rw_modes
+    return replace(CAPABILITIES, rwlocks=has_rw, downgrades=has_rw and dialect.rw_modes[mode])
 
+
+class SessionStore(PermitSessions, Store):
     def __init__(self, link: Link, mode: str, sessions: dict[str, Session] | None = None) -> None:
         """With `sessions` it releases what another store has: that of an event loop."""
         self.mode = mode
+        self.capabilities = capabilities(link.dialect, mode)
         self.engine = link.dialect.name
         self.sessions: dict[str, Session] = {} if sessions is None else sessions
         self._link = link
@@ -54,6 +64,15 @@ class SessionStore(Store):
         self._requests = Requests(link)
         self.inspection = Inspection(self._requests, mode)
         self._sweeps = Sweeps(self._requests, functools.partial(self._scripts.sweep_sessions, mode))
+        self._rw: RWSessions | None = None
+
+    def rw(self) -> RWSessions:
+        """Loaded when somebody uses them."""
+        if self._rw is None:
+            from gripfast.stores.sql.rw_sessions import RWSessions
+
+            self._rw = RWSessions(self._requests, self.mode, self.sessions)
+        return self._rw
 
     def inbox(self) -> SessionInbox:
         return self._link.new_session_inbox()
@@ -62,6 +81,8 @@ class SessionStore(Store):
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         name, owner, queues = claim.name, claim.owner, self._queues
+        if claim.share is not None:
+            name = queue_of(name)
         if (
             claim.inbox is not None
             and owner not in self.sessions  # otherwise it is in the engine's queue, and may have got the lock
@@ -88,7 +109,11 @@ class SessionStore(Store):
             connection = await self._link.open()
             if isinstance(connection, Fault):
                 return no_answer(connection)
-            session = self.sessions[claim.owner] = Session(self._requests, self.mode, claim.name, connection)
+            if claim.share is None:
+                session = Session(self._requests, self.mode, claim.name, connection)
+            else:
+                session = self.rw().new_session(claim, claim.share, connection)
+            self.sessions[claim.owner] = session
         fault = await session.get(claim)
         if fault is not None:
             return await self._failed(session, claim, fault, is_first)
@@ -112,7 +137,8 @@ class SessionStore(Store):
         return no_answer(fault._replace(was_sent=fault.was_sent or claim.owner in self.sessions))
 
     async def _taken(self, session: Session, claim: Claim) -> Granted | Taken | Unreachable:
-        looked = await self.inspection.inspect(claim.name)
+        is_lock = claim.share is None
+        looked = await (self.inspection.inspect(claim.name) if is_lock else self.rw().first_holder(claim.name))
         if isinstance(looked, Unreachable):
             return looked
         if claim.inbox is None:
@@ -165,9 +191,8 @@ class SessionStore(Store):
             self._lose(hold.owner)
             return "session"
         if session.ttl != hold.ttl:
-            session.ttl = hold.ttl  # for those who look; nothing depends on it
-            ttl_us = protocol.microseconds(hold.ttl)
-            await self._requests.run(self._scripts.set_ttl(self.mode, session.name, hold.owner, ttl_us))
+            session.ttl = hold.ttl
+            await self._requests.run(session.set_ttl(hold.owner, protocol.microseconds(hold.ttl)))
         return None
 
     def look(self) -> Sequence[tuple[str, Reason]]:
@@ -186,9 +211,10 @@ class SessionStore(Store):
         if session is None or session.phase != "granted":
             return "session"
         answer = await self._end(hold.owner)
-        self._sweeps.releases_left -= 1
-        if self._sweeps.releases_left == 0 or self._link.now() >= self._sweeps.due_at:
-            await self._sweeps.run()
+        sweeps = self._sweeps if hold.share is None else self.rw().sweeps
+        sweeps.releases_left -= 1
+        if sweeps.releases_left == 0 or self._link.now() >= sweeps.due_at:
+            await sweeps.run()
         return answer
 
     async def _end(self, owner: str) -> Reason | Unreachable | None:
@@ -235,7 +261,7 @@ class SessionStore(Store):
             fault = await self._requests.end_session(conversation.session, conversation.birth) if is_there else None
             if fault is not None and fault.kind in ("down", "gone"):
                 trouble = unreachable(fault.error)
-        self._queues.leave(hold.name, hold.owner)
+        self._queues.leave(hold.name if hold.share is None else queue_of(hold.name), hold.owner)
         return trouble
 
     def _can_leave_queue(self, session: Session) -> bool:
