@@ -42,9 +42,9 @@ def test_the_name_of_a_node_tells_its_permits(slots: tuple[int, ...]) -> None:
 
 
 def test_a_writer_becomes_a_reader_at_the_same_position() -> None:
-    path = f"/root/index/{permit_protocol.new_contender('a', Share(RWLOCK, RW_LIMIT, RW_LIMIT))}-2147483648"
+    path = f"/locks/index/{permit_protocol.new_contender('a', Share(RWLOCK, RW_LIMIT, RW_LIMIT))}-2147483648"
     reader = permit_protocol.as_reader(path)
-    assert reader == "/root/index/a__read__-2147483648"
+    assert reader == "/locks/index/a__read__-2147483648"
     assert permit_protocol.as_reader(reader) == reader
 
 
