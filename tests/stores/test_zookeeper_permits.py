@@ -374,3 +374,24 @@ def test_a_waiter_whose_node_was_deleted_is_queued_again(server: ZooKeeperServer
             await (await waiting).release()
 
     asyncio.run(main())
+
+
+def test_a_new_limit_wakes_those_whom_it_concerns(server: ZooKeeperServer, observer: KazooClient) -> None:
+    """At once, not when they look again by themselves: the first one if it fits now, and whoever can't fit any more."""
+    root = new_root()
+
+    async def main() -> None:
+        async with gripfast.connect_async(server.url_with(root=root)) as client:
+            lease = await client.semaphore("api", 3).acquire(3)
+            first, small, big = [asyncio.ensure_future(client.semaphore("api", 3).acquire(n)) for n in (2, 1, 3)]
+            await auntil(lambda: len(children(observer, f"{root}/%semaphore/api")) == 4)
+            await client.semaphore("api", 3).resize(5)
+            assert (await asyncio.wait_for(first, 5)).slots == (3, 4)
+            await client.semaphore("api", 5).resize(2)
+            with pytest.raises(gripfast.ConfigurationError, match="limit of 2"):
+                await asyncio.wait_for(big, 5)
+            await lease.release()
+            await (await first).release()
+            await (await asyncio.wait_for(small, 5)).release()
+
+    asyncio.run(main())
