@@ -20,7 +20,8 @@ from chaos.journal import now
 from chaos.notes import Notes
 from chaos.stage import LONG
 from chaos.zookeeper_stage import left_behind
-from gripfast.stores.zookeeper.store import Node, ZooKeeperStore
+from gripfast.stores.zookeeper.node import Node
+from gripfast.stores.zookeeper.store import ZooKeeperStore
 from gripfast_lab.sim.checks import violations
 from gripfast_lab.sim.history import Event
 from support.proxy import Proxy

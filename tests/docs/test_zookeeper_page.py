@@ -104,7 +104,7 @@ def test_a_server_that_is_told_nothing_gives_these_ttls(server: ZooKeeperServer,
 
 
 def test_the_nodes_are_those_that_the_page_names(server: ZooKeeperServer, kazoo: KazooClient) -> None:
-    parent, contender, layout = (named(cell)[0] for cell, *_ in table("node"))
+    parent, contender, _, layout = (named(cell)[0] for cell, *_ in table("node"))
     pattern = re.escape(contender.removeprefix(f"{parent}/")).replace("OWNER", "[0-9a-f]{32}").replace("7", r"\d")
     with gripfast.connect(server.url) as client, ThreadPoolExecutor(1) as pool:
         with client.lock("NAME", label="one") as lease:
@@ -119,6 +119,28 @@ def test_the_nodes_are_those_that_the_page_names(server: ZooKeeperServer, kazoo:
         waiting.result()
         assert kazoo.get_children(parent) == []
         assert kazoo.get(layout)[0] == b"1"
+
+
+def test_the_nodes_of_permits_are_those_that_the_page_names(server: ZooKeeperServer, kazoo: KazooClient) -> None:
+    semaphore, waiter, holder, rwlock, readers = (named(cell)[0] for cell, *_ in table("node of permits"))
+
+    def queue(parent: str) -> list[str]:
+        """As the page has them."""
+        nodes = sorted(kazoo.get_children(parent), key=lambda node: node[-10:])
+        return [re.sub(r"\d{10}$", "0000000007", re.sub("^[0-9a-f]{32}", f"{parent}/OWNER", node)) for node in nodes]
+
+    with gripfast.connect(server.url) as client, ThreadPoolExecutor(1) as pool:
+        with client.semaphore("NAME", 3).acquire(2) as lease:
+            waiting = pool.submit(lambda: client.semaphore("NAME", 3).acquire(2, wait=20).release())
+            until(lambda: len(kazoo.get_children(semaphore)) == 2)
+            assert queue(semaphore) == [holder, waiter]
+            assert kazoo.get(semaphore)[1].mzxid == lease.token
+            assert b'"limit": 3' in kazoo.get(semaphore)[0]
+        waiting.result()
+        with client.rwlock("NAME").write() as writer:
+            assert queue(rwlock) == [readers.replace("read__", "write__")]
+            writer.downgrade()
+            assert queue(rwlock) == [readers]
 
 
 def test_names_are_encoded_as_the_page_says(server: ZooKeeperServer, kazoo: KazooClient) -> None:

@@ -42,9 +42,9 @@ def test_the_name_of_a_node_tells_its_permits(slots: tuple[int, ...]) -> None:
 
 
 def test_a_writer_becomes_a_reader_at_the_same_position() -> None:
-    path = f"/root/index/{permit_protocol.new_contender('a', Share(RWLOCK, RW_LIMIT, RW_LIMIT))}-2147483648"
+    path = f"/locks/index/{permit_protocol.new_contender('a', Share(RWLOCK, RW_LIMIT, RW_LIMIT))}-2147483648"
     reader = permit_protocol.as_reader(path)
-    assert reader == "/root/index/a__read__-2147483648"
+    assert reader == "/locks/index/a__read__-2147483648"
     assert permit_protocol.as_reader(reader) == reader
 
 
@@ -372,5 +372,26 @@ def test_a_waiter_whose_node_was_deleted_is_queued_again(server: ZooKeeperServer
             await auntil(lambda: waiters() and waiters() != [before])
             await lease.release()
             await (await waiting).release()
+
+    asyncio.run(main())
+
+
+def test_a_new_limit_wakes_those_whom_it_concerns(server: ZooKeeperServer, observer: KazooClient) -> None:
+    """At once, not when they look again by themselves: the first one if it fits now, and whoever can't fit any more."""
+    root = new_root()
+
+    async def main() -> None:
+        async with gripfast.connect_async(server.url_with(root=root)) as client:
+            lease = await client.semaphore("api", 3).acquire(3)
+            first, small, big = [asyncio.ensure_future(client.semaphore("api", 3).acquire(n)) for n in (2, 1, 3)]
+            await auntil(lambda: len(children(observer, f"{root}/%semaphore/api")) == 4)
+            await client.semaphore("api", 3).resize(5)
+            assert (await asyncio.wait_for(first, 5)).slots == (3, 4)
+            await client.semaphore("api", 5).resize(2)
+            with pytest.raises(gripfast.ConfigurationError, match="limit of 2"):
+                await asyncio.wait_for(big, 5)
+            await lease.release()
+            await (await first).release()
+            await (await asyncio.wait_for(small, 5)).release()
 
     asyncio.run(main())

@@ -31,10 +31,11 @@ from gripfast.core.ports import RW_LIMIT, Claim, Granted, Hold, Loss, Share, Tak
 from gripfast.machine import boottime
 from gripfast.stores.zookeeper import permit_protocol, protocol
 from gripfast.stores.zookeeper.meeting import meet
+from gripfast.stores.zookeeper.node import Node
 from gripfast.stores.zookeeper.permit_protocol import ANY, Permit, View
 from gripfast.stores.zookeeper.requests import Call, Link, failed, not_connected, retried
 from gripfast.stores.zookeeper.session import Session, Sessions
-from gripfast.stores.zookeeper.store import EPHEMERAL_SEQUENTIAL, SLOW_PACE, Node, ZooKeeperStore, first_cause, guard
+from gripfast.stores.zookeeper.store import EPHEMERAL_SEQUENTIAL, SLOW_PACE, ZooKeeperStore, first_cause, guard
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,9 +16,8 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, NodeExistsError, NoNodeError, SessionExpiredError
 from kazoo.protocol.serialization import Create, Create2, Delete, Exists, GetChildren, GetData, SetData, Sync
@@ -42,6 +41,7 @@ from gripfast.stores.zookeeper import protocol
 from gripfast.stores.zookeeper.driver import NO_ANSWER, Reply, send, session_id
 from gripfast.stores.zookeeper.inspection import Inspection
 from gripfast.stores.zookeeper.meeting import meet
+from gripfast.stores.zookeeper.node import Node
 from gripfast.stores.zookeeper.protocol import Contender
 from gripfast.stores.zookeeper.requests import Call, Link, failed, not_connected
 from gripfast.stores.zookeeper.session import Session, Sessions
@@ -56,40 +56,6 @@ SLOW_PACE = 10.0
 EPHEMERAL_SEQUENTIAL = 3
 ENDED = (SessionExpiredError, ConnectionClosedError)
 """Answers after which a session has no nodes any more."""
-
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """What an owner has in a queue."""
-
-    parse: ClassVar[Callable[..., Any]] = staticmethod(protocol.in_order)
-    """From the children of its parent to contenders."""
-    read_note: ClassVar[Callable[..., str | None]] = staticmethod(protocol.read_note)
-
-    parent: str
-    session: Session
-    acl: Any
-    epoch: int
-    life: int
-    path: str = ""
-    """Empty until it is known."""
-    token: int = 0
-    details: bytes = b""
-    """Of the holder. Written before the node was requested; empty until then."""
-    is_first: bool = False
-    noted: int | None = None
-    """The version of its parent's data in which a note for it was found."""
-    moving: str = ""
-    """Not empty: it has this path by now, or may get it. Only nodes of permits change theirs (`permits.py`)."""
-    former: str = ""
-    """The path that it had before."""
-    connection: int = 0
-    """When it got its present path, as the session counts them: with another one, the former may have reappeared."""
-
-    @property
-    def is_over(self) -> bool:
-        """Its session may live on, but nothing is believed of it any more."""
-        return self.epoch != self.session.epoch
 
 
 Group = list[tuple[Hold, Node]]
@@ -365,7 +331,7 @@ class ZooKeeperStore:
         session, until = node.session, boottime() + self._link.timeout
         delete = [(session, Delete(node.path, -1))]
         if node.former:
-            delete = [(session, Delete(path, -1)) for path in _paths(node)]
+            delete = [(session, Delete(path, -1)) for path in node.paths()]
         *_, deleted = await self._link.request(delete, until)
         was_lost = isinstance(deleted, ConnectionLoss)
         if was_lost and await self._link.connected(session, until):
@@ -400,7 +366,7 @@ class ZooKeeperStore:
 
     async def _delete(self, node: Node, owner: str, until: float) -> BaseException | None:
         is_known = node.path and not node.moving
-        paths = _paths(node) if is_known else await self._own(node, owner, until)
+        paths = node.paths() if is_known else await self._own(node, owner, until)
         if isinstance(paths, BaseException):
             return paths
         calls = [(node.session, Delete(path, -1)) for path in paths]
@@ -473,13 +439,6 @@ def _loss(node: Node, owner: str, got: Any) -> Loss:
     if protocol.is_marked(got[0]):
         node.noted = got[1].version
     return Broken(note)
-
-
-def _paths(node: Node) -> list[str]:
-    """What is to be deleted. The node itself is the last one."""
-    if node.former and node.connection != node.session.connections:
-        return [node.former, node.path]
-    return [node.path]
 
 
 def guard(session: Session, until: float, reply: Reply) -> None:
