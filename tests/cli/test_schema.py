@@ -17,7 +17,7 @@ from gripfast.stores.postgres import scripts as postgres_scripts
 from support.sql_servers import mariadb_server, postgres_server
 
 LOCKS = ["gripfast_lock", "gripfast_row", "gripfast_grant"]
-PERMITS = ["gripfast_permit", "gripfast_permit_holder", "gripfast_permit_waiter"]
+PERMITS = ["gripfast_permit", "gripfast_permit_holder", "gripfast_permit_waiter", "gripfast_rw", "gripfast_rw_holder"]
 FENCES = ["gripfast_fence", "gripfast_fence_shared"]
 TABLES = [*LOCKS, *PERMITS, *FENCES]
 MYSQL_TABLES = [*LOCKS, "gripfast_within", *PERMITS, *FENCES]

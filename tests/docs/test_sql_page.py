@@ -148,7 +148,7 @@ def test_the_modes_are_all_there_are() -> None:
     assert tuple(named(heading)) == MODES
 
 
-TABLES = ["gripfast_lock", "gripfast_row", "gripfast_grant"]
+TABLES = ["gripfast_lock", "gripfast_row", "gripfast_grant", "gripfast_rw", "gripfast_rw_holder"]
 
 
 @pytest.mark.parametrize(
@@ -185,6 +185,8 @@ def test_what_a_client_can_do_is_what_the_page_says(engine: str, mode: str) -> N
         assert can.durable_fence == (mode == "lease")
         assert can.session == can.sees_death == (mode != "lease")
         assert can.push == (mode != "lease" or engine == "postgresql")
+        assert can.semaphores == (mode == "lease")
+        assert can.rwlocks == can.downgrades == (mode != "advisory" or engine == "postgresql")
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 import asyncio
 import contextlib
 import itertools
+import random
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -21,6 +23,8 @@ from support.processes import Worker
 from support.sql_process import SqlServer
 from support.sql_servers import mariadb_server, postgres_server
 from support.waiting import auntil, until
+
+pytestmark = pytest.mark.in_turn(3)
 
 PATIENCE = 10.0
 SERVERS = {"PostgreSQL": postgres_server, "MariaDB": mariadb_server}
@@ -270,6 +274,38 @@ def test_a_killed_writer_that_waited_keeps_no_reader_out(place: Place) -> None:
         if not is_postgres(place.server):
             lease.release()
         assert two.rwlock("index").read().acquire(wait=PATIENCE).held
+
+
+def test_whoever_writes_is_alone_while_processes_are_killed(place: Place, tmp_path: Path, is_sampled: bool) -> None:
+    url, journal, chance = place.url(), tmp_path / "journal", random.Random(5)
+    numbers, ends, killed = itertools.count(), time.monotonic() + (3 if is_sampled else 20), 0
+    with contextlib.ExitStack() as stack:
+
+        def start() -> Worker:
+            return stack.enter_context(Worker("rw_loop.py", next(numbers), url, journal))
+
+        crew = [start() for _ in range(4)]
+        while time.monotonic() < ends:
+            position = chance.randrange(len(crew))
+            crew[position].expect("ready")
+            until(lambda: journal.exists() and chance.random() < 0.2)
+            crew[position].kill()
+            killed += 1
+            crew[position] = start()
+        for worker in crew:
+            worker.kill()
+    beliefs: dict[str, tuple[float, float, int, bool]] = {}
+    for line in journal.read_text().splitlines():
+        owner, is_writer, token, begins, last = line.split()
+        beliefs[owner] = float(begins), float(last), int(token), is_writer == "1"
+    for one, other in itertools.combinations(sorted(beliefs.values()), 2):
+        assert (one[3] or other[3]) <= (one[1] < other[0]), "a writer was not alone"
+        assert not (one[3] or other[3]) or one[2] < other[2], "tokens of writers are in order"
+    assert killed
+    assert len(beliefs) > 10
+    with gripfast.connect(url) as client:
+        client.rwlock("index").write().acquire(wait=PATIENCE).release()
+        assert rows(place.server, url, "index", "gripfast_rw_holder") == 0
 
 
 def test_a_reader_whose_session_was_ended_knows_it(place: Place) -> None:

@@ -66,6 +66,7 @@ try_write = ByMode(
         "SELECT FROM gripfast_rw WHERE name = :name FOR UPDATE NOWAIT",
         "SELECT pg_advisory_xact_lock(:turn)",
         "SELECT pg_advisory_lock(:turn)",
+        "SELECT set_config('lock_timeout', '0', true)",
         _MARK,
     ),
     advisory=takes(_PLACES)(f"""
