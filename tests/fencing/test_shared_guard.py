@@ -170,6 +170,22 @@ def test_a_late_writer_waits_for_the_reader_and_is_refused(two: tuple[str, Any, 
         writer.rollback()
 
 
+def test_a_writer_waits_until_a_reader_that_was_let_in_has_written(two: tuple[str, Any, Any], engine: str) -> None:
+    """Also if the reader has the token of the last writer, as one that was downgraded has: nothing changes then."""
+    url, writer, reader = two
+    resource = new_resource()
+    guard(reader, resource, 36)
+    reader.commit()
+    guard(reader, resource, 36, shared=True)
+    with ThreadPoolExecutor(1) as thread:
+        later = thread.submit(guard, writer, resource, 37)
+        until(lambda: later.done() or waiting(engine, url) > 0)
+        assert not later.done()
+        reader.commit()
+        later.result(10)
+    writer.rollback()
+
+
 def older_guard(engine: str, connection: Any, resource: str, token: int) -> bool:
     """Whether a version that knows no shared tokens lets it in."""
     with connection.cursor() as cursor:
