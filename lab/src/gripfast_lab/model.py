@@ -5,12 +5,7 @@ acted, except for those who are slow, paused or have not begun yet; so without a
 only if somebody waits for something, to the moment at which that comes. A program looks at a clock in the moment of the
 answer before, so it may be late after it has looked and not before. All this hides some histories and invents none.
 
-What is wrong with a state:
-
-    exclusion   two clients hold the lock, as far as they know
-    token       a client got a token that is not larger than one given before
-    progress    somebody was refused, and nobody will ever get the lock again, even if nothing else goes wrong: no
-                state in which somebody does can be reached without another fault
+`judging` says what is wrong with a state.
 
 A client is where its program is: known by the answers it got since its attempt began. Generators can't be copied, so
 they are played again with those answers, once for each place.
@@ -23,6 +18,7 @@ from itertools import product
 from typing import Any
 
 from gripfast_lab.engines.port import Happening
+from gripfast_lab.judging import Judge
 from gripfast_lab.moves import ALL, REFUSED, RETRY, STALL, Ask, Enter, Leave, Look, Move, Outcome, Rest
 from gripfast_lab.world import (
     CRASH,
@@ -37,9 +33,9 @@ from gripfast_lab.world import (
     Protocol,
     State,
     Step,
+    Work,
 )
 
-MOST_HOPES = 50_000
 LONG_AGO = 3 * STALL
 """Seconds after which nobody cares how many more there are."""
 
@@ -51,7 +47,7 @@ class Lab:
         self._engine = protocol.engine
         self._kinds = tuple(protocol.faults)
         self._places: dict[tuple[str, tuple[Any, ...]], Move | Outcome] = {}
-        self._hopeful: set[State] = set()
+        self._judge = Judge(name, protocol, self._free_steps, self._is_in_vain)
 
     def starts(self) -> Iterator[State]:
         clients = tuple(Client() for _ in self.protocol.clients)
@@ -71,24 +67,7 @@ class Lab:
         yield from self._free_steps(state)
 
     def wrong(self, state: State) -> str | None:
-        if state.trouble:
-            return state.trouble
-        holders = self.holders(state)
-        if len(holders) > 1:
-            return f"exclusion: {' and '.join(holders)} hold the lock at the same time"
-        waiting = self.waiting(state)
-        if waiting and all(self._is_in_vain(state, who) for who in waiting) and not self._has_hope(state):
-            return "progress: nobody will ever get the lock"
-        return None
-
-    def holders(self, state: State) -> tuple[str, ...]:
-        """Those who hold it as far as they know, and can do something because of that."""
-        pairs = zip(self.protocol.clients, state.clients, strict=True)
-        return tuple(who for who, client in pairs if client.holds and not client.is_paused)
-
-    def waiting(self, state: State) -> tuple[str, ...]:
-        pairs = zip(self.protocol.clients, state.clients, strict=True)
-        return tuple(who for who, each in pairs if not (each.is_dead or each.is_over or each.is_cut or each.holds))
+        return self._judge.wrong(state)
 
     def _is_in_vain(self, state: State, who: str) -> bool:
         """It was refused, or the engine makes it wait."""
@@ -110,7 +89,7 @@ class Lab:
             return
         is_busy = False
         for place, client in enumerate(state.clients):
-            if not client.begun and client in state.clients[:place]:
+            if not client.begun and client in state.clients[:place] and not self.protocol.has_roles:
                 continue  # those who have not begun are alike: that the first of them begins will do
             for step in self._moves(state, place, client):
                 is_busy = is_busy or client.begun
@@ -234,7 +213,7 @@ class Lab:
         spent = min(client.spent + seconds, LONG_AGO) if self.protocol.takes_time and is_at_it else 0
         older = client._replace(stalls=stalls, rests=rests, lasts=lasts, renews_in=renews_in, spent=spent)
         if lasts == 0:
-            older = older._replace(holds=False, lasts=None, token=None)
+            older = older._replace(n=0, lasts=None, token=None)
         if not stalls:
             older = older._replace(is_paused=False)
         if client.answer and not stalls:
@@ -273,6 +252,10 @@ class Lab:
         return self._places[key]
 
     def _answered(self, state: State, place: int, client: Client, answer: Any) -> Iterator[State]:
+        move = self._at(place, client.answers)
+        if isinstance(move, Ask) and move.insists and not answer:
+            refused = client._replace(begun=True, rests=RETRY, tries_again=True, was_refused=True)
+            return iter((_with(state, place, refused),))
         return self._goes_on(state, place, client._replace(answers=(*client.answers, answer), begun=True))
 
     def _goes_on(self, state: State, place: int, client: Client) -> Iterator[State]:
@@ -287,7 +270,8 @@ class Lab:
             elif isinstance(move, Leave):
                 if has_entered:
                     raise ValueError("a hold that takes no time can't be seen: let it rest before it leaves")
-                client = client._replace(holds=False, lasts=None, token=None, renews_in=None)
+                client = client._replace(n=0, lasts=None, token=None, renews_in=None)
+                state = state._replace(work=Work.DONE if move.is_done else state.work)
             elif isinstance(move, Look):
                 client = self._looked(state, place, client)
                 continue
@@ -316,15 +300,21 @@ class Lab:
                 trouble = f"token: {who} got {token}, and {state.tokens} was given before"
                 state = state._replace(trouble=trouble)
             state = state._replace(tokens=max(token, state.tokens))
+        if self.protocol.is_once:
+            if state.work == Work.DONE:
+                state = state._replace(trouble=f"again: {who} begins the work, and it was done before")
+            else:
+                state = state._replace(work=Work.BEGUN)
         renews_in = self.protocol.renews_every if self.protocol.renewal else None
-        return state, client._replace(holds=True, lasts=move.lasts, token=token, renews_in=renews_in, was_refused=False)
+        return state, client._replace(n=move.n, lasts=move.lasts, token=token, renews_in=renews_in, was_refused=False)
 
     def _ended(self, client: Client, outcome: Outcome) -> Client:
+        again = Client(begun=True, tries_again=True, is_cut=client.is_cut, ahead=client.ahead)
         if outcome is REFUSED:
-            return Client(
-                begun=True, rests=RETRY, tries_again=True, was_refused=True, is_cut=client.is_cut, ahead=client.ahead
-            )
-        return client._replace(is_over=True, holds=False, token=None, renews_in=None, spent=0)
+            return again._replace(rests=RETRY, was_refused=True)
+        if self.protocol.comes_back:
+            return again._replace(rests=self.protocol.comes_back)
+        return client._replace(is_over=True, n=0, token=None, renews_in=None, spent=0)
 
     # What goes wrong --------------------------------------------------------------------------------------------------
 
@@ -368,37 +358,9 @@ class Lab:
     def _without(self, state: State, kind: str) -> tuple[int, ...]:
         return tuple(left - (each == kind) for each, left in zip(self._kinds, state.left, strict=True))
 
-    # Hope -------------------------------------------------------------------------------------------------------------
-
-    def _has_hope(self, state: State) -> bool:
-        """Somebody can still get the lock, if nothing more goes wrong."""
-        calm = state._replace(left=(0,) * len(state.left))
-        seen, open_ = {calm}, [calm]
-        while open_:
-            before = open_.pop()
-            if before in self._hopeful:
-                break
-            for _, after in self._free_steps(before):
-                if _has_new_holder(before, after):
-                    self._hopeful |= {state, calm}
-                    return True
-                if after not in seen:
-                    seen.add(after)
-                    open_.append(after)
-            if len(seen) > MOST_HOPES:
-                raise RuntimeError(f"{self.name}: it does not end")
-        else:
-            return False
-        self._hopeful |= {state, calm}
-        return True
-
 
 def _happened(what: Happening) -> Act:
     return Act(what.fault or "happens", what.where, text=what.text, brief=what.brief, source=what.source)
-
-
-def _has_new_holder(before: State, after: State) -> bool:
-    return any(now.holds and not was.holds for was, now in zip(before.clients, after.clients, strict=True))
 
 
 def _with(state: State, place: int, client: Client) -> State:

@@ -49,6 +49,8 @@ class Ask(NamedTuple):
     """In Lua; then the commands are its key and its argument."""
     shown: str = ""
     """How a reader is told of it."""
+    insists: bool = False
+    """If the answer is no, it is asked again after RETRY seconds, until it is yes."""
 
     def __str__(self) -> str:
         return self.shown or "; ".join(self.commands)
@@ -58,10 +60,13 @@ class Enter(NamedTuple):
     token: int | None = None
     lasts: int | None = None
     """After so many seconds it stops by itself, because it knows that its time is over."""
+    n: int = 1
+    """So many permits it has from now on."""
 
 
 class Leave(NamedTuple):
-    pass
+    is_done: bool = False
+    """The work that is to be done once is done."""
 
 
 class Rest(NamedTuple):
@@ -93,12 +98,20 @@ def run(script: str, key: str, argument: str, shown: str, at: str = SERVER) -> A
     return Ask((key, argument), at, script, shown)
 
 
-def enter(token: int | None = None, lasts: int | None = None) -> Enter:
-    return Enter(token, lasts)
+def insist(ask: Ask) -> Ask:
+    return ask._replace(insists=True)
+
+
+def enter(token: int | None = None, lasts: int | None = None, n: int = 1) -> Enter:
+    return Enter(token, lasts, n)
 
 
 def leave() -> Leave:
     return Leave()
+
+
+def finish() -> Leave:
+    return Leave(is_done=True)
 
 
 def rest(*seconds: int) -> Rest:

@@ -8,7 +8,7 @@ Time is the order of things: every moment is one event and takes one column, how
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Part = Literal["client", "node", "world"]
@@ -83,7 +83,7 @@ class Broken:
     """The rule that is broken, and where it can be seen."""
 
     rule: str
-    """exclusion, progress or token; or a rule of the simulation's."""
+    """One of `gripfast_lab.judging`, or one of the simulation's."""
     text: str
     lanes: tuple[str, ...] = ()
     begins: int | None = None
@@ -101,3 +101,5 @@ class Story:
     broken: Broken | None = None
     goes_on: str = ""
     """What happens again and again after the last moment, if something does."""
+    verbs: tuple[str, str] = field(default=("holds", "hold"), repr=False)
+    """What bars stand for: of one client, of several."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from gripfast_lab.judging import held, holders, listed, waiting
 from gripfast_lab.model import Lab
 from gripfast_lab.moves import ALL, RETRY
 from gripfast_lab.sim.explore import Found
@@ -59,8 +60,11 @@ class _Teller:
         if has_waited:
             lanes.append(Lane(WORLD, "world"))
         broken = self._broken(found.what, before)
-        goes_on = self._goes_on(before) if broken.rule == "progress" else ""
-        return Story(self._lab.name, title, tuple(lanes), tuple(self._moments), tuple(self._bars), broken, goes_on)
+        goes_on = self._goes_on(broken, before)
+        verbs = self._lab.protocol.words.verbs
+        return Story(
+            self._lab.name, title, tuple(lanes), tuple(self._moments), tuple(self._bars), broken, goes_on, verbs
+        )
 
     # Moments ----------------------------------------------------------------------------------------------------------
 
@@ -112,8 +116,8 @@ class _Teller:
             parts.append(f"{each.who}: {each.ask} → yes at {', '.join(got) or 'no node'}")
             arrows += self._arrows(each, before)
         refused = [each.who for each in act.others if self._outcome(each.who, before, after)[0] == "refused"]
-        text = f"{_and(self._clients)} ask all nodes at the same moment: " + "; ".join(parts)
-        ending = f"; {_and(refused)} are refused" if refused else ""
+        text = f"{listed(self._clients)} ask all nodes at the same moment: " + "; ".join(parts)
+        ending = f"; {listed(refused)} are refused" if refused else ""
         sign: Sign = "refused" if refused else "ask"
         return Moment(self._clients[0], sign, text + ending, "all at once", self._now, tuple(arrows))
 
@@ -121,11 +125,14 @@ class _Teller:
         place = self._clients.index(who)
         was, now = before.clients[place], after.clients[place]
         if now.holds and not was.holds:
-            return "enter", f"{who} has the lock" + (f", with token {now.token}" if now.token is not None else "")
+            has = self._lab.protocol.words.has
+            return "enter", f"{who} {has}" + (f", with token {now.token}" if now.token is not None else "")
         if was.holds and not now.holds:
             return "leave", f"{who} is done"
-        if now.tries_again:
+        if now.tries_again and now.was_refused:
             return "refused", f"{who} is refused"
+        if self._lab.protocol.is_once and now.is_over and all(bar.lane != who for bar in self._bars):
+            return "other", f"{who} takes it for done"
         return "ask", ""
 
     def _pass(self, act: Act, before: State, after: State) -> None:
@@ -134,9 +141,9 @@ class _Teller:
         self._passed += act.seconds
         pairs = list(zip(self._clients, before.clients, after.clients, strict=True))
         ended = [self._engine.lapsed(before.engine, after.engine)]
-        effects = ended + [_became(act, who, was, now) for who, was, now in pairs]
+        effects = ended + [self._became(act, who, was, now) for who, was, now in pairs]
         resumed = [who for who, was, now in pairs if who in self._stalled and was.stalls and not now.stalls]
-        refused = [who for who, was, now in pairs if now.tries_again and not was.tries_again]
+        refused = [who for who, was, now in pairs if now.was_refused and now.tries_again and not was.tries_again]
         if any(effects) or resumed or refused:
             self._stay("; ".join(each for each in effects if each))
         for who in resumed:
@@ -169,33 +176,47 @@ class _Teller:
             here -= 1
         return here
 
+    def _became(self, act: Act, who: str, was: Client, now: Client) -> str:
+        """What time has done to a client."""
+        if was.holds and not now.holds:
+            is_over = was.lasts is not None and was.lasts <= act.seconds
+            return f"{who}'s time is over, and it knows" if is_over else f"{who} is done with its work"
+        if now.holds and not was.holds:
+            has = self._lab.protocol.words.has
+            return f"{who} {has}" if was.answer else f"{who} enters an inner block and asks nobody"
+        return ""
+
     def _broken(self, what: str, last: State) -> Broken:
         rule, _, text = what.partition(": ")
         text = f"{text[0].upper()}{text[1:]}."
         here = len(self._moments) - 1
-        if rule == "exclusion":
-            return Broken(rule, text, self._lab.holders(last), here, here)
+        return Broken(rule, text, self._lanes_of(rule, what, last), here, here)
+
+    def _lanes_of(self, rule: str, what: str, last: State) -> tuple[str, ...]:
+        """Whom it is about."""
+        if rule in ("exclusion", "limit"):
+            return holders(self._lab.protocol, last)
         if rule == "token":
-            tokens = sorted({bar.lane for bar in self._bars if bar.token is not None and bar.token >= last.tokens})
-            return Broken(rule, text, tuple(tokens), here, here)
-        return Broken(rule, text, self._lab.waiting(last), here, here)
+            return tuple(sorted({bar.lane for bar in self._bars if bar.token is not None and bar.token >= last.tokens}))
+        if rule in ("turn", "again"):
+            return tuple(who for who in self._clients if f"{rule}: {who} " in what)
+        if rule == "never":
+            pairs = zip(self._clients, last.clients, strict=True)
+            return tuple(who for who, client in pairs if not client.is_dead)
+        return waiting(self._lab.protocol, last)
 
-    def _goes_on(self, last: State) -> str:
-        waiting = self._lab.waiting(last)
-        if not all(last.clients[self._clients.index(who)].was_refused for who in waiting):
-            return f"{_and(waiting)} {'waits' if len(waiting) == 1 else 'wait'} for ever."
-        verb, verb_to_be = ("tries", "is") if len(waiting) == 1 else ("try", "are")
-        return f"{_and(waiting)} {verb} again {RETRY} s after each refusal, and {verb_to_be} refused for ever."
-
-
-def _became(act: Act, who: str, was: Client, now: Client) -> str:
-    """What time has done to a client."""
-    if was.holds and not now.holds:
-        is_over = was.lasts is not None and was.lasts <= act.seconds
-        return f"{who}'s time is over, and it knows" if is_over else f"{who} is done with its work"
-    if now.holds and not was.holds:
-        return f"{who} has the lock" if was.answer else f"{who} enters an inner block and asks nobody"
-    return ""
+    def _goes_on(self, broken: Broken, last: State) -> str:
+        those = waiting(self._lab.protocol, last)
+        if broken.rule == "permit":
+            return f"Only {held(last)} of {self._lab.protocol.limit} permits can be had, for ever."
+        if broken.rule == "turn":
+            return f"{listed(broken.lanes)} tries again, and always somebody else is there."
+        if broken.rule != "progress":
+            return ""
+        if not all(last.clients[self._clients.index(who)].was_refused for who in those):
+            return f"{listed(those)} {'waits' if len(those) == 1 else 'wait'} for ever."
+        verb, verb_to_be = ("tries", "is") if len(those) == 1 else ("try", "are")
+        return f"{listed(those)} {verb} again {RETRY} s after each refusal, and {verb_to_be} refused for ever."
 
 
 def _answered(act: Act, nodes: tuple[str, ...]) -> str:
@@ -215,7 +236,3 @@ def _shown(reply: Any) -> str:
     if isinstance(reply, tuple):
         return ", ".join(_shown(each) for each in reply) or "none"
     return str(reply)
-
-
-def _and(names: tuple[str, ...] | list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

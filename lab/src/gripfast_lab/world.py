@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, NamedTuple, TypeAlias
 
 from gripfast_lab.engines.port import Engine
@@ -18,6 +19,31 @@ CRASH, SLOW, PAUSE, CUT, LOST_REPLY, MISS, WRONG_CLOCK = (
     "wrong clock",
 )
 """What happens to clients; engines have faults of their own."""
+
+
+class Words(NamedTuple):
+    """How a reader is told that somebody has what it wanted."""
+
+    has: str
+    hold: str
+    """Of several."""
+    verbs: tuple[str, str] = ("holds", "hold")
+    """For pictures: of one, of several."""
+
+
+LOCK = Words("has the lock", "hold the lock")
+PERMIT = Words("has a permit", "hold a permit")
+READ = Words("may read", "hold the lock", ("reads", "hold"))
+LEAD = Words("leads", "lead", ("leads", "lead"))
+JOB = Words("begins the work", "do the work", ("works", "work"))
+
+
+class Work(Enum):
+    """What became of work that is to be done once."""
+
+    OPEN = "open"
+    BEGUN = "begun"
+    DONE = "done"
 
 
 @dataclass(frozen=True)
@@ -36,6 +62,15 @@ class Protocol:
     """Programs look at how long they have taken."""
     in_step: bool = False
     """All clients act at the same moments; which of them is the first at a node is a matter of where they are."""
+    words: Words = LOCK
+    limit: int = 1
+    """How many permits there are."""
+    has_roles: bool = False
+    """What a client does depends on its name."""
+    comes_back: int = 0
+    """Seconds after which a client that is done comes again; 0: it does not."""
+    is_once: bool = False
+    """The work is to be done once."""
 
     def __post_init__(self) -> None:
         if self.in_step and (self.faults or self.renewal):
@@ -54,7 +89,8 @@ class Client(NamedTuple):
     answer: tuple[Any, ...] = ()
     """The one it waits for."""
     is_paused: bool = False
-    holds: bool = False
+    n: int = 0
+    """Permits that it has, as far as it knows."""
     lasts: int | None = None
     """Seconds until it stops by itself."""
     token: int | None = None
@@ -68,6 +104,10 @@ class Client(NamedTuple):
     spent: int = 0
     """Seconds since its attempt began, if it looks at that."""
 
+    @property
+    def holds(self) -> bool:
+        return self.n > 0
+
 
 class State(NamedTuple):
     now: int
@@ -80,6 +120,7 @@ class State(NamedTuple):
     trouble: str
     first_at: tuple[int, ...]
     """If all are in step: the client that is first at each node."""
+    work: Work = Work.OPEN
 
 
 class Act(NamedTuple):

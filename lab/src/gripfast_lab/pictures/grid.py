@@ -51,11 +51,6 @@ class Row:
     text: list[str]
 
 
-def pill_lines(bar: Bar) -> list[str]:
-    holds = f"{clipped(visible(bar.lane), NAME_CELLS)} holds"
-    return [holds] if bar.token is None else [holds, f"token {bar.token}"]
-
-
 def _told(moment: Moment) -> list[str]:
     return wrapped(visible(moment.text), TEXT_CELLS)
 
@@ -200,7 +195,7 @@ class Grid:
 
     def _pill_room(self, bar: Bar) -> float:
         begins = any(overlap.begins == bar.begins for overlap in self._layout.overlaps)
-        return len(pill_lines(bar)) * LINE_STEP + (46 if begins else 22)
+        return len(self.pill_lines(bar)) * LINE_STEP + (46 if begins else 22)
 
     def _lines(self, text: str) -> int:
         return len(self.label_lines(text))
@@ -228,7 +223,7 @@ class Grid:
 
     def label_y(self, overlap: Overlap, top: float) -> float:
         """Below the pills of those who begin where the overlap does."""
-        pills = [len(pill_lines(bar)) for bar in self._beginning(overlap.begins)]
+        pills = [len(self.pill_lines(bar)) for bar in self._beginning(overlap.begins)]
         return top + 8 + max([0, *pills]) * LINE_STEP + 11
 
     # Texts ------------------------------------------------------------------------------------------------------------
@@ -247,8 +242,12 @@ class Grid:
     def width_of(self, lines: list[str]) -> float:
         return max([0.0, *(cells(each) * CODE for each in lines)])
 
+    def pill_lines(self, bar: Bar) -> list[str]:
+        holds = f"{clipped(visible(bar.lane), NAME_CELLS)} {self._layout.story.verbs[0]}"
+        return [holds] if bar.token is None else [holds, f"token {bar.token}"]
+
     def pill_width(self, bar: Bar) -> float:
-        return self.width_of(pill_lines(bar)) + 14
+        return self.width_of(self.pill_lines(bar)) + 14
 
     def name(self, lane: Lane) -> str:
         return clipped(visible(lane.name), NAME_CELLS)

@@ -13,8 +13,8 @@ from typing import Literal, NamedTuple
 
 from gripfast_lab.story import Arrow, Bar, Lane, Moment, Sign, Story
 
-EXCLUSION = ("exclusion", "overlap")
-"""What the lab and the simulation call the rule that only one holds."""
+EXCLUSION = ("exclusion", "limit", "overlap")
+"""What the lab and the simulation call the rule that only one holds, or only so many."""
 TOKEN = "token"
 HEADERS_EVERY = 24
 """Moments: then the lanes are named again."""
@@ -44,10 +44,11 @@ class Overlap(NamedTuple):
     lanes: tuple[str, ...]
     begins: int
     ends: int
+    verb: str = "hold"
 
     @property
     def label(self) -> str:
-        return "both hold" if len(self.lanes) == 2 else f"{len(self.lanes)} hold"
+        return f"both {self.verb}" if len(self.lanes) == 2 else f"{len(self.lanes)} {self.verb}"
 
 
 class Round(NamedTuple):
@@ -125,7 +126,7 @@ class Layout:
             if not broken.lanes or span.lane in broken.lanes
         ]
         pairs = [pair for one, other in combinations(spans, 2) if (pair := _overlap(one, other)) is not None]
-        return _joined(pairs)
+        return [overlap._replace(verb=self.story.verbs[1]) for overlap in _joined(pairs)]
 
     def shared(self, overlap: Overlap) -> list[Span]:
         """The part that each of the bars has in it."""

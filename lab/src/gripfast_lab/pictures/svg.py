@@ -7,7 +7,7 @@ from zlib import crc32
 
 from gripfast.errors import visible
 from gripfast_lab.pictures import colours
-from gripfast_lab.pictures.grid import BAR, HEADER, LINE_STEP, TEXT_STEP, Grid, Row, pill_lines
+from gripfast_lab.pictures.grid import BAR, HEADER, LINE_STEP, TEXT_STEP, Grid, Row
 from gripfast_lab.pictures.layout import Absence, Layout, Overlap, Round
 from gripfast_lab.pictures.shapes import box, cross, element, head, line, lines_written, plain, sign, written
 from gripfast_lab.story import Arrow, Bar, Lane, Story
@@ -170,7 +170,7 @@ class _Picture:
 
     def _pill(self, bar: Bar) -> str:
         """Who holds, and with which token; on the bar, so that it takes no colour to see whose it is."""
-        lines = pill_lines(bar)
+        lines = self._grid.pill_lines(bar)
         x, y = self._grid.x[bar.lane], self._grid.pill_y(bar)
         width, height = self._grid.pill_width(bar), len(lines) * LINE_STEP + 7.0
         is_wrong = bar in self._layout.wrong_tokens

@@ -261,7 +261,7 @@ class _Sheet:
         """Only of what there is."""
         signs, layout = self._signs, self._layout
         used = {moment.sign for moment in self._story.moments}
-        parts = [f"{signs.bar} holds"] if layout.bars else []
+        parts = [f"{signs.bar} {self._story.verbs[0]}"] if layout.bars else []
         parts += [f"{signs.both} {overlap.label}" for overlap in layout.overlaps[:1]]
         parts += [f"{signs.marks[kind]} {word}" for kind, word in MEANT.items() if kind in used]
         arrows = [arrow for moment in self._story.moments for arrow in moment.arrows]
