@@ -15,21 +15,23 @@ from cli.terminal import on_terminal
 from gripfast_lab import entries as entries_module
 from gripfast_lab import own as own_module
 from gripfast_lab import seeds
-from gripfast_lab.entries import ENTRIES, Entry
+from gripfast_lab.entries import ENTRIES
+from gripfast_lab.entry import Entry
 from gripfast_lab.own import OWN, Own, Searched
 from gripfast_lab.page import source_of
 from gripfast_lab.sim.checks import Violation
 from gripfast_lab.story import Story
 
 ESCAPE = "\x1b"
-SOME = [entry for entry in ENTRIES if entry.name in ("setnx-del", "slow-holder", "for-update", "redlock-split")]
+CHOSEN = ("setnx-del", "slow-holder", "for-update", "redlock-split", "semaphore-counter", "once-flag-after")
+SOME = [entry for entry in ENTRIES if entry.name in CHOSEN]
 SMALL = Own("gripfast-small", "Gripfast in a small world", "A text.", (lambda: Searched("line", 1234, "states"),))
 BROKEN = Own("gripfast-bad", "Gripfast, broken", "A text.", (lambda: Searched("line", 5, "states", "two hold it"),))
 
 
 @pytest.fixture
 def smaller(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Four protocols and a search of our own that takes no time."""
+    """A few protocols and a search of our own that takes no time."""
     monkeypatch.setattr(entries_module, "ENTRIES", tuple(SOME))
     monkeypatch.setattr(own_module, "OWN", (SMALL,))
 
@@ -48,6 +50,8 @@ def test_each_has_a_row_with_its_name_its_title_and_its_verdict(call: Call) -> N
         "exclusion breaks after 4 events",
         "exclusion breaks after 3 events",
         "progress breaks after 2 events",
+        "permit breaks after 5 events",
+        "again breaks after 7 events",
     ]
     assert rows[-1][2] == "nothing found in 1,234 states"
     assert len({line.index(row[1]) for line, row in zip(ended.stdout.splitlines(), rows, strict=True)}) == 1
@@ -84,8 +88,9 @@ def test_a_page_on_the_standard_output_is_there_alone(call: Call) -> None:
 
 
 def test_the_real_list_has_every_protocol_and_ends_with_gripfast_s_own() -> None:
-    assert len(ENTRIES) == 25
-    assert [own.name for own in OWN] == ["gripfast-redis", "gripfast-redlock", "gripfast-rules"]
+    assert len(ENTRIES) == 40
+    ours = ["gripfast-redis", "gripfast-redlock", "gripfast-rules", "gripfast-permits", "gripfast-relatives"]
+    assert [own.name for own in OWN] == ours
 
 
 # One of them ----------------------------------------------------------------------------------------------------------
@@ -96,7 +101,7 @@ def test_a_history_is_told_with_what_can_be_learned_from_it(entry: Entry, call: 
     ended = call("lab", "show", entry.name)
     assert (ended.returncode, ended.stderr) == (0, "")
     told = " ".join(ended.stdout.split())
-    for part in (entry.title, entry.idea, entry.happens, entry.notes, entry.answer, entry.breaks):
+    for part in (entry.title, entry.idea, entry.happens, entry.notes or entry.seen, entry.answer, entry.breaks):
         assert part in told
     assert "yield" not in told
 
@@ -130,6 +135,13 @@ def test_a_real_search_of_gripfast_s_own_is_told(call: Call, monkeypatch: pytest
     ended = call("lab", "show", "gripfast-line")
     assert ended.returncode == 0
     assert re.search(r"^nothing found in [\d,]+ states$", ended.stdout, re.MULTILINE)
+
+
+def test_the_rules_of_gripfast_s_relatives_are_searched(call: Call) -> None:
+    ended = call("lab", "show", "gripfast-relatives")
+    assert ended.returncode == 0
+    for world in ("semaphore", "once", "hand-over"):
+        assert re.search(rf"^ +{world} +[\d,]+ states +nothing found$", ended.stdout, re.MULTILINE)
 
 
 def test_where_nothing_was_found_there_is_nothing_to_draw(call: Call, tmp_path: Path) -> None:
@@ -272,6 +284,7 @@ def completed(line: str) -> Sequence[str]:
 def test_names_are_completed() -> None:
     assert completed("gripfast lab show fail") == ["failover", "failover-wait"]
     assert completed("gripfast lab show gripfast-ru") == ["gripfast-rules"]
+    assert completed("gripfast lab show semaphore-c") == ["semaphore-counter", "semaphore-clocks"]
     assert completed("gripfast lab s") == ["seed", "show"]
 
 

@@ -9,8 +9,9 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from gripfast_lab import page as lab_page
-from gripfast_lab.entries import ENTRIES, Entry
-from gripfast_lab.own import OWN, Own
+from gripfast_lab.entries import ENTRIES
+from gripfast_lab.entry import Entry
+from gripfast_lab.own import OWN, RELATIVES, Own
 from gripfast_lab.sim.explore import EXPLORATIONS
 from support.pages import DOCS, blocks, is_as_told, page, run_typed
 
@@ -103,6 +104,13 @@ def test_a_quick_search_finds_nothing_in_as_many_states(where: str) -> None:
     report = EXPLORATIONS[where]()
     assert report.ended
     assert told[where] == (where, report.states, "states", "nothing found"), OLD
+
+
+def test_the_rules_of_the_relatives_are_told_as_they_are_searched_now() -> None:
+    (own,) = (own for own in OWN if own.name == "gripfast-relatives")
+    found = [(*each[:3], each.wrong or "nothing found") for each in own.searched()]
+    assert [where for where, *_ in found] == list(RELATIVES)
+    assert found == rows_of(own), OLD
 
 
 # The shell ------------------------------------------------------------------------------------------------------------

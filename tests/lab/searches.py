@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-from gripfast_lab.entries import BY_NAME, ENTRIES, Entry
+from gripfast_lab.entries import BY_NAME, ENTRIES
+from gripfast_lab.entry import Entry
 from gripfast_lab.model import Lab
 from gripfast_lab.sim.explore import Found, Report, explore
 from gripfast_lab.story import Story
@@ -15,7 +16,9 @@ from gripfast_lab.verdicts import MOST_STATES
 from gripfast_lab.world import Protocol, State, Step
 
 NAMES = [entry.name for entry in ENTRIES]
-BROKEN_BY = {rule: [entry.name for entry in ENTRIES if entry.breaks == rule] for rule in ("exclusion", "progress")}
+RULES = ("exclusion", "limit", "token", "progress", "permit", "turn", "again", "never")
+BROKEN_BY = {rule: [entry.name for entry in ENTRIES if entry.breaks == rule] for rule in RULES}
+TOO_MANY = BROKEN_BY["exclusion"] + BROKEN_BY["limit"]
 
 
 class Searched(NamedTuple):
@@ -71,8 +74,9 @@ def reachable(lab: Lab, start: State) -> Iterator[tuple[State, Step]]:
 
 
 def somebody_gets_in(lab: Lab, start: State) -> bool:
+    """Or gets more than it has."""
     return any(
-        now.holds and not was.holds
+        now.n > was.n
         for before, (_, after) in reachable(lab, start)
         for was, now in zip(before.clients, after.clients, strict=True)
     )

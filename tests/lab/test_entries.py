@@ -5,6 +5,7 @@ import re
 import pytest
 
 from gripfast_lab.entries import BY_NAME, ENTRIES
+from gripfast_lab.entry import Entry
 from gripfast_lab.model import Lab
 from gripfast_lab.page import source_of
 from gripfast_lab.verdicts import Verdict, judged
@@ -13,7 +14,10 @@ from lab.searches import NAMES, searched, somebody_gets_in, without_faults
 pytestmark = pytest.mark.in_turn(3)
 
 MOST_EVENTS = 15
-NEEDS_NO_FAULT = {"redlock-split"}
+NEEDS_NO_FAULT = {
+    "redlock-split", "semaphore-refilled", "semaphore-two-steps", "readers-upgrade", "readers-first", "handed-over-id",
+    "once-flag-after",
+}  # fmt: skip
 SLOW_TO_SEARCH = "redlock-counters"
 FAULTS = {
     "crash", "slow", "pause", "cut", "wrong clock", "failover", "session", "node down", "clock", "restart"
@@ -22,11 +26,14 @@ NAMED = [
     "setnx-del", "setnx-expire", "multi-exec", "getset-clock", "getset-owner", "getset-overwritten", "set-nx-ex-del",
     "get-compare-del", "slow-holder", "watchdog", "watchdog-paused", "thread-local", "hash-count", "failover",
     "failover-wait", "table", "for-update", "zookeeper-orphan", "zookeeper", "redlock-one-by-one", "redlock-split",
-    "redlock-paused", "redlock-clock", "redlock-restart", "redlock-counters",
+    "redlock-paused", "redlock-clock", "redlock-restart", "redlock-counters", "semaphore-counter", "semaphore-refilled",
+    "semaphore-two-steps", "semaphore-one-ttl", "semaphore-clocks", "readers-counted", "readers-upgrade",
+    "readers-first", "leader-wrote-last", "leader-on-error", "leader-goes-on", "handed-over-id", "once-flag-before",
+    "once-flag-after", "once-for-the-period",
 ]  # fmt: skip
 
 
-def test_the_lab_has_every_protocol_of_the_notes_from_worst_to_best() -> None:
+def test_the_lab_has_every_protocol_of_the_notes_from_worst_to_best_and_their_relatives() -> None:
     assert NAMES == NAMED
     assert list(BY_NAME) == NAMED
 
@@ -107,9 +114,8 @@ def test_another_rule_than_expected_is_not_as_expected() -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=NAMES)
-def test_all_that_is_said_of_it_is_whole_sentences(entry: object) -> None:
-    for what in ("idea", "happens", "notes", "answer"):
-        text = getattr(entry, what)
+def test_all_that_is_said_of_it_is_whole_sentences(entry: Entry) -> None:
+    for text in (entry.idea, entry.happens, entry.notes or entry.seen, entry.answer):
         assert re.fullmatch(r"[A-Z`].*[.][)]?", text), text
         assert "  " not in text
 

@@ -12,11 +12,13 @@ from gripfast_lab.entries import BY_NAME
 from gripfast_lab.model import Lab
 from gripfast_lab.story import Story
 from gripfast_lab.verdicts import judged
-from gripfast_lab.world import State
+from gripfast_lab.world import Client, State, Work
 from lab.searches import (
     BROKEN_BY,
     NAMES,
+    TOO_MANY,
     is_wrong_within,
+    reachable,
     searched,
     somebody_gets_in,
     without_faults,
@@ -79,17 +81,17 @@ def test_nothing_shorter_breaks_it(name: str) -> None:
 # It shows what breaks -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", BROKEN_BY["exclusion"])
-def test_two_hold_it_after_the_last_moment_and_not_before(name: str) -> None:
-    story = searched(name).story
+@pytest.mark.parametrize("name", TOO_MANY)
+def test_too_many_hold_it_after_the_last_moment_and_not_before(name: str) -> None:
+    story, limit = searched(name).story, searched(name).lab.protocol.limit
     assert story.broken is not None
     last = len(story.moments) - 1
-    assert len(holders_after(story, last)) == 2
+    assert len(holders_after(story, last)) == limit + 1
     assert holders_after(story, last) == set(story.broken.lanes)
-    assert all(len(holders_after(story, moment)) < 2 for moment in range(last))
+    assert all(len(holders_after(story, moment)) <= limit for moment in range(last))
 
 
-@pytest.mark.parametrize("name", BROKEN_BY["exclusion"])
+@pytest.mark.parametrize("name", TOO_MANY)
 def test_where_the_overlap_is_shown_the_bars_overlap(name: str) -> None:
     story = searched(name).story
     assert story.broken is not None
@@ -97,21 +99,21 @@ def test_where_the_overlap_is_shown_the_bars_overlap(name: str) -> None:
     assert begins is not None
     assert ends == len(story.moments) - 1
     bars = [bar for bar in story.bars if bar.lane in story.broken.lanes and bar.ends is None]
-    assert len(bars) == 2
+    assert len(bars) == searched(name).lab.protocol.limit + 1
     assert all(bar.begins <= begins for bar in bars)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in BROKEN_BY["exclusion"]])
-def test_a_history_about_something_else_has_no_overlap(name: str) -> None:
-    story = searched(name).story
-    assert all(len(holders_after(story, moment)) < 2 for moment in range(len(story.moments)))
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in TOO_MANY])
+def test_a_history_about_something_else_has_no_more_holders_than_may_be(name: str) -> None:
+    story, limit = searched(name).story, searched(name).lab.protocol.limit
+    assert all(len(holders_after(story, moment)) <= limit for moment in range(len(story.moments)))
 
 
 @pytest.mark.parametrize("name", BROKEN_BY["progress"])
 def test_nobody_gets_in_after_its_end_whatever_happens(name: str) -> None:
     lab, (start, *_, last) = replayed(name)
     assert not somebody_gets_in(lab, without_faults(last))
-    assert name == "redlock-split" or somebody_gets_in(lab, without_faults(start))
+    assert name in ("redlock-split", "readers-upgrade") or somebody_gets_in(lab, without_faults(start))
 
 
 @pytest.mark.parametrize("name", BROKEN_BY["progress"])
@@ -125,7 +127,63 @@ def test_somebody_wants_it_in_vain(name: str) -> None:
     lab, (*_, state) = replayed(name)
     is_stuck = not list(lab.steps(without_faults(state)))  # the engine makes it wait
     assert is_stuck or last.sign == "refused"
-    assert not holders_after(story, len(story.moments) - 1)
+    held = holders_after(story, len(story.moments) - 1)
+    assert held == (set(story.broken.lanes) if name == "readers-upgrade" else set())
+
+
+@pytest.mark.parametrize("name", BROKEN_BY["permit"])
+def test_a_permit_is_lost_however_often_all_come_again(name: str) -> None:
+    """Whoever has ended is replaced by a new client, again and again."""
+    lab, (start, *_, last) = replayed(name)
+    limit, seen, open_ = lab.protocol.limit, set[State](), [without_faults(last)]
+    while open_:
+        for state, (_, after) in reachable(lab, open_.pop()):
+            assert sum(client.n for client in after.clients) < limit
+            if state not in seen and all(each.is_over or each.is_dead or each.tries_again for each in state.clients):
+                fresh = tuple(each if each.is_dead else Client() for each in state.clients)
+                open_ += [state._replace(clients=fresh)] if state._replace(clients=fresh) not in seen else []
+                seen |= {state, state._replace(clients=fresh)}
+    assert any(
+        sum(client.n for client in after.clients) == limit for _, (_, after) in reachable(lab, without_faults(start))
+    )
+    assert seen
+
+
+@pytest.mark.parametrize("name", BROKEN_BY["turn"])
+def test_the_same_state_comes_again_and_the_waiter_has_nothing_meanwhile(name: str) -> None:
+    search = searched(name)
+    lab, (*_, last) = replayed(name)
+    assert search.story.broken is not None
+    (who,) = search.story.broken.lanes
+    place = lab.protocol.clients.index(who)
+    level, seen, depth = {last}, set[State](), 0
+    while depth == 0 or last not in level:
+        after = {state for each in level for _, state in lab.steps(each)} - seen
+        level = {state for state in after if not state.clients[place].holds}
+        assert level, "it ends"
+        seen |= level
+        depth += 1
+    assert somebody_gets_in(lab, last)
+
+
+@pytest.mark.parametrize("name", BROKEN_BY["again"])
+def test_it_is_begun_once_more_after_it_was_done(name: str) -> None:
+    search = searched(name)
+    assert search.last.work is Work.DONE
+    assert [bar.ends is None for bar in search.story.bars] == [False, True]
+    first, second = search.story.bars
+    assert first.ends is not None
+    assert first.ends < second.begins == len(search.story.moments) - 1
+
+
+@pytest.mark.parametrize("name", BROKEN_BY["never"])
+def test_it_was_begun_and_is_never_done(name: str) -> None:
+    lab, (*_, last) = replayed(name)
+    assert last.work is Work.BEGUN
+    calm = without_faults(last)
+    assert all(after.work is Work.BEGUN for _, (_, after) in reachable(lab, calm))
+    (start,) = lab.starts()
+    assert any(after.work is Work.DONE for _, (_, after) in reachable(lab, without_faults(start)))
 
 
 def test_the_tokens_on_the_bars_do_not_grow() -> None:

@@ -15,7 +15,7 @@ from gripfast.cli import codes
 from gripfast.cli.failure import Failure, say
 
 if TYPE_CHECKING:
-    from gripfast_lab.entries import Entry
+    from gripfast_lab.entry import Entry
     from gripfast_lab.own import Own
     from gripfast_lab.story import Story
 
@@ -31,7 +31,7 @@ html_option = click.option("--html", type=_FILE, help="Write a self-contained HT
 @click.pass_context
 def lab(ctx: click.Context, html: str | None) -> int | None:
     """Show the locks that people commonly build, store by store, each with the shortest sequence of events (a
-    history) that breaks it.
+    history) that breaks it. After them come semaphores, read/write locks, elections and work that is done once.
 
     \b
     gripfast lab                          all of them, with verdicts; takes half a minute
@@ -154,14 +154,15 @@ def _tell(entry: Entry, story: Story, program: bool) -> None:
     if program:
         parts.append(f"\n{source_of(entry)}")
     parts.append(f"\n{_timeline(story)}\n")
-    parts += [f"What happens   {entry.happens}", f"Study notes    {entry.notes}", f"Gripfast       {entry.answer}"]
+    said = f"Study notes    {entry.notes}" if entry.notes else f"Seen           {entry.seen}"
+    parts += [f"What happens   {entry.happens}", said, f"Gripfast       {entry.answer}"]
     click.echo("\n".join(_wrapped(part) for part in parts))
 
 
 def _wrapped(part: str) -> str:
     if "\n" in part.strip("\n"):
         return part
-    margin = " " * 15 if part.lstrip("\n").startswith(("What happens", "Study notes", "Gripfast  ")) else ""
+    margin = " " * 15 if part.lstrip("\n").startswith(("What happens", "Study notes", "Seen  ", "Gripfast  ")) else ""
     return click.wrap_text(part, _width(), subsequent_indent=margin, preserve_paragraphs=True)
 
 

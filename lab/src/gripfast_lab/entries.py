@@ -1,4 +1,5 @@
 """What is in the lab, each lock after the one that it repairs, with its world and what can be learned from it.
+Semaphores, elections and other relatives of locks come after them, from `relatives`.
 
 That a protocol is wrong is not said here: it is found by searching. What is said is which rule is expected to break,
 so that a test can tell when the lab finds something else.
@@ -6,36 +7,18 @@ so that a test can tell when the lab finds something else.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 from gripfast_lab.engines.database import Database
 from gripfast_lab.engines.ensemble import Ensemble
 from gripfast_lab.engines.redis import Alone, LeftOver, Replicated, Several
+from gripfast_lab.entry import Entry
 from gripfast_lab.protocols import redis, redlock, sessions
+from gripfast_lab.relatives import RELATIVES
 from gripfast_lab.world import CRASH, CUT, LOST_REPLY, MISS, PAUSE, SLOW, WRONG_CLOCK, Protocol
 
 THREE = ("A", "B", "C")
 
 
-@dataclass(frozen=True)
-class Entry:
-    name: str
-    title: str
-    protocol: Callable[[], Protocol]
-    """New for each search: engines remember what they were asked."""
-    breaks: str
-    idea: str
-    """Why somebody would build it like this."""
-    happens: str
-    """What the history shows, in words."""
-    notes: str
-    """What the notes that Gripfast grew out of say about it."""
-    answer: str
-    """The rule of Gripfast that answers it."""
-
-
-ENTRIES: tuple[Entry, ...] = (
+LOCKS: tuple[Entry, ...] = (
     Entry(
         "setnx-del",
         "SETNX and DEL",
@@ -380,4 +363,5 @@ ENTRIES: tuple[Entry, ...] = (
     ),
 )
 
+ENTRIES = (*LOCKS, *RELATIVES)
 BY_NAME = {entry.name: entry for entry in ENTRIES}

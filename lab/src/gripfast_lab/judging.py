@@ -6,8 +6,8 @@
                 state in which somebody does can be reached without another fault
     permit      somebody was refused although not all permits are held, and all of them will never be held again, even
                 if everyone ends and comes again, and nothing else goes wrong
-    turn        somebody was refused, and can be refused for ever while others come and go: the same state comes again,
-                and it gets nothing meanwhile
+    turn        somebody was refused twice, and can be refused for ever while others come and go: the same state comes
+                again, and it gets nothing meanwhile
     never       the work was begun, and nobody will ever do it, even if nothing else goes wrong
 
 Two more are seen when a client enters, in `model`: `token` (it got one that is not larger than one given before) and
@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
 from gripfast_lab.moves import RETRY
-from gripfast_lab.world import Act, Client, Protocol, State, Step, Work
+from gripfast_lab.world import MOST_REFUSALS, Act, Client, Protocol, State, Step, Work
 
 MOST_HOPES = 50_000
 
@@ -88,10 +88,15 @@ class Judge:
         those = waiting(self._protocol, state)
         if not those or not all(self._is_in_vain(state, who) for who in those):
             return None
+        want_more = set(those) & set(holders(self._protocol, state))
+        if want_more and set(holders(self._protocol, state)) - want_more:
+            return None  # somebody still works: there is more to be seen
         if self._can("progress", state, self._free_steps, _has_gained):
             return None
-        if all(state.clients[self._protocol.clients.index(who)].holds for who in those):
+        if want_more:
             return f"progress: {listed(those)} wait for each other"
+        if self._protocol.has_roles:
+            return f"progress: {listed(those)} will never get the lock"
         return "progress: nobody will ever get the lock"
 
     def _permit(self, state: State) -> str | None:
@@ -152,7 +157,8 @@ class Judge:
         if not self._protocol.comes_back:
             return None
         for place, client in enumerate(state.clients):
-            if client.was_refused and client.rests == RETRY and self._comes_round(state, place):
+            is_refused_again = client.refusals == MOST_REFUSALS and client.rests == RETRY
+            if is_refused_again and self._comes_round(state, place):
                 return f"turn: {self._protocol.clients[place]} can wait for ever, while the others come and go"
         return None
 

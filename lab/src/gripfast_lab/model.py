@@ -25,6 +25,7 @@ from gripfast_lab.world import (
     CUT,
     LOST_REPLY,
     MISS,
+    MOST_REFUSALS,
     PAUSE,
     SLOW,
     WRONG_CLOCK,
@@ -126,7 +127,8 @@ class Lab:
             if answer is None:
                 return
             left = self._without(state, MISS) if missing else state.left
-            asked = state._replace(engine=answer.state, left=left)
+            work = Work.DONE if ask.records and answer.reply else state.work
+            asked = state._replace(engine=answer.state, left=left, work=work)
             act = Act("asks", who, ask, answer.reply, answer.unreached, seconds=answer.takes)
             if answer.takes:
                 waits = client._replace(begun=True, stalls=answer.takes, answer=(answer.reply,))
@@ -311,7 +313,8 @@ class Lab:
     def _ended(self, client: Client, outcome: Outcome) -> Client:
         again = Client(begun=True, tries_again=True, is_cut=client.is_cut, ahead=client.ahead)
         if outcome is REFUSED:
-            return again._replace(rests=RETRY, was_refused=True)
+            refusals = min(client.refusals + 1, MOST_REFUSALS) if self.protocol.comes_back else 0
+            return again._replace(rests=RETRY, was_refused=True, refusals=refusals)
         if self.protocol.comes_back:
             return again._replace(rests=self.protocol.comes_back)
         return client._replace(is_over=True, n=0, token=None, renews_in=None, spent=0)

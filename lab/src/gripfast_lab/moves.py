@@ -51,6 +51,8 @@ class Ask(NamedTuple):
     """How a reader is told of it."""
     insists: bool = False
     """If the answer is no, it is asked again after RETRY seconds, until it is yes."""
+    records: bool = False
+    """If the answer is yes, the work that is to be done once counts as done, even if nobody receives this answer."""
 
     def __str__(self) -> str:
         return self.shown or "; ".join(self.commands)
@@ -100,6 +102,10 @@ def run(script: str, key: str, argument: str, shown: str, at: str = SERVER) -> A
 
 def insist(ask: Ask) -> Ask:
     return ask._replace(insists=True)
+
+
+def record(ask: Ask) -> Ask:
+    return ask._replace(records=True)
 
 
 def enter(token: int | None = None, lasts: int | None = None, n: int = 1) -> Enter:

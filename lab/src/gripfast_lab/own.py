@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from gripfast_lab.sim.explore import EXPLORATIONS
+from gripfast_lab.engines.redis import Alone
+from gripfast_lab.model import Lab
+from gripfast_lab.protocols import permits, rules
+from gripfast_lab.sim.explore import EXPLORATIONS, explore
 from gripfast_lab.sim.runner import collector_off, ran_seed, rules_of, scenarios
+from gripfast_lab.world import CRASH, JOB, LOST_REPLY, PERMIT, SLOW, Protocol
 
 
 class Searched(NamedTuple):
@@ -51,9 +55,24 @@ def _seeds(scenario: str, count: int) -> Searched:
     return Searched(scenario, count, "seeds")
 
 
+def _protocol(name: str) -> Searched:
+    report = explore(Lab(name, RELATIVES[name]()))
+    return Searched(name, report.states, "states", "; ".join(found.what for found in report.violations))
+
+
 def _explored(*names: str) -> tuple[Search, ...]:
     return tuple(partial(_states, name) for name in names)
 
+
+_FAULTS = {CRASH: 1, SLOW: 1, LOST_REPLY: 1}
+RELATIVES: dict[str, Callable[[], Protocol]] = {
+    "semaphore": lambda: Protocol(
+        rules.leased_permit, Alone(), ("A", "B", "C"), _FAULTS, words=PERMIT, limit=permits.LIMIT
+    ),
+    "once": lambda: Protocol(rules.recorded, Alone(), faults=_FAULTS, words=JOB, is_once=True),
+    "hand-over": lambda: Protocol(rules.adopted, Alone(), ("web", "worker1", "worker2"), _FAULTS, has_roles=True),
+}
+"""The rules of some of Gripfast's relatives of locks, in worlds like those in which others break."""
 
 NOT_HERE = (
     "Gripfast's stores for SQL, ZooKeeper and one machine are not simulated. Their tests pause, kill and cut off"
@@ -91,5 +110,23 @@ OWN = (
         " no clock: any lock may expire at any moment, and messages come late, twice or never. In the exclusion model"
         " (`fence-time`), clocks are as accurate as Gripfast assumes, and a node loses all its data.",
         _explored("fence", "fence-order", "fence-time"),
+    ),
+    Own(
+        "gripfast-permits",
+        "Gripfast's semaphores and read/write locks",
+        "This is the production code, on one Redis server, in large random worlds with many faults. After each run a"
+        " checker looks at what every client believed: never more permits than the limit, no slot twice, and nobody"
+        " passed in the queue.",
+        (partial(_seeds, "permits", 100),),
+    ),
+    Own(
+        "gripfast-relatives",
+        "The rules of Gripfast's semaphore, run-once and hand-over",
+        "Here the search visits every state of three short protocols, in worlds like those above. They are the rules,"
+        " and not the code: a permit is a lease with an expiry of its own (`semaphore`); what is done is recorded where"
+        " the lock was, in one step (`once`); an adopter replaces the owner of the lock (`hand-over`). A client"
+        " crashes, a client is slow, and an answer is lost. Work counts as done when it is recorded: if a client"
+        " crashes between the work and its record, the work is done again, and no protocol can prevent that.",
+        tuple(partial(_protocol, name) for name in RELATIVES),
     ),
 )

@@ -9,16 +9,22 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-from gripfast_lab.entries import ENTRIES, Entry
+from gripfast_lab.entries import ENTRIES
+from gripfast_lab.entry import Entry
 from gripfast_lab.own import NOT_HERE, OWN
 from gripfast_lab.pictures import svg
 from gripfast_lab.verdicts import OwnVerdict, Verdict, judged, judged_own
 
 HEAD = Path(__file__).with_name("page_head.md")
 RULES = {
-    "exclusion": "**Exclusion** breaks: two clients hold the lock at the same time.",
-    "progress": "**Progress** breaks: nobody will ever get the lock, although nothing more goes wrong.",
+    "exclusion": "**Exclusion** breaks: two clients {hold} at the same time.",
+    "limit": "**The limit** breaks: more clients hold a permit than there are permits.",
+    "progress": "**Progress** breaks: nobody who waits will ever get the lock, although nothing more goes wrong.",
     "token": "**The token** breaks: a later grant does not have a larger token.",
+    "permit": "**A permit** is lost: never again can all of them be held at the same time.",
+    "turn": "**The turn** breaks: a client can wait for ever, while others come and go.",
+    "again": "**Once** breaks: the work is begun again after it was done.",
+    "never": "**Once** breaks: the work was begun, and will never be done.",
 }
 
 
@@ -76,13 +82,14 @@ def _section(number: int, verdict: Verdict) -> Iterator[str]:
         return
     calm = verdict.calm
     without = f"Without a fault the rule is kept, in all {calm.states:,} states of this protocol."
-    yield f"{RULES[verdict.rule]} {without if calm.ended else 'No fault is needed.'}"
+    rule = RULES[verdict.rule].format(hold=entry.protocol().words.hold)
+    yield f"{rule} {without if calm.ended else 'No fault is needed.'}"
     yield f"![{story.title}: {verdict.rule} breaks](lab/{entry.name}.svg)"
     yield "\n".join(f"{place}. {_escaped(moment.text)}" for place, moment in enumerate(story.moments, 1))
     if story.goes_on:
         yield story.goes_on
     yield f"{entry.happens}"
-    yield f"**The notes.** {entry.notes}"
+    yield f"**The notes.** {entry.notes}" if entry.notes else f"**Seen.** {entry.seen}"
     yield f"**Gripfast.** {entry.answer}"
 
 

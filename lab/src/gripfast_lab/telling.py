@@ -77,6 +77,7 @@ class _Teller:
         if act.ask is not None:
             return self._asked(act, before, after)
         texts: dict[str, tuple[Sign, str, str]] = {
+            "begins": ("other", f"{act.who} starts", "starts"),
             CRASH: ("crash", f"{act.who} crashes", "crashes"),
             SLOW: ("slow", f"{act.who} becomes slow", "slow"),
             PAUSE: ("pause", f"{act.who} is paused, and all of its threads with it", "paused"),
@@ -188,7 +189,8 @@ class _Teller:
 
     def _broken(self, what: str, last: State) -> Broken:
         rule, _, text = what.partition(": ")
-        text = f"{text[0].upper()}{text[1:]}."
+        is_name = text.startswith(self._clients)
+        text = f"{text if is_name else text[0].upper() + text[1:]}."
         here = len(self._moments) - 1
         return Broken(rule, text, self._lanes_of(rule, what, last), here, here)
 
@@ -210,7 +212,9 @@ class _Teller:
         if broken.rule == "permit":
             return f"Only {held(last)} of {self._lab.protocol.limit} permits can be had, for ever."
         if broken.rule == "turn":
-            return f"{listed(broken.lanes)} tries again, and always somebody else is there."
+            return (
+                f"{listed(broken.lanes)} tries again {RETRY} s after each refusal, and somebody else is always there."
+            )
         if broken.rule != "progress":
             return ""
         if not all(last.clients[self._clients.index(who)].was_refused for who in those):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from gripfast_lab.entries import Entry
+from gripfast_lab.entry import Entry
 from gripfast_lab.model import Lab
 from gripfast_lab.own import Own, Searched
 from gripfast_lab.sim.explore import Report, explore

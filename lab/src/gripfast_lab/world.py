@@ -21,6 +21,9 @@ CRASH, SLOW, PAUSE, CUT, LOST_REPLY, MISS, WRONG_CLOCK = (
 """What happens to clients; engines have faults of their own."""
 
 
+MOST_REFUSALS = 2
+
+
 class Words(NamedTuple):
     """How a reader is told that somebody has what it wanted."""
 
@@ -96,6 +99,8 @@ class Client(NamedTuple):
     token: int | None = None
     renews_in: int | None = None
     was_refused: bool = False
+    refusals: int = 0
+    """One after the other, up to MOST_REFUSALS, if clients come back."""
     is_over: bool = False
     is_dead: bool = False
     is_cut: bool = False

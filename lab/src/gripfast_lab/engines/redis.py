@@ -57,9 +57,11 @@ class Contents:
         _, expiries = self._snapshots[number]
         return min(((expiry - _BASE_MS) // 1000 for expiry in expiries.values()), default=None)
 
-    def has_less(self, before: int, after: int) -> bool:
-        """A key is gone."""
-        return bool(self._snapshots[before][0].keys() - self._snapshots[after][0].keys())
+    def gone(self, before: int, after: int) -> str:
+        """Which keys are not there any more, for a reader."""
+        there = self._snapshots[after][0]
+        names = [key.decode() for key in self._snapshots[before][0] if key not in there]
+        return ", ".join("the lock" if name == "lock" else name for name in names)
 
     def _number(self) -> int:
         number = self._numbers.setdefault(self._database.fingerprint(), len(self._snapshots))
@@ -92,7 +94,8 @@ class Alone:
         return self._contents.later(state, seconds)
 
     def lapsed(self, before: int, after: int) -> str:
-        return "the lock expires" if self._contents.has_less(before, after) else ""
+        gone = self._contents.gone(before, after)
+        return f"{gone} expires" if gone else ""
 
     def next(self, state: int, silent: frozenset[str]) -> int | None:
         return self._contents.next(state)
@@ -147,7 +150,7 @@ class Several:
 
     def lapsed(self, before: tuple[int, ...], after: tuple[int, ...]) -> str:
         pairs = zip(self.nodes, before, after, strict=True)
-        at = [node for node, was, now in pairs if was != DOWN and self._contents.has_less(was, now)]
+        at = [node for node, was, now in pairs if was != DOWN and self._contents.gone(was, now)]
         return f"the lock expires at {', '.join(at)}" if at else ""
 
     def next(self, state: tuple[int, ...], silent: frozenset[str]) -> int | None:
@@ -217,7 +220,7 @@ class Replicated:
 
     def lapsed(self, before: Copies, after: Copies) -> str:
         was, now = before.has[before.serves], after.has[after.serves]
-        return "the lock expires" if self._contents.has_less(was, now) else ""
+        return "the lock expires" if self._contents.gone(was, now) else ""
 
     def next(self, state: Copies, silent: frozenset[str]) -> int | None:
         return self._contents.next(state.has[state.serves])
