@@ -46,6 +46,13 @@ def test_three_who_hold_are_one_overlap_and_each_has_its_part_in_it() -> None:
     assert layout.shared(overlap) == [Span("A", 3, 5), Span("B", 3, 6), Span("C", 4, 6)]
 
 
+def test_more_holders_than_permits_are_an_overlap_in_the_words_of_the_story() -> None:
+    layout = with_bars(Bar("A", 0), Bar("B", 3), Bar("C", 4), rule="limit")
+    (overlap,) = Layout(replace(layout.story, verbs=("works", "work"))).overlaps
+    assert overlap == Overlap(("A", "B", "C"), 3, 10, "work")
+    assert overlap.label == "3 work"
+
+
 def test_only_the_lanes_that_break_the_rule_are_red() -> None:
     layout = with_bars(Bar("A", 0, 5), Bar("B", 3, 5), Bar("C", 3, 4), lanes=("A", "B"))
     assert layout.overlaps == [Overlap(("A", "B"), 3, 5)]

@@ -107,6 +107,12 @@ def test_holds_are_bars_that_say_whose_they_are_and_their_token() -> None:
     assert [text for text in told if text.startswith("token")] == ["token 33", "token 34"]
 
 
+def test_bars_say_what_they_stand_for() -> None:
+    told = texts(picture(replace(STORIES["paused_holder"], verbs=("leads", "lead"))))
+    assert [text for text in told if text.endswith("leads")] == ["A leads", "B leads"]
+    assert "both lead" in told
+
+
 def test_an_overlap_is_hatched_in_both_bars_outlined_and_labelled() -> None:
     root = picture(STORIES["paused_holder"])
     assert len(hatched(root)) == 2

@@ -95,6 +95,11 @@ def test_what_goes_on_for_ever_is_said() -> None:
     assert "both hold" not in text
 
 
+def test_the_legend_says_what_bars_stand_for() -> None:
+    text = drawn(replace(STORIES["paused_holder"], verbs=("leads", "lead")), 100, colour=False)
+    assert "█ leads   ▓ both lead" in text
+
+
 def test_lanes_of_a_long_story_are_named_again() -> None:
     assert drawn(STORIES["long_story"], 100, colour=False).count("p1/b       node") == 3
 

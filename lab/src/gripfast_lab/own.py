@@ -124,9 +124,9 @@ OWN = (
         "The rules of Gripfast's semaphore, run-once and hand-over",
         "Here the search visits every state of three short protocols, in worlds like those above. They are the rules,"
         " and not the code: a permit is a lease with an expiry of its own (`semaphore`); what is done is recorded where"
-        " the lock was, in one step (`once`); who adopts a lock replaces its owner (`hand-over`). A client crashes, a"
-        " client is slow, and an answer is lost. Work counts as done when it is recorded: if a client crashes between"
-        " the work and its record, the work is done again, and no protocol can prevent that.",
+        " the lock was, in one step (`once`); an adopter replaces the owner of the lock (`hand-over`). A client"
+        " crashes, a client is slow, and an answer is lost. Work counts as done when it is recorded: if a client"
+        " crashes between the work and its record, the work is done again, and no protocol can prevent that.",
         tuple(partial(_protocol, name) for name in RELATIVES),
     ),
 )

@@ -31,15 +31,15 @@ RELATIVES: tuple[Entry, ...] = (
         "A semaphore that counts with INCR and DECR",
         lambda: Protocol(permits.counter, Alone(), THREE, {CRASH: 1}, words=PERMIT, limit=LIMIT),
         "permit",
-        "A semaphore lets a few in at the same time, here two. A counter on the server says how many are in. Who counts"
-        " up to three has come too late, and counts down again.",
+        "A semaphore lets a few in at the same time, here two. A counter on the server says how many are in. A client"
+        " that counts up to three has come too late, and counts down again.",
         "A crashes and never counts down. From now on the counter is too large by one, and one permit is lost. After a"
         " second crash nobody gets in.",
         "",
         "A permit is a lease of its own: it has an owner and an expiry. If a holder of `client.semaphore(name, limit)`"
         " dies, its permits are free after its ttl. Nothing has to be counted down.",
-        "Redisson's RSemaphore counts like this (its issue 2045: a machine goes down, and its permit is never"
-        " released). Its PermitExpirableSemaphore does not.",
+        "Redisson's RSemaphore counts like this (Redisson #2045: a machine goes down, and its permit is never"
+        " released). Its RPermitExpirableSemaphore does not.",
     ),
     Entry(
         "semaphore-refilled",
@@ -52,7 +52,7 @@ RELATIVES: tuple[Entry, ...] = (
         " them finds a free permit.",
         "",
         "The limit is kept beside the holders, and nobody writes how many permits are free: that is counted from the"
-        " holders, in the same step. Who comes with another limit gets an error, and `resize()` changes the limit.",
+        " holders, in the same step. A client with another limit gets an error, and `resize()` changes the limit.",
         "It is what happens if the line that creates a semaphore stands in the start-up code of every instance.",
     ),
     Entry(
@@ -66,7 +66,7 @@ RELATIVES: tuple[Entry, ...] = (
         "B and C both look while only A is in. Then both add themselves. No fault is needed.",
         "",
         "Looking and adding are one script, or one transaction.",
-        "The non-blocking acquire of kazoo's Semaphore let too many in for this reason (its issue 213).",
+        "The non-blocking acquire of kazoo's Semaphore let too many in for this reason (kazoo #213).",
     ),
     Entry(
         "semaphore-one-ttl",
@@ -80,7 +80,7 @@ RELATIVES: tuple[Entry, ...] = (
         "",
         "Each holder has an expiry of its own.",
         "Redisson's read lock had one expiry for all readers, so a reader with a short lease ended those of the others"
-        " (its issue 2144).",
+        " (Redisson #2144).",
     ),
     Entry(
         "semaphore-clocks",
@@ -105,7 +105,7 @@ RELATIVES: tuple[Entry, ...] = (
             permits.readers_counted, Alone(), ("reader", "writer"), {CRASH: 1}, limit=LIMIT, has_roles=True
         ),
         "progress",
-        "Many may read at the same time, but who writes must be alone. The writer's key has a time to live. The readers"
+        "Many may read at the same time, but a writer must be alone. The writer's key has a time to live. The readers"
         " are a counter: the writer gets in when it is 0.",
         "A reader crashes, and the counter never becomes 0. Others can go on reading, so nobody notices, except the"
         " writer that waits for ever.",
@@ -152,7 +152,7 @@ RELATIVES: tuple[Entry, ...] = (
     ),
     Entry(
         "leader-wrote-last",
-        "An election that is won by who wrote last",
+        "An election that is won by the last one who writes",
         lambda: Protocol(leaders.wrote_last, Alone(), faults={SLOW: 1}, words=LEAD),
         "exclusion",
         "If nobody leads, each candidate writes its name and waits for a second. Then it reads the name: all"
@@ -169,13 +169,13 @@ RELATIVES: tuple[Entry, ...] = (
         "An election in which an error counts as a yes",
         lambda: Protocol(leaders.leads_on_error, Alone(), faults={LOST_REPLY: 1}, words=LEAD),
         "exclusion",
-        "Now the server decides in one step. Who is told no does not lead. Everyone else leads.",
+        "Now the server decides in one step. A candidate that gets a no does not lead. Everyone else leads.",
         "B gets no answer at all. That is not a no, so B leads beside A. In real programs this is an exception that"
         " somebody catches and logs.",
         "",
         "Nobody leads because of an error: no answer is an answer of its own, StoreUnavailable, after which"
         " `election.run(function)` retries.",
-        "The scheduler redbeat, for Celery, ran beside the leader after a connection error (its issue 208).",
+        "The scheduler redbeat, for Celery, ran beside the leader after a connection error (redbeat #208).",
     ),
     Entry(
         "leader-goes-on",
@@ -190,8 +190,8 @@ RELATIVES: tuple[Entry, ...] = (
         "A term is lost at its deadline at the latest, with or without an answer. `election.run()` cancels a coroutine"
         " function then. A plain function looks at `term.held`, or calls `term.ensure_held()`. `gripfast lead` stops"
         " the command.",
-        "The scheduler redbeat went on sending tasks while it could not reach Redis, beside the next leader (its issue"
-        " 129).",
+        "The scheduler redbeat went on sending tasks while it could not reach Redis, beside the next leader"
+        " (redbeat #129).",
     ),
     Entry(
         "handed-over-id",
@@ -219,7 +219,7 @@ RELATIVES: tuple[Entry, ...] = (
         "`client.once(name, keep=…)` holds a lock while it works, and records that it is done when it is. If its"
         " process dies, the lock expires, and another one begins.",
         "The library celery-singleton marks a task when it is queued. If the task is revoked or killed, the mark"
-        " stays (its issues 29 and 40).",
+        " stays (celery-singleton #29, #40).",
     ),
     Entry(
         "once-flag-after",
@@ -252,7 +252,7 @@ RELATIVES: tuple[Entry, ...] = (
         "Say which run is meant: `client.once('digest:2026-11-15', keep=7 * 86400)`. The record is kept by the engine's"
         " clock, for much longer than clocks can be apart. `min_hold=` keeps a lock for a while after its release, but"
         " promises no more than that.",
-        "ShedLock's lockAtLeastFor is meant for small differences between clocks. Its issues 231 and 639 are about"
+        "ShedLock's lockAtLeastFor is meant for small differences between clocks. ShedLock #231 and #639 are about"
         " larger ones.",
     ),
 )

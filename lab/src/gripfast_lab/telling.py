@@ -212,7 +212,9 @@ class _Teller:
         if broken.rule == "permit":
             return f"Only {held(last)} of {self._lab.protocol.limit} permits can be had, for ever."
         if broken.rule == "turn":
-            return f"{listed(broken.lanes)} tries again, and always somebody else is there."
+            return (
+                f"{listed(broken.lanes)} tries again {RETRY} s after each refusal, and somebody else is always there."
+            )
         if broken.rule != "progress":
             return ""
         if not all(last.clients[self._clients.index(who)].was_refused for who in those):
