@@ -116,7 +116,11 @@ _LARGER: dict[str, dict[str, Any]] = {
     "expiry": {"passes": 4, "errands": (errand(A, ttl=1.0, works=1.5), errand(B, ttl=1.0, after=0.7))},
     "paused": {"passes": 6},
     "line": {"kinds": ANY},
-    "permits": {"kinds": ("cancel",), "errands": _AT_ONCE},
+    "permits": {
+        "text": "one is cancelled while three at once want one or two of two permits",
+        "kinds": ("cancel",),
+        "errands": _AT_ONCE,
+    },
     "readers": {"kinds": ANY, "faults": 1, "passes": 0},
 }
 WORLDS = {
