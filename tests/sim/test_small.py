@@ -9,7 +9,7 @@ import pytest
 
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState
-from gripfast.stores.redis import scripts
+from gripfast.stores.redis import permit_scripts, scripts
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.store import RedisStore
 from gripfast_lab.sim.explore import Found
@@ -111,6 +111,19 @@ def test_a_hand_off_that_nobody_hears_is_found(rewrite: Rewrite) -> None:
     found = only_one("faults", errands=three, kinds=("reset",))
     assert found.what.startswith("passed: 'job', handed to p2/b#1")
     assert found.path[-2:] == ("p2 2 is reset", "the node gets, from p1 1: release job p1/a#1")
+
+
+def test_a_claim_for_permits_that_passes_the_queue_is_found(rewrite: Rewrite) -> None:
+    rewrite(permit_scripts.CLAIM, "if is_free and used + n <= limit then", "if used + n <= limit then")
+    found = only_one("permits")
+    assert found.what.startswith("passed: 'job', handed to p3/c#1")
+
+
+def test_a_downgrade_that_frees_everything_is_found(rewrite: Rewrite) -> None:
+    rewrite(
+        permit_scripts.DOWNGRADE, "used, is_changed = used - (had - n), true", "used, is_changed = used - had, true"
+    )
+    assert only_one("readers").what.startswith("exceeded: 'job', ")
 
 
 def test_a_clean_up_that_forgets_the_place_in_line_is_found(rewrite: Rewrite) -> None:

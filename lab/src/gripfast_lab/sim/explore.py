@@ -168,7 +168,16 @@ def _in_two_sizes(module: str, *names: str) -> dict[str, Callable[[], Report]]:
 
 EXPLORATIONS = {
     **_in_two_sizes(
-        "gripfast_lab.sim.small.worlds", "claims", "faults", "hand-off", "cancelled", "expiry", "paused", "line"
+        "gripfast_lab.sim.small.worlds",
+        "claims",
+        "faults",
+        "hand-off",
+        "cancelled",
+        "expiry",
+        "paused",
+        "line",
+        "permits",
+        "readers",
     ),
     **_in_two_sizes("gripfast_lab.sim.fence", "fence", "fence-order", "fence-time"),
 }

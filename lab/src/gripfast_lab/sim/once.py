@@ -41,6 +41,8 @@ def judged(name: str, about: About, known: Sorted, excuses: Excuses) -> Iterator
         yield from _invented(name, about)
     else:
         yield from _hurried(name, about.granted, sights, excuses)
+        if not known.others.get("fault"):
+            yield from _granted_within(name, about.granted, excuses)
         yield from _adopted(name, about.granted, excuses)
         yield from (
             Violation("came back", name, f"{event.who} was {event.note} at {event.at:.6f}")
@@ -148,16 +150,30 @@ def _hurried(
         for event in sights["kept"]:
             if event.token == attempt.token and event.until < until:
                 yield Violation("hurried", name, f"{attempt}: kept until {event.until:.6f}, and not {until:.6f}")
-        if _is_released(attempt):
-            early = [each for each in granted if _is_later(each, attempt, excuses) and each.starts < until]
-            if early:
-                yield Violation("hurried", name, f"{early[0]} got it before the min_hold of {attempt} was over")
+            if event.token == attempt.token:
+                again = [each for each in sights["handed"] if event.at < each.at < until]
+                if again:
+                    yield Violation("hurried", name, f"{again[0].who} got what {attempt} keeps until {until:.6f}")
+
+
+def _granted_within(name: str, granted: Sequence[Attempt], excuses: Excuses) -> Iterator[Violation]:
+    """Where nothing goes wrong, a release reaches the server, and leaves the name to the marker."""
+    for attempt in granted:
+        if "min_hold" not in said(attempt):
+            continue
+        until = attempt.starts + float(said(attempt)["min_hold"]) * _SOONER - _ROUNDING
+        early = [each for each in granted if _is_later(each, attempt, excuses) and each.starts < until]
+        if early and _is_released(attempt) and not excuses.of_exclusion(attempt, until):
+            yield Violation("hurried", name, f"{early[0]} got it before the min_hold of {attempt} was over")
 
 
 def _is_released(attempt: Attempt) -> bool:
-    """By a request that may have to be repeated, but not after its time was over."""
+    """Before its time was over."""
     events = [event for event in attempt.told if event.kind in ("released", "lost", "died")]
-    return [event.kind for event in events] == ["released"] and events[0].note == "" and events[0].at < attempt.ends
+    believed = [
+        event.until for event in (attempt.granted, *attempt.told) if event and event.kind in ("granted", "held")
+    ]
+    return [event.kind for event in events] == ["released"] and events[0].note == "" and events[0].at < believed[-1]
 
 
 def _adopted(name: str, granted: Sequence[Attempt], excuses: Excuses) -> Iterator[Violation]:

@@ -61,7 +61,10 @@ def misfits(name: str, attempts: Iterable[Attempt], resized: Iterable[Event]) ->
 
 
 def _limit_at(moment: float, resized: Sequence[Event]) -> int | None:
-    return next((event.token for event in reversed(resized) if event.at <= moment), None)
+    """The largest, if it was changed at this very moment: what came first is not known."""
+    then = [event.token for event in resized if event.at == moment]
+    before = [event.token for event in resized if event.at < moment]
+    return max([*then, *before[-1:]], default=None)
 
 
 def _n_at(attempt: Attempt, moment: float) -> int:

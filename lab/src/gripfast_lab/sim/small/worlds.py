@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from gripfast.core.ports import RW_LIMIT, Share
 from gripfast_lab.sim.explore import Report, explore
 from gripfast_lab.sim.plan import Errand
 from gripfast_lab.sim.quiet import quietly
@@ -22,6 +23,14 @@ def errand(actor: str, ttl: float = 3.0, works: float = 0.1, wait: float | None 
 
 A, B, C = "p1/a", "p2/b", "p3/c"
 ANY = tuple(faults.KINDS)
+
+_READER, _WRITER = Share("rwlock", 1, RW_LIMIT), Share("rwlock", RW_LIMIT, RW_LIMIT)
+
+
+def _some(n: int) -> Share:
+    """Permits of two."""
+    return Share("semaphore", n, 2)
+
 
 _TWO = (errand(A), errand(B))
 _WORLDS = [
@@ -76,7 +85,29 @@ _WORLDS = [
         kinds=("kill", "vanish"),
         faults=1,
     ),
+    Bounds(
+        "permits",
+        "a process dies while three want one or two of two permits",
+        (
+            errand(A, ttl=1.0, works=0.3, share=_some(1)),
+            errand(B, ttl=1.0, after=0.1, share=_some(2)),
+            errand(C, ttl=1.0, after=0.2, share=_some(1)),
+        ),
+        kinds=("kill", "vanish"),
+        faults=1,
+    ),
+    Bounds(
+        "readers",
+        "a writer becomes a reader, while a reader and a writer come",
+        (
+            errand(A, looks=2, downgrades=True, share=_WRITER),
+            errand(B, after=0.02, share=_READER),
+            errand(C, after=0.04, share=_WRITER),
+        ),
+        passes=1,
+    ),
 ]
+_AT_ONCE = (errand(A, share=_some(1)), errand(B, share=_some(2)), errand(C, share=_some(1)))
 _LARGER: dict[str, dict[str, Any]] = {
     "claims": {"passes": 2},
     "faults": {"passes": 1, "slow": ("p2",)},
@@ -85,6 +116,12 @@ _LARGER: dict[str, dict[str, Any]] = {
     "expiry": {"passes": 4, "errands": (errand(A, ttl=1.0, works=1.5), errand(B, ttl=1.0, after=0.7))},
     "paused": {"passes": 6},
     "line": {"kinds": ANY},
+    "permits": {
+        "text": "one is cancelled while three at once want one or two of two permits",
+        "kinds": ("cancel",),
+        "errands": _AT_ONCE,
+    },
+    "readers": {"kinds": ANY, "faults": 1, "passes": 0},
 }
 WORLDS = {
     **{each.name: each for each in _WORLDS},
