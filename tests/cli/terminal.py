@@ -53,6 +53,7 @@ class Terminal:
 
     def status(self) -> int:
         until(lambda: self.screen() is not None and self.process.poll() is not None, within=15)
+        self.screen()  # its last words, which may have come after the last look
         return self.process.returncode
 
     def close(self) -> None:

@@ -172,7 +172,7 @@ def test_the_tables_are_in_the_schema_of_the_engine(driver: str) -> None:
             "asyncpg": {"server_settings": {"search_path": name}},
         }
         with gripfast.connect(engine_with(driver, connect_args=told[driver])) as client, client.lock("job"):
-            assert postgres_server().execute(asked, name) == [(6,)]
+            assert postgres_server().execute(asked, name) == [(8,)]
 
 
 @pytest.mark.parametrize(

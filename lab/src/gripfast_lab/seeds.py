@@ -48,6 +48,8 @@ FAULTS: dict[str, tuple[Sign, Sign | None]] = {
     "machine suspended unseen": ("pause", "resume"),
     "clock rate off": ("jump", None),
     "force release": ("other", None),
+    "permits force-released": ("other", None),
+    "resize": ("other", None),
     "wall clock jumped": ("jump", None),
 }
 """How each begins, and how it is over. Deaths are not among them: they are noted for themselves."""

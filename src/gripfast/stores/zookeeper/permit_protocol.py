@@ -219,7 +219,7 @@ def with_limit(data: bytes, limit: int) -> bytes:
 
 def with_notes(data: bytes, owners: Iterable[str], note: str, now: float) -> bytes:
     notes = {**read_notes(data), **dict.fromkeys(owners, note)}
-    last = dict(list(notes.items())[-NOTES_MOST:])
+    last = {owner: notes[owner] for owner in list(notes)[-NOTES_MOST:]}
     return write_name(read_limit(data) or None, last, now)
 
 
