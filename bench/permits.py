@@ -50,6 +50,6 @@ def can(url: str, what: Literal["semaphores", "rwlocks"]) -> bool:
     """Whether the store at such a URL has them; also if its client library is not installed. Does no I/O."""
     try:
         with gripfast.connect(url) as client:
-            return bool(getattr(client.capabilities, what))
+            return bool(getattr(client.capabilities, what, False))  # an older tree does not know of them
     except gripfast.ConfigurationError:
         return False
