@@ -6,6 +6,7 @@ Plans, not seeds: what a seed becomes changes whenever the scenario draws someth
 from __future__ import annotations
 
 import gc
+import itertools
 import weakref
 from dataclasses import replace
 
@@ -185,6 +186,21 @@ def test_a_late_claim_does_not_bring_back_the_owner_of_a_detached_lease(process:
     assert outcome.violations == []
     handed = [event.who for event in outcome.history if event.kind == "handed"]
     assert handed == [f"{other}/holder#1", f"{process}/a#1", f"{process}/a#1"]
+
+
+@pytest.mark.parametrize("process", ["p0", "p1"])
+def test_a_waiter_of_a_closed_client_does_not_ask_again_after_it_has_subscribed(process: str) -> None:
+    """Seed 72402 of once: its client had given everything back, and then could not be reached any more."""
+    other = "p1" if process == "p0" else "p0"
+    for place, (after, cut) in enumerate(itertools.product(range(60), (0.0005, 0.001, 0.002, 0.003))):
+        at = 0.2 + after * 0.0001
+        run(
+            ERRAND._replace(actor=f"{other}/holder", ttl=9.0, works=20.0),
+            ERRAND._replace(actor=f"{process}/a", after=0.2, ttl=9.0),
+            Fault("client closed", at=at, lasts=0.0, target=process, size=0.0),
+            Fault("cut there", at=at + cut, lasts=5.0, target=process, size=0.9),
+            seed=place,
+        )
 
 
 def test_a_node_that_falls_silent_between_the_rounds_of_redlock_does_not_cost_the_attempt() -> None:

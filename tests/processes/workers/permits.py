@@ -1,6 +1,6 @@
 """Acquires and releases permits of the semaphore "api" until it is killed, and journals when it believes to have them.
 
-Arguments: number, URL, journal. Times are of the boot clock. The lines of the journal:
+Arguments: number, URL, journal, ttl. Times are of the boot clock. The lines of the journal:
 
 - `queued number owner asked at`: it had asked at the first moment, and was in the queue at the second.
 - `had number owner slots token asked from until`: it had the lease at the last two moments, and so at all moments in
@@ -16,7 +16,7 @@ import sys
 import gripfast
 from gripfast.machine import boottime
 
-number, url, journal = sys.argv[1:]
+number, url, journal, ttl = sys.argv[1:]
 chance = random.Random(number)
 log = os.open(journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
@@ -59,7 +59,7 @@ class Looks:
 
 
 def work() -> None:
-    semaphore = gripfast.connect(url).semaphore("api", 3, ttl=1)
+    semaphore = gripfast.connect(url).semaphore("api", 3, ttl=float(ttl))
     print("ready")
     while True:
         try:
@@ -75,7 +75,7 @@ def work() -> None:
 
 
 async def work_async() -> None:
-    semaphore = gripfast.connect_async(url).semaphore("api", 3, ttl=1)
+    semaphore = gripfast.connect_async(url).semaphore("api", 3, ttl=float(ttl))
     print("ready")
     while True:
         try:

@@ -62,7 +62,7 @@ class RedisPermits:
                 hears = is_final or await self._store._hears(channel, protocol.is_heard(reply))
             except LinkDown as down:
                 return unreachable(was_sent(down.fault).error)
-            if hears and not protocol.has_more(reply):
+            if hears and (self._store._is_closing or not protocol.has_more(reply)):
                 if is_final and claim.owner in self._link.server.late:
                     self._clean_up_after(claim.name, _kind(claim), claim.owner)  # nobody asks for it any more
                 return answer

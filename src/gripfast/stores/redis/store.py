@@ -113,6 +113,7 @@ class RedisStore(Store, PermitStore):
         self._card = functools.lru_cache(maxsize=256)(card_of_this_process)
         self._vain = 0
         """Subscriptions that were ended since the last one that an answer knew of."""
+        self._is_closing = False
 
     def inbox(self) -> Inbox:
         return self._link.inbox()
@@ -162,8 +163,8 @@ class RedisStore(Store, PermitStore):
             self._link.stop_listening(channel)
         if channel is None or self._link.server.channel is None:
             await self._link.listen()
-            return False
-        return channel == self._link.server.channel
+            return self._is_closing  # then it must not ask again: whoever cleans up may have been here before
+        return channel == self._link.server.channel or self._is_closing
 
     async def release(self, hold: Hold) -> Loss | Unreachable | None:
         if hold.keep is not None:
@@ -338,6 +339,7 @@ class RedisStore(Store, PermitStore):
     # ------------------------------------------------------------------------------------------------------------------
 
     def stop_waiting(self) -> None:
+        self._is_closing = True
         self._link.stop_waiting()
 
     async def close(self) -> None:
