@@ -193,3 +193,15 @@ def test_the_dead_do_nothing() -> None:
     p.at(1.0, lambda: pytest.fail("it is dead"))
     p.die()
     world.run(10.0)
+
+
+def test_timers_follow_a_clock_whose_rate_changes() -> None:
+    world = World()
+    one = process(world)
+    fired: list[float] = []
+    one.speed_up(0.5)
+    for local in (1.0, 3.0):
+        one.at(local, lambda: fired.append(world.now))
+    world.at(1.0, one.speed_up, 4.0)  # it shows 0.5 then, and goes twice as fast as the world
+    world.run(10.0)
+    assert fired == pytest.approx([1.25, 2.25])

@@ -287,9 +287,9 @@ def _suspension(stage: Stage, fault: Fault) -> None:
 def _wrong_rate(stage: Stage, fault: Fault) -> None:
     process = stage.processes[fault.target]
     factor = 0.7 + 0.6 * fault.size
-    process.clock.speed_up(stage.world.now, factor)
+    process.speed_up(factor)
     _jumped(stage, fault, process)
-    _begin(stage, fault, lambda: process.clock.speed_up(stage.world.now, 1.0 / factor))
+    _begin(stage, fault, lambda: process.speed_up(1.0 / factor))
 
 
 def _jumped(stage: Stage, fault: Fault, process: Process) -> None:

@@ -38,6 +38,8 @@ class Process:
         self.tasks: dict[Task, None] = {}
         self._pauses = 0
         self._missed: list[tuple[Callable[..., object], tuple[Any, ...]]] = []
+        self._timers: dict[Timer, None] = {}
+        """Those that have not fired yet."""
 
     def now(self) -> float:
         return self.clock.read(self.world.now)
@@ -53,16 +55,28 @@ class Process:
         """When its own clock shows this."""
         timer = Timer(local, call, args)
         if local < math.inf:
-            self.world.at(self.clock.true_at(local) + _ROUNDING, self.do, self._fire, timer)
+            self._timers[timer] = None
+            self._set(timer)
         return timer
 
+    def speed_up(self, factor: float) -> None:
+        """Its clock, and so all that it waits for by it."""
+        self.clock.speed_up(self.world.now, factor)
+        for timer in self._timers:
+            self._set(timer)
+
+    def _set(self, timer: Timer) -> None:
+        self.world.at(self.clock.true_at(timer.moment) + _ROUNDING, self.do, self._fire, timer)
+
     def _fire(self, timer: Timer) -> None:
-        if timer.call is None:
+        call = timer.call
+        if call is not None and self.now() < timer.moment:  # its clock stood still, or went back
+            self._set(timer)
             return
-        if self.now() < timer.moment:  # its clock stood still, or went back
-            self.world.at(self.clock.true_at(timer.moment) + _ROUNDING, self.do, self._fire, timer)
-        else:
-            timer.call(*timer.args)
+        self._timers.pop(timer, None)
+        timer.cancel()  # it may have been set twice
+        if call is not None:
+            call(*timer.args)
 
     async def sleep(self, seconds: float) -> None:
         await self.wake_at(self.now() + max(0.0, seconds))
