@@ -137,7 +137,7 @@ def test_killed_and_stopped_processes_never_have_more_permits_than_the_limit(
         assert killed
         assert stopped
         assert compared
-        assert len(journal.beliefs) > 10 * processes
+        assert len(journal.beliefs) > (10 * processes if LONG else processes // 2)
         assert client.semaphore("api", LIMIT).acquire(LIMIT, wait=30).slots == (0, 1, 2)
 
 

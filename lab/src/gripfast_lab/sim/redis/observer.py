@@ -106,7 +106,12 @@ class Observer:
         self._tell("handed", key, holder, token=token, note=b" ".join(waiting).decode())
 
     def _live(self, line: _Line, asker: bytes | None) -> list[bytes]:
-        return [owner for owner, place in line.items() if owner == asker or self._can_be_reached(place)]
+        """Where somebody stands that was dropped, or not, and asks again just now, is not known."""
+        return [
+            owner
+            for owner, place in line.items()
+            if (owner == asker and not place.has_lapsed) or self._can_be_reached(place)
+        ]
 
     def _can_be_reached(self, place: _Place) -> bool:
         return not self._is_stale(place) and self._server.receivers(place.channel) > 0
