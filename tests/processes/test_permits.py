@@ -60,9 +60,10 @@ class Journal:
         assert len({belief.token for belief in self.beliefs}) == len(self.beliefs)
         return most
 
-    def check_order(self, pauses: dict[str, list[tuple[float, float]]]) -> int:
+    def check_order(self, pauses: dict[str, list[tuple[float, float]]], apart: float) -> int:
         """Who asked when another was in the queue already, got its permits later than that one. Who was stopped
-        meanwhile may have been passed. Returns how often somebody could have been passed."""
+        meanwhile may have been passed. Those who enter less than `apart` seconds after each other may have been let in
+        together. Returns how often somebody could have been passed."""
         waited = [
             (self.queued[belief.owner], belief)
             for belief in self.beliefs
@@ -77,7 +78,8 @@ class Journal:
                     largest, first = waited[place][1].token, waited[place][1]
                 place += 1
             compared += place > 0
-            assert first is None or belief.owner == first.owner or largest < belief.token, (first, belief)
+            is_in_order = first is None or belief.owner == first.owner or largest < belief.token
+            assert is_in_order or (first and abs(first.begins - belief.begins) < apart), (first, belief)
         return compared
 
 
@@ -129,7 +131,8 @@ def test_killed_and_stopped_processes_never_have_more_permits_than_the_limit(
             worker.kill()
         journal = Journal(path)
         most = journal.check_limit()
-        compared = journal.check_order(pauses)
+        # On ZooKeeper each waiter that fits takes its permits by itself, and two may fit at the same time.
+        compared = journal.check_order(pauses, apart=0.5 if store == "zookeeper" else 0.0)
         print(
             f"\n{store}: {len(journal.beliefs)} grants to {processes} processes in {seconds} s, {killed} killed, "
             f"{stopped} stopped, at most {most} at a time, {compared} asked while others waited"

@@ -29,6 +29,7 @@ from hiredis import ReplyError
 
 from gripfast import machine
 from gripfast.core import rules
+from gripfast.core.kept import kept
 from gripfast.core.ports import (
     Claim,
     Granted,
@@ -190,12 +191,16 @@ class RedisStore(Store, PermitStore):
         return None if reply == 1 or was_lost else (await self._why([hold]))[0]
 
     async def _keep(self, hold: Hold, keep: Keep) -> Loss | Unreachable | None:
-        reply = await self._ask(scripts.KEEP, protocol.keep(hold.name, hold, keep))
+        packed = protocol.keep(hold.name, hold, keep)
+        first = await self._got(self._link.ask(packed))
+        reply = await self._made_good(scripts.KEEP, packed, first)
         if isinstance(reply, Fault):
             return "taken" if _is_no_lock(reply) else unreachable(reply.error)
         if self._clean_up_after(hold.name, hold.owner) is False:
             return _may_take_effect(hold.name)
-        return None if reply == 1 else (await self._why([hold]))[0]
+        # The first of two may have done it, and the rest of a min_hold may be over since. A "done" lasts longer.
+        was_released = isinstance(first, Fault) and kept(keep.owner) == "min_hold"
+        return None if reply == 1 or was_released else (await self._why([hold]))[0]
 
     async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
         """Noted like a claim: it may take effect although nobody has read its answer."""
