@@ -16,6 +16,7 @@ from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ledger import Entry
 from gripfast.errors import StoreUnavailable
 from gripfast_lab.sim.plan import Errand, Fault, Host, Item, Plan, Quorum
+from gripfast_lab.sim.runner import ran_seed
 from gripfast_lab.sim.scenarios import SCENARIOS, Outcome
 from gripfast_lab.sim.stage import Stage
 
@@ -225,3 +226,16 @@ def five_nodes(*items: Item) -> Plan:
         heals_at=1.0,
         quorum=Quorum(grace=0.125, is_established=True),
     )
+
+
+@pytest.mark.parametrize(
+    ("scenario", "seed"),
+    [
+        ("once", 75387),  # after a jump of the server's clock it is not known where a waiter stands
+        ("once", 81070),  # the reply of a release was lost, and the rest of its min_hold was over when it was repeated
+        ("permits", 41592),  # a timer that was set while a clock was slow fired late when it was right again
+    ],
+)
+def test_a_seed_that_failed_once_does_not_fail_again(scenario: str, seed: int) -> None:
+    outcome = ran_seed(SCENARIOS[scenario], seed)
+    assert outcome.violations == []
