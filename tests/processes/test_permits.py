@@ -99,8 +99,6 @@ def test_killed_and_stopped_processes_never_have_more_permits_than_the_limit(
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(store_url(store, tmp_path))
         client = stack.enter_context(gripfast.connect(url))
-        if not client.capabilities.semaphores:
-            pytest.skip("semaphores is False in the capabilities of this store")
 
         def start() -> tuple[str, Worker]:
             number = next(numbers)
