@@ -107,16 +107,18 @@ class StoreFactory(Protocol):
 
 def specs(scheme: str = "") -> Iterator[StoreSpec]:
     """Those of this package, the one that the scheme is called after first; then those of other packages."""
-    for folder in sorted(BUILT_IN, key=lambda folder: not scheme.startswith(folder)):
+    for folder in sorted(BUILT_IN, key=lambda folder: not (scheme.startswith(folder) or scheme.endswith(folder))):
         yield importlib.import_module(f"{__name__}.{folder}.spec").SPEC
     yield from _of_other_packages()
 
 
 def spec_for(scheme: str) -> StoreSpec:
-    """Of a URL. Most schemes begin with the name of their folder, as `rediss` does: then no other spec is loaded."""
-    engine, plus, driver = scheme.lower().partition("+")
-    for spec in specs(engine):
-        if engine in spec.schemes and (bool(driver) and spec.names_driver if plus else True):
+    """Of a URL. Most schemes begin with the name of their folder, as `rediss` does: then no other spec is loaded. What
+    stands behind a plus is part of a scheme (`redis+sentinel`), or names a driver."""
+    scheme = scheme.lower()
+    engine, _, driver = scheme.partition("+")
+    for spec in specs(scheme):
+        if scheme in spec.schemes or (engine in spec.schemes and bool(driver) and spec.names_driver):
             return spec
     raise ConfigurationError(f"unknown scheme {scheme!r}: a URL starts with one of {', '.join(schemes())}")
 

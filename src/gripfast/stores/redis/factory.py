@@ -13,6 +13,7 @@ from gripfast.stores import AioStores, StoreFactory, loaded
 from gripfast.stores.redis import plain
 from gripfast.stores.redis.blocking import BlockingLink
 from gripfast.stores.redis.dial import Dialer
+from gripfast.stores.redis.failover import Failover
 from gripfast.stores.redis.plain import Connect
 from gripfast.stores.redis.spec import CAPABILITIES, SPEC
 from gripfast.stores.redis.store import RedisStore
@@ -24,8 +25,11 @@ class RedisFactory(StoreFactory):
     capabilities = CAPABILITIES
     prefix = PREFIX
 
-    def __init__(self, scheme: str, connect: Connect, settings: Mapping[str, Any]) -> None:
+    def __init__(
+        self, scheme: str, connect: Connect, settings: Mapping[str, Any], failover: Failover | None = None
+    ) -> None:
         self.where = _where(scheme, settings)
+        self._failover = failover
         self._connect = connect
         self._settings = settings
         for name in ("socket_timeout", "socket_connect_timeout"):
@@ -33,7 +37,7 @@ class RedisFactory(StoreFactory):
                 rules.checked_request_timeout(name, settings[name])
 
     def blocking(self, request_timeout: float) -> RedisStore:
-        return RedisStore(BlockingLink(self.dialer(request_timeout)))
+        return RedisStore(BlockingLink(self.dialer(request_timeout)), self._failover)
 
     def aio(self, request_timeout: float) -> AioStores:
         """Clean-ups have a connection of their own, opened when needed and closed again."""
@@ -42,7 +46,7 @@ class RedisFactory(StoreFactory):
         dialer = self.dialer(request_timeout)
         link = AioLink(dialer)
         aside = BlockingLink(dialer, idle_most=0, clean_up=link.clean_up, at_end=link.close_soon)
-        return AioStores(RedisStore(link), RedisStore(aside))
+        return AioStores(RedisStore(link, self._failover), RedisStore(aside, self._failover))
 
     def dialer(self, request_timeout: float) -> Dialer:
         timeout = min(request_timeout, self._settings.get("socket_timeout") or request_timeout)

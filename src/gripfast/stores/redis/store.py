@@ -53,6 +53,7 @@ from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol, scripts
 from gripfast.stores.redis.conversation import Server
+from gripfast.stores.redis.failover import Failover
 from gripfast.stores.redis.faults import refused, was_sent
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.spec import CAPABILITIES
@@ -107,8 +108,9 @@ class Link(Protocol):
 class RedisStore(Store, PermitStore):
     capabilities = CAPABILITIES
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: Link, failover: Failover | None = None) -> None:
         self._link = link
+        self._failover = failover
         self.inboxes = link.inboxes
         self.inbox = link.inbox  # type: ignore[method-assign]  # a call less, on the hot path
         self._card = functools.lru_cache(maxsize=256)(card_of_this_process)
