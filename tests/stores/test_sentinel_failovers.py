@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 import redis
+from hiredis import ReplyError
 
 from gripfast.stores.faults import LinkDown
 from gripfast.stores.redis import plain
+from gripfast.stores.redis.faults import cant_serve
 from gripfast.stores.sentinel.dial import Sentinel, Service
 from regressions.redis_stage import played
 from support.colours import COLOURS, World
@@ -194,6 +196,11 @@ async def test_renewals_follow(world: World, watched: Watched) -> None:
         await auntil(lambda: watched.command(new, "PTTL", "lock:job") > left, within=SERVED)
         assert lease.held
         await asyncio.to_thread(stack.close)
+
+
+@pytest.mark.parametrize("complaint", ["OOM command not allowed", "NOSCRIPT No matching script", "ERR unknown command"])
+def test_a_primary_that_has_another_complaint_is_still_the_primary(complaint: str) -> None:
+    assert not cant_serve(ReplyError(complaint))
 
 
 # Who is believed ------------------------------------------------------------------------------------------------------
