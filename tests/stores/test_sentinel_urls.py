@@ -216,6 +216,14 @@ def test_redlock_takes_no_service_of_sentinels(connect: Callable[..., Any]) -> N
         connect(["redis+sentinel://a/main", "redis://b", "redis://c"])
 
 
+def test_a_lease_of_a_client_that_knows_the_primary_is_adopted_by_one_that_asks_sentinels() -> None:
+    watched = shared_watched()
+    with gripfast.connect(watched.primary.url_with(prefix="hand:")) as one:
+        text = one.lock("job").acquire().detach()
+    with gripfast.connect(watched.url_with(prefix="hand:")) as other, other.adopt(text) as lease:
+        assert lease.held
+
+
 # What is told when nothing works --------------------------------------------------------------------------------------
 
 
