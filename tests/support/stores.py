@@ -12,9 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from support import redis_server, redlock_nodes
+from support import redis_server, redlock_nodes, sentinel_servers
 from support.sql_process import SqlServer
 from support.sql_servers import mariadb_server, postgres_server
+from support.valkey_server import ValkeyServer
 from support.zookeeper_servers import zookeeper_server
 
 
@@ -46,6 +47,18 @@ def _redlock(scratch: Path) -> Iterator[str]:
         yield f"{url}&max_ttl=86400"  # any ttl that a lock may have
 
 
+@contextmanager
+def _sentinel(scratch: Path) -> Iterator[str]:
+    with sentinel_servers.lock_space(f"{uuid.uuid4().hex}:") as url:
+        yield url
+
+
+@contextmanager
+def _valkey(scratch: Path) -> Iterator[str]:
+    with redis_server.lock_space(f"{uuid.uuid4().hex}:", ValkeyServer) as url:
+        yield url
+
+
 def _sql(engine: str, server: Callable[[], SqlServer]) -> Iterator[StoreUnderTest]:
     for mode in ("lease", "row", "advisory"):
         name = engine if mode == "lease" else f"{engine}-{mode}"
@@ -57,6 +70,8 @@ STORES = [
     StoreUnderTest("sqlite", _sqlite),
     StoreUnderTest("redis", _redis),
     StoreUnderTest("redlock", _redlock),
+    StoreUnderTest("sentinel", _sentinel),
+    StoreUnderTest("valkey", _valkey),
     *_sql("postgres", postgres_server),
     *_sql("mysql", mariadb_server),
     StoreUnderTest("zookeeper", lambda _: nullcontext(zookeeper_server().lock_space())),

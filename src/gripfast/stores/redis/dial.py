@@ -74,6 +74,8 @@ class Dialer:
     def _connected(self) -> Wire:
         try:
             wire = self._connect()
+        except LinkDown:
+            raise
         except Exception as error:  # of any kind: names that can't be encoded, a credential provider's own trouble
             raise LinkDown(not_connected(self.where, error)) from None
         _log.info("connected to %s", self.where, extra={"gripfast_store": self.where})

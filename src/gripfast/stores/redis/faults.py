@@ -52,6 +52,7 @@ _CODES: Mapping[str, str] = {
 need not be loaded."""
 _CODE = re.compile(rf"\b({'|'.join(_ADVICE)})\b")
 _OTHER_HOST = re.compile("certificate is not valid for '[^']*'")
+_CANT_SERVE = re.compile(r"\b(READONLY|LOADING|MASTERDOWN|NOREPLICAS)\b")
 MAX_CLIENTS = "max number of clients"
 
 
@@ -79,9 +80,10 @@ def other_layout(where: str, found: Any, ours: int) -> Fault:
     return _named(where, f"{words}: {advice} ({_short(str(found))})", "no_rights")
 
 
-def is_readonly(reply: ReplyError) -> bool:
-    """The server is a replica, or was made one: it will take no writes on this connection."""
-    return "READONLY" in str(reply)
+def cant_serve(reply: ReplyError) -> bool:
+    """The server is a replica, or was made one, or is about to be one: it reads its data anew, or has lost its own
+    replicas. Another server may be the primary now."""
+    return _CANT_SERVE.search(str(reply)) is not None
 
 
 def not_connected(where: str, error: Exception) -> Fault:
@@ -98,7 +100,7 @@ def not_connected(where: str, error: Exception) -> Fault:
         advice = "check that the server uses TLS on this port, and check the certificates"
         return _named(where, f"can't be reached: {_cause(error)}; {advice}")
     if "TimeoutError" in kinds:
-        speaks_tls = ", and that it speaks TLS" if where.startswith("rediss:") else ""
+        speaks_tls = ", and that it speaks TLS" if where.startswith(("rediss", "valkeys")) else ""
         advice = f"check its address and firewalls{speaks_tls}"
         return _named(where, f"can't be reached: the connection was not made in time; {advice}")
     advice = "check that the server runs and that the address is right"
