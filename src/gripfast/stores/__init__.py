@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gripfast.core.ports import Capabilities, Store
     from gripfast.stores.options import Option
 
-BUILT_IN = ("memory", "sqlite", "redis", "redlock", "postgres", "mysql", "zookeeper", "sql")
+BUILT_IN = ("memory", "sqlite", "redis", "redlock", "cluster", "postgres", "mysql", "zookeeper", "sql")
 """The folders of this package that have a spec."""
 GROUP = "gripfast.stores"
 """The group of entry points."""
