@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from support import redis_server, redlock_nodes
+from support import cluster_servers, redis_server, redlock_nodes
 from support.sql_process import SqlServer
 from support.sql_servers import mariadb_server, postgres_server
 from support.zookeeper_servers import zookeeper_server
@@ -41,6 +41,12 @@ def _redis(scratch: Path) -> Iterator[str]:
 
 
 @contextmanager
+def _cluster(scratch: Path) -> Iterator[str]:
+    with cluster_servers.lock_space(f"{uuid.uuid4().hex}:") as url:
+        yield url
+
+
+@contextmanager
 def _redlock(scratch: Path) -> Iterator[str]:
     with redlock_nodes.lock_space(f"{uuid.uuid4().hex}:") as url:
         yield f"{url}&max_ttl=86400"  # any ttl that a lock may have
@@ -57,6 +63,7 @@ STORES = [
     StoreUnderTest("sqlite", _sqlite),
     StoreUnderTest("redis", _redis),
     StoreUnderTest("redlock", _redlock),
+    StoreUnderTest("cluster", _cluster),
     *_sql("postgres", postgres_server),
     *_sql("mysql", mariadb_server),
     StoreUnderTest("zookeeper", lambda _: nullcontext(zookeeper_server().lock_space())),
