@@ -7,7 +7,6 @@ has to wait for the cluster, not for us.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from typing import Any
 
 from hiredis import ReplyError
@@ -17,6 +16,7 @@ from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
 from gripfast.stores.cluster.nodes import Node, Nodes
 from gripfast.stores.cluster.topology import ASK_SLOTS, Address, Topology
+from gripfast.stores.cluster.waiting import Waiting
 from gripfast.stores.faults import Fault
 from gripfast.stores.redis.faults import refused
 
@@ -26,27 +26,26 @@ ONE_NODE = 1.0
 """Seconds that one node may take to tell, if the time-out is not shorter: another one may be quicker."""
 PAUSE = 0.1
 """Seconds for which what was read counts as new."""
-LOOK = 0.01
-"""Seconds between two looks whether somebody else has read it."""
+LOOK, LOOK_MOST = 0.01, 0.25
+"""Seconds between two looks whether somebody else has read it, and for how long: an interrupt may have ended that."""
 
 
 class Discovery:
-    def __init__(self, where: str, topology: Topology, nodes: Nodes, moved: Callable[[int], None]) -> None:
-        """`moved`: is told the slots that another node has now."""
+    def __init__(self, where: str, topology: Topology, nodes: Nodes, waiting: Waiting) -> None:
         self._where = where
         self._topology = topology
         self._nodes = nodes
-        self._moved = moved
+        self._waiting = waiting
         self._read_at = -PAUSE
-        self._reads_until = 0.0
-        """Until then somebody reads, unless an interrupt has ended that."""
+        self._is_read = False
+        """Just now."""
         self._failed: dict[Address, float] = {}
         """When a node last told nothing: the others are asked first."""
 
     async def refresh(self, doubted: Address | None = None) -> Unreachable | None:
         """Read the topology, unless that was just done. Why nobody tells, if so."""
-        version = self._topology.version
-        while boottime() < self._reads_until:
+        version, until = self._topology.version, boottime() + LOOK_MOST
+        while self._is_read and boottime() < until:
             await self._nodes.driver.pause(LOOK)
         if self._topology.version != version or boottime() < self._read_at + PAUSE:
             return None
@@ -56,16 +55,18 @@ class Discovery:
 
     async def _read(self) -> Unreachable | None:
         troubles: list[Fault] = []
-        for address in self._in_order():
-            self._reads_until = boottime() + ONE_NODE
-            node = self._nodes[address]
-            reply = await self._told_by(node)
-            if not isinstance(reply, Fault):
-                self._take(reply, node)
-                return None
-            self._failed[address] = boottime()
-            troubles.append(reply)
-        self._reads_until = 0.0
+        try:
+            self._is_read = True
+            for address in self._in_order():
+                node = self._nodes[address]
+                reply = await self._told_by(node)
+                if not isinstance(reply, Fault):
+                    self._take(reply, node)
+                    return None
+                self._failed[address] = boottime()
+                troubles.append(reply)
+        finally:
+            self._is_read = False
         return self._nobody_tells(troubles)
 
     def _in_order(self) -> list[Address]:
@@ -84,17 +85,18 @@ class Discovery:
         return replies[0] or _knows_nothing(where)
 
     def _take(self, reply: Any, node: Node) -> None:
-        is_first = not self._topology.is_known
-        changed = self._topology.read(reply, node.address)
-        self._read_at, self._reads_until = boottime(), 0.0
+        before, primaries = self._topology.owners, self._topology.primaries
+        self._topology.read(reply, node.address)
+        self._read_at = boottime()
         self._failed.pop(node.address, None)
-        for slot in changed:
-            self._moved(slot)
+        for slot in self._waiting.slots():
+            if self._topology.owners[slot] != before[slot]:
+                self._waiting.moved(slot)
         for gone in self._nodes.keep_only([*self._topology.announced(), *self._topology.seeds]):
             gone.link.disconnect()
-        if is_first or changed:
-            primaries = ", ".join(map(str, self._topology.primaries()))
-            _log.info("%s has the primaries %s", self._where, primaries, extra={"gripfast_store": self._where})
+        if self._topology.primaries != primaries:
+            names = ", ".join(map(str, self._topology.primaries))
+            _log.info("%s has the primaries %s", self._where, names, extra={"gripfast_store": self._where})
 
     def _nobody_tells(self, troubles: list[Fault]) -> Unreachable:
         nodes = {where: text for fault in troubles for where, text in fault.error.nodes.items()}

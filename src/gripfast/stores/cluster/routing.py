@@ -19,6 +19,7 @@ from gripfast.stores.cluster.discovery import ONE_NODE, Discovery
 from gripfast.stores.cluster.nodes import Nodes
 from gripfast.stores.cluster.redirects import Next
 from gripfast.stores.cluster.topology import Address, Topology
+from gripfast.stores.cluster.waiting import Waiting
 from gripfast.stores.faults import Fault
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.faults import other_layout
@@ -73,14 +74,12 @@ class Trip:
 
 
 class Routing:
-    def __init__(
-        self, where: str, topology: Topology, nodes: Nodes, discovery: Discovery, moved: Callable[[int], None]
-    ) -> None:
+    def __init__(self, where: str, topology: Topology, nodes: Nodes, discovery: Discovery, waiting: Waiting) -> None:
         self.topology = topology
         self.nodes = nodes
         self._where = where
         self._discovery = discovery
-        self._moved = moved
+        self._waiting = waiting
         self._doubted: set[Address] = set()
         """Nodes that did not answer when there was no time left to look for another."""
         self._is_ready = False
@@ -154,7 +153,7 @@ class Routing:
 
     def _learn(self, step: Next) -> None:
         if step.step == "moved" and step.to is not None and self.topology.move(step.slot, step.to):
-            self._moved(step.slot)
+            self._waiting.moved(step.slot)
 
     async def _has_another(self, slot: int, doubted: Address) -> bool:
         await self._discovery.refresh(doubted)

@@ -43,7 +43,7 @@ from gripfast.stores.cluster.discovery import Discovery
 from gripfast.stores.cluster.nodes import Nodes
 from gripfast.stores.cluster.routing import Routed, Routing
 from gripfast.stores.cluster.topology import Address, Topology
-from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.cluster.waiting import Waiting
 from gripfast.stores.redis.keys import slot as slot_of
 from gripfast.stores.redis.spec import CAPABILITIES
 from gripfast.stores.redis.store import Names, RedisStore
@@ -64,10 +64,9 @@ class ClusterStore(Store, PermitStore):
         self._nodes = nodes
         self._claimed_at = nodes if claimed_at is None else claimed_at
         self._timeout = timeout
-        self._waiting: dict[int, Inboxes] = {}
-        """By slot: who waits."""
-        self._discovery = Discovery(where, topology, nodes, self._moved)
-        self._routing = Routing(where, topology, nodes, self._discovery, self._moved)
+        self._waiting = Waiting()
+        self._discovery = Discovery(where, topology, nodes, self._waiting)
+        self._routing = Routing(where, topology, nodes, self._discovery, self._waiting)
         self.inbox = nodes.driver.inbox  # type: ignore[method-assign]
 
     def inbox(self) -> Inbox:
@@ -86,15 +85,9 @@ class ClusterStore(Store, PermitStore):
         if claim.inbox is None:  # nobody asks for it any more
             self._clean_up_elsewhere(Hold(claim.name, claim.owner, claim.ttl, share=claim.share), routed.at)
             return taken
-        self._waiting.setdefault(slot_of(claim.name.encode()), Inboxes()).add(claim.owner, claim.inbox)
+        self._waiting.add(slot_of(claim.name.encode()), claim.owner, claim.inbox)
         expires_in = None if taken.holder is None else taken.holder.expires_in
         return taken._replace(again_in=min(PACE, rules.ask_again_at(0.0, claim.ttl, expires_in)))
-
-    def _moved(self, slot: int) -> None:
-        """Another node has it now."""
-        waiting = self._waiting.pop(slot, None)
-        if waiting is not None:
-            waiting.ask_again()
 
     async def release(self, hold: Hold) -> Loss | Unreachable | None:
         routed = await self._routing.one(hold.name, lambda store: store.release(hold), self._timeout)
@@ -169,7 +162,7 @@ class ClusterStore(Store, PermitStore):
         if (trouble := await self._routing.begin()) is not None:
             return trouble
         at, _, cursor = (after or "").rpartition(" ")
-        primaries = {str(address): address for address in self._topology.primaries()}
+        primaries = {str(address): address for address in self._topology.primaries}
         order = sorted(primaries)
         at = at or order[0]
         names = await scan(self._nodes[primaries[at]].store, cursor or None) if at in primaries else Names([], None)

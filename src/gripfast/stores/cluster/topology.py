@@ -37,6 +37,8 @@ class Topology:
         """How often all of it was read."""
         self.replicas = 0
         """The most that any primary has, of those that are not known to have failed."""
+        self.primaries: list[Address] = []
+        """In order."""
         self._remap = remap
         self._all: list[Address] = []
 
@@ -44,21 +46,19 @@ class Topology:
     def is_known(self) -> bool:
         return self.version > 0
 
-    def primaries(self) -> list[Address]:
-        return sorted({owner for owner in self.owners if owner is not None})
-
     def announced(self) -> list[Address]:
         """Replicas, too."""
         return self._all
 
-    def all(self, besides: Address | None = None) -> list[Address]:
-        """Whom to ask about the cluster: the primaries first, the one in doubt last."""
-        known = dict.fromkeys([*self.primaries(), *self._all, *self.seeds])
-        return sorted(known, key=lambda each: each == besides)
+    def all(self) -> list[Address]:
+        """Whom to ask about the cluster: the primaries first."""
+        return list(dict.fromkeys([*self.primaries, *self._all, *self.seeds]))
 
     def move(self, slot: int, owner: Address) -> bool:
         """A node says that another one has this slot. Whether that is news."""
         was, self.owners[slot] = self.owners[slot], owner
+        if owner not in self.primaries:
+            self.primaries = sorted([*self.primaries, owner])
         return was != owner
 
     def address(self, host: str, port: int, asked: Address) -> Address:
@@ -66,19 +66,21 @@ class Topology:
         announced = (host, port) if host not in ("", "?") else (asked.host, port)
         return Address(*(announced if self._remap is None else self._remap(announced)))
 
-    def read(self, reply: Any, asked: Address) -> list[int]:
-        """Take over the reply to CLUSTER SLOTS; the slots whose owner has changed."""
-        before, most = self.owners, 0
+    def read(self, reply: Any, asked: Address) -> None:
+        """Take over the reply to CLUSTER SLOTS."""
+        most = 0
         owners: list[Address | None] = [None] * SLOTS
+        primaries: set[Address] = set()
         found: dict[Address, None] = {}
         for first, last, *nodes in reply:
             addresses = [self.address(_host(node), node[1], asked) for node in nodes]
             found |= dict.fromkeys(addresses)
+            primaries.add(addresses[0])
             most = max(most, len(addresses) - 1)
             owners[first : last + 1] = [addresses[0]] * (last + 1 - first)
-        self.owners, self._all, self.replicas = owners, list(found), most
+        self.owners, self.primaries = owners, sorted(primaries)
+        self._all, self.replicas = list(found), most
         self.version += 1
-        return [slot for slot, owner in enumerate(before) if owner is not None and owner != owners[slot]]
 
     def uncovered(self) -> str:
         """The slots that no node has, as ranges: "5461-10922"; empty if there are none, or that is not known."""
