@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from support import redis_server, redlock_nodes, sentinel_servers
+from support import cluster_servers, redis_server, redlock_nodes, sentinel_servers
 from support.sql_process import SqlServer
 from support.sql_servers import mariadb_server, postgres_server
 from support.valkey_server import ValkeyServer
@@ -38,6 +38,12 @@ def _sqlite(scratch: Path) -> Iterator[str]:
 @contextmanager
 def _redis(scratch: Path) -> Iterator[str]:
     with redis_server.lock_space(f"{uuid.uuid4().hex}:") as url:
+        yield url
+
+
+@contextmanager
+def _cluster(scratch: Path) -> Iterator[str]:
+    with cluster_servers.lock_space(f"{uuid.uuid4().hex}:") as url:
         yield url
 
 
@@ -72,6 +78,7 @@ STORES = [
     StoreUnderTest("redlock", _redlock),
     StoreUnderTest("sentinel", _sentinel),
     StoreUnderTest("valkey", _valkey),
+    StoreUnderTest("cluster", _cluster),
     *_sql("postgres", postgres_server),
     *_sql("mysql", mariadb_server),
     StoreUnderTest("zookeeper", lambda _: nullcontext(zookeeper_server().lock_space())),

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from gripfast.core.ports import Capabilities, Store
     from gripfast.stores.options import Option
 
-BUILT_IN = ("memory", "sqlite", "redis", "redlock", "sentinel", "valkey", "postgres", "mysql", "zookeeper", "sql")
+BUILT_IN = (
+    "memory", "sqlite", "redis", "redlock", "sentinel", "cluster", "valkey", "postgres", "mysql", "zookeeper", "sql"
+)  # fmt: skip
 """The folders of this package that have a spec."""
 GROUP = "gripfast.stores"
 """The group of entry points."""

@@ -29,6 +29,7 @@ from gripfast.stores.redis import permit_protocol as protocol
 from gripfast.stores.redis import permit_scripts as scripts
 from gripfast.stores.redis.faults import was_sent
 from gripfast.stores.redis.protocol import read_why
+from gripfast.stores.redis.store import Names
 
 if TYPE_CHECKING:
     from gripfast.stores.redis.store import Link, RedisStore
@@ -82,7 +83,7 @@ class RedisPermits:
         reply = await self._store._made_good(scripts.GIVE_BACK, packed, first)
         answer: Loss | Unreachable | None
         if isinstance(reply, Fault):
-            answer = unreachable(reply.error)
+            answer = unreachable(reply.error, reply.was_sent)
         else:
             await self._settle(hold.name, kind, reply)
             # The first of two may have done it: then it is not this owner's any more.
@@ -118,6 +119,9 @@ class RedisPermits:
                 troubles.append(_trouble(hold, is_late, reply))
         return troubles
 
+    def clean_up_after(self, hold: Hold) -> bool | None:
+        return self._clean_up_after(hold.name, protocol.kind_of(hold), hold.owner)
+
     def _clean_up_after(self, name: str, kind: Kind, owner: str) -> bool | None:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
         return self._link.clean_up(owner, protocol.give_back_in_full(name, kind, owner))
@@ -143,21 +147,29 @@ class RedisPermits:
 
     async def inspect(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
         reply = await self._store._ask(scripts.INSPECT, protocol.inspect(name, kind))
-        return unreachable(reply.error) if isinstance(reply, Fault) else protocol.read_info(name, kind, reply)
+        if isinstance(reply, Fault):
+            return unreachable(reply.error, reply.was_sent)
+        return protocol.read_info(name, kind, reply)
 
     async def page(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
-        reply = await self._store._ask(None, protocol.scan(kind, after or "0"))
-        if isinstance(reply, Fault):
-            return unreachable(reply.error)
-        cursor, names = protocol.read_scan(reply, kind, prefix)
+        names = await self.names(kind, prefix, after)
+        if isinstance(names, Unreachable):
+            return names
         infos: list[PermitInfo] = []
-        for name in names:  # one by one: each may have thousands of holders
+        for name in names.found:  # one by one: each may have thousands of holders
             info = await self.inspect(name, kind)
             if isinstance(info, Unreachable):
                 return info
             if info is not None:
                 infos.append(info)
-        return PermitPage(infos, None if cursor == "0" else cursor)
+        return PermitPage(infos, names.after)
+
+    async def names(self, kind: Kind, prefix: str, after: str | None) -> Names | Unreachable:
+        reply = await self._store._ask(None, protocol.scan(kind, after or "0"))
+        if isinstance(reply, Fault):
+            return unreachable(reply.error)
+        cursor, names = protocol.read_scan(reply, kind, prefix)
+        return Names(names, None if cursor == "0" else cursor)
 
     async def force_release(
         self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None
@@ -171,7 +183,7 @@ class RedisPermits:
         if not isinstance(reply, Fault):
             reply = await self._store._made_good(scripts.FORCE_RELEASE, packed, reply)
         if isinstance(reply, Fault):
-            return unreachable(reply.error)
+            return unreachable(reply.error, reply.was_sent)
         await self._settle(name, kind, reply)
         return bool(reply[0] == 1)
 

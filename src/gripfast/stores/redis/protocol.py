@@ -137,6 +137,11 @@ def subscribe(channel: bytes) -> bytes:
     return command(b"SUBSCRIBE", channel)
 
 
+def replies_to(packed: bytes) -> int:
+    """To a request alone, or to one behind ASKING."""
+    return 2 if packed.startswith(ASKING) else 1
+
+
 def new_channel(random: str) -> bytes:
     return b"gripfast:" + random.encode()
 
@@ -145,6 +150,8 @@ def command(*arguments: bytes) -> bytes:
     return b"*%d\r\n%b" % (len(arguments), pack(*arguments))
 
 
+ASKING = command(b"ASKING")
+"""Before a request to a node of a Cluster that is taking over its slot."""
 read_layout = command(b"GET", keys.LAYOUT)
 
 

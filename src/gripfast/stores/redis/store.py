@@ -23,7 +23,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from hiredis import ReplyError
 
@@ -66,6 +66,12 @@ CHUNK = 500
 VAIN_MOST = 3
 """Subscriptions in a row that no answer knew of. Then the next one would not help either (a proxy that spreads its
 connections, say): waiters ask at their pace."""
+
+
+class Names(NamedTuple):
+    found: Sequence[str]
+    after: str | None
+    """Where the next ones start; None after the last."""
 
 
 class Link(Protocol):
@@ -120,6 +126,10 @@ class RedisStore(Store, PermitStore):
 
     def inbox(self) -> Inbox:
         return self._link.inbox()
+
+    async def ask(self, packed: bytes) -> Any:
+        """For a store that has several of these: the reply to a command that is no script, or a Fault."""
+        return await self._ask(None, packed)
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         if claim.share is not None:
@@ -188,7 +198,7 @@ class RedisStore(Store, PermitStore):
         was_lost = isinstance(reply, Fault)
         reply = await self._made_good(scripts.RELEASE, packed, reply)
         if isinstance(reply, Fault):
-            return "taken" if _is_no_lock(reply) else unreachable(reply.error)
+            return "taken" if _is_no_lock(reply) else unreachable(reply.error, reply.was_sent)
         # The first of two may have done it: then it is not this owner's any more.
         return None if reply == 1 or was_lost else (await self._why([hold]))[0]
 
@@ -197,7 +207,7 @@ class RedisStore(Store, PermitStore):
         first = await self._got(self._link.ask(packed))
         reply = await self._made_good(scripts.KEEP, packed, first)
         if isinstance(reply, Fault):
-            return "taken" if _is_no_lock(reply) else unreachable(reply.error)
+            return "taken" if _is_no_lock(reply) else unreachable(reply.error, reply.was_sent)
         if self._clean_up_after(hold.name, hold.owner) is False:
             return _may_take_effect(hold.name)
         # The first of two may have done it, and the rest of a min_hold may be over since. A "done" lasts longer.
@@ -281,30 +291,48 @@ class RedisStore(Store, PermitStore):
         """Whether a request of the owner may still take effect."""
         return [self._clean_up_after(hold.name, hold.owner) is False for hold in holds]
 
+    def clean_up_after(self, hold: Hold) -> bool | None:
+        """Behind the unanswered claims of an owner that has claims at several servers: see `Link.clean_up`."""
+        if hold.share is not None:
+            return self._permits.clean_up_after(hold)
+        return self._clean_up_after(hold.name, hold.owner)
+
     def _clean_up_after(self, name: str, owner: str) -> bool | None:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
         return self._link.clean_up(owner, protocol.abandon_in_full(name, owner))
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         reply = await self._ask(scripts.INSPECT, protocol.inspect(name))
-        return unreachable(reply.error) if isinstance(reply, Fault) else protocol.read_info(name, reply)
+        return unreachable(reply.error, reply.was_sent) if isinstance(reply, Fault) else protocol.read_info(name, reply)
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
         """In the order of the server's own tables; a name may come twice if they are rebuilt meanwhile."""
+        names = await self.names(prefix, after)
+        infos = await self.inspect_each(names.found) if isinstance(names, Names) else names
+        if isinstance(infos, Unreachable):
+            return infos
+        for each in infos:
+            if isinstance(each, Unreachable):
+                return each
+        return Page([info for info in infos if isinstance(info, LockInfo)], names.after)  # type: ignore[union-attr]
+
+    async def names(self, prefix: str, after: str | None) -> Names | Unreachable:
+        """One step of a list: what is there, held or not."""
         reply = await self._ask(None, protocol.scan(prefix, after or "0"))
         if isinstance(reply, Fault):
             return unreachable(reply.error)
         cursor, names = protocol.read_scan(reply)
-        commands = [protocol.inspect(name) for name in names]
-        replies = await self._ask_each(scripts.INSPECT, commands) if commands else []
-        infos: list[LockInfo] = []
+        return Names(names, None if cursor == "0" else cursor)
+
+    async def inspect_each(self, names: Sequence[str]) -> list[LockInfo | Unreachable | None]:
+        replies = await self._ask_each(scripts.INSPECT, [protocol.inspect(name) for name in names]) if names else []
+        infos: list[LockInfo | Unreachable | None] = []
         for name, each in zip(names, replies, strict=True):
             if isinstance(each, Fault):
-                if not _is_no_lock(each):
-                    return unreachable(each.error)
-            elif (info := protocol.read_info(name, each)) is not None:
-                infos.append(info)
-        return Page(infos, None if cursor == "0" else cursor)
+                infos.append(None if _is_no_lock(each) else unreachable(each.error))
+            else:
+                infos.append(protocol.read_info(name, each))
+        return infos
 
     async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
         """Not asked twice: if the first request did it, the second would free the next one's. So it looks first, which
@@ -316,7 +344,7 @@ class RedisStore(Store, PermitStore):
         reply = await self._got(self._link.ask(packed))
         if not isinstance(reply, Fault):
             reply = await self._made_good(scripts.FORCE_RELEASE, packed, reply)
-        return unreachable(reply.error) if isinstance(reply, Fault) else bool(reply == 1)
+        return unreachable(reply.error, reply.was_sent) if isinstance(reply, Fault) else bool(reply == 1)
 
     # Permits ----------------------------------------------------------------------------------------------------------
 
@@ -337,6 +365,9 @@ class RedisStore(Store, PermitStore):
 
     async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
         return await self._permits.page(kind, prefix, after)
+
+    async def permit_names(self, kind: Kind, prefix: str, after: str | None) -> Names | Unreachable:
+        return await self._permits.names(kind, prefix, after)
 
     async def force_release_permits(
         self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
@@ -364,11 +395,14 @@ class RedisStore(Store, PermitStore):
 
         Every request may be repeated.
         """
-        if isinstance(reply, Fault) and reply.was_idle:
-            reply = was_sent(await self._got(self._link.ask(packed, owner)))
+        is_second = isinstance(reply, Fault) and reply.was_idle
+        if is_second:
+            reply = await self._got(self._link.ask(packed, owner))
         if script is not None and protocol.forgot_script(reply):
             reply = await self._got(self._link.ask(script.in_full(packed), owner))
-        return refused(self._link.server.where, reply) if isinstance(reply, ReplyError) else reply
+        if isinstance(reply, ReplyError):
+            reply = refused(self._link.server.where, reply)
+        return was_sent(reply) if is_second else reply
 
     async def _ask_each(self, script: Script, commands: Sequence[bytes], within: float = math.inf) -> list[Any]:
         """A reply or a Fault for each."""
