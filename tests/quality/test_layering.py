@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "stores": {"core"} | LEAVES,
     "fencing": {"drivers", "errors"},
     "api": {"runtime", "core", "stores", "fencing"} | LEAVES,
+    "observers": {"core"} | LEAVES,
     "cli": {"gripfast", "api", "stores"} | LEAVES,
     "compat": {"gripfast", "api"} | LEAVES,
     "testing": {"gripfast", "cli", "stores"},
