@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "fencing": {"drivers", "errors"},
     "api": {"runtime", "core", "stores", "fencing"} | LEAVES,
     "observers": {"core"} | LEAVES,
-    "cli": {"gripfast", "api", "stores"} | LEAVES,
+    "cli": {"gripfast", "api", "stores", "observers"} | LEAVES,
     "compat": {"gripfast", "api"} | LEAVES,
     "testing": {"gripfast", "cli", "stores"},
     "__main__": {"cli"},

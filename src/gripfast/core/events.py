@@ -28,6 +28,9 @@ class Event:
     """The id of this claim, random and new each time; `lease.owner` if it was granted."""
     store: str
     """The engine's address, without a password."""
+    engine: str = ""
+    """What the engine is: `redis`, `redlock`, `postgresql`, `mysql`, `sqlite`, `zookeeper`, `memory`, or the name of a
+    store of another package."""
     at: float
     """When it happened, in seconds on the clock of this machine that goes on while the machine sleeps. Only the
     difference of two has a meaning."""

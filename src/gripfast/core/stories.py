@@ -135,6 +135,7 @@ class Story(weakref.ref[LeaseState]):
             group=self.group,
             owner=self.owner,
             store=self.stories.where,
+            engine=self.stories.engine,
             at=at,
             wall=self.stories.wall(),
             ttl=self.ttl,
@@ -163,8 +164,10 @@ class Stories:
         now: Callable[[], float],
         wall: Callable[[], float],
         traceparent: Callable[[], str | None] = lambda: None,
+        engine: str = "",
     ) -> None:
         self.where = where
+        self.engine = engine
         self.put = put
         self.has_room = has_room
         """Call it before you queue a claim, or an event that ends nothing. False: it is left out."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -89,11 +88,6 @@ WAITING = Metric("gripfast.waiting", "up_down", "{claim}", "Claims that wait for
 
 METRICS = (WAIT, HOLD, MARGIN, MARGIN_RATIO, ACQUISITIONS, LOSSES, UNREACHABLE, HELD, WAITING)
 
-_SYSTEMS: Mapping[str, str] = {
-    "rediss": "redis", "unix": "redis", "redlock": "redis", "redlocks": "redis", "postgres": "postgresql",
-}  # fmt: skip
-"""By the scheme of the store's address, where that differs."""
-
 
 def prometheus_name(metric: Metric) -> str:
     """As exporters of OpenTelemetry translate it. Prometheus itself adds `_total` to a counter."""
@@ -104,10 +98,9 @@ def prometheus_label(attribute: str) -> str:
     return attribute.replace(".", "_")
 
 
-def system_of(store: str) -> str:
-    """`db.system.name`, by the address of a store."""
-    scheme = store.partition("://")[0].partition("+")[0]
-    return _SYSTEMS.get(scheme, scheme)
+def system_of(event: Event) -> str:
+    """`db.system.name`."""
+    return "redis" if event.engine == "redlock" else event.engine
 
 
 def outcome_of(event: Event) -> str:
@@ -131,10 +124,10 @@ class Sink:
 
     def common(self, event: Event) -> tuple[str, str]:
         """The values of `COMMON`. Once there are too many groups, a new one has no name of its own, now and later."""
-        key = event.store, event.group
+        key = event.engine, event.group
         found = self._common.get(key)
         if found is None:
-            system = system_of(event.store)
+            system = system_of(event)
             if len(self._common) >= GROUPS_MOST:
                 return system, OTHER
             found = self._common[key] = system, event.group or ""

@@ -45,12 +45,14 @@ TROUBLES = 100
 
 
 class Observers:
-    def __init__(self, observers: Sequence[Observer], where: str) -> None:
+    def __init__(self, observers: Sequence[Observer], where: str, engine: str) -> None:
         self._observers = observers
         self._where = where
         self._ticker: Ticker[Report] = Ticker("gripfast-observers", self._deliver, self._end)
         self._tracers = [method for each in observers if (method := _own_traceparent(each)) is not None]
-        self.stories = Stories(where, self._ticker.queue.put, self._has_room, boottime, time.time, self._traceparent)
+        self.stories = Stories(
+            where, self._ticker.queue.put, self._has_room, boottime, time.time, self._traceparent, engine
+        )
         self._is_started = False
         self._ends_at = math.inf
         self._is_stopping = threading.Event()
