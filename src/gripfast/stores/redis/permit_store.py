@@ -72,7 +72,7 @@ class RedisPermits:
         """The reply, or a Fault."""
         if channel is not None:
             self._link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
-        packed = protocol.claim(claim, self._store._card(claim.label), channel or b"")
+        packed = protocol.claim(claim, self._store._card(claim.told), channel or b"")
         first = await self._store._got(self._link.ask(packed, claim.owner))
         return await self._store._made_good(scripts.CLAIM, packed, first, claim.owner)
 

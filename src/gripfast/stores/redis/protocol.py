@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, cast
 from hiredis import ReplyError
 
 from gripfast.core.kept import DONE, MIN_HOLD
-from gripfast.core.ports import Broken, Claim, Granted, Hold, Keep, LockInfo, Loss, Taken
+from gripfast.core.ports import Broken, Claim, Granted, Hold, Keep, Label, LockInfo, Loss, Taken
 from gripfast.errors import Reason
-from gripfast.stores.holder import Details, read_details, read_moment
+from gripfast.stores.holder import Details, read_details, read_moment, told
 from gripfast.stores.redis import keys, scripts
 from gripfast.stores.redis.keys import MARK, pack
 
@@ -35,8 +35,8 @@ class Push(NamedTuple):
     """None: it is told to retry."""
 
 
-def card(label: str | None, host: str, pid: int) -> bytes:
-    return json.dumps({"host": host, "pid": pid, "label": label}).encode()
+def card(label: Label, host: str, pid: int) -> bytes:
+    return json.dumps({"host": host, "pid": pid, **told(label)}).encode()
 
 
 class Heads(NamedTuple):
@@ -192,6 +192,7 @@ def read_info(name: str, reply: Sequence[Any]) -> LockInfo | None:
         since=grant.since,
         expires_in=left / 1000 if left >= 0 else math.inf,
         waiters=waiters,
+        trace=grant.details.trace,
     )
 
 

@@ -37,6 +37,7 @@ from gripfast.core.ports import (
     Inbox,
     Keep,
     Kind,
+    Label,
     LockInfo,
     Loss,
     Page,
@@ -138,7 +139,7 @@ class RedisStore(Store, PermitStore):
         channel = None if claim.inbox is None else link.server.channel
         if channel is not None:
             link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
-        packed = protocol.claim(claim.name, claim, self._card(claim.label), channel or b"")
+        packed = protocol.claim(claim.name, claim, self._card(claim.told), channel or b"")
         reply = link.ask(packed, claim.owner)
         if link.suspends:
             reply = await reply
@@ -216,7 +217,7 @@ class RedisStore(Store, PermitStore):
 
     async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
         """Noted like a claim: it may take effect although nobody has read its answer."""
-        packed = protocol.adopt(hold.name, hold.owner, claim, self._card(claim.label))
+        packed = protocol.adopt(hold.name, hold.owner, claim, self._card(claim.told))
         reply = await self._got(self._link.ask(packed, claim.owner))
         reply = await self._made_good(scripts.ADOPT, packed, reply, claim.owner)
         if isinstance(reply, Fault):
@@ -424,7 +425,7 @@ def _apart(holds: Sequence[Hold]) -> tuple[list[Hold], list[Hold]]:
     return [hold for hold in holds if hold.share is None], [hold for hold in holds if hold.share is not None]
 
 
-def card_of_this_process(label: str | None) -> bytes:
+def card_of_this_process(label: Label) -> bytes:
     return protocol.card(label, machine.hostname(), os.getpid())
 
 

@@ -139,7 +139,7 @@ class LeaseStore(Store):
         name, owner, link = claim.name, claim.owner, self._link
         while True:
             sent = link.now()
-            details = holder_details(claim.label, os.getpid())
+            details = holder_details(claim.told, os.getpid())
             scripts, seems_taken = self._scripts, sent < self._seen_taken.get(name, sent)
             script = scripts.claim_taken if seems_taken else scripts.claim
             queries = script(name, owner, round(claim.ttl * 1_000_000), details)
@@ -337,7 +337,7 @@ class LeaseStore(Store):
     async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
         """Noted like a claim: it may take effect although nobody has read its answer."""
         link, owner, sent = self._link, claim.owner, self._link.now()
-        details = holder_details(claim.label, os.getpid())
+        details = holder_details(claim.told, os.getpid())
         queries = self._scripts.adopt(hold.name, hold.owner, owner, protocol.microseconds(claim.ttl), details)
         answer = await link.request(queries, owner)
         if not isinstance(answer, list):
