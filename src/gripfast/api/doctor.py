@@ -127,19 +127,28 @@ class _Trial:
 
     def use_rarer_things(self) -> Iterator[Finding]:
         """What needs rights of its own."""
-        client, can = self._client, self._client.capabilities
-        semaphore, rwlock = f"{self._name}:semaphore", f"{self._name}:rwlock"
+        can = self._client.capabilities
         uses: dict[str, tuple[bool, Callable[[], object]]] = {
-            "client.list() and gripfast ls": (can.lists, lambda: next(client.list(SCRATCH), None)),
-            "a semaphore": (can.semaphores, lambda: granted(client.semaphore(semaphore, 1).try_acquire()).release()),
-            "a read/write lock": (can.rwlocks, lambda: granted(client.rwlock(rwlock).write().try_acquire()).release()),
+            "client.list() and gripfast ls": (can.lists, lambda: next(self._client.list(SCRATCH), None)),
+            "a semaphore": (can.semaphores, self._use_semaphore),
+            "a read/write lock": (can.rwlocks, self._use_rwlock),
         }
         for what, (is_offered, use) in uses.items():
             try:
                 if is_offered:
                     use()
             except GripfastError as error:
-                yield LIMITED(what=what, **told(client.where, error))
+                yield LIMITED(what=what, **told(self._client.where, error))
+
+    def _use_semaphore(self) -> None:
+        lease = granted(self._client.semaphore(self._name, 1).try_acquire())
+        self._client.inspect(self._name, "semaphore")
+        lease.release()
+
+    def _use_rwlock(self) -> None:
+        lease = granted(self._client.rwlock(self._name).write().try_acquire())
+        self._client.inspect(self._name, "rwlock")
+        lease.release()
 
     def take_time(self, terms: Terms) -> Iterator[Finding]:
         try:
