@@ -56,6 +56,9 @@ class StoreSpec(NamedTuple):
     """In words: what else it takes, if only its driver can tell."""
     capabilities: Capabilities | None = None
     """None if they depend on options."""
+    doctor: str = ""
+    """The module by which `gripfast doctor` judges a deployment: it has `examine(factory, terms)`, see
+    `stores/doctor.py`. Empty: only that a lock can be used, and how fast, is judged."""
     builds_on: str = ""
     """The engine whose folder it uses; it uses no other."""
 

@@ -39,6 +39,10 @@ class Dialer:
         """A connection with nothing under way on it. Seconds, if that is less than the time-out."""
         return self._in_time(self.connect, within)
 
+    def dial_unseen(self) -> Wire:
+        """A connection on which nothing was looked at yet: not for locks."""
+        return self._in_time(self._connected)
+
     def dial_and_ask(self) -> Wire:
         return self._in_time(self.connect_and_ask)
 

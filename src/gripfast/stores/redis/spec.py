@@ -27,4 +27,5 @@ SPEC = StoreSpec(
     extra="redis",
     more_options=MORE_OPTIONS,
     capabilities=CAPABILITIES,
+    doctor="gripfast.stores.redis.doctor",
 )
