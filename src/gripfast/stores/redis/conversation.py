@@ -23,8 +23,8 @@ kind (`stores/redlock/bundle.py`), where a thread may leave before its replies c
    over, and once more then, for the same reason (`BlockingNodes._hear`).
 6. *Repeating.* A connection that had answered before may have been closed while it was idle: what was lost with it may
    be repeated on another one (`end`). So may what was given up because somebody else could wait no longer.
-7. *A server that takes no writes* was demoted, and stays connected: the connection is left, and the next request
-   connects anew (`take`, `Lending.take_back`).
+7. *A server that can't serve* (it was demoted, reads its data anew, or has lost its replicas) stays connected: the
+   connection is left, and the next request connects anew, perhaps to another server (`take`, `Lending.take_back`).
 8. *Lending.* Where a connection is lent to one request at a time, the next one gets it only if nothing else is owed on
    it (`Lending.take_back`); after a fault the idle ones go too (`Lending.drop_idle`).
 9. *One deadline.* A request and the connection that is made for it have one deadline (`left_for_request`).
@@ -41,7 +41,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from hiredis import ReplyError
 
 from gripfast.stores.faults import Fault
-from gripfast.stores.redis.faults import cut, is_readonly, left, not_answered
+from gripfast.stores.redis.faults import cant_serve, cut, left, not_answered
 
 PARKED_MOST = 16
 """Connections to one server that are kept open although it is silent on them: a clean-up may have to follow."""
@@ -246,6 +246,9 @@ class Conversation(Followed):
 
     def ask_many_for(self, taker: Taker, packed: bytes, owners: Sequence[str | None]) -> None:
         """For each of the commands whose claim it is. The taker is told the list of replies, or one Fault."""
+        if self.server.is_closing and any(owner is not None for owner in owners):
+            taker.set_result(cut(self.server.where, None)._replace(was_sent=False))
+            return
         try:
             batch = Batch(taker, len(owners))
             replies = [(batch, owner) for owner in owners]
@@ -271,7 +274,7 @@ class Conversation(Followed):
                 server.follows(owner, self)
             elif server.unanswered.get(owner) is self:
                 server.unanswered.pop(owner, None)  # `clean_up`, on another thread, may have been quicker
-        if type(reply) is ReplyError and is_readonly(reply):
+        if type(reply) is ReplyError and cant_serve(reply):
             self.loop.call_soon(self.end, left(self.server.where, reply))  # behind what else has arrived
         if not taker.done():
             taker.set_result(reply)
@@ -390,7 +393,7 @@ class Lending(Generic[L]):
         if owner is not None and self._server.unanswered.pop(owner, None) is None:
             return
         for reply in replies:
-            if type(reply) is ReplyError and is_readonly(reply):
+            if type(reply) is ReplyError and cant_serve(reply):
                 conversation.close()
                 self.drop_idle()
                 return
