@@ -22,6 +22,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from support.certificates import certificate
+from support.proxy import Proxy
 from support.redis_server import HOST, RedisServer
 from support.waiting import until
 
@@ -144,13 +145,26 @@ class Watched:
         """On command; the new primary, which all Sentinels know when this returns. The old one is still there, and
         does not know it yet."""
         old = self.primary
-        until(lambda: self._is_accepted(), within=FAILED_OVER)
+        until(lambda: self.is_accepted(), within=FAILED_OVER)
         return self.until_replaced(old)
 
     def until_replaced(self, old: RedisServer) -> RedisServer:
         """Until all Sentinels know another primary."""
         until(lambda: all(self._primary_port(each) != old.port for each in self._awake()), within=FAILED_OVER)
         return self.primary
+
+    @contextlib.contextmanager
+    def lagging(self) -> Iterator[Proxy]:
+        """The replicas follow the primary through a proxy that holds all that it sends them: they get nothing of what
+        is written from now on. At the end it is lost. Sentinels set that right only after some seconds."""
+        primary = self.primary
+        with Proxy((HOST, primary.port)) as proxy:
+            replicas = self.replicas
+            for server in replicas:
+                self.command(server, "REPLICAOF", proxy.host, proxy.port)
+            until(lambda: all(self._is_in_place(server, proxy.port) for server in replicas), within=FAILED_OVER)
+            proxy.hold("replies")
+            yield proxy
 
     def settle(self) -> None:
         """Until all servers run, replicas follow the primary, and all Sentinels agree on all of them."""
@@ -212,7 +226,7 @@ class Watched:
     def _primary_port(self, sentinel: RedisServer) -> int:
         return int(self.command(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)[1])
 
-    def _is_accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """It is refused while the last one is not over, and where no replica is good enough yet."""
         try:
             self.command(self.sentinels[0], "SENTINEL", "FAILOVER", SERVICE)
