@@ -50,7 +50,7 @@ class Level(NamedTuple):
 
 _GRACE: dict[str, object] = {"failover_grace": GOES_ON, "max_ttl": TTL}
 LEVELS = {
-    "none": Level("none", {}),
+    "none": Level("none", {"failover_grace": "off"}),
     "grace": Level("grace", _GRACE, TTL + GOES_ON),
     "acknowledged": Level("acknowledged", {**_GRACE, "replicas": 2}, TTL + GOES_ON),
 }

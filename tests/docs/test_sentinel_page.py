@@ -20,6 +20,7 @@ PAGE = page("sentinel")
 @pytest.fixture(scope="module")
 def watched() -> Iterator[Watched]:
     with Watched(replicas=1, down_after=3600.0) as watched:
+        watched.opened()
         yield watched
 
 

@@ -21,6 +21,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+import gripfast
+from gripfast.core import rules
 from support.certificates import certificate
 from support.proxy import Proxy
 from support.redis_server import HOST, RedisServer
@@ -110,7 +112,15 @@ class Watched:
 
     @property
     def url(self) -> str:
-        return self.url_with()
+        """Without a level: after a failover, locks are granted at once."""
+        return self.url_with(failover_grace="off")
+
+    def opened(self, **options: object) -> str:
+        """The URL with these options. All is prepared, as by `gripfast init`: no grace is left."""
+        url = self.url_with(**options)
+        with gripfast.connect(url) as client:
+            client._prepare(None)
+        return url
 
     @property
     def primary(self) -> RedisServer:
@@ -274,6 +284,7 @@ def shared_watched() -> Watched:
     with _starting:
         if not _shared:
             _shared.append(Watched(down_after=3600.0))
+            _shared[0].opened(max_ttl=rules.TTL_MAX)
             atexit.register(_close_in, os.getpid(), _shared[0])
         return _shared[0]
 
@@ -289,6 +300,6 @@ def lock_space(prefix: str) -> Iterator[str]:
     """The URL of the shared ones' locks with this prefix, which must be unique; its keys are removed afterwards."""
     watched = shared_watched()
     try:
-        yield watched.url_with(prefix=prefix)
+        yield watched.url_with(prefix=prefix, max_ttl=f"{rules.TTL_MAX:.0f}")
     finally:
         watched.forget(prefix)
