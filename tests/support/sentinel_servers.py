@@ -21,7 +21,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+import gripfast
+from gripfast.core import rules
 from support.certificates import certificate
+from support.proxy import Proxy
 from support.redis_server import HOST, RedisServer
 from support.waiting import until
 
@@ -109,7 +112,15 @@ class Watched:
 
     @property
     def url(self) -> str:
-        return self.url_with()
+        """Without a level: after a failover, locks are granted at once."""
+        return self.url_with(failover_grace="off")
+
+    def opened(self, **options: object) -> str:
+        """The URL with these options. All is prepared, as by `gripfast init`: no grace is left."""
+        url = self.url_with(**options)
+        with gripfast.connect(url) as client:
+            client._prepare(None)
+        return url
 
     @property
     def primary(self) -> RedisServer:
@@ -144,13 +155,26 @@ class Watched:
         """On command; the new primary, which all Sentinels know when this returns. The old one is still there, and
         does not know it yet."""
         old = self.primary
-        until(lambda: self._is_accepted(), within=FAILED_OVER)
+        until(lambda: self.is_accepted(), within=FAILED_OVER)
         return self.until_replaced(old)
 
     def until_replaced(self, old: RedisServer) -> RedisServer:
         """Until all Sentinels know another primary."""
         until(lambda: all(self._primary_port(each) != old.port for each in self._awake()), within=FAILED_OVER)
         return self.primary
+
+    @contextlib.contextmanager
+    def lagging(self) -> Iterator[Proxy]:
+        """The replicas follow the primary through a proxy that holds all that it sends them: they get nothing of what
+        is written from now on. At the end it is lost. Sentinels set that right only after some seconds."""
+        primary = self.primary
+        with Proxy((HOST, primary.port)) as proxy:
+            replicas = self.replicas
+            for server in replicas:
+                self.command(server, "REPLICAOF", proxy.host, proxy.port)
+            until(lambda: all(self._is_in_place(server, proxy.port) for server in replicas), within=FAILED_OVER)
+            proxy.hold("replies")
+            yield proxy
 
     def settle(self) -> None:
         """Until all servers run, replicas follow the primary, and all Sentinels agree on all of them."""
@@ -212,7 +236,7 @@ class Watched:
     def _primary_port(self, sentinel: RedisServer) -> int:
         return int(self.command(sentinel, "SENTINEL", "GET-MASTER-ADDR-BY-NAME", SERVICE)[1])
 
-    def _is_accepted(self) -> bool:
+    def is_accepted(self) -> bool:
         """It is refused while the last one is not over, and where no replica is good enough yet."""
         try:
             self.command(self.sentinels[0], "SENTINEL", "FAILOVER", SERVICE)
@@ -260,6 +284,7 @@ def shared_watched() -> Watched:
     with _starting:
         if not _shared:
             _shared.append(Watched(down_after=3600.0))
+            _shared[0].opened(max_ttl=rules.TTL_MAX)
             atexit.register(_close_in, os.getpid(), _shared[0])
         return _shared[0]
 
@@ -275,6 +300,6 @@ def lock_space(prefix: str) -> Iterator[str]:
     """The URL of the shared ones' locks with this prefix, which must be unique; its keys are removed afterwards."""
     watched = shared_watched()
     try:
-        yield watched.url_with(prefix=prefix)
+        yield watched.url_with(prefix=prefix, max_ttl=f"{rules.TTL_MAX:.0f}")
     finally:
         watched.forget(prefix)

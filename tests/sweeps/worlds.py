@@ -42,7 +42,7 @@ def url_of(store: str, folder: Path) -> str:
         "memory": lambda: f"memory://sweep-{unique}",
         "sqlite": lambda: f"sqlite:///{folder / 'sweep.db'}",
         "redis": lambda: shared_server().url_with(prefix=f"sweep-{unique}:"),
-        "sentinel": lambda: shared_watched().url_with(prefix=f"sweep-{unique}:"),
+        "sentinel": lambda: shared_watched().url_with(prefix=f"sweep-{unique}:", max_ttl="1d"),
         "redlock": lambda: redlock_url(shared_nodes(), prefix=f"sweep-{unique}:", request_timeout=NODE_TIMEOUT),
         "cluster": lambda: shared_cluster().url(prefix=f"{{sweep-{unique}}}:"),  # one slot: its node is connected to
         "zookeeper": lambda: zookeeper_server().lock_space(),

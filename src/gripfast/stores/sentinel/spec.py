@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gripfast.stores import StoreSpec
 from gripfast.stores.options import Option
+from gripfast.stores.redis.failover import OPTIONS
 from gripfast.stores.redis.spec import CAPABILITIES, MORE_OPTIONS
 
 SPEC = StoreSpec(
@@ -25,6 +26,7 @@ SPEC = StoreSpec(
     ),
     extra="redis",
     options={
+        **OPTIONS,
         "sentinel_username": Option("text", "the user name for the Sentinels themselves, if they want one"),
         "sentinel_password": Option("text", "the password for the Sentinels themselves, if they want one"),
         "sentinel_ssl": Option("bool", "whether the Sentinels use TLS; as the servers do, if it is not given"),

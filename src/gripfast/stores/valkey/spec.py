@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gripfast.stores import StoreSpec
+from gripfast.stores.redis.failover import OPTIONS
 from gripfast.stores.redis.spec import CAPABILITIES
 
 SPEC = StoreSpec(
@@ -11,6 +12,7 @@ SPEC = StoreSpec(
     schemes=("valkey", "valkeys"),
     clients=("valkey.client.Valkey", "valkey.asyncio.client.Valkey"),
     extra="valkey",
+    options=OPTIONS,
     more_options="settings of valkey-py's connections, such as `socket_timeout`, `client_name` and `ssl_ca_certs`",
     capabilities=CAPABILITIES,
     builds_on="redis",
