@@ -83,7 +83,7 @@ def test_a_replica_is_found_and_its_primary_named() -> None:
 
 def test_memory_that_is_nearly_used_up_is_found() -> None:
     with RedisServer() as server, server.client() as client:
-        client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.02))  # type: ignore[index]
+        client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.02))
         assert found(server.url)["redis-memory"].kind == "problem"
 
 
