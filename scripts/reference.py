@@ -225,9 +225,13 @@ FINDINGS = "\n## Every finding\n"
 """What stands before it on the page is written by hand."""
 
 
+AS_REDIS = "The same as for `redis://`."
+
+
 def findings() -> str:
     by_hand = (DOCS / "doctor.md").read_text(encoding="utf-8").partition(FINDINGS)[0]
-    parts = [f"{title}\n\n{table_of(checks_in(importlib.import_module(module)))}" for title, module in doctors()]
+    found = {title: checks_in(importlib.import_module(module)) for title, module in doctors()}
+    parts = [f"{title}\n\n{table_of(checks) if checks else AS_REDIS}" for title, checks in found.items()]
     about = "Written by `scripts/reference.py` from the code. What is in italics is replaced by what was found."
     return by_hand + FINDINGS + "\n" + "\n\n".join([about, *parts]) + "\n"
 

@@ -18,7 +18,7 @@ from support.redis_server import RedisServer
 PAGE = page("doctor")
 MODULES = [importlib.import_module(module) for _, module in doctors()]
 CHECKS = [(module, check) for module in MODULES for check in checks_in(module)]
-TESTS = [*(ROOT / "tests" / "stores").glob("test_*doctor.py"), ROOT / "tests" / "cli" / "test_doctor.py"]
+TESTS = [*(ROOT / "tests" / "stores").glob("test_*_doctor.py"), ROOT / "tests" / "cli" / "test_doctor.py"]
 
 each_check = pytest.mark.parametrize(("module", "check"), CHECKS, ids=lambda value: getattr(value, "name", ""))
 
@@ -60,6 +60,7 @@ def test_a_finding_says_what_why_and_what_to_do(module: object, check: Check) ->
     assert not check.what.endswith(".")
     assert check.why.endswith((".", "}"))
     assert not check.todo.endswith(".")
+    assert not any(text[: len(text) // 2] == text[len(text) // 2 :] for text in check[2:])
 
 
 @each_check

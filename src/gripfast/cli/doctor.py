@@ -127,7 +127,7 @@ def _count(report: Report) -> str:
     if not report.findings:
         return "nothing to say: no problem, no advice"
     problems = "no problem" if not report.problems else f"{report.problems} problem{'s' * (report.problems > 1)}"
-    return f"{problems}, {advice} piece{'s' * (advice != 1)} of advice; docs/doctor.md says more about each"
+    return f"{problems}, {advice} piece{'s' * (advice != 1)} of advice; docs/doctor.md lists every finding"
 
 
 def _width() -> int | None:

@@ -27,6 +27,8 @@ class SentinelFactory(RedisFactory):
     def __init__(self, scheme: str, service: Service, connect: Connect, settings: Mapping[str, Any]) -> None:
         super().__init__(scheme, functools.partial(service.connect, connect), settings)
         self.where = service.where
+        self.scheme = scheme
+        self.service = service
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> SentinelFactory:

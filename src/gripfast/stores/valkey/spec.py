@@ -13,5 +13,6 @@ SPEC = StoreSpec(
     extra="valkey",
     more_options="settings of valkey-py's connections, such as `socket_timeout`, `client_name` and `ssl_ca_certs`",
     capabilities=CAPABILITIES,
+    doctor="gripfast.stores.valkey.doctor",
     builds_on="redis",
 )
