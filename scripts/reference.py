@@ -28,7 +28,10 @@ from gripfast.stores.doctor import Check, checks_in
 from gripfast.stores.options import COMMON, Option
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-FURTHER = ("gripfast.fencing", "gripfast.compat.threading", "gripfast.compat.asyncio", "gripfast.compat.redis")
+FURTHER = (
+    *("gripfast.fencing", "gripfast.compat.threading", "gripfast.compat.asyncio", "gripfast.compat.redis"),
+    *("gripfast.observers.prometheus", "gripfast.observers.otel"),
+)
 FIRST = (
     *("connect", "connect_async", "lock", "async_lock", "configure", "current_lease"),
     *("Client", "Lock", "Lease", "Lost", "AsyncClient", "AsyncLock", "Acquiring", "AsyncLease", "AsyncLost"),
