@@ -13,11 +13,11 @@ from gripfast.core import rules
 from . import once, permits, rivals
 from .attempts import Attempt, Sorted, sort_out
 from .excuses import Excuses
-from .history import Event
+from .history import GRACE, Event
 from .reach import Reach
 from .violation import Violation
 
-__all__ = ["RULES", "Violation", "violations"]
+__all__ = ["RULES", "Violation", "overlaps", "violations"]
 
 WAKES_WITHIN = 0.3
 """Seconds from a release until one who waits has the lock, with several nodes."""
@@ -42,6 +42,7 @@ RULES: Mapping[str, str] = {
     "neglected": "No lease that is renewed expires while no fault is in the way.",
     "confirmed": "The server accepts a renewal only from the holder.",
     "stolen": "A request never takes a lock away from its holder.",
+    "hasty": "A server that was just promoted, or has just begun, grants nothing before its grace is over.",
     "passed": "Nobody overtakes a waiter that is alive and first in the queue.",
     "idle": "A free lock is handed to a waiter, if there is one.",
     "overdue": "No attempt lasts longer than its wait while no fault is in the way.",
@@ -109,6 +110,12 @@ def violations(
     return found
 
 
+def overlaps(history: Iterable[Event]) -> list[Violation]:
+    """All there are, excused or not."""
+    names = sort_out(history).names
+    return [each for name, about in names.items() for each in rivals.overlaps(name, about.granted, Excuses())]
+
+
 class _Way:
     """What was in somebody's way: on one server, whatever happened to anyone; with several nodes, what `reach` says."""
 
@@ -121,11 +128,16 @@ class _Way:
             return self._reach.is_in_the_way(_process(attempt), since, until)
         return any(fault.at <= until and fault.until >= since for fault in self._faults)
 
+    def _is_in_grace(self, attempt: Attempt) -> bool:
+        """Who can't wait for its end is told so."""
+        since, until = attempt.asked.at, math.inf if attempt.closed_by is None else attempt.closed_by.at
+        return any(fault.note == GRACE and fault.at <= until and fault.until >= since for fault in self._faults)
+
     def may_be_unreachable(self, attempt: Attempt, is_healed: bool, within: float) -> bool:
         """A fault at so few nodes that the others are a majority excuses nothing, once it is known."""
         reach, closed = self._reach, attempt.closed_by
         if reach is None or closed is None:
-            return not is_healed
+            return not is_healed or self._is_in_grace(attempt)
         since = attempt.asked.at - within
         if not reach.is_quorate(since, closed.at):
             return True
@@ -240,6 +252,9 @@ def _judge_sights(known: Sorted, found: list[Violation]) -> None:
     for event in known.others.get("idle", ()):
         what = f"left free by {event.who} at {event.at:.6f} while the queue was: {event.note}"
         found.append(Violation("idle", event.name, what))
+    for event in known.others.get("hasty", ()):
+        what = f"granted to {event.who} at {event.at:.6f} in a grace that lasts until {event.until:.6f}"
+        found.append(Violation("hasty", event.name, what))
     for event in known.others.get("confirmed", ()):
         what = f"a renewal of {event.who} was accepted at {event.at:.6f} while the holder was {event.note}"
         found.append(Violation("confirmed", event.name, what))

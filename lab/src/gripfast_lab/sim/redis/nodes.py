@@ -46,7 +46,8 @@ class Around:
         self.inboxes = Inboxes()
         self.loop = SimLoop(process)
         self.places = [
-            Place(network, process, peer, SimServer(peer.name, timeout, followed), self.inboxes) for peer in peers
+            Place(network, process, lambda peer=peer: peer, SimServer(peer.name, timeout, followed), self.inboxes)
+            for peer in peers
         ]
 
 
