@@ -32,7 +32,7 @@ class Failing:
         self.old = self.group.primary
         self.chance = Chance(int(fault.size * 2**50))
 
-    def after(self, share: float, call: Callable[..., None], *args: object) -> None:
+    def after(self, share: float, call: Callable[..., object], *args: object) -> None:
         """When that much of it is over."""
         self.stage.world.at(self.fault.at + self.fault.lasts * share, call, *args)
 

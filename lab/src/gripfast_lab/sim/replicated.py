@@ -20,7 +20,7 @@ GRACE_LEVEL, ACKNOWLEDGED_LEVEL = 1, 2
 
 
 class ReplicatedStage(Stage):
-    nodes: Sequence[Member]  # type: ignore[assignment]
+    nodes: Sequence[Member]
 
     def __init__(self, plan: Plan) -> None:
         assert plan.copies is not None

@@ -81,7 +81,9 @@ class Scenario:
             reacts_within=plan.reaction,
             reach=None if plan.quorum is None else stage.reach,
         )
-        excused = 0 if plan.copies is None else len(overlaps(stage.history)) - sum(each.rule == "overlap" for each in found)
+        excused = (
+            0 if plan.copies is None else len(overlaps(stage.history)) - sum(each.rule == "overlap" for each in found)
+        )
         return Outcome(plan, stage.history, found, stage.fired, stage.grants, excused)
 
 

@@ -46,7 +46,7 @@ class Around:
         self.inboxes = Inboxes()
         self.loop = SimLoop(process)
         self.places = [
-            Place(network, process, lambda peer=peer: peer, SimServer(peer.name, timeout, followed), self.inboxes)
+            Place(network, process, partial(_this, peer), SimServer(peer.name, timeout, followed), self.inboxes)
             for peer in peers
         ]
 
@@ -162,3 +162,7 @@ class _LentTalk(NodeTalk):
 def _probe(talk: NodeTalk) -> None:
     talk.let_go()
     talk.dial()
+
+
+def _this(peer: Peer) -> Peer:
+    return peer
