@@ -19,6 +19,8 @@ BOTH = (FIRST, SECOND)
 
 
 class SimulatedMember(Simulated):
+    server: ReplicatedServer
+
     def __init__(self, name: str) -> None:
         super().__init__()
         self.server = server = ReplicatedServer(lambda: time.time_ns() // 1000, name)

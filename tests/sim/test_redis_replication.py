@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gripfast.stores.redis.protocol import command
 from gripfast_lab.sim.redis import replication
+from gripfast_lab.sim.redis.database import Database
 from gripfast_lab.sim.redis.replication import Follower, ReplicatedServer
 from sim.redis_copies import FIRST, SECOND, Copies, copies
 from sim.redis_programs import programs
@@ -53,7 +54,7 @@ def test_a_replica_has_what_its_primary_has_written_and_takes_no_writes(both: Co
 
 
 def changes_nothing(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(replication.ReplicatedDatabase, "expire_at", replication.Database.expire_at)
+    patch.setattr(replication.ReplicatedDatabase, "expire_at", Database.expire_at)
 
 
 def says_nothing(patch: pytest.MonkeyPatch) -> None:

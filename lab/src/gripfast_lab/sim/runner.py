@@ -179,10 +179,10 @@ class Tally:
     seeds: int = 0
     grants: int = 0
     events: int = 0
-    two_holders: int = 0
-    """Seeds in which there were, as is expected."""
     faults: dict[str, int] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    two_holders: int = 0
+    """Seeds in which there were, as is expected."""
 
     def count(self, seed: int, outcome: Outcome) -> None:
         self.seeds += 1

@@ -4,8 +4,8 @@
   has not read. While it waits, it listens at the server that has answered it.
 - Replicas get a primary's writes in order. How far each of them is need not be decided before it matters: when it
   acknowledges it has everything, and when it is promoted it has any beginning.
-- A server *crashes*, is *promoted* (without its predecessor's knowledge, where that may go on), is *demoted*, or *syncs*:
-  it gets all that a primary has, and follows it. One that crashed comes back by that, as another process.
+- A server *crashes*, is *promoted* (and where an old primary may go on, that one does not know of it), is *demoted*, or
+  *syncs*: it gets all that a primary has, and follows it. One that crashed comes back by that, as another process.
 - *Time passes*: half of a ttl, or all of it.
 
 A belief is from the answer on, for one ttl. What must hold: two clients never believe at once.
@@ -72,6 +72,8 @@ class Rule(NamedTuple):
     """How many acknowledgements are asked for, at level 2; 0: of all replicas."""
 
 
+NOTHING = Rule()
+
 Label = tuple[Any, ...]
 Step = tuple[Label, State]
 
@@ -81,7 +83,7 @@ class Failovers:
     """A model for the explorer."""
 
     name: str
-    rule: Rule = Rule()
+    rule: Rule = NOTHING
     servers: int = 2
     clients: int = 2
     promotions: int = 2
