@@ -83,7 +83,8 @@ class LockInfo:
     expires_in: float
     """Seconds until the lock expires if it is not renewed; infinite if it never expires."""
     waiters: int
-    """How many waiters there are. Always 0 if `Capabilities.waiters_seen` is false."""
+    """How many waiters there are; of the holder in a `LockTimeout`, at least so many. Always 0 if
+    `Capabilities.waiters_seen` is false."""
 
     @property
     def kept(self) -> Literal["min_hold", "done"] | None:

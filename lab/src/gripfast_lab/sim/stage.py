@@ -18,6 +18,7 @@ from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.keys import MARK
 from gripfast.stores.redis.permit_parts import SLACK_MS
+from gripfast.stores.redis.scripts import LINE_MS
 from gripfast.stores.redis.store import RedisStore
 from gripfast.stores.redlock.protocol import Wording
 from gripfast_lab.sim.actors import Actor
@@ -300,7 +301,8 @@ class Stage:
                 self._look_over_process(process)
         put_back = max(self.put_back) * (1.0 + rules.CLOCK_RATES)
         kept = self.plan.longest_kept * (1.0 + rules.CLOCK_RATES)
-        self.world.now += self._forgotten_within() + kept + put_back
+        line = LINE_MS / 1000 * (1.0 + rules.CLOCK_RATES)
+        self.world.now += self._forgotten_within() + line + kept + put_back
         self._look_for_keys(but=(MARK + b"token", *LIVES_ON))
         # One of several accepts tokens of up to a day ahead of its clock, which may be a day ahead of others', and all
         # keep them for a day from then on.

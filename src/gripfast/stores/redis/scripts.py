@@ -14,6 +14,8 @@ nobody. And nothing is published that could be taken back: a message goes on to 
 many PUBLISH has counted here. So NUMSUB, which counts those of this very server, is asked before anything is written.
 A hand-over brings at most 10 s (`WINDOW_MS`), so that one to a dead waiter costs no more. The first renewal brings the
 rest; a waiter that does not renew claims once more before it returns.
+What is replaced is overwritten, and what goes is deleted last: while a Cluster moves a slot, a script may touch a key
+that is there, and fails at one that it has deleted before.
 A request may arrive late, after others of its owner: unless it is told to, none shortens a lease. `seen` and
 all ttls are milliseconds, tokens and `since` microseconds of the server's clock.
 
@@ -30,11 +32,17 @@ from gripfast.core import rules
 WINDOW_MS = int(rules.WAITER_WINDOW * 1000)
 MEMORY_MS = rules.TOKEN_MEMORY_US // 1000
 
+LINE_MS = 6 * WINDOW_MS
+EXPIRY_EVERY = 8
+"""A line and its places expire by themselves when all who waited have died. That expiry is not written by everyone who
+joins, but by the first, by every waiter that asks again, and by every so-manieth that joins. Who waits asks again
+after 3 s at most: so it is written at least every 24 s, and nobody in line is ever forgotten."""
+
 TOKEN_MOST = 2**53
 """In the year 2255. Lua does not count further, so what is larger was written by somebody else, and is no token."""
 
 _WRITE = f"""
-  local time = redis.call('TIME')
+  local time = time or redis.call('TIME')
   local at = time[1] * 1000000 + time[2]
   local text = string.format('%.0f', at)
   redis.call('SET', lock, owner, 'PX', ttl)
@@ -52,6 +60,8 @@ _WRITE = f"""
 """
 
 _SETTLE = f"""
+local time
+
 local function write(owner, ttl, keep, tail)
 {_WRITE}
 end
@@ -69,36 +79,35 @@ local function tell(owner, ttl, channel, tail)
   if not is_heard(channel) then
     return false
   end
+  redis.call('ZREM', line, owner) -- first: a server without memory left allows this, and then the rest
   local granted = math.min(ttl, {WINDOW_MS})
   local token = write(owner, granted, granted + {MEMORY_MS}, tail)
   local told = redis.pcall('PUBLISH', channel, string.format('%s %.0f %.0f', owner, token, granted))
   if type(told) ~= 'number' then
+    redis.call('ZADD', line, 0, owner)
     redis.call('DEL', lock)
     error(told.err, 0) -- not allowed to, so nothing was published: the caller is told
   end
-  leave(owner)
+  redis.call('HDEL', places, owner)
   return true
 end
 
 local function now_ms()
-  local time = redis.call('TIME')
+  time = time or redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local function hand_over(asker)
-  local now, skipped = now_ms(), 0
-  while true do
-    local owners = redis.call('ZRANGE', line, skipped, skipped + 31)
-    if #owners == 0 then
-      return nil
-    end
+-- Who has the lock now, or may take it: the asker. If that is nobody, the lock is as it was.
+local function hand_over(asker, first)
+  local skipped, owners = 0, first or redis.call('ZRANGE', line, 0, 0)
+  while #owners > 0 do
     for _, owner in ipairs(owners) do
       if owner == asker then
         return owner
       end
       local place = redis.call('HGET', places, owner)
       local seen, ttl, channel, tail = string.match(place or '', '^(%d+) (%d+) (%S+)(.*)$')
-      if not seen or now - seen > {WINDOW_MS} then
+      if not seen or now_ms() - seen > {WINDOW_MS} then
         leave(owner)
       elseif tell(owner, tonumber(ttl), channel, tail) then
         return owner
@@ -106,6 +115,7 @@ local function hand_over(asker)
         skipped = skipped + 1
       end
     end
+    owners = redis.call('ZRANGE', line, skipped, skipped + 31)
   end
 end
 """
@@ -135,33 +145,31 @@ class Script:
 
 
 # ARGV: owner, ttl, how long to keep the token, " <card>\n<owner>", channel ("" to stay out of the line).
-# A number is the token; otherwise who has it, and 1 if the asker is in line and would hear a push of this server.
+# A number is the token; otherwise who has it, for how long, its fence, and 1 if the asker is in line and would hear a
+# push of this server. How many wait is counted only for whoever does not join them just now.
 CLAIM = Script(
     f"""
 {_NAMES}
 local owner, ttl, keep, tail, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local time
 if redis.call('EXISTS', lock, line) == 0 then
 {_WRITE}
 end
 {_SETTLE}
-{_LOOK}
-local holder = redis.call('GET', lock)
-if holder == owner then
-  local last = redis.call('GET', fence)
-  local token, of = string.match(last or '', '^(%d+).-\\n(.*)$')
+local seen = redis.call('MGET', lock, fence)
+if seen[1] == owner then
+  local token, of = string.match(seen[2] or '', '^(%d+).-\\n(.*)$')
   if of ~= owner or tonumber(token) >= {TOKEN_MOST} then
     return write(owner, ttl, keep, tail)
   end
   leave(owner)
-  if redis.call('PTTL', lock) < tonumber(ttl) then
-    redis.call('PEXPIRE', lock, ttl)
-  end
+  redis.call('PEXPIRE', lock, math.max(ttl, redis.call('PTTL', lock)))
   if redis.call('PTTL', fence) < tonumber(keep) then
     redis.call('PEXPIRE', fence, keep)
   end
   return tonumber(token)
 end
-if not holder then
+if not seen[1] then
   local next = hand_over(owner)
   if next == owner then
     leave(owner)
@@ -169,21 +177,24 @@ if not holder then
   if not next or next == owner then
     return write(owner, ttl, keep, tail)
   end
+  seen = redis.call('MGET', lock, fence)
 end
-local hears = 0
+local hears, waiters = 0, nil
 if channel ~= '' then
   hears = is_heard(channel) and 1 or 0
-  redis.call('HSET', places, owner, string.format('%.0f %s %s%s', now_ms(), ttl, channel, tail))
-  if not redis.call('ZSCORE', line, owner) then
-    local end_of_line = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')
-    redis.call('ZADD', line, (end_of_line[2] or 0) + 1, owner)
+  local place = string.format('%.0f %s %s%s', now_ms(), ttl, channel, tail)
+  local is_new, expires = redis.call('HSET', places, owner, place) == 1, true
+  if is_new or not redis.call('ZSCORE', line, owner) then
+    local last = tonumber(redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2] or 0)
+    redis.call('ZADD', line, 'NX', last + 1, owner)
+    expires, waiters = last % {EXPIRY_EVERY} == 0, is_new and 1
   end
-  redis.call('PEXPIRE', line, {WINDOW_MS})
-  redis.call('PEXPIRE', places, {WINDOW_MS})
+  if expires then
+    redis.call('PEXPIRE', line, {LINE_MS})
+    redis.call('PEXPIRE', places, {LINE_MS})
+  end
 end
-local seen = look()
-seen[5] = hears
-return seen
+return {{seen[1], redis.call('PTTL', lock), seen[2], waiters or redis.call('ZCARD', line), hears}}
 """,
     keys=4,
     arguments=5,
@@ -194,17 +205,20 @@ RELEASE = Script(
     f"""
 {_NAMES}
 local holder = redis.call('GET', lock)
-local mine = 0
-if holder == ARGV[1] then
+local mine = holder == ARGV[1] and 1 or 0
+if holder and mine == 0 then
+  return 0
+end
+local first = redis.call('ZRANGE', line, 0, 0)
+if #first > 0 then
+  {_SETTLE}
+  if hand_over(nil, first) then
+    return mine
+  end
+end
+if mine == 1 then
   redis.call('DEL', lock)
-  mine = 1
-  holder = false
 end
-if holder or redis.call('EXISTS', line) == 0 then
-  return mine
-end
-{_SETTLE}
-hand_over()
 return mine
 """,
     keys=4,
@@ -217,9 +231,8 @@ RENEW = Script(
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
-if ARGV[4] == '1' or redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-end
+local left = ARGV[4] == '1' and 0 or redis.call('PTTL', KEYS[1])
+redis.call('PEXPIRE', KEYS[1], math.max(left, ARGV[2]))
 if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[3]) then
   redis.call('PEXPIRE', KEYS[2], ARGV[3])
 end
@@ -251,12 +264,11 @@ ABANDON = Script(
 {_SETTLE}
 leave(ARGV[1])
 local holder = redis.call('GET', lock)
-if holder == ARGV[1] then
-  redis.call('DEL', lock)
-  holder = false
+if holder and holder ~= ARGV[1] then
+  return 1
 end
-if not holder then
-  hand_over()
+if not hand_over() and holder then
+  redis.call('DEL', lock)
 end
 return 1
 """,
@@ -273,16 +285,16 @@ local holder, left = redis.call('GET', lock), redis.call('PTTL', lock)
 if holder and string.sub(holder, 1, 5) == 'done:' then
   return 0 -- only its owner id can end that
 end
-if holder then
-  redis.call('DEL', lock) -- first: a server without memory left allows this, and then the rest
-  if left > 0 then
-    redis.call('SET', KEYS[5], holder, 'PX', left)
-    if ARGV[1] ~= '' then
-      redis.call('SET', KEYS[6], holder .. '\\n' .. ARGV[1], 'PX', left)
-    end
+if holder and left > 0 then
+  redis.call('ZREM', line, '') -- nothing, but a server without memory left allows it, and then the rest
+  redis.call('SET', KEYS[5], holder, 'PX', left)
+  if ARGV[1] ~= '' then
+    redis.call('SET', KEYS[6], holder .. '\\n' .. ARGV[1], 'PX', left)
   end
 end
-hand_over()
+if not hand_over() and holder then
+  redis.call('DEL', lock)
+end
 return holder and 1 or 0
 """,
     keys=6,
@@ -299,6 +311,7 @@ local owner, marker = ARGV[1], ARGV[2]
 leave(owner)
 local holder = redis.call('GET', lock)
 if holder == marker then
+  redis.call('PEXPIRE', lock, math.max(1, redis.call('PTTL', lock)))
   return 1
 end
 if holder ~= owner then
@@ -331,9 +344,7 @@ local holder = redis.call('GET', lock)
 if holder == owner then
   local token, of = string.match(redis.call('GET', fence) or '', '^(%d+).-\\n(.*)$')
   if of == owner and tonumber(token) < {TOKEN_MOST} then
-    if redis.call('PTTL', lock) < tonumber(ttl) then
-      redis.call('PEXPIRE', lock, ttl)
-    end
+    redis.call('PEXPIRE', lock, math.max(ttl, redis.call('PTTL', lock)))
     return tonumber(token)
   end
 elseif holder ~= former then
@@ -352,15 +363,14 @@ DISOWN = Script(
 {_SETTLE}
 leave(ARGV[1])
 local holder = redis.call('GET', lock)
-if holder == ARGV[1] then
-  if string.match(redis.call('GET', fence) or '', '^%d+') == ARGV[2] then
-    return 1
-  end
-  redis.call('DEL', lock)
-  holder = false
+if holder and holder ~= ARGV[1] then
+  return 1
 end
-if not holder then
-  hand_over()
+if holder and string.match(redis.call('GET', fence) or '', '^%d+') == ARGV[2] then
+  return 1
+end
+if not hand_over() and holder then
+  redis.call('DEL', lock)
 end
 return 1
 """,

@@ -76,6 +76,13 @@ def _get(keys: Keyspace, words: Words) -> Reply:
     return keys.text(words[1])
 
 
+@_command("mget", 2, ANY_NUMBER)
+def _mget(keys: Keyspace, words: Words) -> Reply:
+    """What is no string counts as absent."""
+    found = [keys.find(key) for key in words[1:]]
+    return [value if type(value) is bytes else None for value in found]
+
+
 @_command("set", 3, ANY_NUMBER, writes=True)
 def _set(keys: Keyspace, words: Words) -> Reply:
     key, value = words[1], words[2]
