@@ -19,6 +19,8 @@ from .violation import Violation
 
 __all__ = ["RULES", "Violation", "overlaps", "violations"]
 
+_LONGER = 1.0 + 2 * rules.CLOCK_RATES
+"""By how much longer it may seem to a client than it is."""
 WAKES_WITHIN = 0.3
 """Seconds from a release until one who waits has the lock, with several nodes."""
 
@@ -76,7 +78,7 @@ def violations(
         asked = attempt.asked
         is_healed = asked.at >= healed_at and asked.patience - asked.at >= (reacts_within or 0.0)
         may_be = may_be_unreachable and way.may_be_unreachable(attempt, is_healed, reacts_within or 0.0)
-        _judge_end(attempt, may_be, excuses, found)
+        _judge_end(attempt, may_be, excuses, way, found)
         if reacts_within is not None and attempt.granted is None:
             _judge_patience(attempt, way, reacts_within, excuses, found)
         if attempt.granted is not None:
@@ -128,16 +130,18 @@ class _Way:
             return self._reach.is_in_the_way(_process(attempt), since, until)
         return any(fault.at <= until and fault.until >= since for fault in self._faults)
 
-    def _is_in_grace(self, attempt: Attempt) -> bool:
-        """Who can't wait for its end is told so."""
-        since, until = attempt.asked.at, math.inf if attempt.closed_by is None else attempt.closed_by.at
-        return any(fault.note == GRACE and fault.at <= until and fault.until >= since for fault in self._faults)
+    def is_in_grace(self, attempt: Attempt, beyond: float = 0.0) -> bool:
+        """Who can't wait for its end is told so: it is `beyond` its patience."""
+        closed = attempt.closed_by
+        since, until = attempt.asked.at, math.inf if closed is None else closed.at
+        graces = (fault for fault in self._faults if fault.note == GRACE and fault.at <= until)
+        return any(grace.until >= since and (grace.until - until) * _LONGER >= beyond - until for grace in graces)
 
     def may_be_unreachable(self, attempt: Attempt, is_healed: bool, within: float) -> bool:
         """A fault at so few nodes that the others are a majority excuses nothing, once it is known."""
         reach, closed = self._reach, attempt.closed_by
         if reach is None or closed is None:
-            return not is_healed or self._is_in_grace(attempt)
+            return not is_healed or self.is_in_grace(attempt)
         since = attempt.asked.at - within
         if not reach.is_quorate(since, closed.at):
             return True
@@ -148,7 +152,9 @@ def _process(attempt: Attempt) -> str:
     return attempt.asked.who.partition("/")[0]
 
 
-def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, found: list[Violation]) -> None:
+def _judge_end(
+    attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, way: _Way, found: list[Violation]
+) -> None:
     closed = attempt.closed_by
     if closed is None:
         found.append(_violation("unanswered", attempt, "the history does not show how it ended"))
@@ -162,6 +168,8 @@ def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, fou
         patience = attempt.asked.until if closed.kind == "refused" or is_told else attempt.asked.patience
         if closed.note in (once.DONE, permits.ANOTHER_LIMIT) and closed.kind == "refused":
             return  # nobody waits for that
+        if closed.kind == "unreachable" and way.is_in_grace(attempt, patience):
+            return  # nor for that
         if closed.at < patience and not excuses.of_time(attempt, closed.at):
             what = f"{closed.kind} {patience - closed.at:.6f} s before its wait was over"
             found.append(_violation("impatient", attempt, what))
@@ -185,7 +193,7 @@ def _judge_words(attempt: Attempt, granted: Event, excuses: Excuses, found: list
         elif kind == "lost" and event.at < deadline and not excuses.of_loss(attempt, event.at):
             what = f"lost ({event.note}) {deadline - event.at:.6f} s before its deadline"
             found.append(_violation("robbed", attempt, what))
-        elif kind == "outlived" and not excuses.of_exclusion(attempt, event.at):
+        elif kind == "outlived" and not excuses.of_absence(attempt, event.at):
             what = f"counted as held at {event.at:.6f}, but the engine keeps it only until {event.until:.6f}"
             found.append(_violation("outlived", attempt, what))
         elif kind == "misled" and not excuses.of_time(attempt, event.at):

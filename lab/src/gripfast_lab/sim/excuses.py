@@ -28,10 +28,11 @@ from .history import ANY, ONLY_LOSSES, ONLY_TOKENS, TOKENS, WORLD, Event
 
 
 class Excuses:
-    __slots__ = ("_epochs", "_forgot", "_jumped", "_lost")
+    __slots__ = ("_absent", "_epochs", "_forgot", "_jumped", "_lost")
 
     def __init__(self, forgot: Sequence[Event] = (), jumped: Sequence[Event] = ()) -> None:
         self._lost = forgot
+        self._absent = [fault for fault in forgot if fault.note != ONLY_TOKENS]
         self._forgot = [fault for fault in forgot if fault.note not in (ONLY_TOKENS, ONLY_LOSSES)]
         self._jumped = jumped
         self._epochs = [fault for fault in forgot if fault.note in (TOKENS, ONLY_TOKENS)]
@@ -43,6 +44,10 @@ class Excuses:
     def of_loss(self, attempt: Attempt, at: float) -> bool:
         """Whether at that moment the attempt may be robbed."""
         return _between(self._lost, attempt, at) or _between(self._jumped, attempt, at)
+
+    def of_absence(self, attempt: Attempt, at: float) -> bool:
+        """Whether at that moment no engine may have the attempt's lock any more, although it is believed in."""
+        return _between(self._absent, attempt, at) or _between(self._jumped, attempt, at)
 
     def of_time(self, attempt: Attempt, at: float) -> bool:
         """Whether at that moment its client may be wrong about the time."""

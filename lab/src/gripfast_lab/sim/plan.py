@@ -98,6 +98,8 @@ class Copies(NamedTuple):
     max_ttl: float
     goes_on: float
     """Seconds for which an old primary is said to go on at most. A fault may take longer."""
+    is_established: bool
+    """The primary is known to be the first one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -161,7 +161,7 @@ class _Drawing:
             closes_at_once=self._chance.happens(0.5),
             is_warm=self._chance.happens(0.7),
             quorum=self._quorum(items),
-            copies=None if self._level is None else Copies(self._level, max(self._ttls), self._goes_on),
+            copies=self._copied(),
             shares=tuple(self._shares.items()),
             has_family=bool(self._keeps),
         )
@@ -218,6 +218,11 @@ class _Drawing:
             return (self._host("node", NOW),)
         off = self._more.pick(NODE_CLOCKS)
         return tuple(self._host(f"n{number}", NOW + off * self._more.random()) for number in range(self._nodes))
+
+    def _copied(self) -> Copies | None:
+        if self._level is None:
+            return None
+        return Copies(self._level, max(self._ttls), self._goes_on, self._copies.happens(0.8))
 
     def _group(self) -> tuple[Host, ...]:
         """A primary and one or two replicas."""

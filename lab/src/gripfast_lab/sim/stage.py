@@ -16,7 +16,8 @@ from gripfast.core.redlock.records import Records
 from gripfast.core.redlock.store import RedlockStore
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.keys import MARK
+from gripfast.stores.redis.grace import Grace
+from gripfast.stores.redis.keys import MARK, MARKER
 from gripfast.stores.redis.permit_parts import SLACK_MS
 from gripfast.stores.redis.scripts import LINE_MS
 from gripfast.stores.redis.store import RedisStore
@@ -47,7 +48,7 @@ KEEPALIVE = 30.0
 NO_END = 3600.0
 """Seconds after which a run that has not ended by itself is over."""
 CLOSING = 60.0
-STAY = (BIRTH,)
+STAY = (BIRTH, MARKER)
 """Keys that are left on purpose."""
 CLEANS_WITHIN = 0.02
 """Seconds in which a clean-up that nobody waits for has arrived at each of several nodes, if nothing is in its way."""
@@ -176,13 +177,14 @@ class Stage:
 
     def _store_of_one(self, host: Host) -> tuple[Store, Store | None]:
         if not host.shares:
-            return self._redis(LendingLink(self._place(host))), None
-        link = SimLink(self._place(host))
+            return RedisStore(LendingLink(self._place(host)), self._grace(host)), None
+        link, grace = SimLink(self._place(host)), self._grace(host)
         lends = LendingLink(self._place(host), idle_most=0, clean_up=link.clean_up)
-        return self._redis(link), self._redis(lends)
+        return RedisStore(link, grace), RedisStore(lends, grace)
 
-    def _redis(self, link: SimLink) -> RedisStore:
-        return RedisStore(link)
+    def _grace(self, host: Host) -> Grace | None:
+        """What a client knows about the grace of its server, where there is one."""
+        return None
 
     def _place(self, host: Host) -> Place:
         server = SimServer(self.nodes[0].name, self.plan.request_timeout, self._chased)

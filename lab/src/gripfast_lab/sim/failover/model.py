@@ -40,8 +40,8 @@ class Srv(NamedTuple):
     follows: int = NOBODY
     run: int = 0
     replid: int = 0
-    behind: tuple[int, ...] = ()
-    """What the one that it follows has had since, of which any beginning may have arrived."""
+    behind: frozenset[int] = frozenset()
+    """What the one that it follows has had since: with any beginning of that, it has one of these."""
     listed: frozenset[int] = frozenset()
     """The followers that it believes to have."""
 
@@ -101,11 +101,19 @@ class Failovers:
 
     def starts(self) -> Iterator[State]:
         replicas = range(1, self.servers)
-        primary = Srv(PRIMARY, listed=frozenset(replicas))
-        servers = (primary, *(Srv(REPLICA, follows=0, run=0) for _ in replicas))
+        contents = self._prepared() if self.rule.level else EMPTY
+        primary = Srv(PRIMARY, contents, listed=frozenset(replicas))
+        servers = (primary, *(Srv(REPLICA, contents, follows=0) for _ in replicas))
         yield State(0, servers, (Cli(),) * self.clients, self.promotions, self.passes)
 
+    def _prepared(self) -> int:
+        """What all of them have after `gripfast init`."""
+        who = Who(EMPTY, 0, 0, 0, self.servers - 1, frozenset())
+        return self.table.do(who, 0, self.servers - 1, "init", b"", lambda store: store.prepare(None)).contents
+
     def steps(self, state: State) -> Iterator[Step]:
+        if sum(each.phase in (IDLE, WAITS, HOLDS) for each in state.clients) < 2:
+            return  # there will be no two holders any more
         for place, server in enumerate(state.servers):
             if server.role == PRIMARY:
                 yield from self._requests(state, place)
@@ -177,10 +185,10 @@ class Failovers:
             servers[place] = servers[place]._replace(contents=done.contents)
             for each, other in enumerate(servers):
                 if other.follows == place:
-                    servers[each] = other._replace(behind=(*other.behind, done.contents))
+                    servers[each] = other._replace(behind=other.behind | {done.contents})
         if done.wrote:
             for each in acking:
-                servers[each] = servers[each]._replace(contents=done.contents, behind=())
+                servers[each] = servers[each]._replace(contents=done.contents, behind=frozenset())
         return state._replace(servers=tuple(servers))
 
     def _believed(self, state: State, place: int, who: int, what: str, done: Done) -> State:
@@ -220,9 +228,9 @@ class Failovers:
                 yield ("crashes", place), _with_server(state, place, _down(server))
             yield ("demoted", place), _with_server(state, place, _demoted(server))
         elif server.role == REPLICA and state.promotions and (self.goes_on or not primaries):
-            beginnings = (server.contents, *server.behind)
-            for got, contents in enumerate(dict.fromkeys(beginnings)):
-                yield ("promoted", place, got, len(server.behind)), _promoted(state, place, contents)
+            for contents in sorted(server.behind | {server.contents}):
+                is_late = bool(server.behind - {server.contents}) and contents == server.contents
+                yield ("promoted", place, is_late), _promoted(state, place, contents)
         if server.role != PRIMARY:
             for primary in primaries:
                 if server.role == DOWN or server.follows != primary:
@@ -230,24 +238,24 @@ class Failovers:
 
 
 def _down(server: Srv) -> Srv:
-    return server._replace(role=DOWN, follows=NOBODY, behind=(), listed=frozenset(), run=server.run + 1)
+    return server._replace(role=DOWN, follows=NOBODY, behind=frozenset(), listed=frozenset(), run=server.run + 1)
 
 
 def _demoted(server: Srv) -> Srv:
     """Not synced yet."""
-    return server._replace(role=REPLICA, follows=NOBODY, behind=(), listed=frozenset())
+    return server._replace(role=REPLICA, follows=NOBODY, behind=frozenset(), listed=frozenset())
 
 
 def _promoted(state: State, place: int, contents: int) -> State:
     server = state.servers[place]
-    server = server._replace(role=PRIMARY, contents=contents, follows=NOBODY, behind=(), replid=state.replids)
+    server = server._replace(role=PRIMARY, contents=contents, follows=NOBODY, behind=frozenset(), replid=state.replids)
     state = state._replace(promotions=state.promotions - 1, replids=state.replids + 1)
     return _with_server(state, place, server)
 
 
 def _synced(state: State, place: int, primary: int) -> State:
     server, source = state.servers[place], state.servers[primary]
-    server = server._replace(role=REPLICA, contents=source.contents, follows=primary, behind=(), replid=source.replid)
+    server = server._replace(role=REPLICA, contents=source.contents, follows=primary, behind=frozenset(), replid=source.replid)
     state = _with_server(state, place, server)
     return _with_server(state, primary, source._replace(listed=source.listed | {place}))
 
@@ -296,7 +304,7 @@ TEXTS = {
     **dict.fromkeys(("claims", "renews", "releases", "releases again"), "{0} {1} at {2}: {3}{4}"),
     "crashes": "{0} crashes",
     "demoted": "{0} is demoted",
-    "promoted": "{0} is promoted, with {1} of {2} writes that were on their way",
+    "promoted": "{0} is promoted{1}",
     "syncs": "{0} gets all that {1} has, and follows it",
     "time": "time passes: {0} s",
 }
@@ -312,7 +320,7 @@ _SHOWN: dict[str, Any] = {
     **dict.fromkeys(("claims", "renews", "releases", "releases again"), _asked_words),
     "crashes": lambda label: (_server(label[1]),),
     "demoted": lambda label: (_server(label[1]),),
-    "promoted": lambda label: (_server(label[1]), label[2], label[3]),
+    "promoted": lambda label: (_server(label[1]), ", and the last writes have not reached it" if label[2] else ""),
     "syncs": lambda label: (_server(label[1]), _server(label[2])),
     "time": lambda label: (f"{label[1] / 1000:g}",),
 }

@@ -6,6 +6,7 @@ who the server is, of the time, and of which replicas acknowledge.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,8 +16,8 @@ from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import Server
 from gripfast.stores.redis.failover import Failover
 from gripfast.stores.redis.store import RedisStore
-from gripfast_lab.sim.redis.keyspace import Snapshot
-from gripfast_lab.sim.redis.node import SCRIPTS
+from gripfast_lab.sim.redis.group import GUARDED
+from gripfast_lab.sim.redis.keyspace import Snapshot, Value
 from gripfast_lab.sim.redis.replication import Follower, ReplicatedServer
 
 START_US = 1_700_000_000_000_000
@@ -86,8 +87,11 @@ class Servers:
         server = ReplicatedServer(lambda: self._now_us, "server")
         server.run_id, server.replid = b"%040d" % (100 * who.place + who.run), b"%040x" % (2**40 + who.replid)
         server.database.restore(self._snapshots[who.contents])
-        server.followers = [Follower(_drop) for _ in range(who.followers)]
-        for script in SCRIPTS:
+        for _ in range(who.followers):
+            follower = Follower(_drop)
+            server.add(follower)
+            server.acknowledge(follower, 0)
+        for script in GUARDED:
             server.remember(script.text)
         pushed: list[tuple[str, Granted]] = []
         for each in who.listeners:
@@ -105,9 +109,17 @@ class Servers:
         return number
 
 
+_TOKEN = re.compile(rb"^\d{16}(?:@\d+)?(?= )")
+
+
 def _frozen(contents: Snapshot) -> Hashable:
+    """Tokens aside: who believes what does not depend on them here."""
     values, expiries = contents
-    return tuple((key, repr(values[key]), expiries.get(key)) for key in sorted(values))
+    return tuple((key, _plain(values[key]), expiries.get(key)) for key in sorted(values))
+
+
+def _plain(value: Value) -> Hashable:
+    return _TOKEN.sub(b"token", value) if isinstance(value, bytes) else repr(value)
 
 
 def _push(message: Any) -> tuple[str, Granted]:
@@ -142,16 +154,29 @@ class Direct:
         self._acks = acks
         self._channel = channel
         self._redis = server
-        self._session = server.connect()
+        self._late: list[Any] = []
+        self._session = server.connect(None, self._late.extend)
 
     def inbox(self) -> Told:
         return Told()
 
     def ask(self, packed: bytes, owner: str | None = None) -> Any:
-        return self._session.receive(packed)[0]
+        return self._answers(packed, 1)[0]
 
     def ask_many(self, commands: Sequence[bytes], within: float = 0.0) -> Any:
-        return self._session.receive(b"".join(commands))
+        return self._answers(b"".join(commands), len(commands))
+
+    def _answers(self, packed: bytes, count: int) -> list[Any]:
+        self.waited = self.waited or b"\r\nWAIT\r\n" in packed
+        replies = self._session.receive(packed)
+        while len(replies) < count:
+            for follower in self._redis.followers[: self._acks]:
+                self._redis.acknowledge(follower, self._redis.offset)
+            if not self._late:
+                self._session.time_out()
+            replies += self._late
+            self._late.clear()
+        return replies
 
     async def listen(self) -> None:
         if self.server.channel is None:

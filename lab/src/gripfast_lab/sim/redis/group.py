@@ -12,12 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gripfast.stores.redis import scripts
 from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.clocks import Clock
 from gripfast_lab.sim.network import Connection, Duplicate, Path, Pipe
-from gripfast_lab.sim.redis.node import Node, Watches
+from gripfast_lab.sim.redis.guarded import GroupObserver
+from gripfast_lab.sim.redis.node import SCRIPTS, Node
 from gripfast_lab.sim.redis.replication import Effect, Follower, ReplicatedServer, Sync
 from gripfast_lab.sim.world import World
+
+
+GUARDED = (*(script.guarded for script in SCRIPTS), *SCRIPTS, scripts.MARK)
+"""Of all scripts the form that grants nothing in a grace, too."""
 
 
 class Member(Node):
@@ -25,7 +31,8 @@ class Member(Node):
 
     server: ReplicatedServer
 
-    def __init__(self, world: World, name: str, clock: Clock, observer: Watches) -> None:
+    def __init__(self, world: World, name: str, clock: Clock, observer: GroupObserver) -> None:
+        self.observer = observer
         self._waiting: list[tuple[Callable[..., None], tuple[Any, ...]]] = []
         self.stream: Stream | None = None
         """From the one that it follows."""
@@ -34,6 +41,10 @@ class Member(Node):
 
     def _new_server(self) -> ReplicatedServer:
         return ReplicatedServer(self.now_us, self.name, lambda seconds, call: self._world.at(self._at(seconds), call))
+
+    def warm_up(self) -> None:
+        for script in GUARDED:
+            self.server.remember(script.text)
 
     def _at(self, seconds: float) -> float:
         return self._world.now + seconds
