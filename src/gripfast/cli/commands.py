@@ -27,6 +27,7 @@ OWN = {
     "completion": "completion:completion",
     "lead": "lead:lead",
     "forget": "locks:forget",
+    "init": "init:init",
     "ls": "locks:ls",
     "release": "handover:release",
     "renew": "handover:renew",

@@ -124,6 +124,14 @@ def cut(where: str, error: Exception | None, was_idle: bool = False) -> Fault:
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}), was_idle=was_idle)
 
 
+def another_server(where: str) -> StoreUnavailable:
+    message = (
+        "is another server than a moment ago, and again another one: check that its address leads to one primary, and "
+        "try again"
+    )
+    return StoreUnavailable(f"{where} {message}", {where: message})
+
+
 def left(where: str, reply: ReplyError) -> Fault:
     """The connection was left because of this reply to another request: what becomes of this one is not known."""
     message = refused(where, reply).error.nodes[where]

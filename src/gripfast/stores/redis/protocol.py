@@ -19,6 +19,8 @@ from gripfast.stores.holder import Details, read_details, read_moment
 from gripfast.stores.redis import keys, scripts
 from gripfast.stores.redis.keys import MARK, pack
 
+GRACE = b"grace"
+"""The answer to an adoption for which the server is in grace."""
 PAGE = 100
 """Keys that one step of a list asks the server to look at."""
 
@@ -111,13 +113,8 @@ def abandon(key: str, owner: str) -> bytes:
     return scripts.ABANDON.by_hash + keys.settling(key) + pack(to_bytes(owner))
 
 
-def abandon_in_full(key: str, owner: str) -> bytes:
-    return scripts.ABANDON.in_full(abandon(key, owner))
-
-
-def disown_in_full(key: str, owner: str, token: int) -> bytes:
-    packed = scripts.DISOWN.by_hash + keys.settling(key) + pack(to_bytes(owner), b"%d" % token)
-    return scripts.DISOWN.in_full(packed)
+def disown(key: str, owner: str, token: int) -> bytes:
+    return scripts.DISOWN.by_hash + keys.settling(key) + pack(to_bytes(owner), b"%d" % token)
 
 
 def force_release(key: str, note: str | None = None) -> bytes:
@@ -162,6 +159,11 @@ def read_claim(reply: Any, claim: Claim, channel: bytes | None) -> Granted | Tak
 
 def is_heard(taken: Any) -> bool:
     return bool(taken[4] == 1)
+
+
+def is_free(taken: Any) -> bool:
+    """Of a claim that was refused: nobody has the lock, so its server is in grace."""
+    return taken[0] is None
 
 
 def read_why(reply: bytes) -> Loss:
