@@ -131,11 +131,14 @@ class _Way:
         return any(fault.at <= until and fault.until >= since for fault in self._faults)
 
     def is_in_grace(self, attempt: Attempt, beyond: float = 0.0) -> bool:
-        """Who can't wait for its end is told so: it is `beyond` its patience."""
+        """Who can't wait for its end is told so: it is `beyond` its patience, or seems so because an answer is late."""
         closed = attempt.closed_by
         since, until = attempt.asked.at, math.inf if closed is None else closed.at
-        graces = (fault for fault in self._faults if fault.note == GRACE and fault.at <= until)
-        return any(grace.until >= since and (grace.until - until) * _LONGER >= beyond - until for grace in graces)
+        graces = [each for each in self._faults if each.note == GRACE and each.at <= until and each.until >= since]
+        if any((grace.until - until) * _LONGER >= beyond - until for grace in graces):
+            return True
+        others = (each for each in self._faults if each.note != GRACE)
+        return bool(graces) and any(each.at <= until and each.until >= graces[0].at for each in others)
 
     def may_be_unreachable(self, attempt: Attempt, is_healed: bool, within: float) -> bool:
         """A fault at so few nodes that the others are a majority excuses nothing, once it is known."""
@@ -152,9 +155,7 @@ def _process(attempt: Attempt) -> str:
     return attempt.asked.who.partition("/")[0]
 
 
-def _judge_end(
-    attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, way: _Way, found: list[Violation]
-) -> None:
+def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, way: _Way, found: list[Violation]) -> None:
     closed = attempt.closed_by
     if closed is None:
         found.append(_violation("unanswered", attempt, "the history does not show how it ended"))

@@ -255,7 +255,9 @@ def _promoted(state: State, place: int, contents: int) -> State:
 
 def _synced(state: State, place: int, primary: int) -> State:
     server, source = state.servers[place], state.servers[primary]
-    server = server._replace(role=REPLICA, contents=source.contents, follows=primary, behind=frozenset(), replid=source.replid)
+    server = server._replace(
+        role=REPLICA, contents=source.contents, follows=primary, behind=frozenset(), replid=source.replid
+    )
     state = _with_server(state, place, server)
     return _with_server(state, primary, source._replace(listed=source.listed | {place}))
 

@@ -21,7 +21,6 @@ from gripfast_lab.sim.redis.node import SCRIPTS, Node
 from gripfast_lab.sim.redis.replication import Effect, Follower, ReplicatedServer, Sync
 from gripfast_lab.sim.world import World
 
-
 GUARDED = (*(script.guarded for script in SCRIPTS), *SCRIPTS, scripts.MARK)
 """Of all scripts the form that grants nothing in a grace, too."""
 
