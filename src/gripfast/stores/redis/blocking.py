@@ -59,19 +59,30 @@ class BlockingLink:
         self._lending.take_back(wire, owner, (reply,))
         return reply
 
-    def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
+    def ask_many(self, commands: Sequence[bytes], within: float = math.inf, owner: str | None = None) -> Any:
         try:
             wire, left = (self._idle.pop(), within) if self._idle else self._dial(within)
         except LinkDown as down:
             return down.fault
         except IndexError:
-            return self.ask_many(commands, within)
+            return self.ask_many(commands, within, owner)
+        if owner is not None:
+            self.server.sends(owner, wire)
         try:
             replies = wire.ask_many(b"".join(commands), len(commands), left)
         except (OSError, HiredisError) as error:
             return self._failed(wire, error, within)
-        self._lending.take_back(wire, None, replies)
+        self._lending.take_back(wire, owner, replies)
         return replies
+
+    def ask_acked(
+        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+    ) -> Any:
+        """The lent connection carries both, and no other."""
+        return self.ask_many([*commands, wait], within, owner)
+
+    async def aside(self, call: Callable[[], Any]) -> Any:
+        return call()
 
     async def listen(self) -> None:
         self._notifications.open()

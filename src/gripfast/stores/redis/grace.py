@@ -30,7 +30,7 @@ from hiredis import ReplyError
 from gripfast.core.ports import Prepared, Unreachable, unreachable
 from gripfast.errors import ConfigurationError, StoreUnavailable
 from gripfast.machine import boottime
-from gripfast.stores.faults import Fault
+from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis import scripts
 from gripfast.stores.redis.failover import REPLICAS_MOST, Failover
 from gripfast.stores.redis.faults import refused
@@ -50,6 +50,8 @@ _WHY = {"none": "it had no marker: it is new, or has lost its data", "other": "i
 
 Ask = Callable[[Script, bytes], Awaitable[Any]]
 """The reply to a request, or a Fault."""
+Aside = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""What a call brings that may block."""
 
 
 class Marked(NamedTuple):
@@ -91,20 +93,46 @@ class Grace:
         self._begun = b"", "other"
         """The incarnation whose grace the log tells of, and why it began."""
 
-    def guarded(self, script: Script, packed: bytes) -> tuple[Script, bytes]:
-        """The form of this call that grants only if the server is the one that is known to grant."""
-        return script.guarded, script.call_guarded(packed, self._open)
+    @property
+    def replicas(self) -> int:
+        return self.failover.replicas
 
-    async def begin(self, ask: Ask, ttl: float) -> Fault | None:
-        """Before a claim: know the marker. Raises ConfigurationError if the ttl is too large."""
-        if self._now() >= self._look_at:
-            self._look_at = self._now() + LOOK_EVERY  # for the others, who need not look at the same time
-            found = await self._look(ask)
-            if isinstance(found, Fault):
-                self._look_at = 0.0
-                return found
-        self.check(ttl)
-        return None
+    def guarded(self, script: Script, packed: bytes) -> tuple[Script, bytes]:
+        """The form of this call that grants only if the server is the one that is known to grant, and whose answer is
+        believed only if enough replicas have acknowledged it."""
+        if self.replicas and script.is_believed:
+            form, arguments = script.acked, pack(b"%d" % self.replicas) + self._open
+        else:
+            form, arguments = script.guarded, self._open
+        return form, packed if form is script else script.call(form, packed, arguments)
+
+    def wait(self, seconds: float) -> bytes:
+        """For half of the time that the request has: the server counts in steps of 100 ms."""
+        return command(b"WAIT", b"%d" % self.replicas, b"%d" % max(1, round(seconds * 500)))
+
+    async def begin(self, ask: Ask, aside: Aside) -> Fault | None:
+        """Before a claim or a renewal: know the marker, and how many replicas may be promoted."""
+        if self._now() < self._look_at:
+            return None
+        self._look_at = self._now() + LOOK_EVERY  # for the others, who need not look at the same time
+        found = await self._look(ask)
+        trouble = found if isinstance(found, Fault) else await self._too_few(aside) if self.replicas else None
+        if trouble is not None:
+            self._look_at = 0.0
+        return trouble
+
+    async def _too_few(self, aside: Aside) -> Fault | None:
+        try:
+            promotable = await aside(self.failover.promotable)
+        except LinkDown as down:
+            return down.fault
+        if promotable is None or promotable <= self.replicas:
+            return None
+        message = (
+            f"has {promotable} replicas that may be promoted, and replicas={self.replicas}: the promoted one may lack "
+            f"what was acknowledged. Set replicas={promotable} in every client"
+        )
+        return Fault(StoreUnavailable(f"{self._where} {message}", {self._where: message}), "unfit")
 
     async def look(self, ask: Ask) -> Unreachable | None:
         """A server granted nothing, because it is in grace or because this client did not know it. None if it grants

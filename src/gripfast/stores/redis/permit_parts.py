@@ -57,6 +57,9 @@ local function keep_for(ms)
 end
 """
 
+TOUCH = "redis.call('HSET', holders, '', redis.call('HGET', holders, '') or '')"
+"""Nothing changes, but it is written: what writes nothing has nothing that a replica could acknowledge."""
+
 WHY = """
 local function why(owner)
   if not redis.call('ZSCORE', broken, owner) then

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from gripfast.stores.redis.permit_parts import KEEP, KEYS, NAMES, NOW, SETTLED_MOST, WHY, all_parts
+from gripfast.stores.redis.permit_parts import KEEP, KEYS, NAMES, NOW, SETTLED_MOST, TOUCH, WHY, all_parts
 from gripfast.stores.redis.scripts import MEMORY_MS, WINDOW_MS, Script
 
 # ARGV: owner, ttl, n, limit, channel ("" to stay out of the queue), details.
@@ -50,6 +50,8 @@ if holder then
     if ending < now + ttl then
       redis.call('ZADD', ends, string.format('%.0f', now + ttl), owner)
       remember(ttl)
+    else
+      {TOUCH}
     end
     leave(owner)
     settle()
@@ -93,6 +95,7 @@ return refused(channel ~= '' and is_heard(channel) and 1 or 0, not is_open and u
     ),
     keys=len(KEYS),
     arguments=6,
+    is_believed=True,
 )
 
 # ARGV: owner; "" only settles. {1 if it had permits, more, why it had none}. Whatever it had is gone afterwards.
@@ -132,6 +135,8 @@ if not ending or ending < now then
 end
 if ARGV[3] == '1' or ending < now + ttl then
   redis.call('ZADD', ends, string.format('%.0f', now + ttl), owner)
+else
+  {TOUCH}
 end
 {KEEP}
 keep_for(ttl + {MEMORY_MS})
@@ -139,6 +144,7 @@ return 1
 """,
     keys=len(KEYS),
     arguments=3,
+    is_believed=True,
 )
 
 # ARGV: owner, n. {1 if it has permits, more, why it has none}. Of a read/write lock: there are no slots.
@@ -155,6 +161,8 @@ if had and end_of(owner) then
   if tonumber(had) > n then
     used, is_changed = used - (had - n), true
     redis.call('HSET', holders, owner, string.format('%.0f', n) .. rest, '', pool())
+  else
+    {TOUCH}
   end
 end
 settle()
@@ -164,6 +172,7 @@ return {{mine, more, mine == 1 and '' or why(owner)}}
     ),
     keys=len(KEYS),
     arguments=2,
+    is_believed=True,
 )
 
 # ARGV: limit. {1, more}.

@@ -47,8 +47,8 @@ class RedisPermits:
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         store, grace = self._store, self._store._grace
-        if grace is not None and (trouble := await grace.begin(store._ask, claim.ttl)) is not None:
-            return unreachable(trouble.error, trouble.was_sent, trouble.was_refused, trouble.is_permanent)
+        if grace is not None and (trouble := await store._begin(claim.ttl)) is not None:
+            return trouble
         was_answered = is_repeated = False
         while True:
             channel = None if claim.inbox is None else self._link.server.channel
@@ -57,7 +57,7 @@ class RedisPermits:
                 sent = reply.was_sent or was_answered
                 return unreachable(reply.error, sent, reply.was_refused, reply.is_permanent)
             was_answered = True
-            answer = protocol.read_claim(reply, claim, channel)
+            answer = store._unless_confirmed(protocol.read_claim(reply, claim, channel))
             if isinstance(answer, Granted):
                 await self._settle(claim.name, _kind(claim), reply)
                 return answer
@@ -82,7 +82,7 @@ class RedisPermits:
             self._link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
         packed = protocol.claim(claim, self._store._card(claim.label), channel or b"")
         script, packed = self._store._guarded(scripts.CLAIM, packed)
-        first = await self._store._got(self._link.ask(packed, claim.owner))
+        first = await self._store._sent(script, packed, claim.owner)
         return await self._store._made_good(script, packed, first, claim.owner)
 
     async def release(self, hold: Hold) -> Loss | Unreachable | None:
@@ -103,9 +103,12 @@ class RedisPermits:
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> list[Loss | Unreachable | None]:
         answers: list[Loss | Unreachable | None] = []
+        store = self._store
+        if store._grace is not None and (trouble := await store._begin_renewal(holds)) is not None:
+            return [trouble] * len(holds)
         for start in range(0, len(holds), CHUNK):
-            commands = [protocol.renew(hold) for hold in holds[start : start + CHUNK]]
-            for reply in await self._store._ask_each(scripts.RENEW, commands, within):
+            sent = [store._guarded(scripts.RENEW, protocol.renew(hold)) for hold in holds[start : start + CHUNK]]
+            for reply in await store._ask_each(sent[0][0], [packed for _, packed in sent], within):
                 if isinstance(reply, Fault):
                     answers.append(unreachable(reply.error))
                 else:

@@ -19,6 +19,8 @@ from gripfast.stores.holder import Details, read_details, read_moment
 from gripfast.stores.redis import keys, scripts
 from gripfast.stores.redis.keys import MARK, pack
 
+UNCONFIRMED = b"?"
+"""The source of no push: whoever was pushed a grant has to claim once more."""
 GRACE = b"grace"
 """The answer to an adoption for which the server is in grace."""
 PAGE = 100
@@ -159,6 +161,12 @@ def read_claim(reply: Any, claim: Claim, channel: bytes | None) -> Granted | Tak
 
 def is_heard(taken: Any) -> bool:
     return bool(taken[4] == 1)
+
+
+def is_yes(reply: Any) -> bool:
+    """A lease may be dated by it."""
+    first = reply[0] if isinstance(reply, list) and reply else reply
+    return type(first) is int and first > 0
 
 
 def is_free(taken: Any) -> bool:

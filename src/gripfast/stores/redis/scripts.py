@@ -25,11 +25,8 @@ as much as the work.
 
 from __future__ import annotations
 
-import functools
-import hashlib
-from collections.abc import Callable
-
 from gripfast.core import rules
+from gripfast.stores.redis.script import Script as Script
 
 WINDOW_MS = int(rules.WAITER_WINDOW * 1000)
 MEMORY_MS = rules.TOKEN_MEMORY_US // 1000
@@ -131,54 +128,6 @@ end
 _NAMES = "local lock, fence, line, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]\n"
 
 
-_SERVER = "redis.call('INFO', 'server')"
-_REPLICATION = "redis.call('INFO', 'replication')"
-
-
-def _is_open(replication: str) -> str:
-    """Whether this server is the incarnation that its client knows to grant: the last two arguments name it."""
-    server_is = f"string.find({_SERVER}, ARGV[#ARGV - 1], 1, true)"
-    return f" and {server_is} and string.find({replication}, ARGV[#ARGV], 1, true)"
-
-
-class Script:
-    """A script's text and what stands before the keys in a packed call of it, by its hash and in full.
-
-    `text` may be a function. It is told what has to hold besides, as " and …" in Lua, wherever something is granted.
-    """
-
-    def __init__(self, text: str | Callable[[str], str], keys: int, arguments: int) -> None:
-        self._make = text
-        self._keys = keys
-        self._arguments = arguments
-        self.text = text if isinstance(text, str) else text("")
-        self.sha = hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
-        parts = 3 + keys + arguments
-        self.by_hash = f"*{parts}\r\n$7\r\nEVALSHA\r\n$40\r\n{self.sha}\r\n$1\r\n{keys}\r\n".encode()
-
-    def in_full(self, packed: bytes) -> bytes:
-        """The same call with the text, for a server that has forgotten the script."""
-        return self._in_full + packed[len(self.by_hash) :]
-
-    @functools.cached_property
-    def _in_full(self) -> bytes:
-        parts, size = 3 + self._keys + self._arguments, len(self.text.encode())
-        return f"*{parts}\r\n$4\r\nEVAL\r\n${size}\r\n{self.text}\r\n$1\r\n{self._keys}\r\n".encode()
-
-    @functools.cached_property
-    def guarded(self) -> Script:
-        """It grants only if the server is the incarnation that two more arguments name (`grace.py`)."""
-        return self._with(_is_open(_REPLICATION), 2)
-
-    def call_guarded(self, packed: bytes, arguments: bytes) -> bytes:
-        return self.guarded.by_hash + packed[len(self.by_hash) :] + arguments
-
-    def _with(self, and_open: str, arguments: int, begin: str = "") -> Script:
-        make = self._make
-        text = begin + (make if isinstance(make, str) else make(and_open))
-        return Script(text, self._keys, self._arguments + arguments)
-
-
 # ARGV: owner, ttl, how long to keep the token, " <card>\n<owner>", channel ("" to stay out of the line).
 # A number is the token; otherwise who has it, for how long, its fence, and 1 if the asker is in line and would hear a
 # push of this server. How many wait is counted only for whoever does not join them just now.
@@ -235,6 +184,7 @@ return {{seen[1], redis.call('PTTL', lock), seen[2], waiters or redis.call('ZCAR
     ),
     keys=4,
     arguments=5,
+    is_believed=True,
 )
 
 # ARGV: owner. 1 if it was this owner's.
@@ -279,6 +229,7 @@ return 1
 """,
     keys=2,
     arguments=4,
+    is_believed=True,
 )
 
 # ARGV: owner, which does not have it. Why; behind "broken" a line's end and the note, if there is one for this owner.
@@ -376,6 +327,7 @@ return 1
     ),
     keys=4,
     arguments=4,
+    is_believed=True,
 )
 
 # ARGV: the owner that has it, the one that adopts it, ttl, how long to keep the token, " <card>\n<owner>". The token;
@@ -403,6 +355,7 @@ return write(owner, ttl, keep, tail)
     ),
     keys=4,
     arguments=5,
+    is_believed=True,
 )
 
 # ARGV: owner, the token of the lease that it has detached. That stays; whatever else the owner has is gone afterwards.

@@ -13,6 +13,7 @@ from typing import Any
 from gripfast.errors import ClientClosed, GripfastError
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redis.acknowledged import Acknowledged
 from gripfast.stores.redis.conversation import Conversation, Server, left_for_request
 from gripfast.stores.redis.faults import cut
 
@@ -121,8 +122,11 @@ class SharedLink:
         inboxes: Inboxes,
         now: Callable[[], float],
         new_future: Callable[[], Any],
+        acknowledged: Opening | None = None,
     ) -> None:
+        """`acknowledged`: for what has to be acknowledged, if that has a connection of its own."""
         self.server = server
+        self.acknowledged = Acknowledged(server, acknowledged or requests, new_future)
         self.clean_up: Callable[[str, bytes], bool | None] = server.clean_up
         self.requests = requests
         self.notifications = notifications
@@ -148,6 +152,14 @@ class SharedLink:
         if within < self.server.timeout:
             conversation.expect_within(within, told=within, spares=True)
         return await replies
+
+    def ask_acked(
+        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+    ) -> Awaitable[Any]:
+        return self.acknowledged.ask(commands, wait, within, owner)
+
+    async def aside(self, call: Callable[[], Any]) -> Any:
+        return call()
 
     async def _open_and_ask(self, packed: bytes, owner: str | None) -> Any:
         timeout, started = self.server.timeout, self._now()
@@ -178,4 +190,5 @@ class SharedLink:
     def close_now(self) -> None:
         self.requests.close()
         self.notifications.close()
+        self.acknowledged.opening.close()
         self.server.close()

@@ -22,10 +22,8 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
-
-from hiredis import ReplyError
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from gripfast import machine
 from gripfast.core import rules
@@ -51,12 +49,12 @@ from gripfast.core.ports import (
 )
 from gripfast.errors import ConfigurationError, Reason, StoreUnavailable
 from gripfast.stores.faults import Fault, LinkDown
-from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol, scripts
-from gripfast.stores.redis.conversation import Server
 from gripfast.stores.redis.failover import Failover
-from gripfast.stores.redis.faults import another_server, refused, was_sent
+from gripfast.stores.redis.faults import another_server, was_sent
 from gripfast.stores.redis.grace import Grace
+from gripfast.stores.redis.requests import Link as Link
+from gripfast.stores.redis.requests import Requests
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.spec import CAPABILITIES
 
@@ -70,50 +68,11 @@ VAIN_MOST = 3
 connections, say): waiters ask at their pace."""
 
 
-class Link(Protocol):
-    """The connections of one client to its server, in one colour."""
-
-    suspends: bool
-    """What `ask` and `ask_many` return has to be awaited."""
-    server: Server
-    inboxes: Inboxes
-
-    @property
-    def inbox(self) -> Callable[[], Inbox]: ...
-
-    def ask(self, packed: bytes, owner: str | None = None) -> Any:
-        """The reply, or a Fault. With `owner`, it is remembered which connection carried this until it is answered."""
-        ...
-
-    def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
-        """The replies to commands that leave together, or a Fault. `within`: seconds, if less than the time-out."""
-        ...
-
-    async def listen(self) -> None:
-        """Have a channel from now on. Raises LinkDown."""
-        ...
-
-    def stop_listening(self, channel: bytes) -> None: ...
-
-    @property
-    def clean_up(self) -> Callable[[str, bytes], bool | None]:
-        """Send a clean-up behind the unanswered claims of this owner, on their connections: `Server.clean_up`."""
-        ...
-
-    def stop_waiting(self) -> None:
-        """The client is being closed: have every waiter retry now, to be refused."""
-        ...
-
-    async def close(self) -> None: ...
-
-
-class RedisStore(Store, PermitStore):
+class RedisStore(Requests, Store, PermitStore):
     capabilities = CAPABILITIES
 
     def __init__(self, link: Link, failover: Failover | Grace | None = None) -> None:
-        """A Grace is one that several stores share, or that has a clock or a key of its own."""
-        self._link = link
-        self._grace = Grace(failover, link.server.where) if isinstance(failover, Failover) else failover
+        super().__init__(link, failover)
         self.inboxes = link.inboxes
         self.inbox = link.inbox  # type: ignore[method-assign]  # a call less, on the hot path
         self._card = functools.lru_cache(maxsize=256)(card_of_this_process)
@@ -127,10 +86,8 @@ class RedisStore(Store, PermitStore):
     async def claim(self, claim: Claim, is_repeated: bool = False) -> Granted | Taken | Unreachable:
         if claim.share is not None:
             return await self._permits.claim(claim)
-        if self._grace is not None:
-            trouble = await self._grace.begin(self._ask, claim.ttl)
-            if trouble is not None:
-                return unreachable(trouble.error, trouble.was_sent, trouble.was_refused, trouble.is_permanent)
+        if self._grace is not None and (trouble := await self._begin(claim.ttl)) is not None:
+            return trouble
         link = self._link
         channel = None if claim.inbox is None else link.server.channel
         if channel is not None:
@@ -138,9 +95,12 @@ class RedisStore(Store, PermitStore):
         script, packed = scripts.CLAIM, protocol.claim(claim.name, claim, self._card(claim.label), channel or b"")
         if self._grace is not None:
             script, packed = self._grace.guarded(script, packed)
-        reply = link.ask(packed, claim.owner)
-        if link.suspends:
-            reply = await reply
+        if script.is_acked:
+            reply = await self._sent(script, packed, claim.owner)
+        else:
+            reply = link.ask(packed, claim.owner)
+            if link.suspends:
+                reply = await reply
         if type(reply) is not int:
             return await self._claim_slowly(claim, channel, script, packed, reply, is_repeated)
         return Granted(reply, claim.ttl)
@@ -161,24 +121,14 @@ class RedisStore(Store, PermitStore):
             return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
         if isinstance(reply, list) and protocol.is_free(reply):
             return await self._in_grace() or await self._again(claim, is_repeated)
-        answer = protocol.read_claim(reply, claim, channel)
+        answer = self._unless_confirmed(protocol.read_claim(reply, claim, channel))
         if isinstance(answer, Taken) and claim.inbox is None and claim.owner in self._link.server.late:
             self._clean_up_after(claim.name, claim.owner)  # nobody asks for it any more
         return answer
 
-    async def _in_grace(self) -> Unreachable | None:
-        """The lock is free, and nobody is granted it: the server is in grace, or it is one that this client does not
-        know yet. None if it grants from now on."""
-        assert self._grace is not None
-        return await self._grace.look(self._ask)
-
     async def _again(self, claim: Claim, is_repeated: bool) -> Granted | Taken | Unreachable:
         """Once: then the connections lead to several servers, or one that changes quickly."""
         return unreachable(another_server(self._link.server.where)) if is_repeated else await self.claim(claim, True)
-
-    def _guarded(self, script: Script, packed: bytes) -> tuple[Script, bytes]:
-        """The form of a request that may grant."""
-        return (script, packed) if self._grace is None else self._grace.guarded(script, packed)
 
     async def _hears(self, channel: bytes | None, is_heard: bool) -> bool:
         """Whether the server that answered can push to this waiter; otherwise it can when that has asked again."""
@@ -221,7 +171,7 @@ class RedisStore(Store, PermitStore):
 
     async def _keep(self, hold: Hold, keep: Keep) -> Loss | Unreachable | None:
         script, packed = self._guarded(scripts.KEEP, protocol.keep(hold.name, hold, keep))
-        first = await self._got(self._link.ask(packed))
+        first = await self._sent(script, packed)
         reply = await self._made_good(script, packed, first)
         if isinstance(reply, Fault):
             return "taken" if _is_no_lock(reply) else unreachable(reply.error)
@@ -233,13 +183,11 @@ class RedisStore(Store, PermitStore):
 
     async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
         """Noted like a claim: it may take effect although nobody has read its answer."""
-        if self._grace is not None:
-            trouble = await self._grace.begin(self._ask, claim.ttl)
-            if trouble is not None:
-                return unreachable(trouble.error, trouble.was_sent, trouble.was_refused, trouble.is_permanent)
+        if self._grace is not None and (trouble := await self._begin(claim.ttl)) is not None:
+            return trouble
         packed = protocol.adopt(hold.name, hold.owner, claim, self._card(claim.label))
         script, packed = self._guarded(scripts.ADOPT, packed)
-        reply = await self._got(self._link.ask(packed, claim.owner))
+        reply = await self._sent(script, packed, claim.owner)
         reply = await self._made_good(script, packed, reply, claim.owner)
         if isinstance(reply, Fault):
             if _is_no_lock(reply):
@@ -261,10 +209,12 @@ class RedisStore(Store, PermitStore):
             locks, permits = _apart(holds)
             renewed = iter(await self.renew(locks, within)), iter(await self._permits.renew(permits, within))
             return [next(renewed[hold.share is not None]) for hold in holds]
+        if self._grace is not None and (trouble := await self._begin_renewal(holds)) is not None:
+            return [trouble] * len(holds)
         replies: list[Any] = []
         for start in range(0, len(holds), CHUNK):
-            chunk = holds[start : start + CHUNK]
-            replies += await self._ask_each(scripts.RENEW, [protocol.renew(hold.name, hold) for hold in chunk], within)
+            sent = [self._guarded(scripts.RENEW, protocol.renew(hold.name, hold)) for hold in holds[start:][:CHUNK]]
+            replies += await self._ask_each(sent[0][0], [packed for _, packed in sent], within)
         gone = [hold for hold, reply in zip(holds, replies, strict=True) if reply == 0]
         reasons = iter(await self._why(gone))
         return [next(reasons) if reply == 0 else _renewal(reply) for reply in replies]
@@ -401,38 +351,6 @@ class RedisStore(Store, PermitStore):
 
     async def close(self) -> None:
         await self._link.close()
-
-    async def _got(self, reply: Any) -> Any:
-        return await reply if self._link.suspends else reply
-
-    async def _ask(self, script: Script | None, packed: bytes) -> Any:
-        """The reply, or a Fault."""
-        return await self._made_good(script, packed, await self._got(self._link.ask(packed)))
-
-    async def _made_good(self, script: Script | None, packed: bytes, reply: Any, owner: str | None = None) -> Any:
-        """What can be mended is: a connection that was too old, a script that was forgotten. The reply, or a Fault.
-
-        Every request may be repeated.
-        """
-        if isinstance(reply, Fault) and reply.was_idle:
-            reply = was_sent(await self._got(self._link.ask(packed, owner)))
-        if script is not None and protocol.forgot_script(reply):
-            reply = await self._got(self._link.ask(script.in_full(packed), owner))
-        return refused(self._link.server.where, reply) if isinstance(reply, ReplyError) else reply
-
-    async def _ask_each(self, script: Script, commands: Sequence[bytes], within: float = math.inf) -> list[Any]:
-        """A reply or a Fault for each."""
-        replies = await self._got(self._link.ask_many(commands, within))
-        if isinstance(replies, Fault) and replies.was_idle:
-            replies = await self._got(self._link.ask_many(commands, within))
-        if isinstance(replies, Fault):
-            return [replies] * len(commands)
-        forgotten = [at for at, reply in enumerate(replies) if protocol.forgot_script(reply)]
-        if forgotten:
-            again = await self._got(self._link.ask_many([script.in_full(commands[at]) for at in forgotten], within))
-            for place, at in enumerate(forgotten):
-                replies[at] = again if isinstance(again, Fault) else again[place]
-        return [refused(self._link.server.where, each) if isinstance(each, ReplyError) else each for each in replies]
 
 
 def _apart(holds: Sequence[Hold]) -> tuple[list[Hold], list[Hold]]:
