@@ -169,7 +169,7 @@ def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, way
         patience = attempt.asked.until if closed.kind == "refused" or is_told else attempt.asked.patience
         if closed.note in (once.DONE, permits.ANOTHER_LIMIT) and closed.kind == "refused":
             return  # nobody waits for that
-        if closed.kind == "unreachable" and way.is_in_grace(attempt, patience):
+        if closed.kind == "unreachable" and way.is_in_grace(attempt, attempt.asked.until):
             return  # nor for that
         if closed.at < patience and not excuses.of_time(attempt, closed.at):
             what = f"{closed.kind} {patience - closed.at:.6f} s before its wait was over"

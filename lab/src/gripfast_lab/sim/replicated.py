@@ -18,6 +18,7 @@ from gripfast_lab.sim.redis.node import Node
 from gripfast_lab.sim.stage import Stage, clock_of
 
 GRACE_LEVEL, ACKNOWLEDGED_LEVEL = 1, 2
+FAILOVERS = ("primary crashed", "primary goes on", "primary cut off", "primary paused", "failed back")
 
 
 class ReplicatedStage(Stage):
@@ -56,7 +57,8 @@ class ReplicatedStage(Stage):
         return self.group.for_process(host.name)
 
     def _asked(self) -> Sequence[int]:
-        return (self.group.primary,)
+        """None where clients may have been at several servers: what is left at one of them ends with its time."""
+        return () if any(kind in self.fired for kind in FAILOVERS) else (self.group.primary,)
 
     def _grace(self, host: Host) -> Grace | None:
         return None if self.failover is None else Grace(self.failover, "group", now=self.processes[host.name].now)

@@ -17,7 +17,7 @@ from gripfast_lab.sim.clocks import RATE_PROMISED
 from gripfast_lab.sim.history import ANY, WORLD, Event
 from gripfast_lab.sim.plan import WITNESS, Copies, Errand, Fault, Host, Item, Plan, Quorum
 from gripfast_lab.sim.quiet import quietly
-from gripfast_lab.sim.replicated import ReplicatedStage
+from gripfast_lab.sim.replicated import FAILOVERS, ReplicatedStage
 from gripfast_lab.sim.stage import Stage
 
 NOW = 1_700_000_000.0
@@ -35,7 +35,6 @@ NODE_TIMEOUTS = (0.02, 0.05, 0.05, 0.2)
 """Each for one of several nodes."""
 WALLS = (2.0, 2.0, 2.0, 6 * 3600.0, 2 * 24 * 3600.0)
 """Seconds by which the wall clocks of processes may be off, either way."""
-FAILOVERS = ("primary crashed", "primary goes on", "primary cut off", "primary paused", "failed back")
 MEMBER_CLOCKS = (0.001, 0.05, 1.0)
 """Seconds by which those of a primary and its replicas may differ."""
 NODE_CLOCKS = (1.0, 1.0, 3600.0, 12 * 3600.0)

@@ -52,6 +52,8 @@ class Cli(NamedTuple):
     """Milliseconds: while it holds; while it waits, when its last request left."""
     at: int = NOBODY
     """Where it listens."""
+    is_pushed: bool = False
+    """What it is pushed there counts."""
 
 
 class State(NamedTuple):
@@ -199,7 +201,7 @@ class Failovers:
         if what == "claims" and isinstance(answer, Granted):
             client = Cli(HOLDS, until)
         elif what == "claims" and isinstance(answer, Taken) and self.waits:
-            client = Cli(WAITS, state.now, place)
+            client = Cli(WAITS, state.now, place, answer.source == channel_of(who, place))
         elif what == "renews" and answer[0] is None:
             client = client._replace(until=until)
         elif what == "renews" and isinstance(answer[0], str):
@@ -213,7 +215,7 @@ class Failovers:
     def _pushed(self, state: State, place: int, owner: str, granted: Granted) -> State:
         """It is dated by the last answer, of the same server."""
         for who, client in enumerate(state.clients):
-            if _owner(who) == owner and client.phase == WAITS and client.at == place:
+            if _owner(who) == owner and client.is_pushed and client.at == place:
                 until = client.until + int(granted.ttl * 1000)
                 return _with_client(state, who, Cli(HOLDS, until)) if until > state.now else state
         return state

@@ -166,6 +166,14 @@ class Direct:
     def ask_many(self, commands: Sequence[bytes], within: float = 0.0) -> Any:
         return self._answers(b"".join(commands), len(commands))
 
+    def ask_acked(
+        self, commands: Sequence[bytes], wait: bytes, within: float = 0.0, owner: str | None = None
+    ) -> list[Any]:
+        return self._answers(b"".join([*commands, wait]), len(commands) + 1)
+
+    async def aside(self, call: Callable[[], Any]) -> Any:
+        return call()
+
     def _answers(self, packed: bytes, count: int) -> list[Any]:
         self.waited = self.waited or b"\r\nWAIT\r\n" in packed
         replies = self._session.receive(packed)

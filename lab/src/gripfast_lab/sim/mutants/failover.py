@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gripfast.stores.redis import grace, scripts
+from gripfast.stores.redis import grace, script
 from gripfast_lab.sim.mutants.planting import Edit, Mutant, Rewrite
 
 GRACE, ACKNOWLEDGED = "failover-1", "failover-2"
 
-_SERVER_IS = f"string.find({scripts._SERVER}, ARGV[#ARGV - 1], 1, true)"
-_HISTORY_IS = f"string.find({scripts._REPLICATION}, ARGV[#ARGV], 1, true)"
-_AND_OPEN = scripts._is_open(scripts._REPLICATION)
+_SERVER_IS = f"string.find({script._SERVER}, ARGV[#ARGV - 1], 1, true)"
+_HISTORY_IS = f"string.find({script._REPLICATION}, ARGV[#ARGV], 1, true)"
+_AND_OPEN = script._is_open(script._REPLICATION)
 _OTHER = "of_run ~= run_id or of_replid ~= replid or tonumber(since) > now"
 _HANDS_OVER = f"if #first > 0{_AND_OPEN} then"
 _LEFT = "math.max(0, since + max_ttl + ARGV[1] - now)"

@@ -21,8 +21,8 @@ from gripfast_lab.sim.redis.node import SCRIPTS, Node
 from gripfast_lab.sim.redis.replication import Effect, Follower, ReplicatedServer, Sync
 from gripfast_lab.sim.world import World
 
-GUARDED = (*(script.guarded for script in SCRIPTS), *SCRIPTS, scripts.MARK)
-"""Of all scripts the form that grants nothing in a grace, too."""
+GUARDED = (scripts.MARK, *(form for script in SCRIPTS for form in (script, script.guarded, script.acked)))
+"""Of all scripts the forms, too, that grant nothing in a grace, and that have to be acknowledged."""
 
 
 class Member(Node):
@@ -62,8 +62,14 @@ class Member(Node):
         return self.is_up
 
     def receive(self, connection: Connection, message: Any) -> None:
-        if connection.session is None or self._pauses or isinstance(message, Duplicate):
+        if connection.session is None or self._pauses:
             super().receive(connection, message)
+        elif isinstance(message, Duplicate):
+            again = (
+                self.server.connect()
+            )  # on its own: the replies of this one may come later, and nobody waits for them
+            again.receive(message.message)
+            again.close()
         elif replies := connection.session.receive(message):
             connection.answer(replies)
 

@@ -225,8 +225,8 @@ class SimLink(SharedLink):
     def __init__(self, place: Place) -> None:
         process = place.process
         requests = SimOpening(place, place.dial)
-        notifications = SimOpening(place, place.subscribe)
-        super().__init__(place.server, requests, notifications, place.inboxes, process.now, Future)
+        notifications, acknowledged = SimOpening(place, place.subscribe), SimOpening(place, place.dial)
+        super().__init__(place.server, requests, notifications, place.inboxes, process.now, Future, acknowledged)
         self.inbox = partial(SimInbox, process)
 
 

@@ -19,7 +19,7 @@ _CALLS = (b"EVALSHA", b"EVAL")
 _WHAT = {
     key: script
     for script in (scripts.CLAIM, scripts.RELEASE, scripts.RENEW, scripts.ABANDON, scripts.FORCE_RELEASE)
-    for form in (script, script.guarded)
+    for form in (script, script.guarded, script.acked)
     for key in (form.sha.encode(), form.text.encode())
 }
 
