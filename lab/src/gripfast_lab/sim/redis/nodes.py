@@ -46,7 +46,8 @@ class Around:
         self.inboxes = Inboxes()
         self.loop = SimLoop(process)
         self.places = [
-            Place(network, process, peer, SimServer(peer.name, timeout, followed), self.inboxes) for peer in peers
+            Place(network, process, partial(_this, peer), SimServer(peer.name, timeout, followed), self.inboxes)
+            for peer in peers
         ]
 
 
@@ -161,3 +162,7 @@ class _LentTalk(NodeTalk):
 def _probe(talk: NodeTalk) -> None:
     talk.let_go()
     talk.dial()
+
+
+def _this(peer: Peer) -> Peer:
+    return peer
