@@ -160,8 +160,7 @@ class Sink:
 class MetricsObserver(Observer):
     """From events to figures."""
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+    _sink: Sink
 
     def claimed(self, event: Event) -> None:
         with self._sink.mutex:
