@@ -40,6 +40,15 @@ def test_a_loss_is_counted_for_its_reason(library: Any, reason: str) -> None:
     assert figures["gripfast_hold_duration_seconds", "redis", "g"].sum == 2.0
 
 
+@pytest.mark.parametrize(
+    ("engine", "system"), [("sentinel", "redis"), ("cluster", "redis"), ("redlock", "redis"), ("valkey", "valkey")]
+)
+def test_a_system_is_the_software_however_its_servers_are_arranged(engine: str, system: str) -> None:
+    told = Prometheus()
+    told.observer.claimed(event("claimed", engine=engine))
+    assert set(told.figures()) == {("gripfast_waiting", system, "g")}
+
+
 def test_losses_are_told_before_there_are_any() -> None:
     """A series that begins with 1 has no rate: nobody would be alarmed at the first loss."""
     otel, prometheus = OpenTelemetry(), Prometheus()

@@ -102,8 +102,8 @@ def prometheus_label(attribute: str) -> str:
 
 
 def system_of(event: Event) -> str:
-    """`db.system.name`."""
-    return "redis" if event.engine == "redlock" else event.engine
+    """`db.system.name`: the software, however its servers are arranged."""
+    return "redis" if event.engine in ("cluster", "redlock", "sentinel") else event.engine
 
 
 def outcome_of(event: Event) -> str:
@@ -160,8 +160,7 @@ class Sink:
 class MetricsObserver(Observer):
     """From events to figures."""
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+    _sink: Sink
 
     def claimed(self, event: Event) -> None:
         with self._sink.mutex:

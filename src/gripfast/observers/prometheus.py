@@ -32,7 +32,7 @@ class PrometheusObserver(MetricsObserver):
         registry = registry or REGISTRY
         if registry not in _SINKS:
             _SINKS[registry] = _Registered(registry)
-        super().__init__(_SINKS[registry])
+        self._sink = _SINKS[registry]
 
 
 class _Registered(Sink):
