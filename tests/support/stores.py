@@ -48,6 +48,18 @@ def _cluster(scratch: Path) -> Iterator[str]:
 
 
 @contextmanager
+def _redis_grace(scratch: Path) -> Iterator[str]:
+    with redis_server.lock_space(f"{uuid.uuid4().hex}:", redis_server.GraceServer) as url:
+        yield url
+
+
+@contextmanager
+def _redis_replicas(scratch: Path) -> Iterator[str]:
+    with redis_server.lock_space(f"{uuid.uuid4().hex}:", redis_server.ReplicatedServer) as url:
+        yield url
+
+
+@contextmanager
 def _redlock(scratch: Path) -> Iterator[str]:
     with redlock_nodes.lock_space(f"{uuid.uuid4().hex}:") as url:
         yield f"{url}&max_ttl=86400"  # any ttl that a lock may have
@@ -75,6 +87,8 @@ STORES = [
     StoreUnderTest("memory", _memory),
     StoreUnderTest("sqlite", _sqlite),
     StoreUnderTest("redis", _redis),
+    StoreUnderTest("redis-grace", _redis_grace),
+    StoreUnderTest("redis-replicas", _redis_replicas),
     StoreUnderTest("redlock", _redlock),
     StoreUnderTest("sentinel", _sentinel),
     StoreUnderTest("valkey", _valkey),

@@ -106,6 +106,8 @@ class StoreFactory(Protocol):
     """What the engine is prepared for; a larger ttl is refused."""
     prefix: str = ""
     """What goes before the names of clients that do not set one."""
+    once_needs: str = ""
+    """The options that `once()` needs there and that are not set: without them, what is done could be forgotten."""
 
     def blocking(self, request_timeout: float) -> Store: ...
 
