@@ -118,8 +118,10 @@ class Facts(NamedTuple):
 def examine(factory: ClusterFactory, terms: Terms) -> Examination:
     facts = gather(factory, terms)
     found = [*judge(facts)]
+    addresses = {str(node.address): node.address for node in facts.primaries}
     for server in facts.servers:
-        found += [*redis.judge_server(server), *redis.judge_alone(server)]
+        failover = factory._failover(addresses[server.where])
+        found += [*redis.judge_server(server), *redis.judge_alone(server, failover)]
     return Examination(summary(facts), found)
 
 

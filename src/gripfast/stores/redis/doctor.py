@@ -166,7 +166,8 @@ FAILOVER = advice(
     "{replicas} connected, and this client does not protect its locks in a failover",
     why="Replication is asynchronous: a replica that is promoted may not know the last grants. It grants these locks "
     "again, while their holders still work.",
-    todo="Check tokens where you write (docs/fencing.md), or use a store without failover, like Redlock or ZooKeeper",
+    todo="Set ?failover_grace=15 in the URLs of all clients, and run gripfast init once; or check tokens where you "
+    "write (docs/fencing.md)",
 )
 NO_MINIMUM = advice(
     "redis-min-replicas",
@@ -326,8 +327,10 @@ def judge_server(facts: Facts) -> Iterator[Finding]:
 
 
 def judge_alone(facts: Facts, failover: Failover | None = None) -> Iterator[Finding]:
-    """`failover`: what the client does about failovers."""
-    yield from _judge_durability(facts)
+    """`failover`: what the client does about failovers. It is safe after restarts, too: a server that has lost its data
+    has a grace."""
+    if failover is None:
+        yield from _judge_durability(facts)
     yield from _judge_replicas(facts, failover)
 
 
