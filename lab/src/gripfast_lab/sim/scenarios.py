@@ -233,8 +233,8 @@ class _Drawing:
         """One or two, and something that is in the way of the stream, so that they lose something."""
         chance, found = self._copies, list[Fault]()
         for _ in range(1 + chance.happens(0.5)):
-            at = self._spans * 0.6 * chance.random()
-            lasts = chance.pick((self._goes_on, self._goes_on, 2.0 * self._grace)) * chance.random()
+            at = self._spans * 0.4 * chance.random()
+            lasts = chance.pick((self._goes_on, self._grace, 3.0 * self._grace)) * chance.between(0.3, 1.0)
             if chance.happens(0.8):
                 early = min(at, max(self._ttls) * chance.random())
                 found.append(self._of_group("replication held", at - early, early + lasts * chance.random()))
@@ -261,7 +261,7 @@ class _Drawing:
 
     def _errands(self, actor: str) -> Iterator[Errand]:
         """Fewer where each costs more."""
-        least = 3 if self._nodes < 5 else 1
+        least = 1 if self._nodes == 5 else 3 if self._level is None else 5
         for _ in range(least + self._chance.below(3)):
             yield self._with_family(self._with_permits(self._errand(actor)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gripfast.stores.redis import grace, script
+from gripfast.stores.redis import grace, requests, script
 from gripfast_lab.sim.mutants.planting import Edit, Mutant, Rewrite
 
 GRACE, ACKNOWLEDGED = "failover-1", "failover-2"
@@ -12,6 +12,7 @@ _HISTORY_IS = f"string.find({script._REPLICATION}, ARGV[#ARGV], 1, true)"
 _AND_OPEN = script._is_open(script._REPLICATION)
 _OTHER = "of_run ~= run_id or of_replid ~= replid or tonumber(since) > now"
 _HANDS_OVER = f"if #first > 0{_AND_OPEN} then"
+_BELIEVED = "script.is_believed"
 _LEFT = "math.max(0, since + max_ttl + ARGV[1] - now)"
 
 FAILOVER = (
@@ -101,5 +102,67 @@ FAILOVER = (
         "A client that was refused by a server in grace goes on to believe that it is.",
         (Edit(grace.Grace._read, "NO_SERVER if found.left > 0.0 else found.incarnation", "NO_SERVER"),),
         GRACE,
+    ),
+    Mutant(
+        "acknowledgement of one of two",
+        "failover",
+        "One replica is enough, although another one may be promoted.",
+        (
+            Edit(requests.Requests._sent_many, "acks >= self._grace.replicas", "acks >= 1"),
+            Edit(grace.Grace.wait, 'b"%d" % self.replicas', 'b"1"'),
+        ),
+        ACKNOWLEDGED,
+    ),
+    Mutant(
+        "a follower too many",
+        "failover",
+        "Whoever follows may acknowledge, although it can't be promoted.",
+        (Rewrite("if followers > tonumber(ARGV[#ARGV - 2]) then", "if false then"),),
+        ACKNOWLEDGED,
+    ),
+    Mutant(
+        "unacknowledged is believed",
+        "failover",
+        "Nobody looks at how many replicas have acknowledged.",
+        (Edit(requests.Requests._sent_many, "acks >= self._grace.replicas", "acks >= 0"),),
+        ACKNOWLEDGED,
+    ),
+    Mutant(
+        "claims unconfirmed",
+        "failover",
+        "Only renewals wait for acknowledgements.",
+        (Edit(grace.Grace.guarded, _BELIEVED, f"{_BELIEVED} and script is scripts.RENEW"),),
+        ACKNOWLEDGED,
+    ),
+    Mutant(
+        "renewals unconfirmed",
+        "failover",
+        "Only claims wait for acknowledgements.",
+        (Edit(grace.Grace.guarded, _BELIEVED, f"{_BELIEVED} and script is not scripts.RENEW"),),
+        ACKNOWLEDGED,
+    ),
+    Mutant(
+        "pushes unconfirmed",
+        "failover",
+        "A grant that is pushed is believed, although no replica may have it.",
+        (Edit(requests.Requests._unless_confirmed, " and self._grace.replicas", " and False"),),
+        ACKNOWLEDGED,
+    ),
+    Mutant(
+        "withdrawn push",
+        "failover",
+        "A push that reached nobody at this server is taken back, and may have reached subscribers of a replica.",
+        (
+            Rewrite(
+                "  if not is_heard(channel) then\n    return false\n  end\n  redis.call('ZREM', line, owner)",
+                "  redis.call('ZREM', line, owner)",
+            ),
+            Rewrite(
+                "  redis.call('HDEL', places, owner)\n  return true",
+                "  if told == 0 then\n    redis.call('ZADD', line, 0, owner)\n    redis.call('DEL', lock)\n"
+                "    return false\n  end\n  redis.call('HDEL', places, owner)\n  return true",
+            ),
+        ),
+        "failover-0",
     ),
 )
