@@ -110,16 +110,21 @@ class Grace:
         """For half of the time that the request has: the server counts in steps of 100 ms."""
         return command(b"WAIT", b"%d" % self.replicas, b"%d" % max(1, round(seconds * 500)))
 
-    async def begin(self, ask: Ask, aside: Aside) -> Fault | None:
-        """Before a claim or a renewal: know the marker, and how many replicas may be promoted."""
-        if self._now() < self._look_at:
-            return None
+    def is_settled(self, ttl: float) -> bool:
+        """Nothing has to be known or checked before a claim: the usual case."""
+        return self._now() < self._look_at and ttl <= self._max_ttl
+
+    async def begin(self, ask: Ask, aside: Aside, ttl: float) -> Fault | None:
+        """Before a claim or a renewal: know the marker, and how many replicas may be promoted. Raises
+        ConfigurationError if the ttl is too large."""
         self._look_at = self._now() + LOOK_EVERY  # for the others, who need not look at the same time
         found = await self._look(ask)
         trouble = found if isinstance(found, Fault) else await self._too_few(aside) if self.replicas else None
         if trouble is not None:
             self._look_at = 0.0
-        return trouble
+            return trouble
+        self.check(ttl)
+        return None
 
     async def _too_few(self, aside: Aside) -> Fault | None:
         try:

@@ -79,11 +79,12 @@ class Requests:
     async def _begin(self, ttl: float) -> Unreachable | None:
         """Before a claim, where there is a grace. Raises ConfigurationError if the ttl is too large."""
         assert self._grace is not None
-        trouble = await self._grace.begin(self._ask, self._link.aside)
-        if trouble is not None:
-            return unreachable(trouble.error, trouble.was_sent, trouble.was_refused, trouble.is_permanent)
-        self._grace.check(ttl)
-        return None
+        if self._grace.is_settled(ttl):
+            return None
+        trouble = await self._grace.begin(self._ask, self._link.aside, ttl)
+        if trouble is None:
+            return None
+        return unreachable(trouble.error, trouble.was_sent, trouble.was_refused, trouble.is_permanent)
 
     def _unless_confirmed(self, answer: Granted | Taken) -> Granted | Taken:
         """With acknowledgements, a grant that is pushed is not believed: its owner claims once more."""

@@ -97,8 +97,8 @@ local function now_ms()
 end
 
 -- Who has the lock now, or may take it: the asker. If that is nobody, the lock is as it was.
-local function hand_over(asker, first)
-  local skipped, owners = 0, first or redis.call('ZRANGE', line, 0, 0)
+local function hand_over(asker)
+  local skipped, owners = 0, redis.call('ZRANGE', line, 0, 0)
   while #owners > 0 do
     for _, owner in ipairs(owners) do
       if owner == asker then
@@ -197,10 +197,9 @@ local mine = holder == ARGV[1] and 1 or 0
 if holder and mine == 0 then
   return 0
 end
-local first = redis.call('ZRANGE', line, 0, 0)
-if #first > 0{and_open} then
+if redis.call('EXISTS', line) == 1{and_open} then
   {_SETTLE}
-  if hand_over(nil, first) then
+  if hand_over() then
     return mine
   end
 end

@@ -97,15 +97,18 @@ class RedisStore(Requests, Store, PermitStore):
     async def claim(self, claim: Claim, is_repeated: bool = False) -> Granted | Taken | Unreachable:
         if claim.share is not None:
             return await self._permits.claim(claim)
-        if self._grace is not None and (trouble := await self._begin(claim.ttl)) is not None:
-            return trouble
+        grace = self._grace
+        if grace is not None and not grace.is_settled(claim.ttl):
+            trouble = await self._begin(claim.ttl)
+            if trouble is not None:
+                return trouble
         link = self._link
         channel = None if claim.inbox is None else link.server.channel
         if channel is not None:
             link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
         script, packed = scripts.CLAIM, protocol.claim(claim.name, claim, self._card(claim.told), channel or b"")
-        if self._grace is not None:
-            script, packed = self._grace.guarded(script, packed)
+        if grace is not None:
+            script, packed = grace.guarded(script, packed)
         if script.is_acked:
             reply = await self._sent(script, packed, claim.owner)
         else:

@@ -22,7 +22,7 @@ TRUTH = (
         "unreachable counts as taken",
         "truth",
         "A server that could not be asked is told as a lock that somebody has.",
-        (Edit(acquire._persist, "await patience.unreachable(answer)", "return Taken(None, 0), sent"),),
+        (Edit(acquire._persist, "await patience.unreachable(answer, claim)", "return Taken(None, 0), sent"),),
     ),
     Mutant(
         "impatient with silence",
