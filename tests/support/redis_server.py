@@ -37,6 +37,9 @@ WATCH = 'read -r _; kill -9 "$1"; rm -rf "$2"'
 FORGET = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('UNLINK', key) end return 0"
 
 
+QUICK_SYNC = ("--repl-diskless-sync-delay", "0")
+
+
 class RedisServer:
     """One redis-server that answers from the moment this is made. `arguments` are its own: `--appendonly yes`.
 
@@ -47,6 +50,9 @@ class RedisServer:
     scheme = "redis"
     ready = READY
     """What its log says as soon as it serves, in small letters."""
+
+    level: Mapping[str, object] = {}
+    """The options that its locks are used with."""
 
     def __init__(
         self,
@@ -240,6 +246,33 @@ class RedisServer:
             self._process = None
 
 
+class GraceServer(RedisServer):
+    """Its locks are used with a grace, for any ttl that a lock may have. It is prepared: no grace is left."""
+
+    level: Mapping[str, object] = {"failover_grace": 1, "max_ttl": 86400}
+
+    def __init__(self) -> None:
+        super().__init__(*QUICK_SYNC)
+        opened(self, **self.level)
+
+
+class ReplicatedServer(GraceServer):
+    """The same with a replica that acknowledges everything."""
+
+    level: Mapping[str, object] = {**GraceServer.level, "replicas": 1}
+
+    def _start_somewhere(self) -> None:
+        super()._start_somewhere()
+        self._replica = RedisServer(*QUICK_SYNC, "--replicaof", HOST, str(self.port))
+        with self._replica.client() as client:
+            until(lambda: client.info("replication").get("master_link_status") == "up", within=30)
+
+    def close(self) -> None:
+        if hasattr(self, "_replica"):
+            self._replica.close()
+        super().close()
+
+
 # One for all --------------------------------------------------------------------------------------------------------
 
 _shared: dict[type[RedisServer], RedisServer] = {}
@@ -266,7 +299,7 @@ def lock_space(prefix: str, kind: type[RedisServer] = RedisServer) -> Iterator[s
     """The URL of the shared server's locks with this prefix, which must be unique; its keys are removed afterwards."""
     server = shared_server(kind)
     try:
-        yield server.url_with(prefix=prefix)
+        yield server.url_with(prefix=prefix, **server.level)
     finally:
         server.forget(prefix)
 

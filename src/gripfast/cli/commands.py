@@ -25,6 +25,7 @@ OWN = {
     "acquire": "handover:acquire",
     "break": "locks:break_",
     "completion": "completion:completion",
+    "doctor": "doctor:doctor",
     "lead": "lead:lead",
     "forget": "locks:forget",
     "init": "init:init",

@@ -35,14 +35,15 @@ async def acquire(env: Env, want: Want, wait: float | None, entry: Entry = False
         state = LeaseState(want, env.new_owner())
         mark = env.ledger.enter(state, entry)
         try:
-            if env.observers is not None:
-                env.observers.claimed(state)
+            trace = None if env.observers is None else env.observers.claimed(state)
             inbox = None if wait == 0.0 else env.store.inbox()
-            claim = Claim(want.key, state.owner, want.ttl, want.label, inbox, share)
+            claim = Claim(want.key, state.owner, want.ttl, want.label, inbox, share, trace)
             answer, sent = await _ask(env, claim, mark)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
                 wait_on = _persist if inbox is None else _watched
+                if inbox is not None and state.story is not None:
+                    state.story.waits(answer)
                 answer, sent = await wait_on(env, want, claim, mark, patience, answer, sent)
             if isinstance(answer, Taken):
                 if answer.limit_in_force is not None:

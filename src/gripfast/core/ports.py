@@ -21,9 +21,11 @@ from gripfast.core.kept import kept
 from gripfast.core.lease import RW_LIMIT as RW_LIMIT
 from gripfast.core.lease import Broken as Broken
 from gripfast.core.lease import Kind as Kind
+from gripfast.core.lease import Label as Label
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.lease import Loss as Loss
 from gripfast.core.lease import Share as Share
+from gripfast.core.lease import Traced as Traced
 from gripfast.core.ledger import Ledger
 from gripfast.errors import ClientClosed, Reason, StoreUnavailable
 
@@ -85,6 +87,9 @@ class LockInfo:
     waiters: int
     """How many waiters there are; of the holder in a `LockTimeout`, at least so many. Always 0 if
     `Capabilities.waiters_seen` is false."""
+    trace: str | None = None
+    """The trace that the holder's request belongs to, as W3C's `traceparent`, if the holder has an observer that tells
+    it, such as OpenTelemetry's."""
 
     @property
     def kept(self) -> Literal["min_hold", "done"] | None:
@@ -140,6 +145,13 @@ class Claim(NamedTuple):
     label: str | None
     inbox: Inbox | None
     share: Share | None = None
+    trace: str | None = None
+    """W3C's `traceparent` of the caller, if an observer tells it: for the holder's details, if the store has them."""
+
+    @property
+    def told(self) -> Label:
+        """What goes into the holder's details."""
+        return self.label if self.trace is None else Traced(self.label, self.trace)
 
 
 class Hold(NamedTuple):

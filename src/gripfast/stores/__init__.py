@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from gripfast.core.ports import Capabilities, Store
     from gripfast.stores.options import Option
 
-BUILT_IN = ("memory", "sqlite", "redis", "redlock", "sentinel", "valkey", "postgres", "mysql", "zookeeper", "sql")
+BUILT_IN = (
+    "memory", "sqlite", "redis", "redlock", "sentinel", "cluster", "valkey", "postgres", "mysql", "zookeeper", "sql"
+)  # fmt: skip
 """The folders of this package that have a spec."""
 GROUP = "gripfast.stores"
 """The group of entry points."""
@@ -54,6 +56,9 @@ class StoreSpec(NamedTuple):
     """In words: what else it takes, if only its driver can tell."""
     capabilities: Capabilities | None = None
     """None if they depend on options."""
+    doctor: str = ""
+    """The module by which `gripfast doctor` judges a deployment: it has `examine(factory, terms)`, see
+    `stores/doctor.py`. Empty: only that a lock can be used, and how fast, is judged."""
     builds_on: str = ""
     """The engine whose folder it uses; it uses no other."""
 
@@ -101,6 +106,8 @@ class StoreFactory(Protocol):
     """What the engine is prepared for; a larger ttl is refused."""
     prefix: str = ""
     """What goes before the names of clients that do not set one."""
+    once_needs: str = ""
+    """The options that `once()` needs there and that are not set: without them, what is done could be forgotten."""
 
     def blocking(self, request_timeout: float) -> Store: ...
 

@@ -24,7 +24,7 @@ class Asked(NamedTuple):
     wait: bytes
     within: float
     owner: str | None
-    """Whose claim the first command is, if it is one."""
+    """Whose claim the last command is, if it is one."""
     taker: Any
     """A future. It is told the replies, with that to WAIT as the last, or a Fault."""
 
@@ -66,7 +66,7 @@ class Acknowledged:
         """The shortest WAIT is for all: who has little time must not wait for the others."""
         first = min(asked, key=lambda each: each.within)
         packed = b"".join([command for each in asked for command in each.commands]) + first.wait
-        owners = [owner for each in asked for owner in (each.owner, *[None] * (len(each.commands) - 1))]
+        owners = [owner for each in asked for owner in (*[None] * (len(each.commands) - 1), each.owner)]
         try:
             conversation.ask_many_for(together, packed, [*owners, None])
         except BaseException as error:  # an interrupt: nobody may wait for what did not leave

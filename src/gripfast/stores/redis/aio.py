@@ -223,7 +223,7 @@ class AioConversation(_Socket, Conversation):
     def _follow_now(self, packed: bytes) -> None:
         """Not with everything else of this turn, by whose end it may be closed. It may have been given up already."""
         if self.is_open:
-            self.ask_for(NOBODY, packed)
+            self.ask_many_for(NOBODY, packed, [None] * protocol.replies_to(packed))
             self._flush()
         elif self.is_silent:
             self._send_last(packed)

@@ -6,10 +6,11 @@ import functools
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from hiredis import HiredisError
 
+from gripfast.core.ports import Inbox
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 from gripfast.stores.faults import Fault, LinkDown
@@ -59,13 +60,21 @@ class BlockingLink:
         self._lending.take_back(wire, owner, (reply,))
         return reply
 
-    def ask_many(self, commands: Sequence[bytes], within: float = math.inf, owner: str | None = None) -> Any:
+    def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
+        return self._ask_many(commands, within, None)
+
+    def ask_behind(self, first: bytes, packed: bytes, owner: str | None = None) -> Any:
+        """As `ask`, right behind another command, whose reply does not matter."""
+        replies = self._ask_many([first, packed], math.inf, owner)
+        return replies if isinstance(replies, Fault) else replies[-1]
+
+    def _ask_many(self, commands: Sequence[bytes], within: float, owner: str | None) -> Any:
         try:
             wire, left = (self._idle.pop(), within) if self._idle else self._dial(within)
         except LinkDown as down:
             return down.fault
         except IndexError:
-            return self.ask_many(commands, within, owner)
+            return self._ask_many(commands, within, owner)
         if owner is not None:
             self.server.sends(owner, wire)
         try:
@@ -79,10 +88,14 @@ class BlockingLink:
         self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
     ) -> Any:
         """The lent connection carries both, and no other."""
-        return self.ask_many([*commands, wait], within, owner)
+        return self._ask_many([*commands, wait], within, owner)
 
     async def aside(self, call: Callable[[], Any]) -> Any:
         return call()
+
+    def hears(self, inbox: Inbox) -> None:
+        """Whoever waits at this inbox, which another Link may have made, waits for notifications from here."""
+        cast(ListeningInbox, inbox).listening = self._notifications
 
     async def listen(self) -> None:
         self._notifications.open()
@@ -90,6 +103,11 @@ class BlockingLink:
     def stop_listening(self, channel: bytes) -> None:
         """The idle connections may lead to the server that this one did not lead to: they go with it."""
         self._notifications.end(channel)
+        self._lending.drop_idle()
+
+    def disconnect(self) -> None:
+        """The next request makes another connection."""
+        self._notifications.end(self.server.channel)
         self._lending.drop_idle()
 
     def stop_waiting(self) -> None:
@@ -136,7 +154,7 @@ class Notifications(Listening):
         self._is_closed = True
         self._end()
 
-    def end(self, channel: bytes) -> None:
+    def end(self, channel: bytes | None) -> None:
         """Nothing can be received on it, though nobody has said so."""
         if channel == self._server.channel:
             self._end()

@@ -246,6 +246,9 @@ class Conversation(Followed):
 
     def ask_many_for(self, taker: Taker, packed: bytes, owners: Sequence[str | None]) -> None:
         """For each of the commands whose claim it is. The taker is told the list of replies, or one Fault."""
+        if self.server.is_closing and any(owner is not None for owner in owners):
+            taker.set_result(cut(self.server.where, None)._replace(was_sent=False))
+            return
         try:
             batch = Batch(taker, len(owners))
             replies = [(batch, owner) for owner in owners]

@@ -30,6 +30,7 @@ from gripfast.stores.redis import permit_scripts as scripts
 from gripfast.stores.redis.faults import another_server, was_sent
 from gripfast.stores.redis.protocol import read_why
 from gripfast.stores.redis.scripts import Script
+from gripfast.stores.redis.store import Names
 
 if TYPE_CHECKING:
     from gripfast.stores.redis.store import Link, RedisStore
@@ -80,7 +81,7 @@ class RedisPermits:
         """The reply, or a Fault."""
         if channel is not None:
             self._link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
-        packed = protocol.claim(claim, self._store._card(claim.label), channel or b"")
+        packed = protocol.claim(claim, self._store._card(claim.told), channel or b"")
         script, packed = self._store._guarded(scripts.CLAIM, packed)
         first = await self._store._sent(script, packed, claim.owner)
         return await self._store._made_good(script, packed, first, claim.owner)
@@ -92,7 +93,7 @@ class RedisPermits:
         reply = await self._store._made_good(script, packed, first)
         answer: Loss | Unreachable | None
         if isinstance(reply, Fault):
-            answer = unreachable(reply.error)
+            answer = unreachable(reply.error, reply.was_sent)
         else:
             await self._settle(hold.name, kind, reply)
             # The first of two may have done it: then it is not this owner's any more.
@@ -132,6 +133,9 @@ class RedisPermits:
                 troubles.append(_trouble(hold, is_late, reply))
         return troubles
 
+    def clean_up_after(self, hold: Hold) -> bool | None:
+        return self._clean_up_after(hold.name, protocol.kind_of(hold), hold.owner)
+
     def _clean_up_after(self, name: str, kind: Kind, owner: str) -> bool | None:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
         script, packed = self._give_back(name, kind, owner)
@@ -161,21 +165,29 @@ class RedisPermits:
 
     async def inspect(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
         reply = await self._store._ask(scripts.INSPECT, protocol.inspect(name, kind))
-        return unreachable(reply.error) if isinstance(reply, Fault) else protocol.read_info(name, kind, reply)
+        if isinstance(reply, Fault):
+            return unreachable(reply.error, reply.was_sent)
+        return protocol.read_info(name, kind, reply)
 
     async def page(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
-        reply = await self._store._ask(None, protocol.scan(kind, after or "0"))
-        if isinstance(reply, Fault):
-            return unreachable(reply.error)
-        cursor, names = protocol.read_scan(reply, kind, prefix)
+        names = await self.names(kind, prefix, after)
+        if isinstance(names, Unreachable):
+            return names
         infos: list[PermitInfo] = []
-        for name in names:  # one by one: each may have thousands of holders
+        for name in names.found:  # one by one: each may have thousands of holders
             info = await self.inspect(name, kind)
             if isinstance(info, Unreachable):
                 return info
             if info is not None:
                 infos.append(info)
-        return PermitPage(infos, None if cursor == "0" else cursor)
+        return PermitPage(infos, names.after)
+
+    async def names(self, kind: Kind, prefix: str, after: str | None) -> Names | Unreachable:
+        reply = await self._store._ask(None, protocol.scan(kind, after or "0"))
+        if isinstance(reply, Fault):
+            return unreachable(reply.error)
+        cursor, names = protocol.read_scan(reply, kind, prefix)
+        return Names(names, None if cursor == "0" else cursor)
 
     async def force_release(
         self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None
@@ -190,7 +202,7 @@ class RedisPermits:
         if not isinstance(reply, Fault):
             reply = await self._store._made_good(script, packed, reply)
         if isinstance(reply, Fault):
-            return unreachable(reply.error)
+            return unreachable(reply.error, reply.was_sent)
         await self._settle(name, kind, reply)
         return bool(reply[0] == 1)
 

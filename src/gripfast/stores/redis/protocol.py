@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, cast
 from hiredis import ReplyError
 
 from gripfast.core.kept import DONE, MIN_HOLD
-from gripfast.core.ports import Broken, Claim, Granted, Hold, Keep, LockInfo, Loss, Taken
+from gripfast.core.ports import Broken, Claim, Granted, Hold, Keep, Label, LockInfo, Loss, Taken
 from gripfast.errors import Reason
-from gripfast.stores.holder import Details, read_details, read_moment
+from gripfast.stores.holder import Details, read_details, read_moment, told
 from gripfast.stores.redis import keys, scripts
 from gripfast.stores.redis.keys import MARK, pack
 
@@ -39,8 +39,8 @@ class Push(NamedTuple):
     """None: it is told to retry."""
 
 
-def card(label: str | None, host: str, pid: int) -> bytes:
-    return json.dumps({"host": host, "pid": pid, "label": label}).encode()
+def card(label: Label, host: str, pid: int) -> bytes:
+    return json.dumps({"host": host, "pid": pid, **told(label)}).encode()
 
 
 class Heads(NamedTuple):
@@ -136,6 +136,11 @@ def subscribe(channel: bytes) -> bytes:
     return command(b"SUBSCRIBE", channel)
 
 
+def replies_to(packed: bytes) -> int:
+    """To a request alone, or to one behind ASKING."""
+    return 2 if packed.startswith(ASKING) else 1
+
+
 def new_channel(random: str) -> bytes:
     return b"gripfast:" + random.encode()
 
@@ -144,6 +149,8 @@ def command(*arguments: bytes) -> bytes:
     return b"*%d\r\n%b" % (len(arguments), pack(*arguments))
 
 
+ASKING = command(b"ASKING")
+"""Before a request to a node of a Cluster that is taking over its slot."""
 read_layout = command(b"GET", keys.LAYOUT)
 
 
@@ -195,6 +202,7 @@ def read_info(name: str, reply: Sequence[Any]) -> LockInfo | None:
         since=grant.since,
         expires_in=left / 1000 if left >= 0 else math.inf,
         waiters=waiters,
+        trace=grant.details.trace,
     )
 
 

@@ -146,11 +146,14 @@ class Requests:
 
         Every request may be repeated.
         """
-        if isinstance(reply, Fault) and reply.was_idle:
-            reply = was_sent(await self._sent(script, packed, owner))
+        is_second = isinstance(reply, Fault) and reply.was_idle
+        if is_second:
+            reply = await self._sent(script, packed, owner)
         if script is not None and protocol.forgot_script(reply):
             reply = await self._sent(script, script.in_full(packed), owner)
-        return refused(self._link.server.where, reply) if isinstance(reply, ReplyError) else reply
+        if isinstance(reply, ReplyError):
+            reply = refused(self._link.server.where, reply)
+        return was_sent(reply) if is_second else reply
 
     async def _ask_each(self, script: Script, commands: Sequence[bytes], within: float = math.inf) -> list[Any]:
         """A reply or a Fault for each."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from gripfast.core.ports import Inbox
 from gripfast.errors import ClientClosed, GripfastError
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
@@ -161,6 +162,17 @@ class SharedLink:
     async def aside(self, call: Callable[[], Any]) -> Any:
         return call()
 
+    async def ask_behind(self, first: bytes, packed: bytes, owner: str | None = None) -> Any:
+        """As `ask`, right behind another command, whose reply does not matter."""
+        try:
+            conversation: Conversation = self.requests.connection or await self.requests.open()
+        except LinkDown as down:
+            return down.fault
+        replies = self.new_future()
+        conversation.ask_many_for(replies, first + packed, [None, owner])
+        answers = await replies
+        return answers if isinstance(answers, Fault) else answers[-1]
+
     async def _open_and_ask(self, packed: bytes, owner: str | None) -> Any:
         timeout, started = self.server.timeout, self._now()
         try:
@@ -172,6 +184,9 @@ class SharedLink:
         conversation.expect_within(left_for_request(timeout, self._now() - started), told=timeout)
         return await reply
 
+    def hears(self, inbox: Inbox) -> None:
+        """Wherever an inbox was made: the loop reads all connections."""
+
     async def listen(self) -> None:
         if self.server.channel is None:
             await self.notifications.open()
@@ -179,6 +194,11 @@ class SharedLink:
     def stop_listening(self, channel: bytes) -> None:
         if channel == self.server.channel:
             self.notifications.disconnect()
+
+    def disconnect(self) -> None:
+        """The next request makes another connection."""
+        self.requests.disconnect()
+        self.notifications.disconnect()
 
     def stop_waiting(self) -> None:
         self.server.is_closing = True

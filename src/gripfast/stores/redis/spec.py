@@ -29,4 +29,5 @@ SPEC = StoreSpec(
     options=OPTIONS,
     more_options=MORE_OPTIONS,
     capabilities=CAPABILITIES,
+    doctor="gripfast.stores.redis.doctor",
 )

@@ -23,7 +23,7 @@ import functools
 import math
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gripfast import machine
 from gripfast.core import rules
@@ -35,6 +35,7 @@ from gripfast.core.ports import (
     Inbox,
     Keep,
     Kind,
+    Label,
     LockInfo,
     Loss,
     Page,
@@ -68,6 +69,12 @@ VAIN_MOST = 3
 connections, say): waiters ask at their pace."""
 
 
+class Names(NamedTuple):
+    found: Sequence[str]
+    after: str | None
+    """Where the next ones start; None after the last."""
+
+
 class RedisStore(Requests, Store, PermitStore):
     capabilities = CAPABILITIES
 
@@ -83,6 +90,10 @@ class RedisStore(Requests, Store, PermitStore):
     def inbox(self) -> Inbox:
         return self._link.inbox()
 
+    async def ask(self, packed: bytes) -> Any:
+        """For a store that has several of these: the reply to a command that is no script, or a Fault."""
+        return await self._ask(None, packed)
+
     async def claim(self, claim: Claim, is_repeated: bool = False) -> Granted | Taken | Unreachable:
         if claim.share is not None:
             return await self._permits.claim(claim)
@@ -92,7 +103,7 @@ class RedisStore(Requests, Store, PermitStore):
         channel = None if claim.inbox is None else link.server.channel
         if channel is not None:
             link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
-        script, packed = scripts.CLAIM, protocol.claim(claim.name, claim, self._card(claim.label), channel or b"")
+        script, packed = scripts.CLAIM, protocol.claim(claim.name, claim, self._card(claim.told), channel or b"")
         if self._grace is not None:
             script, packed = self._grace.guarded(script, packed)
         if script.is_acked:
@@ -165,7 +176,7 @@ class RedisStore(Requests, Store, PermitStore):
         was_lost = isinstance(reply, Fault)
         reply = await self._made_good(script, packed, reply)
         if isinstance(reply, Fault):
-            return "taken" if _is_no_lock(reply) else unreachable(reply.error)
+            return "taken" if _is_no_lock(reply) else unreachable(reply.error, reply.was_sent)
         # The first of two may have done it: then it is not this owner's any more.
         return None if reply == 1 or was_lost else (await self._why([hold]))[0]
 
@@ -174,7 +185,7 @@ class RedisStore(Requests, Store, PermitStore):
         first = await self._sent(script, packed)
         reply = await self._made_good(script, packed, first)
         if isinstance(reply, Fault):
-            return "taken" if _is_no_lock(reply) else unreachable(reply.error)
+            return "taken" if _is_no_lock(reply) else unreachable(reply.error, reply.was_sent)
         if self._clean_up_after(hold.name, hold.owner) is False:
             return _may_take_effect(hold.name)
         # The first of two may have done it, and the rest of a min_hold may be over since. A "done" lasts longer.
@@ -185,7 +196,7 @@ class RedisStore(Requests, Store, PermitStore):
         """Noted like a claim: it may take effect although nobody has read its answer."""
         if self._grace is not None and (trouble := await self._begin(claim.ttl)) is not None:
             return trouble
-        packed = protocol.adopt(hold.name, hold.owner, claim, self._card(claim.label))
+        packed = protocol.adopt(hold.name, hold.owner, claim, self._card(claim.told))
         script, packed = self._guarded(scripts.ADOPT, packed)
         reply = await self._sent(script, packed, claim.owner)
         reply = await self._made_good(script, packed, reply, claim.owner)
@@ -268,6 +279,12 @@ class RedisStore(Requests, Store, PermitStore):
         """Whether a request of the owner may still take effect."""
         return [self._clean_up_after(hold.name, hold.owner) is False for hold in holds]
 
+    def clean_up_after(self, hold: Hold) -> bool | None:
+        """Behind the unanswered claims of an owner that has claims at several servers: see `Link.clean_up`."""
+        if hold.share is not None:
+            return self._permits.clean_up_after(hold)
+        return self._clean_up_after(hold.name, hold.owner)
+
     def _clean_up_after(self, name: str, owner: str) -> bool | None:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
         script, packed = self._guarded(scripts.ABANDON, protocol.abandon(name, owner))
@@ -275,24 +292,36 @@ class RedisStore(Requests, Store, PermitStore):
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         reply = await self._ask(scripts.INSPECT, protocol.inspect(name))
-        return unreachable(reply.error) if isinstance(reply, Fault) else protocol.read_info(name, reply)
+        return unreachable(reply.error, reply.was_sent) if isinstance(reply, Fault) else protocol.read_info(name, reply)
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
         """In the order of the server's own tables; a name may come twice if they are rebuilt meanwhile."""
+        names = await self.names(prefix, after)
+        infos = await self.inspect_each(names.found) if isinstance(names, Names) else names
+        if isinstance(infos, Unreachable):
+            return infos
+        for each in infos:
+            if isinstance(each, Unreachable):
+                return each
+        return Page([info for info in infos if isinstance(info, LockInfo)], names.after)  # type: ignore[union-attr]
+
+    async def names(self, prefix: str, after: str | None) -> Names | Unreachable:
+        """One step of a list: what is there, held or not."""
         reply = await self._ask(None, protocol.scan(prefix, after or "0"))
         if isinstance(reply, Fault):
             return unreachable(reply.error)
         cursor, names = protocol.read_scan(reply)
-        commands = [protocol.inspect(name) for name in names]
-        replies = await self._ask_each(scripts.INSPECT, commands) if commands else []
-        infos: list[LockInfo] = []
+        return Names(names, None if cursor == "0" else cursor)
+
+    async def inspect_each(self, names: Sequence[str]) -> list[LockInfo | Unreachable | None]:
+        replies = await self._ask_each(scripts.INSPECT, [protocol.inspect(name) for name in names]) if names else []
+        infos: list[LockInfo | Unreachable | None] = []
         for name, each in zip(names, replies, strict=True):
             if isinstance(each, Fault):
-                if not _is_no_lock(each):
-                    return unreachable(each.error)
-            elif (info := protocol.read_info(name, each)) is not None:
-                infos.append(info)
-        return Page(infos, None if cursor == "0" else cursor)
+                infos.append(None if _is_no_lock(each) else unreachable(each.error))
+            else:
+                infos.append(protocol.read_info(name, each))
+        return infos
 
     async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
         """Not asked twice: if the first request did it, the second would free the next one's. So it looks first, which
@@ -304,7 +333,7 @@ class RedisStore(Requests, Store, PermitStore):
         reply = await self._got(self._link.ask(packed))
         if not isinstance(reply, Fault):
             reply = await self._made_good(script, packed, reply)
-        return unreachable(reply.error) if isinstance(reply, Fault) else bool(reply == 1)
+        return unreachable(reply.error, reply.was_sent) if isinstance(reply, Fault) else bool(reply == 1)
 
     async def prepare(self, max_ttl: float | None) -> Prepared | Unreachable:
         if self._grace is None:
@@ -338,6 +367,9 @@ class RedisStore(Requests, Store, PermitStore):
     async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
         return await self._permits.page(kind, prefix, after)
 
+    async def permit_names(self, kind: Kind, prefix: str, after: str | None) -> Names | Unreachable:
+        return await self._permits.names(kind, prefix, after)
+
     async def force_release_permits(
         self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
     ) -> bool | Unreachable:
@@ -358,7 +390,7 @@ def _apart(holds: Sequence[Hold]) -> tuple[list[Hold], list[Hold]]:
     return [hold for hold in holds if hold.share is None], [hold for hold in holds if hold.share is not None]
 
 
-def card_of_this_process(label: str | None) -> bytes:
+def card_of_this_process(label: Label) -> bytes:
     return protocol.card(label, machine.hostname(), os.getpid())
 
 

@@ -1,0 +1,18 @@
+"""What Gripfast knows about this engine before it is used."""
+
+from __future__ import annotations
+
+from gripfast.stores import StoreSpec
+from gripfast.stores.redis.spec import CAPABILITIES, MORE_OPTIONS
+
+SPEC = StoreSpec(
+    "cluster",
+    "gripfast.stores.cluster.factory",
+    schemes=("redis+cluster", "rediss+cluster"),
+    several_hosts=True,
+    clients=("redis.cluster.RedisCluster", "redis.asyncio.cluster.RedisCluster"),
+    extra="redis",
+    more_options=f"{MORE_OPTIONS}, for every node",
+    capabilities=CAPABILITIES,
+    builds_on="redis",
+)
