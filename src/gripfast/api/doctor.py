@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from gripfast.api.client import Client
 from gripfast.api.config import Config
+from gripfast.core import rules
 from gripfast.errors import ConfigurationError, GripfastError, LockTimeout, StoreUnavailable
 from gripfast.machine import boottime
 from gripfast.stores import StoreSpec, loaded, specs
@@ -62,7 +63,7 @@ class Report(NamedTuple):
 def examine(config: Config, quick: bool = False) -> Report:
     """`quick`: only whether the store can be reached and used."""
     with Client(config) as client:
-        trial = _Trial(client)
+        trial = _Trial(client, min(max(config.ttl, rules.TTL_DEFAULT), config.factory.max_ttl))
         found = [*trial.use()]
         usable = not found
         if usable and not quick:
@@ -103,10 +104,12 @@ def _examined(config: Config, usable: bool) -> Examination:
 class _Trial:
     """The use of a scratch lock."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, ttl: float) -> None:
+        """`ttl`: enough for a slow store. Whether the client's own ttl is enough, the latency tells."""
         self.clock: float | None = None
         self.latency: Latency | None = None
         self._client = client
+        self._ttl = ttl
         self._name = SCRATCH + os.urandom(8).hex()
 
     def use(self) -> Iterator[Finding]:
@@ -114,7 +117,7 @@ class _Trial:
         done = "acquired"
         try:
             began = time.time()
-            lease = granted(self._client.lock(self._name, label="gripfast doctor").try_acquire())
+            lease = granted(self._client.lock(self._name, self._ttl, label="gripfast doctor").try_acquire())
             self.clock = self._difference(began, time.time())
             done = "waited for"
             self._wait()

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 WIDTH_MOST = 100
 """Longer lines are hard to read."""
-INDENT = " " * 10
+INDENT, HANGING = " " * 10, " " * 6
+USABLE = click.style("usable    ", fg="green")
 HEADS = {"problem": click.style("PROBLEM   ", fg="red", bold=True), "advice": click.style("advice    ", fg="yellow")}
 
 
@@ -53,7 +54,7 @@ def doctor(ctx: click.Context, target: str | None, in_json: bool, quick: bool) -
     from gripfast.api.doctor import examine
 
     logging.getLogger("gripfast").setLevel(logging.ERROR)  # what the library warns about is a finding here
-    report = examine(configure(target or url_of(ctx), {}), quick)
+    report = examine(configure(target or url_of(ctx) or None, {}), quick)
     click.echo(text.as_json(as_dict(report)) if in_json else "\n".join(lines(report, quick, _width())))
     return codes.PROBLEM if report.problems else 0
 
@@ -75,9 +76,9 @@ def as_dict(report: Report) -> dict[str, object]:
 
 def lines(report: Report, quick: bool, width: int | None) -> Iterator[str]:
     """`width`: columns of the terminal; None if it is none, and then lines are as long as they are."""
-    yield click.style(visible(report.where), bold=True) + (f"  {visible(report.summary)}" if report.summary else "")
+    yield from _head(report, width)
     if report.usable:
-        yield click.style("usable    ", fg="green") + _usable(report)
+        yield from _hanging(USABLE, _usable(report), width)
     for finding in report.findings:
         yield from ["", *_finding(finding, width)]
     if not quick:
@@ -91,19 +92,34 @@ def _usable(report: Report) -> str:
     return f"{words}; {precise(report.latency.median)} for a pair, {precise(report.latency.tail)} at most for 99 of 100"
 
 
+def _head(report: Report, width: int | None) -> list[str]:
+    where, summary = visible(report.where), visible(report.summary)
+    fits = width is None or len(where) + 2 + len(summary) <= width
+    head = click.style(where, bold=True)
+    if not summary:
+        return [head]
+    return [f"{head}  {summary}"] if fits else [head, *_hanging(INDENT, summary, width)]
+
+
 def _finding(finding: Finding, width: int | None) -> Iterator[str]:
     what = f"{finding.where}: {finding.what}" if finding.where else finding.what
-    parts = {"": f"{what} [{finding.name}]", "why   ": finding.why, "to do ": finding.todo}
-    for label, words in parts.items():
-        first, *rest = _wrapped(label + visible(words), width)
-        yield (INDENT if label else HEADS[finding.kind]) + first
-        yield from (INDENT + "      " + line for line in rest)
+    yield from _hanging(HEADS[finding.kind], f"{what} [{finding.name}]", width)
+    yield from _hanging(INDENT, f"why   {finding.why}", width)
+    yield from _hanging(INDENT, f"to do {finding.todo}", width)
+
+
+def _hanging(head: str, words: str, width: int | None) -> Iterator[str]:
+    """Behind a head as wide as INDENT."""
+    first, *rest = _wrapped(visible(words), width)
+    yield head + first
+    yield from (INDENT + line for line in rest)
 
 
 def _wrapped(words: str, width: int | None) -> list[str]:
     if width is None:
         return [words]
-    return textwrap.wrap(words, max(30, width - len(INDENT) - 6), break_long_words=False, break_on_hyphens=False)
+    room = max(30, width - len(INDENT))
+    return textwrap.wrap(words, room, subsequent_indent=HANGING, break_long_words=False, break_on_hyphens=False)
 
 
 def _count(report: Report) -> str:
@@ -111,7 +127,7 @@ def _count(report: Report) -> str:
     if not report.findings:
         return "nothing to say: no problem, no advice"
     problems = "no problem" if not report.problems else f"{report.problems} problem{'s' * (report.problems > 1)}"
-    return f"{problems}, {advice} piece{'s' * (advice != 1)} of advice; docs/doctor.md says more about each"
+    return f"{problems}, {advice} piece{'s' * (advice != 1)} of advice; docs/doctor.md lists every finding"
 
 
 def _width() -> int | None:

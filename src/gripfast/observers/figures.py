@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gripfast.core.events import Event, Observer
+from gripfast.errors import Reason
 
 GROUPS_MOST = 200
 """So many groups are told apart."""
@@ -86,6 +87,8 @@ UNREACHABLE = Metric("gripfast.unreachable", "counter", "{request}", "Requests t
 HELD = Metric("gripfast.held", "up_down", "{lease}", "Leases that are held now")
 WAITING = Metric("gripfast.waiting", "up_down", "{claim}", "Claims that wait for an answer now")
 
+LOST_FOR: tuple[Reason, ...] = ("expired", "taken", "broken", "session", "max_hold")
+
 METRICS = (WAIT, HOLD, MARGIN, MARGIN_RATIO, ACQUISITIONS, LOSSES, UNREACHABLE, HELD, WAITING)
 
 
@@ -99,8 +102,8 @@ def prometheus_label(attribute: str) -> str:
 
 
 def system_of(event: Event) -> str:
-    """`db.system.name`."""
-    return "redis" if event.engine == "redlock" else event.engine
+    """`db.system.name`: the software, however its servers are arranged."""
+    return "redis" if event.engine in ("cluster", "redlock", "sentinel") else event.engine
 
 
 def outcome_of(event: Event) -> str:
@@ -120,6 +123,7 @@ class Sink:
         self.mutex = threading.Lock()
         """Whoever adds or observes has it."""
         self._common: dict[tuple[str, str | None], tuple[str, str]] = {}
+        self._begun: set[tuple[str, str]] = set()
         _SINKS.add(self)
 
     def common(self, event: Event) -> tuple[str, str]:
@@ -127,11 +131,19 @@ class Sink:
         key = event.engine, event.group
         found = self._common.get(key)
         if found is None:
-            system = system_of(event)
-            if len(self._common) >= GROUPS_MOST:
-                return system, OTHER
-            found = self._common[key] = system, event.group or ""
+            if len(self._common) < GROUPS_MOST:
+                found = self._common[key] = system_of(event), event.group or ""
+            else:
+                found = system_of(event), OTHER
+            self._begin(found)
         return found
+
+    def _begin(self, common: tuple[str, str]) -> None:
+        """Losses are told from 0 on: if a series began with the first of them, no rate would show it."""
+        if common not in self._begun:
+            self._begun.add(common)
+            for reason in LOST_FOR:
+                self.add(LOSSES, 0, (*common, reason))
 
     def observe(self, metric: Metric, value: float, labels: tuple[str, ...], event: Event) -> None:
         """Into a histogram."""
@@ -148,8 +160,7 @@ class Sink:
 class MetricsObserver(Observer):
     """From events to figures."""
 
-    def __init__(self, sink: Sink) -> None:
-        self._sink = sink
+    _sink: Sink
 
     def claimed(self, event: Event) -> None:
         with self._sink.mutex:

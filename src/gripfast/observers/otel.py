@@ -56,7 +56,7 @@ class OpenTelemetryObserver(MetricsObserver):
         tracer_provider: TracerProvider | None = None,
         logger_provider: LoggerProvider | None = None,
     ) -> None:
-        super().__init__(_sink_of(meter_provider))
+        self._sink = _sink_of(meter_provider)
         self._tracer = trace.get_tracer(SCOPE, tracer_provider=tracer_provider)
         self._logger = get_logger(SCOPE, logger_provider=logger_provider)
 

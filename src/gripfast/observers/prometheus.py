@@ -26,12 +26,13 @@ __all__ = ["PrometheusObserver"]
 
 
 class PrometheusObserver(MetricsObserver):
-    """Counts for Prometheus. Several observers may have the same registry."""
+    """Counts for Prometheus, in this registry or in the default one. Several observers may have the same."""
 
-    def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        registry = registry or REGISTRY
         if registry not in _SINKS:
             _SINKS[registry] = _Registered(registry)
-        super().__init__(_SINKS[registry])
+        self._sink = _SINKS[registry]
 
 
 class _Registered(Sink):

@@ -44,15 +44,8 @@ class Check(NamedTuple):
     todo: str
 
     def __call__(self, where: str = "", **values: object) -> Finding:
-        fill = {name: str(value) for name, value in values.items()}
-        return Finding(
-            self.name,
-            self.kind,
-            where,
-            self.what.format_map(fill),
-            self.why.format_map(fill),
-            self.todo.format_map(fill),
-        )
+        what, why, todo = (text.format_map(values) for text in (self.what, self.why, self.todo))
+        return Finding(self.name, self.kind, where, what, why, todo)
 
 
 def problem(name: str, what: str, *, why: str, todo: str) -> Check:

@@ -14,5 +14,6 @@ SPEC = StoreSpec(
     extra="redis",
     more_options=f"{MORE_OPTIONS}, for every node",
     capabilities=CAPABILITIES,
+    doctor="gripfast.stores.cluster.doctor",
     builds_on="redis",
 )

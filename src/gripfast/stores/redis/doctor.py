@@ -1,5 +1,5 @@
-"""What `gripfast doctor` finds at a Redis server. `judge_server` is for every server, also for a node of Redlock;
-`judge_alone` for one that has the locks alone, possibly with replicas."""
+"""What `gripfast doctor` finds at a Redis server. `judge_server` is for every server, also for a node of Redlock or of
+a Cluster; `judge_alone` for one that has its locks alone, possibly with replicas."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from gripfast.stores.doctor import (
 )
 from gripfast.stores.faults import LinkDown
 from gripfast.stores.redis import protocol
+from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import no_reply
 
 if TYPE_CHECKING:
@@ -53,13 +54,13 @@ CLUSTER_NODE = problem(
     "redis-cluster-node",
     "this server is a node of a Redis Cluster",
     why="It has only some of the hash slots: locks whose names belong to other slots are refused.",
-    todo="Use a server with cluster-enabled no",
+    todo="Use the URL of the whole cluster: redis+cluster://host:port,host:port",
 )
 SENTINEL = problem(
     "redis-sentinel",
     "this server is a Sentinel, which keeps no data",
     why="No lock can be kept here.",
-    todo="Use the address of the primary: SENTINEL GET-MASTER-ADDR-BY-NAME tells it",
+    todo="Use redis+sentinel://host:26379/service, with all Sentinels: they tell where the primary is",
 )
 EVICTS = problem(
     "redis-evicts",
@@ -125,8 +126,7 @@ OPEN = problem(
     "redis-open",
     "the server has no password, listens on {addresses}, and protected-mode is off",
     why="Whoever can reach it can break locks and read all data.",
-    todo="Set a password (ACL SETUSER default >…, and docs/redis.md has a user with few rights), or bind it to loopback"
-    "Set a password (ACL SETUSER default >…, and docs/redis.md has a user with few rights), or bind it to loopback",
+    todo="Set a password (ACL SETUSER default >…; docs/redis.md has a user with few rights), or bind it to loopback",
 )
 PLAIN_TEXT = advice(
     "redis-plain-text",
@@ -166,8 +166,8 @@ FAILOVER = advice(
     "{replicas} connected, and this client does not protect its locks in a failover",
     why="Replication is asynchronous: a replica that is promoted may not know the last grants. It grants these locks "
     "again, while their holders still work.",
-    todo="Check tokens where you write (docs/fencing.md), or use a store without failover, such as Redlock or ZooKeeper"
-    "Check tokens where you write (docs/fencing.md), or use a store without failover, such as Redlock or ZooKeeper",
+    todo="Set ?failover_grace=15 in the URLs of all clients, and run gripfast init once; or check tokens where you "
+    "write (docs/fencing.md)",
 )
 NO_MINIMUM = advice(
     "redis-min-replicas",
@@ -183,6 +183,8 @@ TOO_FEW_REPLICAS = problem(
     todo="Reconnect the replicas (INFO replication), or lower min-replicas-to-write",
 )
 
+ENCRYPTED = ("rediss", "valkeys", "unix")
+"""Schemes of connections that nobody else can read."""
 SETTINGS = (
     "save", "appendonly", "appendfsync", "min-replicas-to-write", "timeout", "busy-reply-threshold", "lua-time-limit",
     "protected-mode", "bind", "maxclients",
@@ -220,30 +222,36 @@ class Facts(NamedTuple):
 
 
 def examine(factory: RedisFactory, terms: Terms) -> Examination:
-    facts = gather(factory, terms)
-    findings = [*judge_server(facts), *judge_alone(facts, factory._failover)]
+    facts = gather(factory.dialer(terms.request_timeout), facts_of(factory, terms))
+    findings = [*judge_mode(facts), *judge_server(facts), *judge_alone(facts, factory._failover)]
     return Examination(summary(facts), findings)
 
 
 # -- facts ---------------------------------------------------------------------------------------------------------
 
 
-def gather(factory: RedisFactory, terms: Terms, where: str = "") -> Facts:
-    """Raises LinkDown."""
+def facts_of(factory: RedisFactory, terms: Terms, where: str = "") -> Facts:
+    """What its address says."""
     url = urlsplit(factory.where)
-    facts = Facts(where, url.hostname or "", url.scheme != "redis", terms)
-    dialer = factory.dialer(terms.request_timeout)
+    return Facts(where, url.hostname or "", url.scheme in ENCRYPTED, terms)
+
+
+def gather(dialer: Dialer, facts: Facts) -> Facts:
+    """What the server says. Raises LinkDown."""
+    replies = ask(dialer, [*_QUESTIONS, *(("CONFIG", "GET", name) for name in SETTINGS)])
+    return read(facts, replies, time.time())
+
+
+def ask(dialer: Dialer, questions: Sequence[Sequence[str]]) -> list[Any]:
+    """The replies, on a connection of its own. Raises LinkDown."""
     wire = dialer.dial_unseen()
+    packed = [protocol.command(*(word.encode() for word in words)) for words in questions]
     try:
-        questions = [*_QUESTIONS, *(("CONFIG", "GET", name) for name in SETTINGS)]
-        replies = wire.ask_many(
-            b"".join(protocol.command(*(word.encode() for word in words)) for words in questions), len(questions)
-        )
+        return wire.ask_many(b"".join(packed), len(packed))
     except (OSError, HiredisError) as error:
         raise LinkDown(no_reply(dialer.where, dialer.timeout, error)) from None
     finally:
         wire.close()
-    return read(facts, replies, time.time())
 
 
 _QUESTIONS = (("TIME",), ("INFO",), ("SLOWLOG", "GET", "128"), ("ACL", "GETUSER", "default"))
@@ -305,13 +313,24 @@ def _several(replicas: int) -> str:
 # -- judging -------------------------------------------------------------------------------------------------------
 
 
+def judge_mode(facts: Facts) -> Iterator[Finding]:
+    """It should be a server like any other."""
+    mode = facts.info.get("redis_mode")
+    if mode == "cluster":
+        yield CLUSTER_NODE(facts.where)
+    if mode == "sentinel":
+        yield SENTINEL(facts.where)
+
+
 def judge_server(facts: Facts) -> Iterator[Finding]:
     return judged(facts, (_judge_kind, _judge_memory, _judge_disk, _judge_clients, _judge_pace, _judge_access))
 
 
 def judge_alone(facts: Facts, failover: Failover | None = None) -> Iterator[Finding]:
-    """`failover`: what the client does about failovers."""
-    yield from _judge_durability(facts)
+    """`failover`: what the client does about failovers. It is safe after restarts, too: a server that has lost its data
+    has a grace."""
+    if failover is None:
+        yield from _judge_durability(facts)
     yield from _judge_replicas(facts, failover)
 
 
@@ -322,10 +341,6 @@ def _judge_kind(facts: Facts) -> Iterator[Finding]:
         yield OLD(where, version=info["redis_version"])
     if info.get("role") == "slave":
         yield REPLICA(where, primary=f"{info.get('master_host')}:{info.get('master_port')}")
-    if info.get("redis_mode") == "cluster":
-        yield CLUSTER_NODE(where)
-    if info.get("redis_mode") == "sentinel":
-        yield SENTINEL(where)
     if info.get("loading") == "1":
         yield LOADING(where)
 

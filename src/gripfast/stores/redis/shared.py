@@ -10,6 +10,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from gripfast.bounded import Call
 from gripfast.core.ports import Inbox
 from gripfast.errors import ClientClosed, GripfastError
 from gripfast.stores.faults import Fault, LinkDown
@@ -61,8 +62,8 @@ class Opening:
             self.begin(dialing)
         except TimeoutError as error:
             self.end(dialing, self.too_late(error))
-        except BaseException as error:  # an interrupt: nobody may wait for what was not begun
-            self.end(dialing, cut(self._where, OSError(str(error))))
+        except BaseException as error:
+            self.break_off(dialing, error)
             raise
         return dialing
 
@@ -77,10 +78,29 @@ class Opening:
     def made(self, dialing: Any, base: Any, use: Callable[[Any], Any]) -> None:
         try:
             self.end(dialing, self._used(base, use))
-        except BaseException as error:  # an interrupt: nobody may wait for it
-            if not dialing.done():
-                self.end(dialing, cut(self._where, OSError(str(error))))
+        except BaseException as error:
+            self.break_off(dialing, error)
             raise
+
+    def settle(self, dialing: Any, call: Call[Any], use: Callable[[Any], Any]) -> None:
+        """The call that makes it has ended, or its time is over."""
+        if dialing.done():
+            return
+        try:
+            base = call.outcome()
+        except LinkDown as down:
+            self.end(dialing, down.fault)
+        except TimeoutError as error:
+            self.end(dialing, self.too_late(error))
+        except Exception as error:  # whatever it is, somebody waits
+            self.end(dialing, cut(self._where, error))
+        else:
+            self.made(dialing, base, use)
+
+    def break_off(self, dialing: Any, error: BaseException) -> None:
+        """An interrupt came: nobody may wait for what is not made."""
+        if not dialing.done():
+            self.end(dialing, cut(self._where, OSError(str(error))))
 
     def _used(self, base: Any, use: Callable[[Any], Any]) -> Any:
         try:

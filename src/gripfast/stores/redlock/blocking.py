@@ -10,61 +10,19 @@ import math
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
-
-from hiredis import HiredisError
 
 from gripfast.core.ports import Inbox
-from gripfast.core.redlock.ballot import Roll
-from gripfast.core.redlock.nodes import Answer, Ballot, Free, Request, Vote
-from gripfast.machine import boottime
-from gripfast.stores.faults import Fault
+from gripfast.core.redlock.nodes import Ballot, Request
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import cut, not_answered
 from gripfast.stores.redis.listening import ListeningInbox
-from gripfast.stores.redis.wire import Wire
-from gripfast.stores.redlock import polls
-from gripfast.stores.redlock.bundle import WOULD_BLOCK, Bundle, Due, Strand
-from gripfast.stores.redlock.health import Node, make_all
+from gripfast.stores.redlock.bundle import Decision
+from gripfast.stores.redlock.health import Losses, Node
 from gripfast.stores.redlock.notifications import Notifications
-from gripfast.stores.redlock.pool import Followed, Pool
+from gripfast.stores.redlock.pool import Pool
 from gripfast.stores.redlock.protocol import Wording
-
-
-class _Round:
-    """One poll. What it has sent names it as the asker."""
-
-    __slots__ = ("ballot", "cleans", "cut", "followed", "is_decided", "is_heard", "is_sent", "pending", "repeated",
-                 "requests", "timeout")  # fmt: skip
-
-    def __init__(
-        self, requests: Sequence[Request | None], ballot: Ballot, timeout: float, is_heard: bool = True
-    ) -> None:
-        self.requests = requests
-        self.ballot = ballot
-        self.timeout = timeout
-        self.is_heard = is_heard
-        """Somebody waits for the answers."""
-        self.cleans = False
-        self.pending = 0
-        """Nodes that were asked and have not answered yet."""
-        self.is_decided = not is_heard
-        self.is_sent = False
-        """From now on, whoever owes it nothing has answered, or was told to have failed."""
-        self.cut = _NO_NODE
-        """Nodes whose connection had worked before, and turned out to be closed: they are asked on another one."""
-        self.repeated = _NO_NODE
-        """Nodes at which it may have arrived before."""
-        self.followed = _NOTHING
-
-    def tell(self, node: int, answer: Answer) -> None:
-        if not self.is_decided:
-            self.is_decided = self.ballot.add(node, answer)
-
-    def tell_unasked(self, node: int, answer: Answer) -> None:
-        """Even if it is decided: it matters whether any node was asked."""
-        self.is_decided = self.ballot.add(node, answer) or self.is_decided
+from gripfast.stores.redlock.shared import poll_on
+from gripfast.stores.redlock.talk import Health, NodeTalk
 
 
 class BlockingNodes:
@@ -73,258 +31,52 @@ class BlockingNodes:
         dialers: Sequence[Dialer],
         wording: Wording,
         *,
-        chase: Callable[[Free], Sequence[bool | None]] | None = None,
+        beside: Sequence[NodeTalk] | None = None,
         at_end: Callable[[], None] = lambda: None,
-        keeps_bundles: bool = True,
     ) -> None:
+        """`beside`: where claims were sent whose clean-ups are sent here; then no connection is kept."""
         self.names: Sequence[str] = [dialer.where for dialer in dialers]
-        self._wording = wording
-        self._timeout = max(dialer.timeout for dialer in dialers)
-        self._nodes = [Node(dialer) for dialer in dialers]
+        down, losses = set[Health](), Losses()
+        self._nodes = [Node(place, dialer, down, losses) for place, dialer in enumerate(dialers)]
         for node in self._nodes:
             node.belongs_to(self)
         self._inboxes = Inboxes()
-        self._pool = Pool(self._nodes, wording, self._inboxes, chase, keeps_bundles)
-        self._notifications = Notifications(self._nodes, self._inboxes, self._timeout)
+        self._pool = Pool(self._nodes, wording, self._inboxes, down, losses, beside)
+        self._notifications = Notifications(self._nodes, self._inboxes, max(dialer.timeout for dialer in dialers))
         self._at_end = at_end
-
-    # -- asking --------------------------------------------------------------------------------------------------
 
     async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
         first = requests[0]
         if first is None:
             first = next((request for request in requests if request is not None), None)
-        if first is not None:
-            self._poll(first, _Round(requests, ballot, self._timeout if within > self._timeout else within))
-
-    def send(self, request: Request, nodes: Iterable[int]) -> None:
-        chosen = set(nodes)
-        if chosen:
-            count = len(self._nodes)
-            requests = [request if at in chosen else None for at in range(count)]
-            self._poll(request, _Round(requests, Roll(count, count), self._timeout, is_heard=False))
-
-    def _poll(self, first: Request, round: _Round) -> None:
+            if first is None:
+                return
         if self._pool.dropped:
             self._pool.pick_up()
         loan = self._pool.borrow(first)
         bundle = loan.bundle
         try:
-            if bundle.gaps:
-                self._fill(round, bundle)
-            if type(first) is not Vote and polls.only_cleans(first):
-                round.cleans = True
-                round.followed = self._pool.follow(round.requests, bundle)
-            until = self._ask(round, bundle) + round.timeout
-            if round.pending < len(round.requests):
-                self._tell_failures(round, bundle)
-            if not round.is_decided:
-                self._hear(round, bundle, until)
+            bundle.expect_within(within)
+            await poll_on(bundle.talk, requests, ballot, within, Decision(bundle))
+            bundle.connect()
         except BaseException:
             bundle.is_dropped = True  # also while the frames of this live on, and with them the loan
             raise
         self._pool.put_back(loan)
 
-    def _ask(self, round: _Round, bundle: Bundle) -> float:
-        """When it was sent, to all to whom there is a connection. In full if nobody will see that a script was
-        forgotten."""
-        now = boottime()
-        overdue = now - self._timeout
-        last: Request | None = None
-        asked, is_full = 0, False
-        for request, strand in zip(round.requests, bundle.strands, strict=True):
-            if request is None or strand is None:
-                continue
-            if request is not last:
-                last = request
-                kind = polls.kind_of(request)
-                ended = polls.ends(request, self._inboxes) if round.cleans else ()
-                owners = polls.claims(request)
-                due = Due(len(polls.parts_of(request)), now, round, request, owners)
-                is_full = kind not in bundle.taught or not round.is_heard
-                is_same = not is_full and not (type(request) is Vote and request.waits)
-                packed = self._wording.pack(request, b"") if is_same else b""
-            if not is_same:
-                packed = self._words(request, strand, is_full)
-            queue = strand.due
-            if queue and queue[0].sent_at < overdue and not self._catches_up(round, bundle, strand):
-                continue
-            queue.append(due)
-            for owner in owners:
-                strand.claims[owner] = due
-            try:
-                if strand.send(packed):
-                    asked += 1
-                    for owner in ended:
-                        strand.claims.pop(owner, None)  # it is behind them
-                else:  # it has not even read what it was sent before
-                    strand.withdraw(due)
-                    self._is_silent(bundle, strand, self._timeout)
-            except OSError as error:
-                strand.withdraw(due)
-                self._is_cut(round, bundle, strand, error)
-        if is_full and asked == len(bundle.by_fd):
-            bundle.taught.add(kind)
-        round.pending = asked
-        round.is_sent = True
-        return now
-
-    def _words(self, request: Request, strand: Strand, is_full: bool) -> bytes:
-        channel = self._notifications.channels[strand.node] if type(request) is Vote and request.waits else b""
-        return self._wording.in_full(request, channel) if is_full else self._wording.pack(request, channel)
-
-    def _catches_up(self, round: _Round, bundle: Bundle, strand: Strand) -> bool:
-        """What it was asked before should have been answered by now; nobody has looked since."""
-        if not self._read(round, bundle, strand):
-            self._is_silent(bundle, strand, self._timeout)
-        return bundle.strands[strand.node] is strand
-
-    def _tell_failures(self, round: _Round, bundle: Bundle) -> None:
-        """Of those who could not be asked."""
-        unasked = [None if bundle.strands[at] is not None else each for at, each in enumerate(round.requests)]
-        if round.cleans:  # the connections that were lost just now are others by now
-            for at, left in self._pool.follow(unasked, bundle).items():
-                before = round.followed.get(at, (None,) * len(left))
-                round.followed[at] = [polls.both(*each) for each in zip(before, left, strict=True)]
-        for at, request in enumerate(unasked):
-            if request is None:
-                continue
-            node = self._nodes[at]
-            if not round.is_heard:
-                self._pool.lose(at, request)
-            elif at not in round.cut:
-                if node.trouble is not None:
-                    node.look_after()
-                failed = polls.failed(node.still_down(), was_asked=False)
-                round.tell_unasked(at, polls.not_answered(request, failed, round.followed.get(at, ())))
-
-    # -- hearing -------------------------------------------------------------------------------------------------
-
-    def _hear(self, round: _Round, bundle: Bundle, until: float) -> None:
-        poll, by_fd = bundle.poller.poll, bundle.by_fd
-        while not round.is_decided:
-            if round.cut:
-                until = self._ask_again(round, bundle)
-            if not round.pending:
-                return
-            # Once more at its end: this process may have been paused, and everybody has answered meanwhile.
-            ready = poll(max(0.0, until - boottime()) * 1000) or poll(0)
-            if not ready and boottime() >= until:
-                self._give_up_waiting(round, bundle)
-                return
-            for fd, _ in ready:
-                self._read(round, bundle, by_fd[fd])
-                if round.is_decided:
-                    return  # type: ignore[unreachable] # by this
-
-    def _read(self, round: _Round, bundle: Bundle, strand: Strand) -> bool:
-        """False if there is nothing, as when TLS has something to say to itself."""
+    def send(self, request: Request, nodes: Iterable[int]) -> None:
+        if self._pool.dropped:
+            self._pool.pick_up()
+        loan = self._pool.borrow(request)
+        bundle = loan.bundle
         try:
-            self._take(round, bundle, strand, strand.read())
-        except WOULD_BLOCK:
-            return False
-        except (OSError, HiredisError) as error:
-            self._is_cut(round, bundle, strand, error)
-        return True
-
-    def _take(self, round: _Round, bundle: Bundle, strand: Strand, heard: tuple[Due, list[Any] | None] | None) -> None:
-        """This, and whatever else was read."""
-        while heard is not None:
-            due, replies = heard
-            if replies is None:
-                bundle.taught.clear()
-                self._ask_in_full(round, bundle, strand, due)
-            elif due.asker is round:
-                node = strand.node
-                request: Request = due.request  # type: ignore[assignment] # nobody asks for what has followed
-                answer = self._wording.read(request, replies, self.names[node], node in round.repeated)
-                if round.followed and node in round.followed:
-                    left = round.followed[node]
-                    answer = polls.after_following(self.names[node], answer, left, node in round.repeated)
-                round.pending -= 1
-                round.tell(node, answer)
-            heard = strand.next()
-
-    def _ask_in_full(self, round: _Round, bundle: Bundle, strand: Strand, due: Due) -> None:
-        """The node has forgotten the script."""
-        assert not isinstance(due.request, bytes)
-        if due.asker is not round:
-            self._pool.send_lost(bundle)  # it may be a clean-up
-        elif not strand.send_after(self._words(due.request, strand, is_full=True), due._replace(is_full=True)):
-            raise ConnectionResetError
-
-    def _is_cut(self, round: _Round, bundle: Bundle, strand: Strand, error: Exception) -> None:
-        """One that has worked before may have been closed while it was idle: a new one may do better."""
-        at = strand.node
-        strand.close()  # first: its claims may still arrive
-        bundle.take_out(strand)
-        was_asked = any(due.asker is round for due in list(strand.due))
-        if round.is_sent and not was_asked:
-            return  # no node is counted twice
-        fault = cut(self.names[at], error)
-        request = round.requests[at]
-        assert request is not None
-        if polls.may_repeat(request, strand.has_answered, at in round.repeated, was_asked):
-            round.cut |= {at}
-        else:
-            self._nodes[at].give_up(fault, strand.era)
-            if was_asked:
-                round.tell(at, polls.failed(fault, was_asked))
-        if was_asked:
-            round.pending -= 1
-            round.repeated |= {at}
-
-    def _ask_again(self, round: _Round, bundle: Bundle) -> float:
-        """Those whose connection was cut, on new ones. When the time for that is over."""
-        places, round.cut = round.cut, _NO_NODE
-        self._dial(bundle, places, round.timeout)
-        now = boottime()
-        for at in places:
-            request, strand = round.requests[at], bundle.strands[at]
-            assert request is not None
-            if strand is None:
-                round.tell(at, polls.failed(self._nodes[at].still_down(), was_asked=at in round.repeated))
-                continue
-            due = Due(len(polls.parts_of(request)), now, round, request, polls.claims(request))
-            round.pending += 1
-            if not strand.send_after(self._words(request, strand, is_full=True), due):
-                self._is_cut(round, bundle, strand, ConnectionResetError())
-        return now + round.timeout
-
-    def _give_up_waiting(self, round: _Round, bundle: Bundle) -> None:
-        for strand in list(bundle.strands):
-            if strand is not None and any(due.asker is round for due in list(strand.due)):
-                fault = self._is_silent(bundle, strand, round.timeout)
-                round.tell(strand.node, polls.failed(fault, was_asked=True))
-
-    def _is_silent(self, bundle: Bundle, strand: Strand, seconds: float) -> Fault:
-        fault = not_answered(self.names[strand.node], seconds)
-        self._pool.let_go(bundle, strand)
-        self._nodes[strand.node].give_up(fault, strand.era)
-        return fault
-
-    # -- bundles -------------------------------------------------------------------------------------------------
-
-    def _fill(self, round: _Round, bundle: Bundle) -> None:
-        """Connect to those who are to be asked, unless they are down."""
-        asked = [at for at, request in enumerate(round.requests) if request is not None]
-        gaps = [at for at in asked if bundle.strands[at] is None]
-        up = [at for at in gaps if self._nodes[at].trouble is None]
-        insists = round.is_heard and polls.too_few(len(asked) - len(gaps) + len(up), len(asked))
-        if wanted := gaps if insists else up:
-            self._dial(bundle, wanted, round.timeout)
-
-    def _dial(self, bundle: Bundle, places: Iterable[int], timeout: float) -> None:
-        eras = {at: self._nodes[at].era for at in places}
-        spares = {at: spare for at in places if (spare := self._nodes[at].spare()) is not None}
-        makes = {at: self._nodes[at].dialer.connect for at in places if at not in spares}
-        for at, made in (spares | make_all(makes, self._nodes, timeout)).items():
-            if isinstance(made, Wire):
-                self._pool.put(bundle, Strand(made, at, eras[at], self._timeout))
-            else:
-                self._nodes[at].give_up(made, eras[at])
-
-    # -- the rest ------------------------------------------------------------------------------------------------
+            bundle.expect_within(math.inf)
+            bundle.talk.send(request, nodes, in_full=True)
+            bundle.connect()
+        except BaseException:
+            bundle.is_dropped = True
+            raise
+        self._pool.put_back(loan)
 
     def inbox(self) -> Inbox:
         return ListeningInbox(self._notifications)
@@ -351,7 +103,3 @@ class BlockingNodes:
             node.close()
         self._pool.close()
         self._at_end()
-
-
-_NO_NODE: frozenset[int] = frozenset()
-_NOTHING: Followed = {}

@@ -11,11 +11,13 @@ from gripfast.core.redlock.ballot import majority
 from gripfast.durations import shown
 from gripfast.stores.doctor import CLOCKS_APART, Examination, Finding, Terms, advice, judged, problem, version_in
 from gripfast.stores.faults import LinkDown
-from gripfast.stores.redis.doctor import Facts, gather, judge_server
+from gripfast.stores.redis.doctor import Facts, facts_of, gather, judge_mode, judge_server
 
 if TYPE_CHECKING:
     from gripfast.stores.redlock.factory import RedlockFactory
 
+PATIENCE = 1.0
+"""Seconds that one node may take to answer: more than it has for a vote."""
 DAY = 86400.0
 """Seconds: nodes accept no token that is further ahead of their clock."""
 
@@ -109,9 +111,8 @@ def examine(factory: RedlockFactory, terms: Terms) -> Examination:
 def gather_all(factory: RedlockFactory, terms: Terms) -> Cluster:
     nodes, down = [], {}
     for node in factory._nodes:
-        patient = Terms(terms.ttl, max(terms.request_timeout, 1.0))
         try:
-            nodes.append(gather(node, patient, node.where))
+            nodes.append(gather(node.dialer(max(terms.request_timeout, PATIENCE)), facts_of(node, terms, node.where)))
         except LinkDown as error:
             down[node.where] = str(error.fault.error).removeprefix(f"{node.where} ")
     return Cluster(nodes, down)
@@ -131,6 +132,7 @@ def judge(cluster: Cluster) -> Iterator[Finding]:
 
 
 def judge_node(node: Facts) -> Iterator[Finding]:
+    yield from judge_mode(node)
     yield from judge_server(node)
     replicas = int(node.number("connected_slaves") or 0)
     if replicas:

@@ -55,7 +55,7 @@ class RedlockFactory:
         """Clean-ups have connections of their own, opened when needed and closed again."""
         dialers, wording, records = self._dialers(request_timeout), self._wording(), Records()
         nodes = AioNodes(dialers, wording)
-        aside = BlockingNodes(dialers, wording, chase=nodes.clean_up, at_end=nodes.close_soon, keeps_bundles=False)
+        aside = BlockingNodes(dialers, wording, beside=nodes.talk.talks, at_end=nodes.close_soon)
         return AioStores(RedlockStore(nodes, records), RedlockStore(aside, records))
 
     def _dialers(self, request_timeout: float) -> list[Dialer]:

@@ -127,8 +127,8 @@ class Service:
 
     def __init__(self, where: str, name: str, sentinels: Sequence[Sentinel], rules: Rules | None = None) -> None:
         self.where = where
-        self._name = name
-        self._sentinels = sentinels
+        self.name = name
+        self.sentinels = sentinels
         self._rules = rules or Rules()
 
     def connect(self, by: Connect, settings: Mapping[str, Any]) -> Wire:
@@ -137,7 +137,7 @@ class Service:
         try:
             wire = by({**settings, "host": host, "port": port})
         except Exception as error:  # of any kind, as in `redis/dial.py`
-            raise LinkDown(faults.primary_down(self.where, self._name, f"{host}:{port}", error)) from None
+            raise LinkDown(faults.primary_down(self.where, self.name, f"{host}:{port}", error)) from None
         try:
             self._check_role(wire, f"{host}:{port}")
         except BaseException:
@@ -148,25 +148,25 @@ class Service:
 
     def promotable(self) -> int:
         """How many replicas the Sentinels may promote. The largest count: one may not know all of them yet."""
-        return max(self._answers(protocol.replicas(self._name), COUNT_WITHIN))
+        return max(self._answers(protocol.replicas(self.name), COUNT_WITHIN))
 
     def _primary(self, seconds: float) -> tuple[str, int]:
-        question = protocol.primary(self._name, self._rules.others_least)
+        question = protocol.primary(self.name, self._rules.others_least)
         latest = max(self._answers(question, seconds), key=lambda view: view.epoch)
         return self._rules.host or latest.host, latest.port
 
     def _answers(self, question: Question[T], seconds: float) -> list[T]:
         """At least one. Raises LinkDown."""
-        asked = Inquiry(self._sentinels, question, seconds)
+        asked = Inquiry(self.sentinels, question, seconds)
         if not asked.answers:
-            raise LinkDown(faults.none_knows(self.where, self._name, asked.unknown, asked.troubles))
+            raise LinkDown(faults.none_knows(self.where, self.name, asked.unknown, asked.troubles))
         return asked.answers
 
     def _check_role(self, wire: Wire, primary: str) -> None:
         try:
             role = wire.ask(protocol.ROLE)
         except OSError as error:
-            raise LinkDown(faults.primary_down(self.where, self._name, primary, error)) from None
+            raise LinkDown(faults.primary_down(self.where, self.name, primary, error)) from None
         if isinstance(role, ReplyError):
             raise LinkDown(faults.role_refused(self.where, primary, role))
         if not protocol.is_primary(role):

@@ -35,6 +35,8 @@ class SentinelFactory(RedisFactory):
             failover = failover._replace(promotable=service.promotable)
         super().__init__(scheme, functools.partial(service.connect, connect), settings, failover)
         self.where = service.where
+        self.scheme = scheme
+        self.service = service
 
 
 def factory(url: SplitResult, options: dict[str, Any]) -> SentinelFactory:

@@ -33,5 +33,6 @@ SPEC = StoreSpec(
     },
     more_options=f"{MORE_OPTIONS}, for the servers; with `sentinel_` before them, for the Sentinels",
     capabilities=CAPABILITIES,
+    doctor="gripfast.stores.sentinel.doctor",
     builds_on="redis",
 )

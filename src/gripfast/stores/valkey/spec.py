@@ -15,5 +15,6 @@ SPEC = StoreSpec(
     options=OPTIONS,
     more_options="settings of valkey-py's connections, such as `socket_timeout`, `client_name` and `ssl_ca_certs`",
     capabilities=CAPABILITIES,
+    doctor="gripfast.stores.valkey.doctor",
     builds_on="redis",
 )

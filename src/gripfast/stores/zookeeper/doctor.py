@@ -62,8 +62,7 @@ DOWN = problem(
 NO_LEADER = problem(
     "zookeeper-no-leader",
     "this server runs, but it serves nobody: it has no leader",
-    why="It is cut off from the others, or there is no majority. Clients that reach only this server lose their leases."
-    "It is cut off from the others, or there is no majority. Clients that reach only this server lose their leases.",
+    why="It is cut off from the others, or there is no majority. Clients that reach only it lose their leases.",
     todo="Look at the server's log, and check its ways to the quorum and election ports of the others",
 )
 SHORT_SESSIONS = advice(

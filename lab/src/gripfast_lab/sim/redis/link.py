@@ -154,16 +154,19 @@ class Listener:
 class Place:
     """Where one process meets one node, and how connections between them are made."""
 
-    def __init__(self, network: Network, process: Process, peer: Peer, server: Server, inboxes: Inboxes) -> None:
+    def __init__(
+        self, network: Network, process: Process, find: Callable[[], Peer], server: Server, inboxes: Inboxes
+    ) -> None:
+        """`find`: the node, looked for whenever a connection is made."""
         self.process = process
         self.server = server
         self.inboxes = inboxes
         self._network = network
-        self._peer = peer
+        self._find = find
         self._channels = 0
 
     async def dial(self) -> SimConversation:
-        connection, accepted = self._network.connect(self.process, self._peer)
+        connection, accepted = self._network.connect(self.process, self._find())
         self.process.at(self.process.now() + self.server.timeout, accepted.keep, False)
         try:
             is_made = await accepted
@@ -222,8 +225,8 @@ class SimLink(SharedLink):
     def __init__(self, place: Place) -> None:
         process = place.process
         requests = SimOpening(place, place.dial)
-        notifications = SimOpening(place, place.subscribe)
-        super().__init__(place.server, requests, notifications, place.inboxes, process.now, Future)
+        notifications, acknowledged = SimOpening(place, place.subscribe), SimOpening(place, place.dial)
+        super().__init__(place.server, requests, notifications, place.inboxes, process.now, Future, acknowledged)
         self.inbox = partial(SimInbox, process)
 
 
