@@ -12,6 +12,7 @@ two have: that is the figure of overlaps. At the other levels the history is jud
 """
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -21,20 +22,23 @@ from chaos.journal import now
 from chaos.notes import Notes
 from chaos.stage import LONG, Crew, Stage
 from gripfast_lab.sim.checks import Violation, violations
-from gripfast_lab.sim.history import ONLY_TOKENS
+from gripfast_lab.sim.history import ONLY_TOKENS, Event
 from support.redis_server import RedisServer
 from support.sentinel_servers import Watched
 from support.waiting import until
 
-TTL = 5.0
+TTL = 4.0
 """Longer than a failover takes: a lease must outlive the primary that granted it."""
 DOWN_AFTER = 0.7
 GOES_ON = 15.0 if LONG else 4.0
 """Seconds for which a primary may go on that was replaced: Sentinels in a hurry, as here in short runs, demote it in
-about one."""
+about two."""
+IMPATIENT = 0.5
+"""Seconds of a request while replicas lag: after about two, Sentinels in a hurry have noticed whom these follow."""
 SERVED_AGAIN = 4.0
 """Seconds, beside ttl and grace, until locks are granted: clients pause between two tries, and machines are busy."""
 LAG = 0.3
+IN_GRACE = "grants no lock for another"
 LOAD: dict[str, Any] = {
     "ttls": (TTL,), "waits": (0.0, 0.02, 0.2, 2.0), "hold": (0.0, 0.3), "threads": 1, "tasks": 2, "keepers": 1,
     "names": ("a", "b", "c"),
@@ -75,6 +79,7 @@ class Cast:
                 self._claim(role, "to get ready", wait=1.0, keeps=False)
 
     def claim_early(self) -> None:
+        """Where replicas have to acknowledge it, that is in vain."""
         self._claim("holder", "early")
 
     def claim_late(self) -> None:
@@ -96,7 +101,9 @@ class Cast:
 
     def _enter(self, role: str) -> None:
         notes = Notes(f"{role}, {self._colour}/", self._stage.note)
-        self._actors[role] = COLOURS[self._colour](self._stage.url, notes, self._stage.request_timeout, TTL)
+        patience = IMPATIENT if role == "holder" else self._stage.request_timeout
+        url = f"{self._stage.url}&request_timeout={patience:g}"
+        self._actors[role] = COLOURS[self._colour](url, notes, patience, TTL)
 
     def _claim(self, role: str, what: str, wait: float = 0.5, keeps: bool = True) -> None:
         actor = self._actors[role]
@@ -154,8 +161,20 @@ class FailoverStage(Stage):
         """No lock stays taken for longer."""
         return TTL + self.level.grace + SERVED_AGAIN
 
+    def events(self) -> list[Event]:
+        """Who can't wait for the end of a grace is told so at once, and that is right: as if it had given up."""
+        return [each._replace(kind="cancelled") if IN_GRACE in each.note else each for each in super().events()]
+
     def overlaps(self) -> list[Violation]:
         return [found for found in violations(self.events(), may_be_unreachable=True) if found.rule == "overlap"]
+
+    def judge_all(self, crew: Crew) -> None:
+        """All locks of all rounds can be acquired, and the history is as it should be."""
+        auditor = COLOURS["blocking"](self.url, Notes("auditor", self.note), self.request_timeout, TTL)
+        for name in sorted({event.name for event in self.events() if event.name.startswith("round")}):
+            auditor.release(auditor.acquire(name, self.recovery, TTL))
+        auditor.close()
+        self.judge(crew, ttl=self.recovery, may_be_unreachable=True, recover_within=self.recovery)
 
     @staticmethod
     def _end_silence(old: RedisServer) -> None:
@@ -165,8 +184,13 @@ class FailoverStage(Stage):
 
     @staticmethod
     def _each(cast: list[Cast], act: Callable[[Cast], None]) -> None:
-        for one in cast:
-            act(one)
+        """At the same time."""
+        with ThreadPoolExecutor(len(cast)) as pool:
+            list(pool.map(act, cast))
+
+    def _names(self) -> list[str]:
+        """Of the load, which has registers."""
+        return [name for name in super()._names() if not name.startswith("round")]
 
 
 # Faults ---------------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from support.processes import Worker
 from support.sentinel_servers import Watched
 
 SHARDS = 8 if LONG else 1
-FAILOVERS = 200 // SHARDS if LONG else 2
+FAILOVERS = 200 // SHARDS if LONG else 1
 
 pytestmark = pytest.mark.timeout(120 + 90 * FAILOVERS)
 
@@ -36,7 +36,8 @@ def level() -> Level:
 def stage(nursery: Worker, watched: Watched, tmp_path: Path, seed: str, level: Level) -> Iterator[FailoverStage]:
     watched.settle()
     watched.command(watched.primary, "FLUSHALL")
-    given = (nursery, watched.servers, watched.url_with(**level.options), tmp_path, seed)
+    url = watched.opened(**level.options) if level.grace else watched.url_with(**level.options)
+    given = (nursery, watched.servers, url, tmp_path, seed)
     stage = FailoverStage(*given, watched=watched, level=level)
     yield stage
     stage.close()
@@ -52,3 +53,17 @@ def test_without_a_level_two_hold_the_lock(stage: FailoverStage, fault: str, sha
     crew.end()
     print(f"{fault}, level none: {len(stage.overlaps())} overlaps in {stage.failovers} failovers")
     assert stage.overlaps()
+
+
+HOLDS = [("kill", "grace"), *((fault, "acknowledged") for fault in FAULTS)]
+"""Grace alone is for a primary that is gone; with acknowledgements it may as well go on."""
+
+
+@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("fault, level", [(fault, LEVELS[level]) for fault, level in HOLDS], ids=map(", ".join, HOLDS))
+def test_nobody_gets_in_beside_another(stage: FailoverStage, fault: str, shard: int) -> None:
+    crew = stage.play()
+    for _ in range(FAILOVERS):
+        stage.round(FAULTS[fault])
+    print(f"{fault}, level {stage.level.name}: {len(stage.overlaps())} overlaps in {stage.failovers} failovers")
+    stage.judge_all(crew)

@@ -48,18 +48,19 @@ def test_the_rights_of_the_page_are_enough(watched: Watched) -> None:
     (line,) = [
         line for block in blocks(page("redis"), "redis") for line in block.splitlines() if "gripfast reset" in line
     ]
-    (more,) = re.findall(r"one more right than on .*?: `(\+\w+)`", PAGE)
+    rights = PAGE.partition("needs more rights than on")[2].partition("If the Sentinels")[0]
+    more = re.findall(r"`([+~][^`]+)`", rights)
+    assert len(more) == 4
     sentinels = re.findall(r"`(\+sentinel\|[a-z-]+)`", PAGE)
     assert len(sentinels) == 3
     for server in watched.servers:
-        watched.command(server, *line.split(), more)
+        watched.command(server, *line.split(), *more)
     for sentinel in watched.sentinels:
-        watched.command(sentinel, "ACL", "SETUSER", "asker", "reset", "on", ">change-me", "+ping")
-        watched.command(sentinel, "ACL", "SETUSER", "asker", *sentinels)
+        watched.command(sentinel, "ACL", "SETUSER", "asker", "reset", "on", ">change-me", *sentinels)
     hosts = ",".join(f"{HOST}:{sentinel.port}" for sentinel in watched.sentinels)
     query = "sentinel_username=asker&sentinel_password=change-me"
     url = f"redis+sentinel://gripfast:change-me@{hosts}/{SERVICE}?{query}"
-    with gripfast.connect(url) as client, gripfast.connect(url) as other:
+    with gripfast.connect(url, replicas=1) as client, gripfast.connect(url, replicas=1) as other:
         with client.lock("nightly") as lease:
             assert lease.held
             with pytest.raises(gripfast.LockTimeout):

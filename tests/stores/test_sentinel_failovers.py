@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 import redis
+import redis.sentinel
 from hiredis import ReplyError
 
+import gripfast
+from gripfast.machine import boottime
 from gripfast.stores.faults import LinkDown
 from gripfast.stores.redis import plain
 from gripfast.stores.redis.faults import cant_serve
@@ -201,6 +204,61 @@ async def test_renewals_follow(world: World, watched: Watched) -> None:
 @pytest.mark.parametrize("complaint", ["OOM command not allowed", "NOSCRIPT No matching script", "ERR unknown command"])
 def test_a_primary_that_has_another_complaint_is_still_the_primary(complaint: str) -> None:
     assert not cant_serve(ReplyError(complaint))
+
+
+# Levels ---------------------------------------------------------------------------------------------------------------
+
+TTL, GOES_ON = 3.0, 3.0
+GRACE = {"max_ttl": f"{TTL:g}", "failover_grace": f"{GOES_ON:g}"}
+
+
+def failover_in(target: Any, **options: Any) -> Any:
+    with gripfast.connect(target, **options) as client:
+        return client._config.factory._failover  # type: ignore[attr-defined]
+
+
+def test_a_grace_is_kept_unless_it_is_turned_off(watched: Watched) -> None:
+    theirs = redis.sentinel.Sentinel([(HOST, each.port) for each in watched.sentinels]).master_for(SERVICE)
+    for target in (watched.url_with(), theirs):
+        failover = failover_in(target)
+        assert failover[:3] == (60.0, 15.0, 0)
+        assert failover.promotable() == 2
+        assert failover_in(target, failover_grace="off") is None
+        assert failover_in(target, failover_grace=20.0, max_ttl=5.0, replicas=2)[:3] == (5.0, 20.0, 2)
+
+
+@played
+async def test_after_a_failover_that_lost_a_lease_nobody_else_gets_it_before_its_end(
+    world: World, watched: Watched
+) -> None:
+    """The holder is killed with its primary; the replicas never had its lease. Others wait until all is over."""
+    url = await asyncio.to_thread(lambda: watched.opened(**GRACE))
+    holder, rival = (world.actor(target=url, request_timeout=1.0) for _ in range(2))
+    await rival.inspect("job")
+    old = watched.primary
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(watched.lagging())
+        lease = await holder.acquire("job", ttl=TTL)
+        waiting = rival.acquire("job", wait=None, ttl=TTL)
+        await asyncio.to_thread(old.kill)
+        await asyncio.to_thread(stack.close)
+    new = await asyncio.to_thread(watched.until_replaced, old)
+    assert watched.command(new, "GET", "lock:job") is None
+    promoted = boottime()
+    assert (await waiting).held
+    assert boottime() - promoted > TTL + GOES_ON - 2.0  # somebody may have asked it before all Sentinels knew of it
+    assert not lease.held
+    await asyncio.to_thread(old.restart)
+
+
+@played
+async def test_fewer_acknowledgements_than_replicas_that_may_be_promoted_are_refused(
+    world: World, watched: Watched
+) -> None:
+    url = await asyncio.to_thread(lambda: watched.opened(**GRACE))
+    with pytest.raises(gripfast.GripfastError, match="has 2 replicas that may be promoted, and replicas=1"):
+        await world.actor(target=f"{url}&replicas=1").acquire("job", ttl=TTL, wait=1)
+    assert (await world.actor(target=f"{url}&replicas=2").acquire("job", ttl=TTL, wait=10)).held
 
 
 # Who is believed ------------------------------------------------------------------------------------------------------

@@ -200,7 +200,7 @@ async def test_sentinels_of_valkey_lead_to_its_primary_also_after_a_failover() -
         where = f"valkey+sentinel://{hosts}/{SERVICE}"
         await assert_locks(watched.url, where)
         manager = valkey.sentinel.Sentinel([(HOST, sentinel.port) for sentinel in watched.sentinels])
-        await assert_locks(manager.master_for(SERVICE), where)
+        await assert_locks(manager.master_for(SERVICE), where, failover_grace="off")
         async with both_colours(watched.url) as actors:
             leases = await each(actors, lambda actor: actor.acquire(actor.colour, ttl=60))
             old = watched.primary

@@ -227,8 +227,9 @@ class Watched:
         return [self._start(self._sentinel_kind, configuration) for _ in range(SENTINELS)]
 
     def _hurry(self) -> None:
+        """Four periods after they have noticed it, Sentinels set right what a server does."""
         for sentinel in self.sentinels:
-            self.command(sentinel, "SENTINEL", "DEBUG", "info-period", 200, "publish-period", 200)
+            self.command(sentinel, "SENTINEL", "DEBUG", "info-period", 200, "publish-period", 400)
 
     def _awake(self) -> list[Any]:
         return [sentinel for sentinel in self.sentinels if sentinel.running]
