@@ -15,6 +15,7 @@ All keys of a name are in one slot, so a node decides about a name alone, as a s
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -40,8 +41,8 @@ from gripfast.core.ports import (
 )
 from gripfast.errors import StoreUnavailable
 from gripfast.stores.cluster.discovery import Discovery
-from gripfast.stores.cluster.nodes import Nodes
-from gripfast.stores.cluster.routing import Routed, Routing
+from gripfast.stores.cluster.nodes import Node, Nodes
+from gripfast.stores.cluster.routing import Request, Routed, Routing
 from gripfast.stores.cluster.topology import Address, Topology
 from gripfast.stores.cluster.waiting import Waiting
 from gripfast.stores.redis.keys import slot as slot_of
@@ -150,12 +151,17 @@ class ClusterStore(Store, PermitStore):
         infos: list[LockInfo] = []
         for name, info in zip(names.found, await node.store.inspect_each(names.found), strict=True):
             if isinstance(info, Unreachable):
-                info = await self.inspect(name)
+                info = await self._listed(node, name, functools.partial(_inspect, name))
             if isinstance(info, Unreachable):
                 return info
             if info is not None:
                 infos.append(info)
         return Page(infos, names.after)
+
+    async def _listed(self, node: Node, name: str, request: Request) -> Any:
+        """What a list of this node says of a name. None if another node has it now, whose turn is still to come."""
+        routed = await self._routing.one(name, request, self._timeout)
+        return None if routed.at is not None and str(routed.at) > str(node.address) else routed.answer
 
     async def _step(self, after: str | None, scan: Callable[[RedisStore, str | None], Any]) -> Any:
         """The node that one step of a list is about, and its names; where the next step starts."""
@@ -188,10 +194,10 @@ class ClusterStore(Store, PermitStore):
         step = await self._step(after, lambda store, cursor: store.permit_names(kind, prefix, cursor))
         if isinstance(step, Unreachable):
             return step
-        _, names = step
+        node, names = step
         infos: list[PermitInfo] = []
         for name in names.found:
-            info = await self.inspect_permits(name, kind)
+            info = await self._listed(node, name, functools.partial(_inspect_permits, name, kind))
             if isinstance(info, Unreachable):
                 return info
             if info is not None:
@@ -215,6 +221,14 @@ class ClusterStore(Store, PermitStore):
         for node in self._nodes.all():
             await node.store.close()
         self._nodes.driver.at_end()
+
+
+def _inspect(name: str, store: RedisStore) -> Any:
+    return store.inspect(name)
+
+
+def _inspect_permits(name: str, kind: Kind, store: RedisStore) -> Any:
+    return store.inspect_permits(name, kind)
 
 
 def _may_take_effect(name: str) -> Unreachable:
