@@ -47,9 +47,19 @@ def test_every_slot_has_the_owner_that_the_cluster_announces() -> None:
 
 def test_what_nobody_has_is_told_as_ranges() -> None:
     topology = known([5, 99, node(A)], [101, 16383, node(B)])
-    assert topology.uncovered() == "0-4, 100"
-    assert Topology([A]).uncovered() == "", "nothing is known yet"
+    assert ranges(topology.gaps()) == "0-4, 100"
     assert ranges([]) == ""
+
+
+def test_a_node_that_misses_slots_says_which_living_primaries_have_the_others() -> None:
+    topology = known([0, 16383, node(A)])
+    topology.read_gaps(
+        b"id1 10.0.0.1:7000@17000 myself,master - 0 0 1 connected 0-99 101 [200->-id2]\n"
+        b"id2 10.0.0.2:7000@17000,name master,fail - 0 0 2 disconnected 102-8000\n"
+        b"id3 10.0.0.3:7000@17000 slave id1 0 0 1 connected\n"
+        b"id4 10.0.0.4:7000@17000 master,fail? - 0 0 3 connected 8001-16383\n"
+    )
+    assert ranges(topology.gaps()) == "100, 102-8000", "one that may have failed still counts"
 
 
 def test_a_slot_that_moved_has_another_owner_and_only_that_slot() -> None:

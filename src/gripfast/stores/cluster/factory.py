@@ -1,16 +1,15 @@
-"""`redis+cluster://h1:7000,h2,h3`, `rediss+cluster://…` (TLS), or a RedisCluster of redis-py whose settings are used
-again."""
+"""`redis+cluster://h1:7000,h2,h3`, `rediss+cluster://…` (TLS), the same with `valkey`, or a RedisCluster of redis-py or
+ValkeyCluster of valkey-py, whose settings are used again."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
 from typing import Any
 from urllib.parse import SplitResult
 
 from gripfast.errors import ConfigurationError
-from gripfast.stores import AioStores, StoreFactory, loaded
+from gripfast.stores import AioStores, StoreFactory
 from gripfast.stores.cluster.blocking import BlockingDriver, Clean
 from gripfast.stores.cluster.nodes import Nodes
 from gripfast.stores.cluster.spec import SPEC
@@ -91,22 +90,20 @@ def factory(url: SplitResult, options: dict[str, Any]) -> ClusterFactory:
 
 
 def factory_of(client: Any, options: dict[str, Any]) -> ClusterFactory:
-    """From a redis.cluster.RedisCluster or its twin of asyncio: each colour can be made from either."""
-    manager = client.nodes_manager
-    seeds = [Address(node.host, int(node.port)) for node in manager.startup_nodes.values()]
-    driver = loaded("gripfast.stores.redis.driver", SPEC.extra)
-    scheme, connect, settings = driver.for_client(_of_one_node(client))
-    return ClusterFactory(scheme, seeds, connect, settings, manager.address_remap)
+    """From a RedisCluster of redis-py or a ValkeyCluster of valkey-py, sync or async: each colour can be made from
+    either."""
+    from gripfast.stores.redis.driver import driver_of
 
-
-def _of_one_node(client: Any) -> Any:
-    """As a client of one of its nodes; nothing is connected for it."""
-    manager = client.nodes_manager
-    node = next(iter(manager.startup_nodes.values()))
-    if hasattr(manager, "create_redis_node"):
-        return manager.create_redis_node(node.host, node.port, **manager.connection_kwargs)
-    pool = SimpleNamespace(connection_class=node.connection_class, connection_kwargs=node.connection_kwargs)
-    return SimpleNamespace(connection_pool=pool)
+    driver, manager = driver_of(client), client.nodes_manager
+    nodes = list(manager.startup_nodes.values())
+    create = getattr(manager, f"create_{driver.library}_node", None)  # which connects to nothing
+    if create is None:
+        pool = driver.for_pool(nodes[0].connection_class, nodes[0].connection_kwargs)
+    else:
+        pool = driver.for_client(create(nodes[0].host, nodes[0].port, **manager.connection_kwargs))
+    return ClusterFactory(
+        pool[0], [Address(node.host, int(node.port)) for node in nodes], *pool[1:], manager.address_remap
+    )
 
 
 def _clean_up_at(nodes: Nodes, address: Address) -> Clean:

@@ -11,6 +11,9 @@ from gripfast.stores.cluster.topology import Address
 from gripfast.stores.redis.failover import Failover
 from gripfast.stores.redis.store import RedisStore
 
+GIVE_BACK_WITHIN, GIVE_BACK_AT_SILENT = 0.5, 0.1
+"""Seconds for a batch of clean-ups, after which it is tried again: the watchdog has renewals to make at other nodes."""
+
 
 class Driver(Protocol):
     """What differs between threads and asyncio."""
@@ -21,8 +24,8 @@ class Driver(Protocol):
 
     def pause(self, seconds: float) -> Awaitable[None]: ...
 
-    def together(self, jobs: Sequence[Coroutine[Any, Any, Any]]) -> Awaitable[list[Any]]:
-        """The results of all, which run at the same time: none waits for another."""
+    def together(self, jobs: Sequence[Coroutine[Any, Any, None]], within: float) -> Awaitable[None]:
+        """All of them at the same time, until all are done, or their time is over: none waits for another."""
         ...
 
     def at_end(self) -> None: ...
@@ -35,6 +38,18 @@ class Node:
         self.store = RedisStore(link, failover)
         self.asked = RedisStore(Asking(link), failover)
         """For requests that another node has sent here by ASK."""
+        self.is_silent = False
+
+    @property
+    def is_silent(self) -> bool:
+        """It did not answer when many were renewed, or released."""
+        return self._is_silent
+
+    @is_silent.setter
+    def is_silent(self, is_silent: bool) -> None:
+        self._is_silent = is_silent
+        for store in (self.store, self.asked):
+            store.give_back_within = GIVE_BACK_AT_SILENT if is_silent else GIVE_BACK_WITHIN
 
     def has_claims_of(self, owner: str) -> bool:
         """That were not answered."""

@@ -40,8 +40,9 @@ from gripfast.core.ports import (
     unreachable,
 )
 from gripfast.errors import StoreUnavailable
+from gripfast.stores.cluster.batches import Batches
 from gripfast.stores.cluster.discovery import Discovery
-from gripfast.stores.cluster.nodes import Node, Nodes
+from gripfast.stores.cluster.nodes import GIVE_BACK_WITHIN, Node, Nodes
 from gripfast.stores.cluster.routing import Request, Routed, Routing
 from gripfast.stores.cluster.topology import Address, Topology
 from gripfast.stores.cluster.waiting import Waiting
@@ -68,6 +69,7 @@ class ClusterStore(Store, PermitStore):
         self._waiting = Waiting()
         self._discovery = Discovery(where, topology, nodes, self._waiting)
         self._routing = Routing(where, topology, nodes, self._discovery, self._waiting)
+        self._batches = Batches(self._routing)
         self.inbox = nodes.driver.inbox  # type: ignore[method-assign]
 
     def inbox(self) -> Inbox:
@@ -109,7 +111,7 @@ class ClusterStore(Store, PermitStore):
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | Unreachable | None]:
         waits = min(within, self._timeout)
-        return await self._routing.each(holds, lambda store, some: store.renew(some, within), waits)
+        return await self._batches.each(holds, lambda store, some: store.renew(some, within), waits)
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         """A clean-up follows each claim that was not answered; one at the node that has the slot is `RedisStore`'s."""
@@ -117,7 +119,7 @@ class ClusterStore(Store, PermitStore):
             hold.keep is None and self._clean_up_elsewhere(hold, self._topology.owners[slot_of(hold.name.encode())])
             for hold in holds
         ]
-        answers = await self._routing.each(holds, lambda store, some: store.abandon(some), rules.GIVE_BACK_WITHIN)
+        answers = await self._batches.each(holds, lambda store, some: store.abandon(some), GIVE_BACK_WITHIN)
         for at, hold in enumerate(holds):
             if hold.keep is not None and answers[at] is None:  # not earlier: it would free what is to be kept
                 late[at] = self._clean_up_elsewhere(hold, None)

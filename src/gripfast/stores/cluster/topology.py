@@ -14,6 +14,7 @@ from gripfast.stores.redis.protocol import command
 
 ASK_SLOTS = command(b"CLUSTER", b"SLOTS")
 """Every version knows it. SHARDS, which is to replace it, is new in 7.0."""
+ASK_NODES = command(b"CLUSTER", b"NODES")
 
 
 class Address(NamedTuple):
@@ -41,6 +42,7 @@ class Topology:
         """In order."""
         self._remap = remap
         self._all: list[Address] = []
+        self._gaps: tuple[int, list[int]] = (0, [])
 
     @property
     def is_known(self) -> bool:
@@ -82,9 +84,20 @@ class Topology:
         self._all, self.replicas = list(found), most
         self.version += 1
 
-    def uncovered(self) -> str:
-        """The slots that no node has, as ranges: "5461-10922"; empty if there are none, or that is not known."""
-        return ranges(slot for slot, owner in enumerate(self.owners) if owner is None) if self.is_known else ""
+    def read_gaps(self, reply: bytes) -> None:
+        """From the reply to CLUSTER NODES of a node that finds slots missing: those that no living primary has."""
+        covered: set[int] = set()
+        for line in reply.decode(errors="replace").splitlines():
+            _, _, flags, *rest = line.split()
+            if not {"fail", "noaddr", "handshake"} & set(flags.split(",")):
+                for first, _, last in (each.partition("-") for each in rest[5:] if not each.startswith("[")):
+                    covered.update(range(int(first), int(last or first) + 1))
+        self._gaps = self.version, [slot for slot in range(SLOTS) if slot not in covered]
+
+    def gaps(self) -> list[int]:
+        """The slots that no node has, as far as that is known."""
+        version, found = self._gaps
+        return found if version == self.version else [slot for slot, owner in enumerate(self.owners) if owner is None]
 
 
 def ranges(slots: Iterable[int]) -> str:
