@@ -24,6 +24,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+import gripfast
 from support.certificates import LOOPBACK, certificate
 from support.local import needs
 from support.ports import give_back_port, reserved_port
@@ -268,3 +269,11 @@ def lock_space(prefix: str, kind: type[RedisServer] = RedisServer) -> Iterator[s
         yield server.url_with(prefix=prefix)
     finally:
         server.forget(prefix)
+
+
+def opened(server: RedisServer, **options: object) -> str:
+    """Its URL with these options. It is prepared, as by `gripfast init`: no grace is left."""
+    url = server.url_with(**options)
+    with gripfast.connect(url) as client:
+        client._prepare(None)
+    return url

@@ -28,6 +28,7 @@ OWN = {
     "doctor": "doctor:doctor",
     "lead": "lead:lead",
     "forget": "locks:forget",
+    "init": "init:init",
     "ls": "locks:ls",
     "release": "handover:release",
     "renew": "handover:renew",

@@ -94,7 +94,7 @@ async def _ask(env: Env, claim: Claim, former: str, mark: Mark) -> tuple[Granted
             await closing.undo(env, claim, mark)  # type: ignore[unreachable] # closed meanwhile
         if not isinstance(answer, Unreachable):
             return answer, answer.sent or sent if isinstance(answer, Granted) else sent
-        if answer.is_permanent or answer.was_refused or env.now() >= ends:
+        if answer.is_permanent or answer.was_refused or answer.ready_in is not None or env.now() >= ends:
             raise to_raise(answer.error)
         await env.pause(min(rules.retry_pause(failures), ends - env.now()))
         failures += 1

@@ -207,17 +207,23 @@ class Unreachable(NamedTuple):
     want to wait. One that was cut, or not made in time, is none."""
     is_permanent: bool = False
     """Asking again will not help, however long the caller would wait: a wrong password."""
+    ready_in: float | None = None
+    """Seconds after which the engine will serve, if it has said so: who waits for ever waits for that."""
 
 
 def unreachable(
-    error: StoreUnavailable | ClientClosed, was_sent: bool = True, was_refused: bool = False, is_permanent: bool = False
+    error: StoreUnavailable | ClientClosed,
+    was_sent: bool = True,
+    was_refused: bool = False,
+    is_permanent: bool = False,
+    ready_in: float | None = None,
 ) -> Unreachable:
     """An answer is kept for a while: it must not keep the frames that it came through, and with them a lease."""
     link: BaseException | None = error
     while link is not None:
         link.__traceback__ = None
         link = link.__cause__ or link.__context__
-    return Unreachable(error, was_sent, was_refused, is_permanent)
+    return Unreachable(error, was_sent, was_refused, is_permanent, ready_in)
 
 
 def to_raise(error: Raised, is_permanent: bool = False) -> Raised:
@@ -379,6 +385,23 @@ class HandsOver(Protocol):
         A claim of this owner that was not answered, and was repeated, may arrive later than this. It must not bring the
         owner back when the lease with this token is over."""
         return None
+
+
+class Prepared(NamedTuple):
+    """What `gripfast init` has done."""
+
+    max_ttl: float
+    """The largest ttl in force."""
+    unaware: int
+    """Copies of the engine that have not confirmed that they know of it."""
+
+
+class Prepares(Protocol):
+    """What a store can do besides, if it needs to be prepared before it is used (`gripfast init`)."""
+
+    async def prepare(self, max_ttl: float | None) -> Prepared | Unreachable:
+        """It is new: it need not wait for leases of an engine before it. `max_ttl`: raise the largest ttl to this."""
+        ...
 
 
 def _unwatched() -> None:

@@ -35,6 +35,7 @@ class Asking:
         self.server = link.server
         self.inboxes = link.inboxes
         self.clean_up = link.clean_up
+        self.aside = link.aside
         self.listen = link.listen
         self.stop_listening = link.stop_listening
         self.stop_waiting = link.stop_waiting
@@ -50,6 +51,13 @@ class Asking:
         replies = self._link.ask_many([each for command in commands for each in (ASKING, command)], within)
         return _answers_to_come(replies) if self.suspends else _answers(replies)
 
+    def ask_acked(
+        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+    ) -> Any:
+        behind = [each for command in commands for each in (ASKING, command)]
+        replies = self._link.ask_acked(behind, wait, within, owner)
+        return _acked_to_come(replies) if self.suspends else _acked(replies)
+
     async def close(self) -> None:
         """Whoever has made the other one closes it."""
 
@@ -61,6 +69,14 @@ def follows_asking(clean_up: Callable[[str, bytes], bool | None]) -> Callable[[s
 
 def _answers(replies: Any) -> Any:
     return replies if isinstance(replies, Fault) else replies[1::2]
+
+
+def _acked(replies: Any) -> Any:
+    return replies if isinstance(replies, Fault) else [*replies[1:-1:2], replies[-1]]
+
+
+async def _acked_to_come(replies: Any) -> Any:
+    return _acked(await replies)
 
 
 async def _answers_to_come(replies: Any) -> Any:

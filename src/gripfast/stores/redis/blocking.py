@@ -84,6 +84,15 @@ class BlockingLink:
         self._lending.take_back(wire, owner, replies)
         return replies
 
+    def ask_acked(
+        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+    ) -> Any:
+        """The lent connection carries both, and no other."""
+        return self._ask_many([*commands, wait], within, owner)
+
+    async def aside(self, call: Callable[[], Any]) -> Any:
+        return call()
+
     def hears(self, inbox: Inbox) -> None:
         """Whoever waits at this inbox, which another Link may have made, waits for notifications from here."""
         cast(ListeningInbox, inbox).listening = self._notifications

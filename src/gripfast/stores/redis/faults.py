@@ -28,6 +28,8 @@ _ADVICE: Mapping[str, str] = {
     "NOREPLICAS": "refuses writes because too few replicas are connected: reconnect them, or lower "
     "min-replicas-to-write",
     "CLUSTERDOWN": "belongs to a cluster that is down: run CLUSTER INFO there, and repair the cluster",
+    "FOLLOWERS": "has more followers than replicas= says, and any of them could acknowledge: set replicas to how many "
+    "may be promoted, in every client, and disconnect the others",
     "DB index": "has no database of that number: use a smaller one, or raise its `databases`",
     "MOVED": "is a node of a Redis Cluster: use redis+cluster://host:port, or pass a RedisCluster of redis-py",
     "ASK": "is a node of a Redis Cluster: use redis+cluster://host:port, or pass a RedisCluster of redis-py",
@@ -139,6 +141,22 @@ def cut(where: str, error: Exception | None, was_idle: bool = False) -> Fault:
     reason = f": {_cause(error)}" if error is not None and str(error) else ""
     message = f"closed the connection before it answered{reason}; look at the server's log, and try again"
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}), was_idle=was_idle)
+
+
+def not_acknowledged(where: str, found: object, wanted: int) -> Fault:
+    message = (
+        f"has it, but {found} of {wanted} replicas have acknowledged that in time: check that all replicas are "
+        "connected, and try again"
+    )
+    return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
+
+
+def another_server(where: str) -> StoreUnavailable:
+    message = (
+        "is another server than a moment ago, and again another one: check that its address leads to one primary, and "
+        "try again"
+    )
+    return StoreUnavailable(f"{where} {message}", {where: message})
 
 
 def left(where: str, reply: ReplyError) -> Fault:

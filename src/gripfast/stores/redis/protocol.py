@@ -19,6 +19,10 @@ from gripfast.stores.holder import Details, read_details, read_moment, told
 from gripfast.stores.redis import keys, scripts
 from gripfast.stores.redis.keys import MARK, pack
 
+UNCONFIRMED = b"?"
+"""The source of no push: whoever was pushed a grant has to claim once more."""
+GRACE = b"grace"
+"""The answer to an adoption for which the server is in grace."""
 PAGE = 100
 """Keys that one step of a list asks the server to look at."""
 
@@ -111,13 +115,8 @@ def abandon(key: str, owner: str) -> bytes:
     return scripts.ABANDON.by_hash + keys.settling(key) + pack(to_bytes(owner))
 
 
-def abandon_in_full(key: str, owner: str) -> bytes:
-    return scripts.ABANDON.in_full(abandon(key, owner))
-
-
-def disown_in_full(key: str, owner: str, token: int) -> bytes:
-    packed = scripts.DISOWN.by_hash + keys.settling(key) + pack(to_bytes(owner), b"%d" % token)
-    return scripts.DISOWN.in_full(packed)
+def disown(key: str, owner: str, token: int) -> bytes:
+    return scripts.DISOWN.by_hash + keys.settling(key) + pack(to_bytes(owner), b"%d" % token)
 
 
 def force_release(key: str, note: str | None = None) -> bytes:
@@ -169,6 +168,17 @@ def read_claim(reply: Any, claim: Claim, channel: bytes | None) -> Granted | Tak
 
 def is_heard(taken: Any) -> bool:
     return bool(taken[4] == 1)
+
+
+def is_yes(reply: Any) -> bool:
+    """A lease may be dated by it."""
+    first = reply[0] if isinstance(reply, list) and reply else reply
+    return type(first) is int and first > 0
+
+
+def is_free(taken: Any) -> bool:
+    """Of a claim that was refused: nobody has the lock, so its server is in grace."""
+    return taken[0] is None
 
 
 def read_why(reply: bytes) -> Loss:

@@ -25,9 +25,8 @@ as much as the work.
 
 from __future__ import annotations
 
-import hashlib
-
 from gripfast.core import rules
+from gripfast.stores.redis.script import Script as Script
 
 WINDOW_MS = int(rules.WAITER_WINDOW * 1000)
 MEMORY_MS = rules.TOKEN_MEMORY_US // 1000
@@ -129,30 +128,16 @@ end
 _NAMES = "local lock, fence, line, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]\n"
 
 
-class Script:
-    """A script's text and what stands before the keys in a packed call of it, by its hash and in full."""
-
-    def __init__(self, text: str, keys: int, arguments: int) -> None:
-        self.text = text
-        self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        parts = 3 + keys + arguments
-        self.by_hash = f"*{parts}\r\n$7\r\nEVALSHA\r\n$40\r\n{self.sha}\r\n$1\r\n{keys}\r\n".encode()
-        self._in_full = f"*{parts}\r\n$4\r\nEVAL\r\n${len(text.encode())}\r\n{text}\r\n$1\r\n{keys}\r\n".encode()
-
-    def in_full(self, packed: bytes) -> bytes:
-        """The same call with the text, for a server that has forgotten the script."""
-        return self._in_full + packed[len(self.by_hash) :]
-
-
 # ARGV: owner, ttl, how long to keep the token, " <card>\n<owner>", channel ("" to stay out of the line).
 # A number is the token; otherwise who has it, for how long, its fence, and 1 if the asker is in line and would hear a
 # push of this server. How many wait is counted only for whoever does not join them just now.
 CLAIM = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 local owner, ttl, keep, tail, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local time
-if redis.call('EXISTS', lock, line) == 0 then
+if redis.call('EXISTS', lock, line) == 0{and_open} then
 {_WRITE}
 end
 {_SETTLE}
@@ -169,7 +154,7 @@ if seen[1] == owner then
   end
   return tonumber(token)
 end
-if not seen[1] then
+if not seen[1]{and_open} then
   local next = hand_over(owner)
   if next == owner then
     leave(owner)
@@ -195,14 +180,17 @@ if channel ~= '' then
   end
 end
 return {{seen[1], redis.call('PTTL', lock), seen[2], waiters or redis.call('ZCARD', line), hears}}
-""",
+"""
+    ),
     keys=4,
     arguments=5,
+    is_believed=True,
 )
 
 # ARGV: owner. 1 if it was this owner's.
 RELEASE = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 local holder = redis.call('GET', lock)
 local mine = holder == ARGV[1] and 1 or 0
@@ -210,7 +198,7 @@ if holder and mine == 0 then
   return 0
 end
 local first = redis.call('ZRANGE', line, 0, 0)
-if #first > 0 then
+if #first > 0{and_open} then
   {_SETTLE}
   if hand_over(nil, first) then
     return mine
@@ -220,7 +208,8 @@ if mine == 1 then
   redis.call('DEL', lock)
 end
 return mine
-""",
+"""
+    ),
     keys=4,
     arguments=1,
 )
@@ -240,6 +229,7 @@ return 1
 """,
     keys=2,
     arguments=4,
+    is_believed=True,
 )
 
 # ARGV: owner, which does not have it. Why; behind "broken" a line's end and the note, if there is one for this owner.
@@ -259,7 +249,8 @@ return redis.call('EXISTS', KEYS[1]) == 1 and 'taken' or 'expired'
 
 # ARGV: owner. Whatever it has is gone afterwards.
 ABANDON = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 {_SETTLE}
 leave(ARGV[1])
@@ -267,18 +258,20 @@ local holder = redis.call('GET', lock)
 if holder and holder ~= ARGV[1] then
   return 1
 end
-if not hand_over() and holder then
+if not (true{and_open} and hand_over()) and holder then
   redis.call('DEL', lock)
 end
 return 1
-""",
+"""
+    ),
     keys=4,
     arguments=1,
 )
 
 # ARGV: what the holder is to be told; "" for nothing. 1 if someone had it.
 FORCE_RELEASE = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 {_SETTLE}
 local holder, left = redis.call('GET', lock), redis.call('PTTL', lock)
@@ -292,11 +285,12 @@ if holder and left > 0 then
     redis.call('SET', KEYS[6], holder .. '\\n' .. ARGV[1], 'PX', left)
   end
 end
-if not hand_over() and holder then
+if not (true{and_open} and hand_over()) and holder then
   redis.call('DEL', lock)
 end
 return holder and 1 or 0
-""",
+"""
+    ),
     keys=6,
     arguments=1,
 )
@@ -304,7 +298,8 @@ return holder and 1 or 0
 # ARGV: owner, the marker that it leaves the lock to, for how long, how long to keep the token. 1 if it is the marker's
 # now. The waiters stay in line.
 KEEP = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 {_SETTLE}
 local owner, marker = ARGV[1], ARGV[2]
@@ -315,7 +310,7 @@ if holder == marker then
   return 1
 end
 if holder ~= owner then
-  if not holder then
+  if not holder{and_open} then
     hand_over()
   end
   return 0
@@ -328,15 +323,18 @@ if token then
   redis.call('SET', fence, token .. '@' .. since .. ' ' .. card .. '\\n' .. marker, 'PX', ARGV[4])
 end
 return 1
-""",
+"""
+    ),
     keys=4,
     arguments=4,
+    is_believed=True,
 )
 
 # ARGV: the owner that has it, the one that adopts it, ttl, how long to keep the token, " <card>\n<owner>". The token;
 # 0 if it is neither's. The adopter's own request may come twice.
 ADOPT = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 {_SETTLE}
 local former, owner, ttl, keep, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -347,18 +345,23 @@ if holder == owner then
     redis.call('PEXPIRE', lock, math.max(ttl, redis.call('PTTL', lock)))
     return tonumber(token)
   end
+elseif holder and not (true{and_open}) then
+  return 'grace'
 elseif holder ~= former then
   return 0
 end
 return write(owner, ttl, keep, tail)
-""",
+"""
+    ),
     keys=4,
     arguments=5,
+    is_believed=True,
 )
 
 # ARGV: owner, the token of the lease that it has detached. That stays; whatever else the owner has is gone afterwards.
 DISOWN = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 {_SETTLE}
 leave(ARGV[1])
@@ -369,13 +372,51 @@ end
 if holder and string.match(redis.call('GET', fence) or '', '^%d+') == ARGV[2] then
   return 1
 end
-if not hand_over() and holder then
+if not (true{and_open} and hand_over()) and holder then
   redis.call('DEL', lock)
 end
 return 1
-""",
+"""
+    ),
     keys=4,
     arguments=2,
 )
 
 INSPECT = Script(_NAMES + _LOOK + "return look()", keys=4, arguments=0)
+
+# KEYS: the marker, "<run id> <replication id> <since> <max_ttl>", in ms, which never expires. ARGV, in ms: for how long
+# a server before this one may go on, the largest ttl if there is no marker yet, the largest ttl that the client knows
+# to be in force; then "open" to begin without grace. {ms of grace that are left, what the two arguments of guarded
+# scripts must be, the largest ttl, why a grace begins, how many replicas follow}
+MARK = Script(
+    """
+local function field(section, name)
+  return string.match(redis.call('INFO', section), '\\n' .. name .. ':(%w+)')
+end
+local run_id, replid = field('server', 'run_id'), field('replication', 'master_replid')
+if not run_id or not replid then
+  return redis.error_reply('NOINFO INFO tells no run_id and no master_replid')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local old = redis.call('GET', KEYS[1])
+local of_run, of_replid, since, max_ttl = string.match(old or '', '^(%w+) (%w+) (%d+) (%d+)$')
+local why = ''
+if of_run ~= run_id or of_replid ~= replid or tonumber(since) > now then
+  since, why = now, of_run and 'other' or 'none'
+end
+if ARGV[4] == 'open' then
+  since = 0
+end
+max_ttl = math.max(max_ttl or ARGV[2], ARGV[3])
+local new = string.format('%s %s %.0f %.0f', run_id, replid, since, max_ttl)
+if new ~= old then
+  redis.call('SET', KEYS[1], new)
+end
+local left = math.max(0, since + max_ttl + ARGV[1] - now)
+local replicas = tonumber(field('replication', 'connected_slaves'))
+return {left, 'run_id:' .. run_id, 'master_replid:' .. replid, max_ttl, why, replicas}
+""",
+    keys=1,
+    arguments=4,
+)

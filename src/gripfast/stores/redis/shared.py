@@ -14,6 +14,7 @@ from gripfast.core.ports import Inbox
 from gripfast.errors import ClientClosed, GripfastError
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redis.acknowledged import Acknowledged
 from gripfast.stores.redis.conversation import Conversation, Server, left_for_request
 from gripfast.stores.redis.faults import cut
 
@@ -122,8 +123,11 @@ class SharedLink:
         inboxes: Inboxes,
         now: Callable[[], float],
         new_future: Callable[[], Any],
+        acknowledged: Opening | None = None,
     ) -> None:
+        """`acknowledged`: for what has to be acknowledged, if that has a connection of its own."""
         self.server = server
+        self.acknowledged = Acknowledged(server, acknowledged or requests, new_future)
         self.clean_up: Callable[[str, bytes], bool | None] = server.clean_up
         self.requests = requests
         self.notifications = notifications
@@ -149,6 +153,14 @@ class SharedLink:
         if within < self.server.timeout:
             conversation.expect_within(within, told=within, spares=True)
         return await replies
+
+    def ask_acked(
+        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+    ) -> Awaitable[Any]:
+        return self.acknowledged.ask(commands, wait, within, owner)
+
+    async def aside(self, call: Callable[[], Any]) -> Any:
+        return call()
 
     async def ask_behind(self, first: bytes, packed: bytes, owner: str | None = None) -> Any:
         """As `ask`, right behind another command, whose reply does not matter."""
@@ -198,4 +210,5 @@ class SharedLink:
     def close_now(self) -> None:
         self.requests.close()
         self.notifications.close()
+        self.acknowledged.opening.close()
         self.server.close()

@@ -22,10 +22,8 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
-
-from hiredis import ReplyError
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gripfast import machine
 from gripfast.core import rules
@@ -44,18 +42,20 @@ from gripfast.core.ports import (
     PermitInfo,
     PermitPage,
     PermitStore,
+    Prepared,
     Store,
     Taken,
     Unreachable,
     unreachable,
 )
-from gripfast.errors import Reason, StoreUnavailable
+from gripfast.errors import ConfigurationError, Reason, StoreUnavailable
 from gripfast.stores.faults import Fault, LinkDown
-from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol, scripts
-from gripfast.stores.redis.conversation import Server
 from gripfast.stores.redis.failover import Failover
-from gripfast.stores.redis.faults import refused, was_sent
+from gripfast.stores.redis.faults import another_server, was_sent
+from gripfast.stores.redis.grace import Grace
+from gripfast.stores.redis.requests import Link as Link
+from gripfast.stores.redis.requests import Requests
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.spec import CAPABILITIES
 
@@ -75,49 +75,11 @@ class Names(NamedTuple):
     """Where the next ones start; None after the last."""
 
 
-class Link(Protocol):
-    """The connections of one client to its server, in one colour."""
-
-    suspends: bool
-    """What `ask` and `ask_many` return has to be awaited."""
-    server: Server
-    inboxes: Inboxes
-
-    @property
-    def inbox(self) -> Callable[[], Inbox]: ...
-
-    def ask(self, packed: bytes, owner: str | None = None) -> Any:
-        """The reply, or a Fault. With `owner`, it is remembered which connection carried this until it is answered."""
-        ...
-
-    def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
-        """The replies to commands that leave together, or a Fault. `within`: seconds, if less than the time-out."""
-        ...
-
-    async def listen(self) -> None:
-        """Have a channel from now on. Raises LinkDown."""
-        ...
-
-    def stop_listening(self, channel: bytes) -> None: ...
-
-    @property
-    def clean_up(self) -> Callable[[str, bytes], bool | None]:
-        """Send a clean-up behind the unanswered claims of this owner, on their connections: `Server.clean_up`."""
-        ...
-
-    def stop_waiting(self) -> None:
-        """The client is being closed: have every waiter retry now, to be refused."""
-        ...
-
-    async def close(self) -> None: ...
-
-
-class RedisStore(Store, PermitStore):
+class RedisStore(Requests, Store, PermitStore):
     capabilities = CAPABILITIES
 
-    def __init__(self, link: Link, failover: Failover | None = None) -> None:
-        self._link = link
-        self._failover = failover
+    def __init__(self, link: Link, failover: Failover | Grace | None = None) -> None:
+        super().__init__(link, failover)
         self.inboxes = link.inboxes
         self.inbox = link.inbox  # type: ignore[method-assign]  # a call less, on the hot path
         self._card = functools.lru_cache(maxsize=256)(card_of_this_process)
@@ -133,26 +95,33 @@ class RedisStore(Store, PermitStore):
         """For a store that has several of these: the reply to a command that is no script, or a Fault."""
         return await self._ask(None, packed)
 
-    async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+    async def claim(self, claim: Claim, is_repeated: bool = False) -> Granted | Taken | Unreachable:
         if claim.share is not None:
             return await self._permits.claim(claim)
+        if self._grace is not None and (trouble := await self._begin(claim.ttl)) is not None:
+            return trouble
         link = self._link
         channel = None if claim.inbox is None else link.server.channel
         if channel is not None:
             link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
-        packed = protocol.claim(claim.name, claim, self._card(claim.told), channel or b"")
-        reply = link.ask(packed, claim.owner)
-        if link.suspends:
-            reply = await reply
+        script, packed = scripts.CLAIM, protocol.claim(claim.name, claim, self._card(claim.told), channel or b"")
+        if self._grace is not None:
+            script, packed = self._grace.guarded(script, packed)
+        if script.is_acked:
+            reply = await self._sent(script, packed, claim.owner)
+        else:
+            reply = link.ask(packed, claim.owner)
+            if link.suspends:
+                reply = await reply
         if type(reply) is not int:
-            return await self._claim_slowly(claim, channel, packed, reply)
+            return await self._claim_slowly(claim, channel, script, packed, reply, is_repeated)
         return Granted(reply, claim.ttl)
 
     async def _claim_slowly(
-        self, claim: Claim, channel: bytes | None, packed: bytes, reply: Any
+        self, claim: Claim, channel: bytes | None, script: Script, packed: bytes, reply: Any, is_repeated: bool
     ) -> Granted | Taken | Unreachable:
         """The first reply was no grant."""
-        reply = await self._made_good(scripts.CLAIM, packed, reply, claim.owner)
+        reply = await self._made_good(script, packed, reply, claim.owner)
         if isinstance(reply, list) and claim.inbox is not None:
             try:
                 if not await self._hears(channel, protocol.is_heard(reply)):
@@ -162,10 +131,16 @@ class RedisStore(Store, PermitStore):
                 reply = was_sent(down.fault)
         if isinstance(reply, Fault):
             return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
-        answer = protocol.read_claim(reply, claim, channel)
+        if isinstance(reply, list) and protocol.is_free(reply):
+            return await self._in_grace() or await self._again(claim, is_repeated)
+        answer = self._unless_confirmed(protocol.read_claim(reply, claim, channel))
         if isinstance(answer, Taken) and claim.inbox is None and claim.owner in self._link.server.late:
             self._clean_up_after(claim.name, claim.owner)  # nobody asks for it any more
         return answer
+
+    async def _again(self, claim: Claim, is_repeated: bool) -> Granted | Taken | Unreachable:
+        """Once: then the connections lead to several servers, or one that changes quickly."""
+        return unreachable(another_server(self._link.server.where)) if is_repeated else await self.claim(claim, True)
 
     async def _hears(self, channel: bytes | None, is_heard: bool) -> bool:
         """Whether the server that answered can push to this waiter; otherwise it can when that has asked again."""
@@ -187,27 +162,29 @@ class RedisStore(Store, PermitStore):
         if hold.share is not None:
             return await self._permits.release(hold)
         link = self._link
-        packed = protocol.release(hold.name, hold)
+        script, packed = scripts.RELEASE, protocol.release(hold.name, hold)
+        if self._grace is not None:
+            script, packed = self._grace.guarded(script, packed)
         reply = link.ask(packed)
         if link.suspends:
             reply = await reply
-        answer = None if reply == 1 else await self._release_slowly(hold, packed, reply)
+        answer = None if reply == 1 else await self._release_slowly(hold, script, packed, reply)
         if hold.owner in link.server.late:
             self._clean_up_after(hold.name, hold.owner)  # not earlier: it would do the work of the release
         return answer
 
-    async def _release_slowly(self, hold: Hold, packed: bytes, reply: Any) -> Loss | Unreachable | None:
+    async def _release_slowly(self, hold: Hold, script: Script, packed: bytes, reply: Any) -> Loss | Unreachable | None:
         was_lost = isinstance(reply, Fault)
-        reply = await self._made_good(scripts.RELEASE, packed, reply)
+        reply = await self._made_good(script, packed, reply)
         if isinstance(reply, Fault):
             return "taken" if _is_no_lock(reply) else unreachable(reply.error, reply.was_sent)
         # The first of two may have done it: then it is not this owner's any more.
         return None if reply == 1 or was_lost else (await self._why([hold]))[0]
 
     async def _keep(self, hold: Hold, keep: Keep) -> Loss | Unreachable | None:
-        packed = protocol.keep(hold.name, hold, keep)
-        first = await self._got(self._link.ask(packed))
-        reply = await self._made_good(scripts.KEEP, packed, first)
+        script, packed = self._guarded(scripts.KEEP, protocol.keep(hold.name, hold, keep))
+        first = await self._sent(script, packed)
+        reply = await self._made_good(script, packed, first)
         if isinstance(reply, Fault):
             return "taken" if _is_no_lock(reply) else unreachable(reply.error, reply.was_sent)
         if self._clean_up_after(hold.name, hold.owner) is False:
@@ -218,18 +195,25 @@ class RedisStore(Store, PermitStore):
 
     async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
         """Noted like a claim: it may take effect although nobody has read its answer."""
+        if self._grace is not None and (trouble := await self._begin(claim.ttl)) is not None:
+            return trouble
         packed = protocol.adopt(hold.name, hold.owner, claim, self._card(claim.told))
-        reply = await self._got(self._link.ask(packed, claim.owner))
-        reply = await self._made_good(scripts.ADOPT, packed, reply, claim.owner)
+        script, packed = self._guarded(scripts.ADOPT, packed)
+        reply = await self._sent(script, packed, claim.owner)
+        reply = await self._made_good(script, packed, reply, claim.owner)
         if isinstance(reply, Fault):
             if _is_no_lock(reply):
                 return "taken"
             return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
+        if reply == protocol.GRACE:
+            in_grace = await self._in_grace()
+            return in_grace or unreachable(another_server(self._link.server.where))
         return Granted(reply, claim.ttl) if reply else (await self._why([hold]))[0]
 
     async def detach(self, hold: Hold, token: int) -> Loss | Unreachable | None:
         """Behind a claim that was not answered goes a clean-up of what it may get, and not of what is detached."""
-        left = self._link.clean_up(hold.owner, protocol.disown_in_full(hold.name, hold.owner, token))
+        script, packed = self._guarded(scripts.DISOWN, protocol.disown(hold.name, hold.owner, token))
+        left = self._link.clean_up(hold.owner, script.in_full(packed))
         return _may_take_effect(hold.name) if left is False else None
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | Unreachable | None]:
@@ -237,10 +221,12 @@ class RedisStore(Store, PermitStore):
             locks, permits = _apart(holds)
             renewed = iter(await self.renew(locks, within)), iter(await self._permits.renew(permits, within))
             return [next(renewed[hold.share is not None]) for hold in holds]
+        if self._grace is not None and (trouble := await self._begin_renewal(holds)) is not None:
+            return [trouble] * len(holds)
         replies: list[Any] = []
         for start in range(0, len(holds), CHUNK):
-            chunk = holds[start : start + CHUNK]
-            replies += await self._ask_each(scripts.RENEW, [protocol.renew(hold.name, hold) for hold in chunk], within)
+            sent = [self._guarded(scripts.RENEW, protocol.renew(hold.name, hold)) for hold in holds[start:][:CHUNK]]
+            replies += await self._ask_each(sent[0][0], [packed for _, packed in sent], within)
         gone = [hold for hold, reply in zip(holds, replies, strict=True) if reply == 0]
         reasons = iter(await self._why(gone))
         return [next(reasons) if reply == 0 else _renewal(reply) for reply in replies]
@@ -271,15 +257,16 @@ class RedisStore(Store, PermitStore):
         troubles: list[Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
-            commands = [_given_back(hold) for hold in chunk]
+            pairs = [self._guarded(script, _given_back(hold)) for hold in chunk]
+            sent, commands = pairs[0][0], [packed for _, packed in pairs]
             if script is scripts.KEEP:  # first: a clean-up would free what is to be kept
-                replies = await self._ask_each(script, commands, self.give_back_within)
+                replies = await self._ask_each(sent, commands, self.give_back_within)
                 kept = [hold for hold, reply in zip(chunk, replies, strict=True) if not isinstance(reply, Fault)]
                 followed = dict(zip(kept, self._clean_up_after_each(kept), strict=True))
                 late = [followed.get(hold, False) for hold in chunk]
             else:
                 late = self._clean_up_after_each(chunk)
-                replies = await self._ask_each(script, commands, self.give_back_within)
+                replies = await self._ask_each(sent, commands, self.give_back_within)
             for hold, is_late, reply in zip(chunk, late, replies, strict=True):
                 trouble: Unreachable | None = None
                 if isinstance(reply, Fault) and not _is_no_lock(reply):
@@ -301,7 +288,8 @@ class RedisStore(Store, PermitStore):
 
     def _clean_up_after(self, name: str, owner: str) -> bool | None:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
-        return self._link.clean_up(owner, protocol.abandon_in_full(name, owner))
+        script, packed = self._guarded(scripts.ABANDON, protocol.abandon(name, owner))
+        return self._link.clean_up(owner, script.in_full(packed))
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         reply = await self._ask(scripts.INSPECT, protocol.inspect(name))
@@ -342,11 +330,23 @@ class RedisStore(Store, PermitStore):
         looked = await self.inspect(name)
         if isinstance(looked, Unreachable):
             return looked
-        packed = protocol.force_release(name, note)
+        script, packed = self._guarded(scripts.FORCE_RELEASE, protocol.force_release(name, note))
         reply = await self._got(self._link.ask(packed))
         if not isinstance(reply, Fault):
-            reply = await self._made_good(scripts.FORCE_RELEASE, packed, reply)
+            reply = await self._made_good(script, packed, reply)
         return unreachable(reply.error, reply.was_sent) if isinstance(reply, Fault) else bool(reply == 1)
+
+    async def prepare(self, max_ttl: float | None) -> Prepared | Unreachable:
+        if self._grace is None:
+            raise ConfigurationError(
+                f"{self._link.server.where} needs no `gripfast init` without failover_grace: if the server has "
+                "replicas, add that to the URL, as in redis://host?failover_grace=15"
+            )
+        return await self._grace.prepare_server(self._link.server.where, self._ask_together, max_ttl)
+
+    async def _ask_together(self, script: Script, *commands: bytes) -> Any:
+        """The replies to commands on one connection, the first of them a script's, which is sent in full."""
+        return await self._got(self._link.ask_many([script.in_full(commands[0]), *commands[1:]]))
 
     # Permits ----------------------------------------------------------------------------------------------------------
 
@@ -384,41 +384,6 @@ class RedisStore(Store, PermitStore):
 
     async def close(self) -> None:
         await self._link.close()
-
-    async def _got(self, reply: Any) -> Any:
-        return await reply if self._link.suspends else reply
-
-    async def _ask(self, script: Script | None, packed: bytes) -> Any:
-        """The reply, or a Fault."""
-        return await self._made_good(script, packed, await self._got(self._link.ask(packed)))
-
-    async def _made_good(self, script: Script | None, packed: bytes, reply: Any, owner: str | None = None) -> Any:
-        """What can be mended is: a connection that was too old, a script that was forgotten. The reply, or a Fault.
-
-        Every request may be repeated.
-        """
-        is_second = isinstance(reply, Fault) and reply.was_idle
-        if is_second:
-            reply = await self._got(self._link.ask(packed, owner))
-        if script is not None and protocol.forgot_script(reply):
-            reply = await self._got(self._link.ask(script.in_full(packed), owner))
-        if isinstance(reply, ReplyError):
-            reply = refused(self._link.server.where, reply)
-        return was_sent(reply) if is_second else reply
-
-    async def _ask_each(self, script: Script, commands: Sequence[bytes], within: float = math.inf) -> list[Any]:
-        """A reply or a Fault for each."""
-        replies = await self._got(self._link.ask_many(commands, within))
-        if isinstance(replies, Fault) and replies.was_idle:
-            replies = await self._got(self._link.ask_many(commands, within))
-        if isinstance(replies, Fault):
-            return [replies] * len(commands)
-        forgotten = [at for at, reply in enumerate(replies) if protocol.forgot_script(reply)]
-        if forgotten:
-            again = await self._got(self._link.ask_many([script.in_full(commands[at]) for at in forgotten], within))
-            for place, at in enumerate(forgotten):
-                replies[at] = again if isinstance(again, Fault) else again[place]
-        return [refused(self._link.server.where, each) if isinstance(each, ReplyError) else each for each in replies]
 
 
 def _apart(holds: Sequence[Hold]) -> tuple[list[Hold], list[Hold]]:

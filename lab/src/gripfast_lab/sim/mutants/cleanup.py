@@ -44,7 +44,7 @@ CLEAN_UP = (
         (
             Edit(
                 RedisStore._clean_up_after,
-                "return self._link.clean_up(owner, protocol.abandon_in_full(name, owner))",
+                "return self._link.clean_up(owner, script.in_full(packed))",
                 "return None",
             ),
         ),

@@ -117,7 +117,7 @@ ONCE = (
         "A claim that was not answered, and repeated, brings back the owner of a detached lease.",
         Edit(
             RedisStore.detach,
-            "left = self._link.clean_up(hold.owner, protocol.disown_in_full(hold.name, hold.owner, token))",
+            "left = self._link.clean_up(hold.owner, script.in_full(packed))",
             "left = None",
         ),
     ),

@@ -251,6 +251,11 @@ class LendingLink(SimLink):
     async def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
         return await self._lend(b"".join(commands), None, len(commands), within)
 
+    async def ask_acked(
+        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+    ) -> Any:
+        return await self._lend(b"".join([*commands, wait]), owner, len(commands) + 1, within)
+
     async def _lend(self, packed: bytes, owner: str | None, count: int, within: float = math.inf) -> Any:
         try:
             conversation = self._lending.idle.pop() if self._lending.idle else await self._dial()
