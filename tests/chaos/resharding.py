@@ -34,10 +34,12 @@ class Resharding:
     def round(self, slots: Iterable[int]) -> None:
         """Each of them goes to the next primary. After as many rounds as there are primaries, each is where it was."""
         before = dict(self._owners)
-        for server, target in zip(self._primaries, [*self._primaries[1:], self._primaries[0]], strict=True):
-            mine = [slot for slot in slots if before[slot] is server]
-            for start in range(0, len(mine), TOGETHER):
-                self._move(mine[start : start + TOGETHER], server, target)
+        shares = [[slot for slot in slots if before[slot] is server] for server in self._primaries]
+        targets = [*self._primaries[1:], self._primaries[0]]
+        for start in range(0, max(map(len, shares)), TOGETHER):  # in turn: one that has no slot left becomes a replica
+            for server, target, share in zip(self._primaries, targets, shares, strict=True):
+                if some := share[start : start + TOGETHER]:
+                    self._move(some, server, target)
 
     def _move(self, slots: Sequence[int], source: RedisServer, target: RedisServer) -> None:
         began = now()

@@ -31,7 +31,7 @@ IN_USE = slots_of([*NAMES, "kept"])
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Cluster]:
-    with Cluster(replicas=0, node_timeout_ms=15000) as cluster:
+    with Cluster("--cluster-allow-replica-migration", "no", replicas=0, node_timeout_ms=15000) as cluster:
         yield cluster
 
 
@@ -52,6 +52,7 @@ def resharding(cluster: Cluster) -> Iterator[Resharding]:
     resharding.close()
 
 
+@pytest.mark.timeout(3600 if LONG else 180)
 def test_slots_move_back_and_forth_under_load(stage: Stage, resharding: Resharding) -> None:
     """There and back is three rounds; between them everyone goes on."""
     slots = ALL if LONG else sorted({*IN_USE, *stage.chance.sample(ALL, 100)})

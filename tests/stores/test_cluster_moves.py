@@ -37,21 +37,23 @@ class Place:
         self.target = next(server for server in cluster.primaries() if server is not self.source)
         self.url = cluster.url(prefix=f"{{{self.tag}}}:")
 
-    def begin(self) -> None:
-        self.cluster.begin_move(self.slot, self.source, self.target)
+    # Not on the event loop, which has leases to renew.
 
-    def send(self, *found: bytes) -> None:
+    async def begin(self) -> None:
+        await asyncio.to_thread(self.cluster.begin_move, self.slot, self.source, self.target)
+
+    async def send(self, *found: bytes) -> None:
         """The keys that contain one of these."""
         chosen = [key for key in self.keys(self.source) if any(each in key for each in found)]
-        self.cluster.move_keys(self.source, self.target, chosen)
+        await asyncio.to_thread(self.cluster.move_keys, self.source, self.target, chosen)
 
-    def send_all(self) -> None:
-        while found := self.keys(self.source):
-            self.cluster.move_keys(self.source, self.target, found)
+    async def send_all(self) -> None:
+        while found := await asyncio.to_thread(self.keys, self.source):
+            await asyncio.to_thread(self.cluster.move_keys, self.source, self.target, found)
 
-    def end(self) -> None:
-        self.send_all()
-        self.cluster.end_move(self.slot, self.source, self.target)
+    async def end(self) -> None:
+        await self.send_all()
+        await asyncio.to_thread(self.cluster.end_move, self.slot, self.source, self.target)
 
     def keys(self, server: RedisServer) -> list[bytes]:
         return self.cluster.keys_in(self.slot, server, 1000)
@@ -65,11 +67,11 @@ def place(cluster: Cluster) -> Place:
 @staged
 async def test_a_lease_goes_with_its_slot(place: Place) -> None:
     async with both_colours(place.url) as actors:
-        leases = await each(actors, lambda actor: actor.acquire(actor.colour, ttl=1.0))
-        place.begin()
-        place.end()
+        leases = await each(actors, lambda actor: actor.acquire(actor.colour, ttl=3.0))
+        await place.begin()
+        await place.end()
         for lease in leases:
-            await auntil(renewal_of(lease), within=5)
+            await auntil(renewal_of(lease), within=10)
         for actor, lease in zip(actors, leases, strict=True):
             assert await actor.try_acquire(actor.colour) is None
             await actor.release(lease)
@@ -80,14 +82,14 @@ async def test_a_lease_goes_with_its_slot(place: Place) -> None:
 async def test_a_lease_is_renewed_while_its_slot_is_on_the_way(place: Place) -> None:
     """Its two keys are still here; then they are there, and are asked for there."""
     async with both_colours(place.url) as actors:
-        leases = await each(actors, lambda actor: actor.acquire(actor.colour, ttl=0.6))
-        place.begin()
-        await asyncio.sleep(1.5)
+        leases = await each(actors, lambda actor: actor.acquire(actor.colour, ttl=1.5))
+        await place.begin()
+        await asyncio.sleep(3.0)
         assert all(lease.held for lease in leases)
-        place.send_all()
-        await asyncio.sleep(1.5)
+        await place.send_all()
+        await asyncio.sleep(3.0)
         assert all(lease.held for lease in leases)
-        place.end()
+        await place.end()
         for actor, lease in zip(actors, leases, strict=True):
             await actor.release(lease)
 
@@ -99,9 +101,9 @@ async def test_half_a_lock_is_granted_to_nobody(place: Place) -> None:
         names = [f"{actor.colour}-{half}" for actor in actors for half in ("lock", "token")]
         holder = actors[0]
         leases = [await holder.acquire(name) for name in names]
-        place.begin()
-        place.send(*(f":{name}".encode() for name in names if name.endswith("-lock")))
-        place.send(b"\0gripfast:token:" + f"{{{place.tag}}}".encode())
+        await place.begin()
+        await place.send(*(f":{name}".encode() for name in names if name.endswith("-lock")))
+        await place.send(b"\0gripfast:token:" + f"{{{place.tag}}}".encode())
         for actor in actors:
             rivals = [another(actor) for _ in names]
             pairs = zip(rivals, names, strict=True)
@@ -111,7 +113,7 @@ async def test_half_a_lock_is_granted_to_nobody(place: Place) -> None:
             assert all("moving this lock's slot" in str(one.error) for one in told), told
             for rival in rivals:
                 await rival.leaves()
-        place.end()
+        await place.end()
         for name, lease in zip(names, leases, strict=True):
             assert await actors[1].try_acquire(name) is None
             await holder.release(lease)
@@ -121,13 +123,13 @@ async def test_half_a_lock_is_granted_to_nobody(place: Place) -> None:
 async def test_claims_and_releases_wait_for_a_slot_that_moves(place: Place) -> None:
     async with both_colours(place.url) as actors:
         leases = await each(actors, lambda actor: actor.acquire(actor.colour))
-        place.begin()
+        await place.begin()
         releases = [asyncio.ensure_future(actor.release(lease)) for actor, lease in zip(actors, leases, strict=True)]
         others = [another(actor) for actor in actors]
         claims = [asyncio.ensure_future(other.acquire(f"{other.colour}-new")) for other in others]
         await asyncio.sleep(0.5)
         assert not any(call.done() for call in (*releases, *claims))
-        place.end()
+        await place.end()
         ended = time.monotonic()
         await asyncio.gather(*releases, *claims)
         assert time.monotonic() - ended < GRANTS_AGAIN
@@ -148,8 +150,8 @@ async def test_waiters_keep_their_positions_and_are_granted_soon(place: Place) -
                 waits.append(asyncio.ensure_future(_in_turn(waiter, actor.colour, number, order)))
                 await _queued(actor, number + 1)
             here = _from_where_it_is(place)
-            here.begin()
-            here.end()
+            await here.begin()
+            await here.end()
             ended = time.monotonic()
             await asyncio.sleep(1.2)  # by then they have asked
             await actor.release(lease)
@@ -183,8 +185,8 @@ async def test_a_lock_that_is_freed_right_after_its_slot_moved_is_granted_soon(p
         waits = [asyncio.ensure_future(waiter.acquire(waiter.colour, wait=30)) for waiter in waiters]
         for actor in actors:
             await _queued(actor, 1)
-        place.begin()
-        place.end()
+        await place.begin()
+        await place.end()
         ended = time.monotonic()
         for actor, lease in zip(actors, leases, strict=True):
             await actor.release(lease)
@@ -205,12 +207,12 @@ async def test_an_unanswered_claim_is_cleaned_up_at_the_node_that_asks_were_sent
             waiting = asyncio.ensure_future(waiter.acquire(actor.colour, wait=20))
             await _queued(actor, 1)
             here = _from_where_it_is(place)
-            here.begin()
-            here.send_all()
+            await here.begin()
+            await here.send_all()
             late = await outcome(actor.acquire(actor.colour, wait=1.0))
             assert "not acquired" in str(late.error), late
             assert (await actor.inspect(actor.colour)).waiters == 1
-            here.end()
+            await here.end()
             await holder.release(lease)
             await actor.release(await waiting)
             await holder.leaves()
@@ -234,11 +236,11 @@ async def test_a_list_waits_for_a_slot_that_moves_and_has_each_name_once(place: 
             await actors[0].acquire(name)
         for actor in actors:
             assert sorted(info.name for info in await actor.listing()) == sorted(names)
-        place.begin()
-        place.send(*(f"n{number}".encode() for number in range(0, 40, 2)))
+        await place.begin()
+        await place.send(*(f"n{number}".encode() for number in range(0, 40, 2)))
         listing = [asyncio.ensure_future(actor.listing()) for actor in actors]
         await asyncio.sleep(0.3)
-        place.end()
+        await place.end()
         for actor, listed in zip(actors, await asyncio.gather(*listing), strict=True):
             found = [info.name for info in listed]
             assert len(found) == len(set(found))
@@ -253,8 +255,8 @@ async def test_permits_go_with_their_slot(place: Place) -> None:
             semaphore = actor.client.semaphore(f"s-{actor.colour}", limit=2)
             lease = await actor.acquire(semaphore)
             here = _from_where_it_is(place)
-            here.begin()
-            here.end()
+            await here.begin()
+            await here.end()
             second, third = another(actor), another(actor)
             other = await second.acquire(semaphore)
             assert await third.try_acquire(semaphore) is None
@@ -272,8 +274,8 @@ async def test_a_client_that_knows_nothing_of_a_move_is_sent_on_once(place: Plac
     async with both_colours(place.url) as actors:
         for actor in actors:
             await actor.release(await actor.acquire(actor.colour))
-        place.begin()
-        place.end()
+        await place.begin()
+        await place.end()
         for actor in actors:
             await actor.release(await actor.acquire(actor.colour))
             topology = actor.client._runtime.env.store._topology

@@ -54,7 +54,7 @@ def has_copied(cluster: Cluster, primary: RedisServer, name: str) -> bool:
 @staged
 async def test_leases_survive_a_primary_that_is_killed(cluster: Cluster) -> None:
     """Those that its replica had; renewals find the replica, and so do new claims."""
-    async with both_colours(cluster.url()) as actors:
+    async with both_colours(cluster.url(failover_grace="off")) as actors:
         victim = cluster.servers[0]
         names = [name_at(cluster, victim) for _ in actors]
         pairs = list(zip(actors, names, strict=True))
@@ -80,7 +80,7 @@ async def _extended(actor: Any, lease: Any) -> None:
 
 @staged
 async def test_a_primary_that_hands_over_to_its_replica_costs_nothing(cluster: Cluster) -> None:
-    async with both_colours(cluster.url()) as actors:
+    async with both_colours(cluster.url(failover_grace="off")) as actors:
         primary = cluster.servers[0]
         replica = cluster.replica_of(primary)
         names = [name_at(cluster, primary) for _ in actors]
@@ -99,6 +99,28 @@ async def test_a_primary_that_hands_over_to_its_replica_costs_nothing(cluster: C
         assert [new.token > old.token for new, old in zip(granted, leases, strict=True)] == [True, True]
         for other in others:
             await other.leaves()
+
+
+@staged
+async def test_a_promoted_replica_grants_nothing_until_old_leases_are_over() -> None:
+    """Only those of its own primary: the other nodes go on. Owners renew and release."""
+    with Cluster(max_ttl=4.0) as cluster:
+        async with both_colours(cluster.url(max_ttl=4)) as actors:
+            victim, other = cluster.servers[0], cluster.servers[1]
+            names = [name_at(cluster, victim) for _ in actors]
+            free, elsewhere = name_at(cluster, victim), name_at(cluster, other)
+            leases = [await actor.acquire(name, ttl=4) for actor, name in zip(actors, names, strict=True)]
+            until(lambda: all(has_copied(cluster, victim, name) for name in names))
+            await asyncio.to_thread(cluster.fail_over_to, cluster.replica_of(victim))
+            promoted = time.monotonic()
+            for actor, lease in zip(actors, leases, strict=True):
+                told = await outcome(actor.try_acquire(free, ttl=4))
+                assert "grants no lock for another" in str(told.error), told
+                await actor.release(await actor.acquire(elsewhere, ttl=4))
+                await actor.release(lease)
+            for actor in actors:
+                await actor.release(await actor.acquire(free, wait=None, ttl=4))
+            assert time.monotonic() - promoted > 4.0
 
 
 @staged
@@ -129,7 +151,7 @@ async def test_a_node_that_is_stopped_does_not_delay_the_renewals_at_the_others(
 @staged
 async def test_a_claim_that_a_stopped_node_did_not_answer_leaves_nothing(cluster: Cluster) -> None:
     """The node goes on after its replica has taken over: what reaches it late gets nothing, here or there."""
-    async with both_colours(cluster.url(), request_timeout=0.5) as actors:
+    async with both_colours(cluster.url(failover_grace="off"), request_timeout=0.5) as actors:
         primary = cluster.servers[0]
         names = [name_at(cluster, primary) for _ in actors]
         pairs = list(zip(actors, names, strict=True))

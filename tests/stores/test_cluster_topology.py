@@ -42,7 +42,7 @@ def test_every_slot_has_the_owner_that_the_cluster_announces() -> None:
     assert (topology.owners[0], topology.owners[99], topology.owners[100], topology.owners[16383]) == (A, A, B, B)
     assert topology.primaries == [A, B]
     assert topology.all() == [A, B, C]
-    assert topology.replicas == 1
+    assert topology.ids == {A: b"id", B: b"id", C: b"id"}
 
 
 def test_what_nobody_has_is_told_as_ranges() -> None:

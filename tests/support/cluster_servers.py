@@ -14,6 +14,7 @@ from typing import Any
 
 import redis
 
+import gripfast
 from support.ports import give_back_port, reserved_port
 from support.redis_server import HOST, RedisServer
 from support.waiting import until
@@ -33,8 +34,9 @@ class Cluster:
         replicas: int = 1,
         node_timeout_ms: int = NODE_TIMEOUT_MS,
         kind: type[RedisServer] = RedisServer,
+        max_ttl: float = 60.0,
     ) -> None:
-        """`replicas`: of each primary. `arguments`: of each server."""
+        """`replicas`: of each primary. `arguments`: of each server. `max_ttl`: of locks, in seconds."""
         self._scheme = kind.scheme
         self.servers: list[RedisServer] = []
         self._buses: list[int] = []
@@ -45,6 +47,7 @@ class Cluster:
                 self.servers.append(server)
                 self._buses.append(bus)
             self._form(replicas)
+            self._prepare(max_ttl)
         except BaseException:
             self.close()
             raise
@@ -56,6 +59,11 @@ class Cluster:
         query = "&".join(f"{name}={value}" for name, value in options.items())
         hosts = ",".join(f"{HOST}:{server.port}" for server in self.servers[:2])
         return f"{self._scheme}+cluster://{hosts}" + (f"?{query}" if query else "")
+
+    def _prepare(self, max_ttl: float) -> None:
+        """It is new: locks are granted at once."""
+        with gripfast.connect(self.url(max_ttl=max_ttl), connect_patience=60) as client:
+            client._prepare(None)
 
     def client(self, server: RedisServer) -> "redis.Redis":
         """Of one node, kept open."""
@@ -217,7 +225,7 @@ def shared_cluster() -> Cluster:
     """The one of this test process, started when it is first asked for. Never stop, pause or reshard it."""
     with _starting:
         if not _shared:
-            _shared.append(Cluster(node_timeout_ms=15000))
+            _shared.append(Cluster(node_timeout_ms=15000, max_ttl=86400))
             atexit.register(_close_in, os.getpid(), _shared[0])
         return _shared[0]
 
@@ -233,6 +241,6 @@ def lock_space(prefix: str) -> Iterator[str]:
     """The URL of the shared cluster's locks with this prefix, which must be unique; its keys are removed afterwards."""
     cluster = shared_cluster()
     try:
-        yield cluster.url(prefix=prefix)
+        yield cluster.url(prefix=prefix, max_ttl=86400)  # any ttl that a lock may have
     finally:
         cluster.forget(prefix)

@@ -113,8 +113,9 @@ class Share:
         """Where one of them goes next; seconds before that, or None if it does not."""
         trip, asked = self._trips[at], self._asked[at]
         self._routing.learn(step)
-        owner = step.to if step.step == "ask" else self._routing.topology.owners[trip.slot]
-        trip.asks = owner if step.step == "ask" else None
+        asks = step.step == "ask" and step.slot == trip.slot
+        owner = step.to if asks else self._routing.topology.owners[trip.slot]
+        trip.asks = owner if asks else None
         if owner is None or step.step == "refused":
             return None
         self._asked[at] = owner

@@ -15,6 +15,7 @@ from hiredis import ReplyError
 from gripfast.core.ports import Unreachable, unreachable
 from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
+from gripfast.stores.cluster.levels import ASK_TIMEOUT, read_timeout
 from gripfast.stores.cluster.nodes import Node, Nodes
 from gripfast.stores.cluster.topology import ASK_NODES, ASK_SLOTS, Address, Topology
 from gripfast.stores.cluster.waiting import Waiting
@@ -63,6 +64,7 @@ class Discovery:
                 seconds = max(TELLS_LEAST, min(TELLS_MOST, until - boottime()))
                 reply = await self._told_by(node, ASK_SLOTS, seconds)
                 if not isinstance(reply, Fault):
+                    await self._read_timeout(node, seconds)
                     self._take(reply, node)
                     return None
                 self._failed[address] = boottime()
@@ -87,6 +89,14 @@ class Discovery:
         if isinstance(replies[0], ReplyError):
             return _no_cluster(where) if "cluster support disabled" in str(replies[0]) else refused(where, replies[0])
         return replies[0] or _knows_nothing(where)
+
+    async def _read_timeout(self, node: Node, seconds: float) -> None:
+        """Before any lock is granted. Some users may not know it, and then it is what it usually is."""
+        levels = self._nodes.levels
+        if levels is not None and levels.wants_timeout and not self._topology.is_known:
+            found = read_timeout(await self._told_by(node, ASK_TIMEOUT, seconds))
+            if found is not None:
+                levels.learn_timeout(found)
 
     async def look_for_gaps(self, address: Address) -> None:
         """A node says that the cluster is down: which slots it misses."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from gripfast.core.ports import Inbox
 from gripfast.stores.cluster.asking import Asking, NodeLink
+from gripfast.stores.cluster.levels import Levels
 from gripfast.stores.cluster.topology import Address
-from gripfast.stores.redis.failover import Failover
+from gripfast.stores.redis.grace import Grace
 from gripfast.stores.redis.store import RedisStore
 
 GIVE_BACK_WITHIN, GIVE_BACK_AT_SILENT = 0.5, 0.1
@@ -32,11 +33,11 @@ class Driver(Protocol):
 
 
 class Node:
-    def __init__(self, address: Address, link: NodeLink, failover: Failover | None) -> None:
+    def __init__(self, address: Address, link: NodeLink, grace: Grace | None) -> None:
         self.address = address
         self.link = link
-        self.store = RedisStore(link, failover)
-        self.asked = RedisStore(Asking(link), failover)
+        self.store = RedisStore(link, grace)
+        self.asked = RedisStore(Asking(link), grace)
         """For requests that another node has sent here by ASK."""
         self.is_silent = False
 
@@ -62,10 +63,10 @@ class Node:
 
 
 class Nodes:
-    def __init__(self, driver: Driver, failover: Callable[[Address], Failover | None]) -> None:
+    def __init__(self, driver: Driver, levels: Levels | None = None) -> None:
         self.driver = driver
         self.is_closing = False
-        self._failover = failover
+        self.levels = levels
         self._by_address: dict[Address, Node] = {}
 
     def __getitem__(self, address: Address) -> Node:
@@ -86,7 +87,7 @@ class Nodes:
             node.stop_waiting()
 
     def _made(self, address: Address) -> Node:
-        made = Node(address, self.driver.link(address), self._failover(address))
+        made = Node(address, self.driver.link(address), None if self.levels is None else self.levels.of(address))
         node = self._by_address.setdefault(address, made)  # another thread may have been quicker
         if self.is_closing:
             node.stop_waiting()

@@ -137,7 +137,7 @@ class Routing:
 
     async def _goes_on(self, trip: Trip, step: Next, asked: Address) -> bool:
         """Whether there is another node to ask, or the same once more; when it is time to."""
-        trip.asks = step.to if step.step == "ask" else None
+        trip.asks = step.to if step.step == "ask" and step.slot == trip.slot else None
         if step.step in ("refused", "doubt"):
             return step.step == "doubt" and await self._has_another(trip.slot, asked)
         self.learn(step)
@@ -149,8 +149,11 @@ class Routing:
         return pause is not None
 
     def learn(self, step: Next) -> None:
+        """Not only about the slot of the request: that of the node's marker may be another."""
         if step.step == "moved" and step.to is not None and self.topology.move(step.slot, step.to):
             self._waiting.moved(step.slot)
+        elif step.step == "ask":
+            self.topology.leaving.add(step.slot)
 
     async def _has_another(self, slot: int, doubted: Address) -> bool:
         await self.discovery.refresh(doubted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gripfast.stores import StoreSpec
+from gripfast.stores.redis.failover import OPTIONS
 from gripfast.stores.redis.spec import CAPABILITIES, MORE_OPTIONS
 
 SPEC = StoreSpec(
@@ -17,6 +18,7 @@ SPEC = StoreSpec(
         "valkey.asyncio.cluster.ValkeyCluster",
     ),
     extra="redis",
+    options=OPTIONS,
     more_options=f"{MORE_OPTIONS}, for every node",
     capabilities=CAPABILITIES,
     builds_on="redis",

@@ -34,6 +34,7 @@ from gripfast.core.ports import (
     PermitInfo,
     PermitPage,
     PermitStore,
+    Prepared,
     Store,
     Taken,
     Unreachable,
@@ -215,6 +216,16 @@ class ClusterStore(Store, PermitStore):
         return (await self._routing.one(name, request, self._timeout, False)).answer  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    async def prepare(self, max_ttl: float | None) -> Prepared | Unreachable:
+        """Every primary: none has had another before it."""
+        if (trouble := await self._routing.begin()) is not None:
+            return trouble
+        done = [await self._nodes[address].store.prepare(max_ttl) for address in self._topology.primaries]
+        prepared = [each for each in done if not isinstance(each, Unreachable)]
+        if len(prepared) < len(done):
+            return next(each for each in done if isinstance(each, Unreachable))
+        return Prepared(max(each.max_ttl for each in prepared), sum(each.unaware for each in prepared))
 
     def stop_waiting(self) -> None:
         self._nodes.stop_waiting()

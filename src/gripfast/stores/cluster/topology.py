@@ -36,8 +36,10 @@ class Topology:
         """By slot."""
         self.version = 0
         """How often all of it was read."""
-        self.replicas = 0
-        """The most that any primary has, of those that are not known to have failed."""
+        self.ids: dict[Address, bytes] = {}
+        """Of the nodes."""
+        self.leaving: set[int] = set()
+        """Slots that a node was giving away, when it was last asked for something in them."""
         self.primaries: list[Address] = []
         """In order."""
         self._remap = remap
@@ -63,6 +65,10 @@ class Topology:
             self.primaries = sorted([*self.primaries, owner])
         return was != owner
 
+    def keeps(self, address: Address, slot: int) -> bool:
+        """Whether it has that slot, and is not giving it away, as far as that is known."""
+        return self.owners[slot] == address and slot not in self.leaving
+
     def address(self, host: str, port: int, asked: Address) -> Address:
         """As a node that was asked has announced it: without a host, it means its own."""
         announced = (host, port) if host not in ("", "?") else (asked.host, port)
@@ -70,18 +76,18 @@ class Topology:
 
     def read(self, reply: Any, asked: Address) -> None:
         """Take over the reply to CLUSTER SLOTS."""
-        most = 0
         owners: list[Address | None] = [None] * SLOTS
         primaries: set[Address] = set()
         found: dict[Address, None] = {}
+        ids: dict[Address, bytes] = {}
         for first, last, *nodes in reply:
             addresses = [self.address(_host(node), node[1], asked) for node in nodes]
             found |= dict.fromkeys(addresses)
             primaries.add(addresses[0])
-            most = max(most, len(addresses) - 1)
+            ids |= {address: node[2] for address, node in zip(addresses, nodes, strict=True) if len(node) > 2}
             owners[first : last + 1] = [addresses[0]] * (last + 1 - first)
         self.owners, self.primaries = owners, sorted(primaries)
-        self._all, self.replicas = list(found), most
+        self._all, self.ids, self.leaving = list(found), ids, set()
         self.version += 1
 
     def read_gaps(self, reply: bytes) -> None:
