@@ -14,6 +14,7 @@ from typing import Any
 
 import redis
 
+import gripfast
 from support.ports import give_back_port, reserved_port
 from support.redis_server import HOST, RedisServer
 from support.waiting import until
@@ -27,17 +28,26 @@ NODE_TIMEOUT_MS = 1500
 class Cluster:
     """Primaries first, then the replicas, in the same order."""
 
-    def __init__(self, *arguments: str, replicas: int = 1, node_timeout_ms: int = NODE_TIMEOUT_MS) -> None:
-        """`replicas`: of each primary. `arguments`: of each server."""
+    def __init__(
+        self,
+        *arguments: str,
+        replicas: int = 1,
+        node_timeout_ms: int = NODE_TIMEOUT_MS,
+        kind: type[RedisServer] = RedisServer,
+        max_ttl: float = 60.0,
+    ) -> None:
+        """`replicas`: of each primary. `arguments`: of each server. `max_ttl`: of locks, in seconds."""
+        self._scheme = kind.scheme
         self.servers: list[RedisServer] = []
         self._buses: list[int] = []
         self._clients: dict[int, redis.Redis] = {}
         try:
             for _ in range(PRIMARIES * (1 + replicas)):
-                server, bus = _node(node_timeout_ms, arguments)
+                server, bus = _node(kind, node_timeout_ms, arguments)
                 self.servers.append(server)
                 self._buses.append(bus)
             self._form(replicas)
+            self._prepare(max_ttl)
         except BaseException:
             self.close()
             raise
@@ -48,7 +58,12 @@ class Cluster:
         """For `gripfast.connect`: it names two of the nodes."""
         query = "&".join(f"{name}={value}" for name, value in options.items())
         hosts = ",".join(f"{HOST}:{server.port}" for server in self.servers[:2])
-        return f"redis+cluster://{hosts}" + (f"?{query}" if query else "")
+        return f"{self._scheme}+cluster://{hosts}" + (f"?{query}" if query else "")
+
+    def _prepare(self, max_ttl: float) -> None:
+        """It is new: locks are granted at once."""
+        with gripfast.connect(self.url(max_ttl=max_ttl), connect_patience=60) as client:
+            client._prepare(None)
 
     def client(self, server: RedisServer) -> "redis.Redis":
         """Of one node, kept open."""
@@ -69,11 +84,16 @@ class Cluster:
         return [server for server in running if self.client(server).role()[0] == "master"]
 
     def owner(self, slot: int) -> RedisServer:
-        """By what a primary knows."""
-        for first, last, primary, *_ in self.call(self.primaries()[0], "CLUSTER", "SLOTS"):
-            if first <= slot <= last:
-                return next(server for server in self.servers if server.port == primary[1])
-        raise AssertionError(f"nobody has slot {slot}")
+        """By what the first node that runs knows."""
+        return next(server for server, slots in self.shares().items() if any(slot in each for each in slots))
+
+    def shares(self) -> dict[RedisServer, list[range]]:
+        """The slots of each primary, by the same."""
+        one = next(server for server in self.servers if server.running)
+        by_port: dict[int, list[range]] = {}
+        for first, last, primary, *_ in self.call(one, "CLUSTER", "SLOTS"):
+            by_port.setdefault(primary[1], []).append(range(first, last + 1))
+        return {server: by_port[server.port] for server in self.servers if server.port in by_port}
 
     def replica_of(self, primary: RedisServer) -> RedisServer:
         host, port = HOST, primary.port
@@ -112,6 +132,15 @@ class Cluster:
         while keys := self.keys_in(slot, source):
             self.move_keys(source, target, keys)
         self.end_move(slot, source, target)
+
+    def fail_over_to(self, replica: RedisServer) -> None:
+        """On command, as an operator would; once more if the nodes were too busy to agree in the 5 s that they have."""
+        for _ in range(5):
+            self.call(replica, "CLUSTER", "FAILOVER")
+            with contextlib.suppress(AssertionError):
+                until(lambda: self.client(replica).role()[0] == "master", within=6)
+                return
+        raise AssertionError(f"no failover:\n{replica.log}")
 
     def forget(self, prefix: str) -> None:
         for server in self.primaries():
@@ -174,7 +203,7 @@ class Cluster:
         self.close()
 
 
-def _node(node_timeout_ms: int, arguments: Sequence[str]) -> tuple[RedisServer, int]:
+def _node(kind: type[RedisServer], node_timeout_ms: int, arguments: Sequence[str]) -> tuple[RedisServer, int]:
     """Its bus has a port of its own. That would be 10000 above the other, among those of outgoing connections."""
     bus = reserved_port()
     settings = [
@@ -182,7 +211,7 @@ def _node(node_timeout_ms: int, arguments: Sequence[str]) -> tuple[RedisServer, 
         "--cluster-node-timeout", str(node_timeout_ms), "--cluster-replica-validity-factor", "0",
         "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
     ]  # fmt: skip
-    server = RedisServer(*settings, *arguments)
+    server = kind(*settings, *arguments)
     return server, bus
 
 
@@ -196,7 +225,7 @@ def shared_cluster() -> Cluster:
     """The one of this test process, started when it is first asked for. Never stop, pause or reshard it."""
     with _starting:
         if not _shared:
-            _shared.append(Cluster(node_timeout_ms=15000))
+            _shared.append(Cluster(node_timeout_ms=15000, max_ttl=86400))
             atexit.register(_close_in, os.getpid(), _shared[0])
         return _shared[0]
 
@@ -212,6 +241,6 @@ def lock_space(prefix: str) -> Iterator[str]:
     """The URL of the shared cluster's locks with this prefix, which must be unique; its keys are removed afterwards."""
     cluster = shared_cluster()
     try:
-        yield cluster.url(prefix=prefix)
+        yield cluster.url(prefix=prefix, max_ttl=86400)  # any ttl that a lock may have
     finally:
         cluster.forget(prefix)

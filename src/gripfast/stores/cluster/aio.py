@@ -16,7 +16,7 @@ from gripfast.stores.redis.dial import Dialer
 
 class AioDriver:
     def __init__(self, dialer: Callable[[Address], Dialer]) -> None:
-        asyncio.get_running_loop()  # as every store for asyncio, it is made on its loop
+        self._loop = asyncio.get_running_loop()
         self._dialer = dialer
 
     def link(self, address: Address) -> AioLink:
@@ -30,8 +30,16 @@ class AioDriver:
     async def pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
 
-    async def together(self, jobs: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-        return list(await asyncio.gather(*jobs))
+    async def together(self, jobs: Sequence[Coroutine[Any, Any, None]], within: float) -> None:
+        """Whatever is not done then is given up: a connection may take longer to be made."""
+        tasks = [self._loop.create_task(job) for job in jobs]
+        try:
+            done, _ = await asyncio.wait(tasks, timeout=within)
+        finally:
+            for task in tasks:
+                task.cancel()
+        for task in done:
+            task.result()
 
     def at_end(self) -> None:
         pass

@@ -51,20 +51,21 @@ class BlockingDriver:
     async def pause(self, seconds: float) -> None:
         time.sleep(seconds)  # noqa: ASYNC251 - this driver blocks
 
-    async def together(self, jobs: Sequence[Coroutine[Any, Any, Any]]) -> list[Any]:
-        """The first on this thread. All of them have deadlines of their own."""
+    async def together(self, jobs: Sequence[Coroutine[Any, Any, None]], within: float) -> None:
+        """The first on this thread. Nothing that blocks here takes longer than it may, so all of them end in time."""
         done: TimedQueue[Any] = TimedQueue()
         others = [self._calls.begin(functools.partial(_run, job), done.put) for job in jobs[1:]]
-        first = _run(jobs[0])
+        _run(jobs[0])
         for _ in others:
             done.get(math.inf)
-        return [first, *(call.outcome() for call in others)]
+        for call in others:
+            call.outcome()
 
 
-def _run(job: Coroutine[Any, Any, Any]) -> Any:
+def _run(job: Coroutine[Any, Any, None]) -> None:
     """It blocks, and never suspends."""
     try:
         job.send(None)
-    except StopIteration as end:
-        return end.value
+    except StopIteration:
+        return
     raise RuntimeError("a blocking request has suspended")

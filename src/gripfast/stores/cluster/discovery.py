@@ -7,6 +7,7 @@ has to wait for the cluster, not for us.
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 from hiredis import ReplyError
@@ -14,15 +15,16 @@ from hiredis import ReplyError
 from gripfast.core.ports import Unreachable, unreachable
 from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
+from gripfast.stores.cluster.levels import ASK_TIMEOUT, read_timeout
 from gripfast.stores.cluster.nodes import Node, Nodes
-from gripfast.stores.cluster.topology import ASK_SLOTS, Address, Topology
+from gripfast.stores.cluster.topology import ASK_NODES, ASK_SLOTS, Address, Topology
 from gripfast.stores.cluster.waiting import Waiting
 from gripfast.stores.faults import Fault
 from gripfast.stores.redis.faults import refused
 
 _log = logging.getLogger("gripfast.connection")
 
-ONE_NODE = 1.0
+TELLS_LEAST, TELLS_MOST = 0.05, 1.0
 """Seconds that one node may take to tell, if the time-out is not shorter: another one may be quicker."""
 PAUSE = 0.1
 """Seconds for which what was read counts as new."""
@@ -42,29 +44,33 @@ class Discovery:
         self._failed: dict[Address, float] = {}
         """When a node last told nothing: the others are asked first."""
 
-    async def refresh(self, doubted: Address | None = None) -> Unreachable | None:
+    async def refresh(self, doubted: Address | None = None, until: float = math.inf) -> Unreachable | None:
         """Read the topology, unless that was just done. Why nobody tells, if so."""
-        version, until = self._topology.version, boottime() + LOOK_MOST
-        while self._is_read and boottime() < until:
+        version, looks_until = self._topology.version, min(until, boottime() + LOOK_MOST)
+        while self._is_read and boottime() < looks_until:
             await self._nodes.driver.pause(LOOK)
         if self._topology.version != version or boottime() < self._read_at + PAUSE:
             return None
         if doubted is not None:
             self._failed[doubted] = boottime()
-        return await self._read()
+        return await self._read(until)
 
-    async def _read(self) -> Unreachable | None:
+    async def _read(self, until: float) -> Unreachable | None:
         troubles: list[Fault] = []
         try:
             self._is_read = True
             for address in self._in_order():
                 node = self._nodes[address]
-                reply = await self._told_by(node)
+                seconds = max(TELLS_LEAST, min(TELLS_MOST, until - boottime()))
+                reply = await self._told_by(node, ASK_SLOTS, seconds)
                 if not isinstance(reply, Fault):
+                    await self._read_timeout(node, seconds)
                     self._take(reply, node)
                     return None
                 self._failed[address] = boottime()
                 troubles.append(reply)
+                if boottime() >= until:
+                    break
         finally:
             self._is_read = False
         return self._nobody_tells(troubles)
@@ -72,9 +78,9 @@ class Discovery:
     def _in_order(self) -> list[Address]:
         return sorted(self._topology.all(), key=lambda address: self._failed.get(address, 0.0))
 
-    async def _told_by(self, node: Node) -> Any:
+    async def _told_by(self, node: Node, question: bytes, seconds: float) -> Any:
         """The reply, or a Fault."""
-        replies = node.link.ask_many([ASK_SLOTS], ONE_NODE)
+        replies = node.link.ask_many([question], seconds)
         if node.link.suspends:
             replies = await replies
         if isinstance(replies, Fault):
@@ -83,6 +89,20 @@ class Discovery:
         if isinstance(replies[0], ReplyError):
             return _no_cluster(where) if "cluster support disabled" in str(replies[0]) else refused(where, replies[0])
         return replies[0] or _knows_nothing(where)
+
+    async def _read_timeout(self, node: Node, seconds: float) -> None:
+        """Before any lock is granted. Some users may not know it, and then it is what it usually is."""
+        levels = self._nodes.levels
+        if levels is not None and levels.wants_timeout and not self._topology.is_known:
+            found = read_timeout(await self._told_by(node, ASK_TIMEOUT, seconds))
+            if found is not None:
+                levels.learn_timeout(found)
+
+    async def look_for_gaps(self, address: Address) -> None:
+        """A node says that the cluster is down: which slots it misses."""
+        reply = await self._told_by(self._nodes[address], ASK_NODES, TELLS_MOST)
+        if isinstance(reply, bytes):
+            self._topology.read_gaps(reply)
 
     def _take(self, reply: Any, node: Node) -> None:
         before, primaries = self._topology.owners, self._topology.primaries

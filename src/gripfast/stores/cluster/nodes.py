@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from gripfast.core.ports import Inbox
 from gripfast.stores.cluster.asking import Asking, NodeLink
+from gripfast.stores.cluster.levels import Levels
 from gripfast.stores.cluster.topology import Address
-from gripfast.stores.redis.failover import Failover
+from gripfast.stores.redis.grace import Grace
 from gripfast.stores.redis.store import RedisStore
+
+GIVE_BACK_WITHIN, GIVE_BACK_AT_SILENT = 0.5, 0.1
+"""Seconds for a batch of clean-ups, after which it is tried again: the watchdog has renewals to make at other nodes."""
 
 
 class Driver(Protocol):
@@ -21,20 +25,32 @@ class Driver(Protocol):
 
     def pause(self, seconds: float) -> Awaitable[None]: ...
 
-    def together(self, jobs: Sequence[Coroutine[Any, Any, Any]]) -> Awaitable[list[Any]]:
-        """The results of all, which run at the same time: none waits for another."""
+    def together(self, jobs: Sequence[Coroutine[Any, Any, None]], within: float) -> Awaitable[None]:
+        """All of them at the same time, until all are done, or their time is over: none waits for another."""
         ...
 
     def at_end(self) -> None: ...
 
 
 class Node:
-    def __init__(self, address: Address, link: NodeLink, failover: Failover | None) -> None:
+    def __init__(self, address: Address, link: NodeLink, grace: Grace | None) -> None:
         self.address = address
         self.link = link
-        self.store = RedisStore(link, failover)
-        self.asked = RedisStore(Asking(link), failover)
+        self.store = RedisStore(link, grace)
+        self.asked = RedisStore(Asking(link), grace)
         """For requests that another node has sent here by ASK."""
+        self.is_silent = False
+
+    @property
+    def is_silent(self) -> bool:
+        """It did not answer when many were renewed, or released."""
+        return self._is_silent
+
+    @is_silent.setter
+    def is_silent(self, is_silent: bool) -> None:
+        self._is_silent = is_silent
+        for store in (self.store, self.asked):
+            store.give_back_within = GIVE_BACK_AT_SILENT if is_silent else GIVE_BACK_WITHIN
 
     def has_claims_of(self, owner: str) -> bool:
         """That were not answered."""
@@ -47,10 +63,10 @@ class Node:
 
 
 class Nodes:
-    def __init__(self, driver: Driver, failover: Callable[[Address], Failover | None]) -> None:
+    def __init__(self, driver: Driver, levels: Levels | None = None) -> None:
         self.driver = driver
         self.is_closing = False
-        self._failover = failover
+        self.levels = levels
         self._by_address: dict[Address, Node] = {}
 
     def __getitem__(self, address: Address) -> Node:
@@ -71,7 +87,7 @@ class Nodes:
             node.stop_waiting()
 
     def _made(self, address: Address) -> Node:
-        made = Node(address, self.driver.link(address), self._failover(address))
+        made = Node(address, self.driver.link(address), None if self.levels is None else self.levels.of(address))
         node = self._by_address.setdefault(address, made)  # another thread may have been quicker
         if self.is_closing:
             node.stop_waiting()

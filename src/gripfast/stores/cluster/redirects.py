@@ -42,5 +42,5 @@ def after(answer: Unreachable, topology: Topology, asked: Address) -> Next:
         return Next("pause")
     if said.startswith("CLUSTERDOWN"):
         return Next("down")
-    is_final = answer.is_permanent or not isinstance(answer.error, StoreUnavailable)
+    is_final = answer.is_permanent or answer.ready_in is not None or not isinstance(answer.error, StoreUnavailable)
     return Next("refused" if is_final else "doubt")

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from gripfast.stores import StoreSpec
+from gripfast.stores.redis.failover import OPTIONS
 from gripfast.stores.redis.spec import CAPABILITIES, MORE_OPTIONS
 
 SPEC = StoreSpec(
     "cluster",
     "gripfast.stores.cluster.factory",
-    schemes=("redis+cluster", "rediss+cluster"),
+    schemes=("redis+cluster", "rediss+cluster", "valkey+cluster", "valkeys+cluster"),
     several_hosts=True,
-    clients=("redis.cluster.RedisCluster", "redis.asyncio.cluster.RedisCluster"),
+    clients=(
+        "redis.cluster.RedisCluster",
+        "redis.asyncio.cluster.RedisCluster",
+        "valkey.cluster.ValkeyCluster",
+        "valkey.asyncio.cluster.ValkeyCluster",
+    ),
     extra="redis",
+    options=OPTIONS,
     more_options=f"{MORE_OPTIONS}, for every node",
     capabilities=CAPABILITIES,
     doctor="gripfast.stores.cluster.doctor",

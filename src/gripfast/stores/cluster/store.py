@@ -15,6 +15,7 @@ All keys of a name are in one slot, so a node decides about a name alone, as a s
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -33,15 +34,17 @@ from gripfast.core.ports import (
     PermitInfo,
     PermitPage,
     PermitStore,
+    Prepared,
     Store,
     Taken,
     Unreachable,
     unreachable,
 )
 from gripfast.errors import StoreUnavailable
+from gripfast.stores.cluster.batches import Batches
 from gripfast.stores.cluster.discovery import Discovery
-from gripfast.stores.cluster.nodes import Nodes
-from gripfast.stores.cluster.routing import Routed, Routing
+from gripfast.stores.cluster.nodes import GIVE_BACK_WITHIN, Node, Nodes
+from gripfast.stores.cluster.routing import Request, Routed, Routing
 from gripfast.stores.cluster.topology import Address, Topology
 from gripfast.stores.cluster.waiting import Waiting
 from gripfast.stores.redis.keys import slot as slot_of
@@ -67,6 +70,7 @@ class ClusterStore(Store, PermitStore):
         self._waiting = Waiting()
         self._discovery = Discovery(where, topology, nodes, self._waiting)
         self._routing = Routing(where, topology, nodes, self._discovery, self._waiting)
+        self._batches = Batches(self._routing)
         self.inbox = nodes.driver.inbox  # type: ignore[method-assign]
 
     def inbox(self) -> Inbox:
@@ -108,7 +112,7 @@ class ClusterStore(Store, PermitStore):
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | Unreachable | None]:
         waits = min(within, self._timeout)
-        return await self._routing.each(holds, lambda store, some: store.renew(some, within), waits)
+        return await self._batches.each(holds, lambda store, some: store.renew(some, within), waits)
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         """A clean-up follows each claim that was not answered; one at the node that has the slot is `RedisStore`'s."""
@@ -116,7 +120,7 @@ class ClusterStore(Store, PermitStore):
             hold.keep is None and self._clean_up_elsewhere(hold, self._topology.owners[slot_of(hold.name.encode())])
             for hold in holds
         ]
-        answers = await self._routing.each(holds, lambda store, some: store.abandon(some), rules.GIVE_BACK_WITHIN)
+        answers = await self._batches.each(holds, lambda store, some: store.abandon(some), GIVE_BACK_WITHIN)
         for at, hold in enumerate(holds):
             if hold.keep is not None and answers[at] is None:  # not earlier: it would free what is to be kept
                 late[at] = self._clean_up_elsewhere(hold, None)
@@ -150,12 +154,17 @@ class ClusterStore(Store, PermitStore):
         infos: list[LockInfo] = []
         for name, info in zip(names.found, await node.store.inspect_each(names.found), strict=True):
             if isinstance(info, Unreachable):
-                info = await self.inspect(name)
+                info = await self._listed(node, name, functools.partial(_inspect, name))
             if isinstance(info, Unreachable):
                 return info
             if info is not None:
                 infos.append(info)
         return Page(infos, names.after)
+
+    async def _listed(self, node: Node, name: str, request: Request) -> Any:
+        """What a list of this node says of a name. None if another node has it now, whose turn is still to come."""
+        routed = await self._routing.one(name, request, self._timeout)
+        return None if routed.at is not None and str(routed.at) > str(node.address) else routed.answer
 
     async def _step(self, after: str | None, scan: Callable[[RedisStore, str | None], Any]) -> Any:
         """The node that one step of a list is about, and its names; where the next step starts."""
@@ -188,10 +197,10 @@ class ClusterStore(Store, PermitStore):
         step = await self._step(after, lambda store, cursor: store.permit_names(kind, prefix, cursor))
         if isinstance(step, Unreachable):
             return step
-        _, names = step
+        node, names = step
         infos: list[PermitInfo] = []
         for name in names.found:
-            info = await self.inspect_permits(name, kind)
+            info = await self._listed(node, name, functools.partial(_inspect_permits, name, kind))
             if isinstance(info, Unreachable):
                 return info
             if info is not None:
@@ -208,6 +217,16 @@ class ClusterStore(Store, PermitStore):
 
     # ------------------------------------------------------------------------------------------------------------------
 
+    async def prepare(self, max_ttl: float | None) -> Prepared | Unreachable:
+        """Every primary: none has had another before it."""
+        if (trouble := await self._routing.begin()) is not None:
+            return trouble
+        done = [await self._nodes[address].store.prepare(max_ttl) for address in self._topology.primaries]
+        prepared = [each for each in done if not isinstance(each, Unreachable)]
+        if len(prepared) < len(done):
+            return next(each for each in done if isinstance(each, Unreachable))
+        return Prepared(max(each.max_ttl for each in prepared), sum(each.unaware for each in prepared))
+
     def stop_waiting(self) -> None:
         self._nodes.stop_waiting()
 
@@ -215,6 +234,14 @@ class ClusterStore(Store, PermitStore):
         for node in self._nodes.all():
             await node.store.close()
         self._nodes.driver.at_end()
+
+
+def _inspect(name: str, store: RedisStore) -> Any:
+    return store.inspect(name)
+
+
+def _inspect_permits(name: str, kind: Kind, store: RedisStore) -> Any:
+    return store.inspect_permits(name, kind)
 
 
 def _may_take_effect(name: str) -> Unreachable:

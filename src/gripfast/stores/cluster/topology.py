@@ -14,6 +14,7 @@ from gripfast.stores.redis.protocol import command
 
 ASK_SLOTS = command(b"CLUSTER", b"SLOTS")
 """Every version knows it. SHARDS, which is to replace it, is new in 7.0."""
+ASK_NODES = command(b"CLUSTER", b"NODES")
 
 
 class Address(NamedTuple):
@@ -35,12 +36,15 @@ class Topology:
         """By slot."""
         self.version = 0
         """How often all of it was read."""
-        self.replicas = 0
-        """The most that any primary has, of those that are not known to have failed."""
+        self.ids: dict[Address, bytes] = {}
+        """Of the nodes."""
+        self.leaving: set[int] = set()
+        """Slots that a node was giving away, when it was last asked for something in them."""
         self.primaries: list[Address] = []
         """In order."""
         self._remap = remap
         self._all: list[Address] = []
+        self._gaps: tuple[int, list[int]] = (0, [])
 
     @property
     def is_known(self) -> bool:
@@ -61,6 +65,10 @@ class Topology:
             self.primaries = sorted([*self.primaries, owner])
         return was != owner
 
+    def keeps(self, address: Address, slot: int) -> bool:
+        """Whether it has that slot, and is not giving it away, as far as that is known."""
+        return self.owners[slot] == address and slot not in self.leaving
+
     def address(self, host: str, port: int, asked: Address) -> Address:
         """As a node that was asked has announced it: without a host, it means its own."""
         announced = (host, port) if host not in ("", "?") else (asked.host, port)
@@ -68,23 +76,34 @@ class Topology:
 
     def read(self, reply: Any, asked: Address) -> None:
         """Take over the reply to CLUSTER SLOTS."""
-        most = 0
         owners: list[Address | None] = [None] * SLOTS
         primaries: set[Address] = set()
         found: dict[Address, None] = {}
+        ids: dict[Address, bytes] = {}
         for first, last, *nodes in reply:
             addresses = [self.address(_host(node), node[1], asked) for node in nodes]
             found |= dict.fromkeys(addresses)
             primaries.add(addresses[0])
-            most = max(most, len(addresses) - 1)
+            ids |= {address: node[2] for address, node in zip(addresses, nodes, strict=True) if len(node) > 2}
             owners[first : last + 1] = [addresses[0]] * (last + 1 - first)
         self.owners, self.primaries = owners, sorted(primaries)
-        self._all, self.replicas = list(found), most
+        self._all, self.ids, self.leaving = list(found), ids, set()
         self.version += 1
 
-    def uncovered(self) -> str:
-        """The slots that no node has, as ranges: "5461-10922"; empty if there are none, or that is not known."""
-        return ranges(slot for slot, owner in enumerate(self.owners) if owner is None) if self.is_known else ""
+    def read_gaps(self, reply: bytes) -> None:
+        """From the reply to CLUSTER NODES of a node that finds slots missing: those that no living primary has."""
+        covered: set[int] = set()
+        for line in reply.decode(errors="replace").splitlines():
+            _, _, flags, *rest = line.split()
+            if not {"fail", "noaddr", "handshake"} & set(flags.split(",")):
+                for first, _, last in (each.partition("-") for each in rest[5:] if not each.startswith("[")):
+                    covered.update(range(int(first), int(last or first) + 1))
+        self._gaps = self.version, [slot for slot in range(SLOTS) if slot not in covered]
+
+    def gaps(self) -> list[int]:
+        """The slots that no node has, as far as that is known."""
+        version, found = self._gaps
+        return found if version == self.version else [slot for slot, owner in enumerate(self.owners) if owner is None]
 
 
 def ranges(slots: Iterable[int]) -> str:

@@ -44,6 +44,7 @@ LOOK_EVERY = 10.0
 """Seconds after which the next claim looks at the marker first."""
 PREPARE_MS = 1000
 """For how long it is waited until all replicas have what `gripfast init` wrote."""
+ANY = b"open"
 NO_SERVER = pack(b"run_id:?", b"master_replid:?")
 """The incarnation of no server."""
 _WHY = {"none": "it had no marker: it is new, or has lost its data", "other": "it was promoted or restarted"}
@@ -63,20 +64,28 @@ class Marked(NamedTuple):
     max_ttl: float
     why: str
     replicas: int
+    in_words: bytes
+    """The incarnation."""
 
 
-def mark(key: bytes, failover: Failover, in_force: float = 0.0, opens: bool = False) -> bytes:
+def mark(key: bytes, failover: Failover, in_force: float = 0.0, opens: bytes = b"") -> bytes:
+    """`opens`: `ANY`, or the only incarnation that begins without a grace."""
     times = [b"%d" % round(seconds * 1000) for seconds in (failover.goes_on, failover.max_ttl, in_force)]
-    return scripts.MARK.by_hash + pack(key, *times, b"open" if opens else b"")
+    return scripts.MARK.by_hash + pack(key, *times, opens)
 
 
 def read_mark(reply: Any) -> Marked:
     left, run_id, replid, max_ttl, why, replicas = reply
-    return Marked(left / 1000, pack(run_id, replid), max_ttl / 1000, why.decode(), replicas)
+    in_words = run_id + b" " + replid
+    return Marked(left / 1000, pack(run_id, replid), max_ttl / 1000, why.decode(), replicas, in_words)
 
 
 class Grace:
     """Of one server; for a Cluster, of one node."""
+
+    reopens = False
+    """The marker's key may change while the server stays the same: one that is known to grant begins without a grace.
+    That it does is true for as long as its incarnation lasts."""
 
     def __init__(
         self, failover: Failover, where: str, key: bytes = MARKER, now: Callable[[], float] = boottime
@@ -89,6 +98,8 @@ class Grace:
         """In force, as far as this client knows."""
         self._open = NO_SERVER
         """The incarnation that is known to grant."""
+        self._known = b""
+        """The same in other words, for the marker."""
         self._look_at = 0.0
         self._begun = b"", "other"
         """The incarnation whose grace the log tells of, and why it began."""
@@ -96,6 +107,10 @@ class Grace:
     @property
     def replicas(self) -> int:
         return self.failover.replicas
+
+    def key(self) -> bytes:
+        """Of the marker."""
+        return self._key
 
     def guarded(self, script: Script, packed: bytes) -> tuple[Script, bytes]:
         """The form of this call that grants only if the server is the one that is known to grant, and whose answer is
@@ -161,7 +176,7 @@ class Grace:
         self, where: str, ask_together: Callable[..., Awaitable[Any]], max_ttl: float | None
     ) -> Prepared | Unreachable:
         """End its grace, and raise the largest ttl. The replicas must know of that before anybody uses it."""
-        packed = mark(self._key, self.failover, max(self._max_ttl, max_ttl or 0.0), opens=True)
+        packed = mark(self.key(), self.failover, max(self._max_ttl, max_ttl or 0.0), ANY)
         wait = command(b"WAIT", b"%d" % REPLICAS_MOST, b"%d" % PREPARE_MS)
         replies = await ask_together(scripts.MARK, packed, wait)
         if isinstance(replies, Fault):
@@ -173,7 +188,8 @@ class Grace:
         return Prepared(found.max_ttl, max(0, found.replicas - replies[1]))
 
     async def _look(self, ask: Ask) -> Marked | Fault:
-        reply = await ask(scripts.MARK, mark(self._key, self.failover, self._max_ttl))
+        opens = self._known if self.reopens else b""
+        reply = await ask(scripts.MARK, mark(self.key(), self.failover, self._max_ttl, opens))
         if isinstance(reply, Fault):
             return _without_info(reply, self._where)
         return self._read(read_mark(reply))
@@ -181,6 +197,7 @@ class Grace:
     def _read(self, found: Marked) -> Marked:
         self._max_ttl = max(self._max_ttl, found.max_ttl)
         self._open = NO_SERVER if found.left > 0.0 else found.incarnation
+        self._known = b"" if found.left > 0.0 else found.in_words
         self._look_at = self._now() + LOOK_EVERY
         if found.left > 0.0 and (found.why or found.incarnation != self._begun[0]):
             self._begun = found.incarnation, found.why or "other"

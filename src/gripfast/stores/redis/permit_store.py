@@ -10,7 +10,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from gripfast.core import rules
 from gripfast.core.ports import (
     Claim,
     Granted,
@@ -126,7 +125,7 @@ class RedisPermits:
             late = [self._clean_up_after(hold.name, kind, hold.owner) is False for hold, kind in pairs]
             sent = [self._give_back(hold.name, kind, hold.owner) for hold, kind in pairs]
             commands = [packed for _, packed in sent]
-            replies = await self._store._ask_each(sent[0][0], commands, rules.GIVE_BACK_WITHIN)
+            replies = await self._store._ask_each(sent[0][0], commands, self._store.give_back_within)
             for (hold, kind), is_late, reply in zip(pairs, late, replies, strict=True):
                 if not isinstance(reply, Fault):
                     await self._settle(hold.name, kind, reply)

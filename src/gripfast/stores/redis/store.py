@@ -85,6 +85,7 @@ class RedisStore(Requests, Store, PermitStore):
         self._card = functools.lru_cache(maxsize=256)(card_of_this_process)
         self._vain = 0
         """Subscriptions that were ended since the last one that an answer knew of."""
+        self.give_back_within = rules.GIVE_BACK_WITHIN
         self._is_closing = False
 
     def inbox(self) -> Inbox:
@@ -262,13 +263,13 @@ class RedisStore(Requests, Store, PermitStore):
             pairs = [self._guarded(script, _given_back(hold)) for hold in chunk]
             sent, commands = pairs[0][0], [packed for _, packed in pairs]
             if script is scripts.KEEP:  # first: a clean-up would free what is to be kept
-                replies = await self._ask_each(sent, commands, rules.GIVE_BACK_WITHIN)
+                replies = await self._ask_each(sent, commands, self.give_back_within)
                 kept = [hold for hold, reply in zip(chunk, replies, strict=True) if not isinstance(reply, Fault)]
                 followed = dict(zip(kept, self._clean_up_after_each(kept), strict=True))
                 late = [followed.get(hold, False) for hold in chunk]
             else:
                 late = self._clean_up_after_each(chunk)
-                replies = await self._ask_each(sent, commands, rules.GIVE_BACK_WITHIN)
+                replies = await self._ask_each(sent, commands, self.give_back_within)
             for hold, is_late, reply in zip(chunk, late, replies, strict=True):
                 trouble: Unreachable | None = None
                 if isinstance(reply, Fault) and not _is_no_lock(reply):
