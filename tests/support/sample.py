@@ -1,6 +1,6 @@
 """What `make test` leaves out, and how it chooses: an explicit rotation, told at the start of every run.
 
-A test that can run over every store, in sync and async, is one test times twenty-six. Of these `--sample n` takes:
+A test that can run over every store, in sync and async, is one test times thirty-two. Of these `--sample n` takes:
 
 - memory, in both: the cheapest store tells most;
 - one step of NEAR and one of FAR: the test with the number i takes the steps (n + i), round and round.
@@ -26,8 +26,9 @@ SYNC, ASYNC = COLOURS
 Step = tuple[str, str]
 
 NEAR: list[Step] = [
-    ("sqlite", SYNC), ("redis", ASYNC), ("sentinel", SYNC), ("valkey", ASYNC),
-    ("sqlite", ASYNC), ("redis", SYNC), ("sentinel", ASYNC), ("valkey", SYNC),
+    ("sqlite", SYNC), ("redis", ASYNC), ("sentinel", SYNC), ("redis-grace", ASYNC), ("cluster", SYNC),
+    ("valkey", ASYNC), ("redis-replicas", SYNC), ("sqlite", ASYNC), ("redis", SYNC), ("sentinel", ASYNC),
+    ("redis-grace", SYNC), ("cluster", ASYNC), ("valkey", SYNC), ("redis-replicas", ASYNC),
 ]  # fmt: skip
 """Stores that answer in microseconds."""
 FAR: list[Step] = [
