@@ -1,4 +1,5 @@
-"""Threads that share a Redlock client, and are interrupted at any instruction, while nodes forget scripts and hang up.
+"""Threads that share a Redlock client, and are interrupted at any instruction, while nodes forget scripts,
+hang up, and are slow.
 
 Afterwards nothing may be left at any node long before its ttl: every clean-up got there, whoever had to send it.
 `python -m chaos.interrupting SEED…` in `tests/` runs it for these seeds, at length.
@@ -23,8 +24,8 @@ PREFIX = "attack:"
 TTL = 60.0
 GONE_WITHIN = 10.0
 """Seconds after which every node is empty: far less than a ttl."""
-OPCODES = 6000
-"""About as many as a pair has: an interrupt comes at one of them, or at none."""
+OPCODES = 20000
+"""Three times as many as a pair has: an interrupt comes at one of them, or at none."""
 
 
 def attack(servers: Sequence[RedisServer], seed: int, seconds: float) -> list[str]:
@@ -66,10 +67,15 @@ def _hold(client: gripfast.Client, name: str) -> None:
 
 def _disturb(server: RedisServer, chance: random.Random) -> None:
     with server.client() as plain:
-        if chance.random() < 0.5:
+        what = chance.randrange(5)
+        if what < 2:
             plain.script_flush()
-        else:
+        if what in (2, 3):
             plain.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    if what in (1, 4):
+        server.pause()
+        time.sleep(chance.choice([0.05, 0.2]))
+        server.resume()
 
 
 def _is_used(client: gripfast.Client) -> bool:

@@ -43,7 +43,6 @@ def test_what_was_lost_with_a_connection_that_had_answered_is_repeated_once() ->
     assert not polls.may_repeat(VOTE, has_worked=False, is_repeated=False)
     assert not polls.may_repeat(VOTE, has_worked=True, is_repeated=True)
     assert not polls.may_repeat(ForceRelease("job"), has_worked=True, is_repeated=False)
-    assert polls.may_repeat(ForceRelease("job"), has_worked=True, is_repeated=False, may_have_arrived=False)
 
 
 def test_what_nobody_waits_for_is_asked_again_only_if_it_cleans_up() -> None:

@@ -313,10 +313,11 @@ class Conversation(Followed):
         had_answered = self.answers > 0 and not self.is_silent
         fault = fault._replace(was_idle=self._may_be_repeated or had_answered)
         while self.owed:
-            taker, _ = self.owed[0]
+            owed = taker, _ = self.owed[0]
             if not taker.done():
                 taker.set_result(fault.copy())
-            self.owed.popleft()
+            if self.owed and self.owed[0] is owed:
+                self.owed.popleft()
 
     # -- silence -------------------------------------------------------------------------------------------------
 

@@ -62,10 +62,11 @@ class Poll:
                 self._ballot.add(talk.node.place, withdrawn(talk.node.where, talk.node.trouble))
 
     def tell(self, place: int, answer: Answer) -> None:
-        if self.is_over:
-            return
+        bit = 1 << place
+        if self.is_over or self._answered & bit:
+            return  # no node is counted twice, whatever an interrupt has repeated
         self._pending -= 1
-        self._answered |= 1 << place
+        self._answered |= bit
         if self._ballot.add(place, answer) or self._pending == 0:
             self.is_over = True
             if not self.decided.done():
@@ -213,10 +214,10 @@ def follow(clean_up: Request, server: Server, wording: Wording, inboxes: Inboxes
 # What is asked again --------------------------------------------------------------------------------------------------
 
 
-def may_repeat(request: Request | None, has_worked: bool, is_repeated: bool, may_have_arrived: bool = True) -> bool:
+def may_repeat(request: Request, has_worked: bool, is_repeated: bool) -> bool:
     """What was lost with a connection, once, if it `has_worked`: it may have been closed while it was idle. A force
     release could end the lease of somebody who got the lock since."""
-    return has_worked and not is_repeated and not (may_have_arrived and type(request) is ForceRelease)
+    return has_worked and not is_repeated and type(request) is not ForceRelease
 
 
 def may_be_late(request: Request, is_wanted: bool) -> bool:

@@ -392,8 +392,10 @@ class NodeTalk:
     def _refuse(self, fault: Fault) -> None:
         """Each stays in the queue until it was told: an interrupt may come between."""
         while self._waiting:
-            self._give_up(self._waiting[0], fault.copy())
-            self._waiting.popleft()
+            question = self._waiting[0]
+            self._give_up(question, fault.copy())
+            if self._waiting and self._waiting[0] is question:  # who was told may have closed this
+                self._waiting.popleft()
         self._frees.clear()
 
 
