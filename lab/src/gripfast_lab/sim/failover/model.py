@@ -122,7 +122,7 @@ class Failovers:
         for place in range(len(state.servers)):
             yield from self._happenings(state, place)
         if state.passes:
-            for ms in (TTL_MS + PAST_MS, TTL_MS // 2):
+            for ms in (TTL_MS + PAST_MS, TTL_MS // 2 + PAST_MS):
                 yield ("time", ms), _later(state, ms)
 
     def wrong(self, state: State) -> str | None:
@@ -202,6 +202,8 @@ class Failovers:
             client = Cli(HOLDS, until)
         elif what == "claims" and isinstance(answer, Taken) and self.waits:
             client = Cli(WAITS, state.now, place, answer.source == channel_of(who, place))
+        elif what == "claims" and self.waits and answer.ready_in is not None:
+            client = Cli(WAITS, state.now, place)  # it is queued there, and asks again
         elif what == "renews" and answer[0] is None:
             client = client._replace(until=until)
         elif what == "renews" and isinstance(answer[0], str):
@@ -225,7 +227,7 @@ class Failovers:
     def _happenings(self, state: State, place: int) -> Iterator[Step]:
         server = state.servers[place]
         primaries = [each for each, other in enumerate(state.servers) if other.role == PRIMARY]
-        if server.role == PRIMARY and state.promotions:
+        if server.role == PRIMARY and (state.promotions or len(primaries) > 1):
             if not self.goes_on:
                 yield ("crashes", place), _with_server(state, place, _down(server))
             yield ("demoted", place), _with_server(state, place, _demoted(server))

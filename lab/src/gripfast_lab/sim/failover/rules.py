@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from gripfast_lab.sim.explore import Report, explore
 from gripfast_lab.sim.failover.model import Failovers, Rule
 from gripfast_lab.sim.quiet import quietly
+from gripfast_lab.sim.runner import mutants
 
 CRASHES, GOES_ON = "the primary crashes", "the old primary goes on"
 COLUMNS = {CRASHES: False, GOES_ON: True}
@@ -22,11 +24,22 @@ class Row(NamedTuple):
     model: Failovers
     says: tuple[int, int]
     """For each column, after how many steps there are two holders; 0: never."""
+    mutant: str = ""
+    """A bug that is planted for it."""
 
 
+ONE_OF_TWO = "a follower too many"
+"""With this bug, production believes what one of two replicas has acknowledged."""
 ROWS = (
     Row("none", Failovers("none"), (4, 3)),
     Row("grace", Failovers("grace", Rule(1)), (0, 5)),
+    Row(
+        "grace, and an acknowledgement of one of two replicas",
+        Failovers("one", Rule(2, acks=1), servers=3, promotions=1),
+        (0, 6),
+        ONE_OF_TWO,
+    ),
+    Row("grace, and acknowledgements of all replicas that may be promoted", Failovers("all", Rule(2)), (0, 0)),
 )
 
 
@@ -87,7 +100,12 @@ def searched(rows: Sequence[Row] = ROWS, larger: bool = False) -> Table:
 def _cell(row: Row, column: str, larger: bool) -> Cell:
     servers = 3 if larger else row.model.servers
     model = replace(row.model, name=f"{row.rule}, {column}", goes_on=COLUMNS[column], servers=servers)
-    return Cell(row, column, explored(model))
+    with planted(row.mutant):
+        return Cell(row, column, explored(model))
+
+
+def planted(mutant: str) -> AbstractContextManager[object]:
+    return mutants()[mutant].planted() if mutant else nullcontext()
 
 
 def explored(model: Failovers) -> Report:

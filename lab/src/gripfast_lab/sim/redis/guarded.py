@@ -40,6 +40,11 @@ class GroupObserver(Observer):
         """An operator says that it has no predecessor."""
         self._over_us[self._incarnation()] = 0.0
 
+    def restore(self, lines: Any) -> None:
+        """A copy: all followers are sent the same."""
+        self._lines = lines or {}
+        self._lines = self.snapshot()  # type: ignore[assignment]
+
     def _incarnation(self) -> Incarnation:
         return self._server.run_id, self._server.replid
 
