@@ -126,6 +126,7 @@ TROUBLES: list[Trouble] = [killed, silent, demoted, cut_off, loading]
 each_trouble = pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
 
 
+@pytest.mark.in_turn(3)
 @each_trouble
 @played
 async def test_the_next_request_reaches_the_new_primary(world: World, watched: Watched, trouble: Trouble) -> None:
@@ -148,6 +149,7 @@ async def test_the_next_request_reaches_the_new_primary(world: World, watched: W
         await asyncio.to_thread(stack.close)
 
 
+@pytest.mark.in_turn(3)
 @each_trouble
 @played
 async def test_waiters_follow_keep_their_order_and_are_notified_there(
