@@ -8,7 +8,6 @@ import gripfast
 from gripfast.cli import codes
 from gripfast.cli.failure import Failure
 from gripfast.cli.options import duration_option, open_client, url_option
-from gripfast.core import rules
 
 KINDS = ("lock", "semaphore", "rwlock")
 
@@ -31,11 +30,10 @@ def init(ctx: click.Context, server: str | None, max_ttl: float | None, yes: boo
 
     If locks are held, gripfast asks for --yes: use it only if no server has failed in the last few minutes.
     """
-    largest = None if max_ttl is None else rules.checked_max_ttl(max_ttl)
     with gripfast.connect(server) if server else open_client(ctx) as client:
         if not yes:
             _refuse_if_in_use(client)
-        done = client._prepare(largest)
+        done = client._prepare(max_ttl)
     click.echo(f"prepared: locks are granted at once, with a ttl of at most {done.max_ttl:g} s")
     if done.unaware:
         count = f"{done.unaware} replica{'s do' if done.unaware > 1 else ' does'}"
