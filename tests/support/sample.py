@@ -27,7 +27,9 @@ Step = tuple[str, str]
 
 NEAR: list[Step] = [
     ("sqlite", SYNC), ("redis", ASYNC), ("sentinel", SYNC), ("valkey", ASYNC),
+    ("redis-grace", SYNC), ("redis-replicas", ASYNC), ("cluster", SYNC),
     ("sqlite", ASYNC), ("redis", SYNC), ("sentinel", ASYNC), ("valkey", SYNC),
+    ("redis-grace", ASYNC), ("redis-replicas", SYNC), ("cluster", ASYNC),
 ]  # fmt: skip
 """Stores that answer in microseconds."""
 FAR: list[Step] = [
