@@ -26,9 +26,10 @@ SYNC, ASYNC = COLOURS
 Step = tuple[str, str]
 
 NEAR: list[Step] = [
-    ("sqlite", SYNC), ("redis", ASYNC), ("sentinel", SYNC), ("redis-grace", ASYNC), ("cluster", SYNC),
-    ("valkey", ASYNC), ("redis-replicas", SYNC), ("sqlite", ASYNC), ("redis", SYNC), ("sentinel", ASYNC),
-    ("redis-grace", SYNC), ("cluster", ASYNC), ("valkey", SYNC), ("redis-replicas", ASYNC),
+    ("sqlite", SYNC), ("redis", ASYNC), ("sentinel", SYNC), ("valkey", ASYNC),
+    ("redis-grace", SYNC), ("redis-replicas", ASYNC), ("cluster", SYNC),
+    ("sqlite", ASYNC), ("redis", SYNC), ("sentinel", ASYNC), ("valkey", SYNC),
+    ("redis-grace", ASYNC), ("redis-replicas", SYNC), ("cluster", ASYNC),
 ]  # fmt: skip
 """Stores that answer in microseconds."""
 FAR: list[Step] = [

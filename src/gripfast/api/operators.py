@@ -90,7 +90,8 @@ class Operators(AnyClient):
         prepare = getattr(self._store(), "prepare", None)
         if prepare is None:
             raise ConfigurationError("this store needs no `gripfast init`: use it as it is")
-        done: Prepared = reached(drive(prepare(None if max_ttl is None else rules.checked_max_ttl(max_ttl))))
+        largest = None if max_ttl is None else rules.checked_max_ttl(max_ttl)
+        done: Prepared = reached(drive(prepare(largest)))
         return done
 
     def forget(self, name: str) -> bool:
