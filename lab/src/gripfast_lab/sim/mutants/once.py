@@ -24,7 +24,11 @@ ONCE = (
     _mutant(
         "done although it is not yours",
         'A record that found another holder counts as made: "not yours" is taken for a retry.',
-        Edit(RedisStore._keep, "return None if reply == 1 or was_released else (await self._why([hold]))[0]", "return None"),
+        Edit(
+            RedisStore._keep,
+            "return None if reply == 1 or was_released else (await self._why([hold]))[0]",
+            "return None",
+        ),
     ),
     _mutant(
         "repeated record is refused",
