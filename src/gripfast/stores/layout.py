@@ -20,6 +20,7 @@ each session), when it is made.
 | store | where the number is | what it is for |
 |---|---|---|
 | Redis, Redlock | the key `gripfast` + NUL + `gripfast:layout`, in each database and on each node | the database |
+| Redis Cluster | the same key, once, at the node that has its slot | the Cluster |
 | PostgreSQL, MySQL | a row of `gripfast_lock` (mode=lease) or `gripfast_grant` (the other modes) | the tables |
 | SQLite | a row of `gripfast_meta` | the file |
 | ZooKeeper | the node `%layout` below the root | the root |

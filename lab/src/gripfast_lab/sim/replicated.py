@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from gripfast.core import rules
 from gripfast.stores.redis import scripts
 from gripfast.stores.redis.failover import Failover
-from gripfast.stores.redis.grace import Grace, mark
+from gripfast.stores.redis.grace import ANY_SERVER, Grace, mark
 from gripfast.stores.redis.keys import MARKER
 from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.history import ANY, ONLY_LOSSES, ONLY_TOKENS, TOKENS, WORLD
@@ -66,7 +66,7 @@ class ReplicatedStage(Stage):
     def _establish(self) -> None:
         """As `gripfast init` does, long before: the replicas know of it."""
         assert self.failover is not None
-        packed = scripts.MARK.in_full(mark(MARKER, self.failover, opens=True))
+        packed = scripts.MARK.in_full(mark(MARKER, self.failover, opens=ANY_SERVER))
         self.nodes[0].server.connect().receive(packed)
         self.nodes[0].observer.establish()
 

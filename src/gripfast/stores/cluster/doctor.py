@@ -118,10 +118,8 @@ class Facts(NamedTuple):
 def examine(factory: ClusterFactory, terms: Terms) -> Examination:
     facts = gather(factory, terms)
     found = [*judge(facts)]
-    addresses = {str(node.address): node.address for node in facts.primaries}
     for server in facts.servers:
-        failover = factory._failover(addresses[server.where])
-        found += [*redis.judge_server(server), *redis.judge_alone(server, failover)]
+        found += [*redis.judge_server(server), *redis.judge_alone(server, factory._failover)]
     return Examination(summary(facts), found)
 
 

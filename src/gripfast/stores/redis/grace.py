@@ -44,7 +44,7 @@ LOOK_EVERY = 10.0
 """Seconds after which the next claim looks at the marker first."""
 PREPARE_MS = 1000
 """For how long it is waited until all replicas have what `gripfast init` wrote."""
-ANY = b"open"
+ANY_SERVER = b"open"
 NO_SERVER = pack(b"run_id:?", b"master_replid:?")
 """The incarnation of no server."""
 _WHY = {"none": "it had no marker: it is new, or has lost its data", "other": "it was promoted or restarted"}
@@ -69,7 +69,7 @@ class Marked(NamedTuple):
 
 
 def mark(key: bytes, failover: Failover, in_force: float = 0.0, opens: bytes = b"") -> bytes:
-    """`opens`: `ANY`, or the only incarnation that begins without a grace."""
+    """`opens`: `ANY_SERVER`, or the only incarnation that begins without a grace."""
     times = [b"%d" % round(seconds * 1000) for seconds in (failover.goes_on, failover.max_ttl, in_force)]
     return scripts.MARK.by_hash + pack(key, *times, opens)
 
@@ -176,7 +176,7 @@ class Grace:
         self, where: str, ask_together: Callable[..., Awaitable[Any]], max_ttl: float | None
     ) -> Prepared | Unreachable:
         """End its grace, and raise the largest ttl. The replicas must know of that before anybody uses it."""
-        packed = mark(self.key(), self.failover, max(self._max_ttl, max_ttl or 0.0), ANY)
+        packed = mark(self.key(), self.failover, max(self._max_ttl, max_ttl or 0.0), ANY_SERVER)
         wait = command(b"WAIT", b"%d" % REPLICAS_MOST, b"%d" % PREPARE_MS)
         replies = await ask_together(scripts.MARK, packed, wait)
         if isinstance(replies, Fault):

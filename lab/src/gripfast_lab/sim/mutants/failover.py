@@ -61,8 +61,8 @@ FAILOVER = (
         (
             Edit(
                 grace.Grace._look,
-                "mark(self._key, self.failover, self._max_ttl)",
-                'mark(self._key, self.failover, self._max_ttl)[:-6] + pack(b"%d" % round(self._now() * 1000))',
+                "mark(self.key(), self.failover, self._max_ttl, opens)",
+                'mark(self.key(), self.failover, self._max_ttl)[:-6] + pack(b"%d" % round(self._now() * 1000))',
             ),
             Rewrite("since, why = now, of_run", "since, why = tonumber(ARGV[4]) or now, of_run"),
         ),
