@@ -180,6 +180,10 @@ class AioConversation(_Socket, Conversation):
             self._is_flushing = True
             self._loop.call_soon(self._flush)
 
+    def flush(self) -> None:
+        if self._unsent and self.is_open:
+            self._flush()
+
     def follow(self, packed: bytes) -> bool:
         if not self.is_open:
             return self.is_silent and self._send_last(packed)

@@ -57,6 +57,7 @@ from gripfast.stores.redis.failover import Failover
 from gripfast.stores.redis.faults import refused, was_sent
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.spec import CAPABILITIES
+from gripfast.stores.redis.unread import Unread
 
 if TYPE_CHECKING:
     from gripfast.stores.redis.permit_store import RedisPermits
@@ -79,8 +80,17 @@ class Link(Protocol):
     @property
     def inbox(self) -> Callable[[], Inbox]: ...
 
-    def ask(self, packed: bytes, owner: str | None = None) -> Any:
-        """The reply, or a Fault. With `owner`, it is remembered which connection carried this until it is answered."""
+    def ask(self, packed: bytes, owner: str | None = None, name: str | None = None) -> Any:
+        """The reply, or a Fault. With `owner`, it is remembered which connection carried this until it is answered.
+        With `name`, it leaves behind a release of this name whose reply was not read."""
+        ...
+
+    def send(self, unread: Unread) -> bool:
+        """Have a release leave whose reply nobody waits for. False if it has to be asked for as usual."""
+        ...
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        """As `ReleasesLazily.read_late`."""
         ...
 
     def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
@@ -129,7 +139,7 @@ class RedisStore(Store, PermitStore):
         if channel is not None:
             link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
         packed = protocol.claim(claim.name, claim, self._card(claim.label), channel or b"")
-        reply = link.ask(packed, claim.owner)
+        reply = link.ask(packed, claim.owner, claim.name)
         if link.suspends:
             reply = await reply
         if type(reply) is not int:
@@ -183,6 +193,17 @@ class RedisStore(Store, PermitStore):
         if hold.owner in link.server.late:
             self._clean_up_after(hold.name, hold.owner)  # not earlier: it would do the work of the release
         return answer
+
+    async def release_lazily(self, hold: Hold, told: Callable[[bool], None]) -> None:
+        """As usual if a claim of its owner is still on its way, or if there is no connection at hand."""
+        link = self._link
+        if hold.owner in link.server.late or not link.send(Unread(hold.name, protocol.release(hold.name, hold), told)):
+            answer = await self.release(hold)
+            if not isinstance(answer, Unreachable):
+                told(answer is None)
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        return await self._link.read_late(within)
 
     async def _release_slowly(self, hold: Hold, packed: bytes, reply: Any) -> Loss | Unreachable | None:
         was_lost = isinstance(reply, Fault)
@@ -286,7 +307,7 @@ class RedisStore(Store, PermitStore):
         return self._link.clean_up(owner, protocol.abandon_in_full(name, owner))
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
-        reply = await self._ask(scripts.INSPECT, protocol.inspect(name))
+        reply = await self._ask(scripts.INSPECT, protocol.inspect(name), name)
         return unreachable(reply.error) if isinstance(reply, Fault) else protocol.read_info(name, reply)
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
@@ -355,9 +376,9 @@ class RedisStore(Store, PermitStore):
     async def _got(self, reply: Any) -> Any:
         return await reply if self._link.suspends else reply
 
-    async def _ask(self, script: Script | None, packed: bytes) -> Any:
+    async def _ask(self, script: Script | None, packed: bytes, name: str | None = None) -> Any:
         """The reply, or a Fault."""
-        return await self._made_good(script, packed, await self._got(self._link.ask(packed)))
+        return await self._made_good(script, packed, await self._got(self._link.ask(packed, None, name)))
 
     async def _made_good(self, script: Script | None, packed: bytes, reply: Any, owner: str | None = None) -> Any:
         """What can be mended is: a connection that was too old, a script that was forgotten. The reply, or a Fault.

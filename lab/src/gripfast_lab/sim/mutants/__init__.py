@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gripfast_lab.sim.mutants.cleanup import CLEAN_UP
 from gripfast_lab.sim.mutants.deadlines import DEADLINES
+from gripfast_lab.sim.mutants.lazy import LAZY
 from gripfast_lab.sim.mutants.once import ONCE
 from gripfast_lab.sim.mutants.permits import PERMITS
 from gripfast_lab.sim.mutants.planting import Mutant
@@ -19,4 +20,6 @@ from gripfast_lab.sim.mutants.truth import TRUTH
 
 __all__ = ["MUTANTS", "Mutant"]
 
-MUTANTS: tuple[Mutant, ...] = (*DEADLINES, *QUEUE, *RENEWAL, *CLEAN_UP, *TOKENS, *TRUTH, *REDLOCK, *PERMITS, *ONCE)
+MUTANTS: tuple[Mutant, ...] = (
+    *DEADLINES, *QUEUE, *RENEWAL, *CLEAN_UP, *TOKENS, *TRUTH, *REDLOCK, *PERMITS, *ONCE, *LAZY,
+)  # fmt: skip

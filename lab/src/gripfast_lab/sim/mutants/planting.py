@@ -22,7 +22,7 @@ from gripfast.stores.redis import protocol
 from gripfast_lab.sim.redis import kept, node, permits, voter
 from gripfast_lab.sim.redis.lua import ENGINE
 
-Area = Literal["deadlines", "queue", "renewal", "clean-up", "tokens", "truth", "redlock", "permits", "once"]
+Area = Literal["deadlines", "queue", "renewal", "clean-up", "tokens", "truth", "redlock", "permits", "once", "lazy"]
 
 _SCRIPTS = dict.fromkeys((*node.SCRIPTS, *voter.SCRIPTS, *permits.SCRIPTS, *kept.SCRIPTS))
 CACHES = (protocol.heads_of, protocol.packed_times, protocol.packed_terms)
