@@ -21,7 +21,7 @@ from sweeps.test_interrupts_blocking import BlockingTrial
 from sweeps.worlds import TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease
-STORES = ("redis",)
+STORES = ("redis", "redlock")
 BUDGET = {"redis": 60, "redlock": 20}
 LOOP_BUDGET = {"redis": 25, "redlock": 8}
 

@@ -117,7 +117,7 @@ class _Drawing:
         self._permits = Chance(seed).fork("permits")
         self._shares = {name: self._share() for name in self._names} if scenario.has_permits else {}
         self._lazy = Chance(seed).fork("lazy")
-        self._is_lazy = scenario.name == "redis" and self._lazy.happens(LAZY)
+        self._is_lazy = not scenario.has_permits and not scenario.has_family and self._lazy.happens(LAZY)
         self._family = Chance(seed).fork("once")
         self._keeps = {name: self._keep() for name in self._names} if scenario.has_family else {}
         self._actors = [f"{host.name}/{letter}" for host in self._hosts for letter in "ab"[: 1 + chance.happens(0.5)]]
@@ -170,7 +170,7 @@ class _Drawing:
         chance = self._lazy
         if not self._is_lazy:
             return errand
-        if chance.happens(0.5):
+        if self._nodes == 1 and chance.happens(0.5):
             errand = errand._replace(after=0.0, wait=chance.pick((0.0, 0.0, errand.wait)))
         return errand._replace(is_lazy=chance.happens(0.7))
 

@@ -16,7 +16,7 @@ from hiredis import HiredisError
 
 from gripfast.core.ports import Inbox
 from gripfast.core.redlock.ballot import Roll
-from gripfast.core.redlock.nodes import Answer, Ballot, Free, Request, Vote
+from gripfast.core.redlock.nodes import Answer, Ballot, Decided, Free, Request, Vote
 from gripfast.machine import boottime
 from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
@@ -96,6 +96,12 @@ class BlockingNodes:
             first = next((request for request in requests if request is not None), None)
         if first is not None:
             self._poll(first, _Round(requests, ballot, self._timeout if within > self._timeout else within))
+
+    def begin(self, requests: Sequence[Request | None], ballot: Ballot, decided: Decided) -> bool:
+        return False
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        return False
 
     def send(self, request: Request, nodes: Iterable[int]) -> None:
         chosen = set(nodes)
