@@ -93,6 +93,7 @@ PUBLIC: dict[str, set[str]] = {
         "fair",
         "hands_over",
         "keeps",
+        "lazy_release",
         "lists",
         "processes",
         "push",

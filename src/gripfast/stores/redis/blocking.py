@@ -20,11 +20,8 @@ from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server, left_
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut, no_reply
 from gripfast.stores.redis.listening import Listening, ListeningInbox
-from gripfast.stores.redis.unread import Late, Parked, Unread
+from gripfast.stores.redis.unread import READ_BY_ANOTHER, Late, Parked, Unread
 from gripfast.stores.redis.wire import Wire
-
-READ_BY_ANOTHER = 0.0002
-"""Seconds between two looks whether another thread has read what it is reading."""
 
 
 class BlockingLink:
@@ -114,7 +111,7 @@ class BlockingLink:
         self._late.forget_dropped()
         return bool(self._unread)
 
-    def _read_parked(self, parked: Parked[Wire], until: float) -> None:
+    def _read_parked(self, parked: Parked[Wire, Unread], until: float) -> None:
         """What has arrived until then. A server that was silent for too long is asked elsewhere, by a clean-up."""
         wire, reply = parked.connection, None
         try:
@@ -131,7 +128,7 @@ class BlockingLink:
         elif boottime() < parked.unread[0].late_at:
             self._late.put_back(parked)
 
-    def _parked(self, name: str | None) -> Parked[Wire] | None:
+    def _parked(self, name: str | None) -> Parked[Wire, Unread] | None:
         """The connection that requests for this name have to take; or one with unread replies, if no other is idle."""
         ends = boottime() + self._dialer.timeout
         while name is not None and (parked := self._late.find(name)) is not None and boottime() < ends:
@@ -143,7 +140,7 @@ class BlockingLink:
 
     def _ask_behind(
         self,
-        parked: Parked[Wire],
+        parked: Parked[Wire, Unread],
         commands: Sequence[bytes],
         owner: str | None = None,
         name: str | None = None,

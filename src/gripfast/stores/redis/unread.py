@@ -16,10 +16,12 @@ import math
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from gripfast.stores.redis import protocol, scripts
 
+READ_BY_ANOTHER = 0.0002
+"""Seconds between two looks whether another thread has read what it is reading."""
 PARKED_MOST = 8
 """Connections with unread replies; if all of them have some, a release waits for its own."""
 
@@ -29,7 +31,7 @@ class Unread:
 
     __slots__ = ("__weakref__", "_told", "late_at", "name", "packed", "parked", "was_forgotten")
 
-    parked: weakref.ref[Parked[Any]]
+    parked: weakref.ref[Parked[Any, Unread]]
     """Where it is, if connections are lent."""
 
     def __init__(self, name: str, packed: bytes, told: Callable[[bool], None]) -> None:
@@ -54,35 +56,50 @@ class Unread:
         return True
 
 
+class Sent(Protocol):
+    """What has left, and was not read."""
+
+    name: str
+    parked: weakref.ref[Any]
+
+
 C = TypeVar("C")
+U = TypeVar("U", bound=Sent)
 
 
-class Parked(Generic[C]):
-    """A connection, and the releases that it has carried and that nobody has read. In the book, or in the hands of one
-    who reads. If it dies there, so do they."""
+class Parked(Generic[C, U]):
+    """A connection, or a bundle of them, and the releases that it has carried and that nobody has read. In the book, or
+    in the hands of one who reads. If it dies there, so do they."""
 
     __slots__ = ("__weakref__", "connection", "unread")
 
     def __init__(self, connection: C) -> None:
         self.connection = connection
-        self.unread: deque[Unread] = deque()
+        self.unread: deque[U] = deque()
 
 
-class Late(Generic[C]):
+class Book(Generic[C, U]):
     """The connections with unread replies, where each is lent to one request at a time."""
 
     def __init__(self) -> None:
-        self.by_name: dict[str, weakref.ref[Unread]] = {}
+        self.by_name: dict[str, weakref.ref[U]] = {}
         """The last release of each name. Empty if everything was read: all that most clients ever look at."""
-        self._idle: list[Parked[C]] = []
+        self._idle: list[Parked[C, U]] = []
 
-    def find(self, name: str) -> Parked[C] | None:
+    def find(self, name: str) -> Parked[C, U] | None:
         """What carries a release of this name; somebody may have it."""
         ref = self.by_name.get(name)
         unread = None if ref is None else ref()
         return None if unread is None else unread.parked()
 
-    def take(self, parked: Parked[C]) -> bool:
+    def strike(self, parked: Parked[C, U], unread: U) -> None:
+        """It was read, or nobody will."""
+        last = self.by_name.get(unread.name)
+        if last is not None and last() is unread:
+            self.by_name.pop(unread.name, None)
+        parked.unread.remove(unread)
+
+    def take(self, parked: Parked[C, U]) -> bool:
         """False if somebody has it already."""
         try:
             self._idle.remove(parked)
@@ -90,43 +107,31 @@ class Late(Generic[C]):
             return False
         return True
 
-    def any(self) -> Parked[C] | None:
+    def any(self) -> Parked[C, U] | None:
         """The one that was parked first: it may have been answered by now."""
         try:
             return self._idle.pop(0)
         except IndexError:
             return None
 
-    def all(self) -> list[Parked[C]]:
+    def all(self) -> list[Parked[C, U]]:
         return list(self._idle)
 
     @property
     def is_full(self) -> bool:
         return len(self._idle) >= PARKED_MOST
 
-    def has_left(self, parked: Parked[C], unread: Unread) -> None:
+    def has_left(self, parked: Parked[C, U], unread: U) -> None:
         self.carries(parked, unread)
         self.put_back(parked)
 
-    def carries(self, parked: Parked[C], unread: Unread) -> None:
+    def carries(self, parked: Parked[C, U], unread: U) -> None:
         unread.parked = weakref.ref(parked)
         parked.unread.append(unread)
         self.by_name[unread.name] = weakref.ref(unread)
 
-    def put_back(self, parked: Parked[C]) -> None:
+    def put_back(self, parked: Parked[C, U]) -> None:
         self._idle.append(parked)
-
-    def read(self, parked: Parked[C], replies: Sequence[Any]) -> list[Unread]:
-        """The next replies, in their order. What has to be sent again, in full."""
-        forgotten: list[Unread] = []
-        for reply in replies:
-            unread = parked.unread[0]
-            if not unread.take(reply):
-                forgotten.append(unread)
-            elif (last := self.by_name.get(unread.name)) is not None and last() is unread:
-                self.by_name.pop(unread.name, None)
-            parked.unread.popleft()
-        return forgotten
 
     def forget_dropped(self) -> None:
         """Names of what an interrupt, or a lost connection, has dropped."""
@@ -139,3 +144,19 @@ class Late(Generic[C]):
         self.by_name.clear()
         idle, self._idle = self._idle, []
         return [parked.connection for parked in idle]
+
+
+class Late(Book[C, Unread]):
+    """Where replies come one by one, in order."""
+
+    def read(self, parked: Parked[C, Unread], replies: Sequence[Any]) -> list[Unread]:
+        """The next replies. What has to be sent again, in full."""
+        forgotten: list[Unread] = []
+        for reply in replies:
+            unread = parked.unread[0]
+            if unread.take(reply):
+                self.strike(parked, unread)
+            else:
+                forgotten.append(unread)
+                parked.unread.popleft()
+        return forgotten

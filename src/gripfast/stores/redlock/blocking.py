@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import random
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -23,9 +24,10 @@ from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut, not_answered
 from gripfast.stores.redis.listening import ListeningInbox
+from gripfast.stores.redis.unread import READ_BY_ANOTHER, Book, Parked
 from gripfast.stores.redis.wire import Wire
 from gripfast.stores.redlock import polls
-from gripfast.stores.redlock.bundle import WOULD_BLOCK, Bundle, Due, Strand
+from gripfast.stores.redlock.bundle import WOULD_BLOCK, Bundle, Due, Loan, Strand
 from gripfast.stores.redlock.health import Node, make_all
 from gripfast.stores.redlock.notifications import Notifications
 from gripfast.stores.redlock.pool import Followed, Pool
@@ -35,8 +37,13 @@ from gripfast.stores.redlock.protocol import Wording
 class _Round:
     """One poll. What it has sent names it as the asker."""
 
-    __slots__ = ("ballot", "cleans", "cut", "followed", "is_decided", "is_heard", "is_sent", "pending", "repeated",
-                 "requests", "timeout")  # fmt: skip
+    __slots__ = ("__weakref__", "ballot", "cleans", "cut", "decided", "followed", "is_decided", "is_heard", "is_sent",
+                 "late_at", "name", "parked", "pending", "repeated", "requests", "timeout")  # fmt: skip
+
+    name: str
+    late_at: float
+    parked: weakref.ref[Parked[Any, Any]]
+    """Of one that nobody waits for, as an `Unread` of `stores/redis/unread.py` has them."""
 
     def __init__(
         self, requests: Sequence[Request | None], ballot: Ballot, timeout: float, is_heard: bool = True
@@ -57,6 +64,13 @@ class _Round:
         self.repeated = _NO_NODE
         """Nodes at which it may have arrived before."""
         self.followed = _NOTHING
+        self.decided: Decided | None = None
+        """Not None: nobody waits for it, and this is told what comes of it, by whoever reads that."""
+
+    def end(self, error: Exception | None) -> None:
+        """Of one that nobody waits for."""
+        if self.decided is not None and not self.decided.done():
+            self.decided.set_result(error)
 
     def tell(self, node: int, answer: Answer) -> None:
         if not self.is_decided:
@@ -85,6 +99,8 @@ class BlockingNodes:
             node.belongs_to(self)
         self._inboxes = Inboxes()
         self._pool = Pool(self._nodes, wording, self._inboxes, chase, keeps_bundles)
+        self._late: Book[Loan, _Round] = Book()
+        self._unread = self._late.by_name
         self._notifications = Notifications(self._nodes, self._inboxes, self._timeout)
         self._at_end = at_end
 
@@ -97,11 +113,91 @@ class BlockingNodes:
         if first is not None:
             self._poll(first, _Round(requests, ballot, self._timeout if within > self._timeout else within))
 
+    # -- releases whose answers nobody waits for (`stores/redis/unread.py`) ---------------------------------------
+
     def begin(self, requests: Sequence[Request | None], ballot: Ballot, decided: Decided) -> bool:
-        return False
+        """On a bundle that is complete, and is parked then."""
+        round = _Round(requests, ballot, self._timeout)
+        round.cleans, round.decided = True, decided
+        first = next(request for request in requests if request is not None)
+        round.name = getattr(first, "name", "")
+        parked = self._late.find(round.name)
+        if parked is None or not self._late.take(parked):
+            if self._late.is_full:
+                return False
+            parked = Parked(self._pool.borrow(first))
+        bundle = parked.connection.bundle
+        if bundle.gaps:
+            self._pool.put_back(parked.connection)
+            return False
+        try:
+            round.followed = self._pool.follow(requests, bundle)
+            round.late_at = self._ask(round, bundle) + self._timeout
+            if round.pending < len(requests):
+                self._tell_failures(round, bundle)
+        except BaseException:
+            bundle.is_dropped = True
+            raise
+        self._late.has_left(parked, round)
+        return True
 
     async def read_late(self, within: float = 0.0) -> bool:
-        return False
+        until = boottime() + within
+        for parked in self._late.all():
+            if self._late.take(parked):
+                self._read_parked(parked, until)
+        self._late.forget_dropped()
+        return bool(self._unread)
+
+    def _read_parked(self, parked: Parked[Loan, _Round], until: float) -> None:
+        bundle = parked.connection.bundle
+        nobody = _Round((), Roll(0, 0), self._timeout, is_heard=False)
+        nobody.is_sent = True
+        while any(not late.is_decided for late in parked.unread):
+            ready = bundle.poller.poll(max(0.0, until - boottime()) * 1000)
+            for fd, _ in ready:
+                self._read(nobody, bundle, bundle.by_fd[fd])
+            if not ready:
+                break
+        self._put_back(parked)
+
+    def _put_back(self, parked: Parked[Loan, _Round]) -> None:
+        self._strike(parked)
+        if parked.unread:
+            self._late.put_back(parked)
+        else:
+            self._pool.put_back(parked.connection)
+
+    def _strike(self, parked: Parked[Loan, _Round], is_lost: bool = False) -> None:
+        """What is decided, or has waited for too long, or was lost: then a clean-up follows."""
+        now = boottime()
+        for late in list(parked.unread):
+            if is_lost or late.is_decided or late.late_at < now:
+                late.end(TimeoutError())
+                self._late.strike(parked, late)
+
+    def _fail_late(self, strand: Strand) -> None:
+        """Nobody reads it any more."""
+        fault = cut(self.names[strand.node], None)
+        for due in list(strand.due):
+            late = due.asker
+            if type(late) is _Round and late.decided is not None:
+                late.pending -= 1
+                late.tell(strand.node, polls.failed(fault, was_asked=True))
+                if late.is_decided or not late.pending:
+                    late.end(None)
+
+    def _parked(self, name: str | None) -> Parked[Loan, _Round] | None:
+        """As that of `stores/redis/blocking.py`."""
+        ends = boottime() + self._timeout
+        while name is not None and (parked := self._late.find(name)) is not None and boottime() < ends:
+            if self._late.take(parked):
+                return parked
+            del parked
+            time.sleep(READ_BY_ANOTHER)
+        return None if self._pool.has_idle else self._late.any()
+
+    # --------------------------------------------------------------------------------------------------------------
 
     def send(self, request: Request, nodes: Iterable[int]) -> None:
         chosen = set(nodes)
@@ -113,7 +209,8 @@ class BlockingNodes:
     def _poll(self, first: Request, round: _Round) -> None:
         if self._pool.dropped:
             self._pool.pick_up()
-        loan = self._pool.borrow(first)
+        parked = self._parked(getattr(first, "name", None)) if self._unread else None
+        loan = self._pool.borrow(first) if parked is None else parked.connection
         bundle = loan.bundle
         try:
             if bundle.gaps:
@@ -128,8 +225,13 @@ class BlockingNodes:
                 self._hear(round, bundle, until)
         except BaseException:
             bundle.is_dropped = True  # also while the frames of this live on, and with them the loan
+            if parked is not None:
+                self._strike(parked, is_lost=True)
             raise
-        self._pool.put_back(loan)
+        if parked is None:
+            self._pool.put_back(loan)
+        else:
+            self._put_back(parked)
 
     def _ask(self, round: _Round, bundle: Bundle) -> float:
         """When it was sent, to all to whom there is a connection. In full if nobody will see that a script was
@@ -241,15 +343,21 @@ class BlockingNodes:
                 bundle.taught.clear()
                 self._ask_in_full(round, bundle, strand, due)
             elif due.asker is round:
-                node = strand.node
-                request: Request = due.request  # type: ignore[assignment] # nobody asks for what has followed
-                answer = self._wording.read(request, replies, self.names[node], node in round.repeated)
-                if round.followed and node in round.followed:
-                    left = round.followed[node]
-                    answer = polls.after_following(self.names[node], answer, left, node in round.repeated)
-                round.pending -= 1
-                round.tell(node, answer)
+                self._answered(round, strand.node, due, replies)
+            elif type(due.asker) is _Round and due.asker.decided is not None:
+                self._answered(due.asker, strand.node, due, replies)
+                if due.asker.is_decided or not due.asker.pending:
+                    due.asker.end(None)
             heard = strand.next()
+
+    def _answered(self, round: _Round, node: int, due: Due, replies: list[Any]) -> None:
+        request: Request = due.request  # type: ignore[assignment] # nobody asks for what has followed
+        answer = self._wording.read(request, replies, self.names[node], node in round.repeated)
+        if round.followed and node in round.followed:
+            left = round.followed[node]
+            answer = polls.after_following(self.names[node], answer, left, node in round.repeated)
+        round.pending -= 1
+        round.tell(node, answer)
 
     def _ask_in_full(self, round: _Round, bundle: Bundle, strand: Strand, due: Due) -> None:
         """The node has forgotten the script."""
@@ -264,6 +372,8 @@ class BlockingNodes:
         at = strand.node
         strand.close()  # first: its claims may still arrive
         bundle.take_out(strand)
+        if self._unread:
+            self._fail_late(strand)
         was_asked = any(due.asker is round for due in list(strand.due))
         if round.is_sent and not was_asked:
             return  # no node is counted twice
@@ -306,6 +416,8 @@ class BlockingNodes:
     def _is_silent(self, bundle: Bundle, strand: Strand, seconds: float) -> Fault:
         fault = not_answered(self.names[strand.node], seconds)
         self._pool.let_go(bundle, strand)
+        if self._unread:
+            self._fail_late(strand)
         self._nodes[strand.node].give_up(fault, strand.era)
         return fault
 
@@ -355,6 +467,8 @@ class BlockingNodes:
         self._notifications.close()
         for node in self._nodes:
             node.close()
+        for loan in self._late.close():
+            self._pool.put_back(loan)
         self._pool.close()
         self._at_end()
 

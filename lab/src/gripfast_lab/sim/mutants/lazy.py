@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gripfast.core import lazy, upkeep
 from gripfast.core.ledger import Ledger
-from gripfast.stores.redis.unread import Late, Unread
+from gripfast.stores.redis.unread import Book, Unread
 from gripfast_lab.sim.mutants.planting import Edit, Mutant
 
 LAZY = (
@@ -12,7 +12,7 @@ LAZY = (
         "own attempt overtakes the release",
         "lazy",
         "While a release is unread, the next attempt of the same client takes another connection.",
-        (Edit(Late.find, "return None if unread is None else unread.parked()", "return None"),),
+        (Edit(Book.find, "return None if unread is None else unread.parked()", "return None"),),
     ),
     Mutant(
         "forgotten release counts as done",

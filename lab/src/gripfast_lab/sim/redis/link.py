@@ -22,13 +22,10 @@ from gripfast.stores.redis import protocol, scripts
 from gripfast.stores.redis.conversation import IDLE_MOST, NOBODY, Conversation, Lending, Server
 from gripfast.stores.redis.faults import cut, not_connected, refused
 from gripfast.stores.redis.shared import Opening, SharedLink
-from gripfast.stores.redis.unread import Late, Parked, Unread
+from gripfast.stores.redis.unread import READ_BY_ANOTHER, Late, Parked, Unread
 from gripfast_lab.sim.network import Connection, Network, Peer
 from gripfast_lab.sim.processes import Process, Timer
 from gripfast_lab.sim.world import Cancelled, Promise
-
-READ_BY_ANOTHER = 0.0002
-"""Seconds between two looks whether another task has read what it is reading, as in production."""
 
 
 class SimInbox:
@@ -328,7 +325,7 @@ class LendingLink(SimLink):
         self._late.forget_dropped()
         return bool(self._late.by_name)
 
-    async def _parked(self, name: str | None) -> Parked[SimConversation] | None:
+    async def _parked(self, name: str | None) -> Parked[SimConversation, Unread] | None:
         ends = self._process.now() + self.server.timeout
         while name is not None and (parked := self._late.find(name)) is not None and self._process.now() < ends:
             if self._late.take(parked):
@@ -337,20 +334,20 @@ class LendingLink(SimLink):
             await self._process.sleep(READ_BY_ANOTHER)
         return None if self._lending.idle else self._late.any()
 
-    def _carries(self, parked: Parked[SimConversation], unread: Unread, packed: bytes) -> None:
+    def _carries(self, parked: Parked[SimConversation, Unread], unread: Unread, packed: bytes) -> None:
         reply = Future()
         parked.connection.late.append(reply)
         self._late.carries(parked, unread)
         parked.connection.ask_for(reply, packed)
 
-    def _read(self, parked: Parked[SimConversation]) -> list[Unread]:
+    def _read(self, parked: Parked[SimConversation, Unread]) -> list[Unread]:
         """What has arrived; what has to be sent again."""
         late, forgotten = parked.connection.late, list[Unread]()
         while late and late[0].is_kept and not isinstance(late[0].value, Fault):
             forgotten += self._late.read(parked, [late.popleft().value])
         return forgotten
 
-    def _read_parked(self, parked: Parked[SimConversation]) -> None:
+    def _read_parked(self, parked: Parked[SimConversation, Unread]) -> None:
         for forgotten in self._read(parked):
             self._carries(parked, forgotten, forgotten.in_full())
         if not parked.connection.is_open:
