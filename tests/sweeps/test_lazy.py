@@ -1,7 +1,7 @@
 """Interrupts and cancels at every point of releases whose answers nobody waits for, and of whoever reads these.
 
-Afterwards the lock is free, and the ledger has nothing of it. A request of the same client for the name comes first: it
-reads what is unread, so that a run need not wait for the watchdog to do it.
+Afterwards the lock is free, and the ledger has nothing of it. Before that, what is unread is read, so that a run need
+not wait for the watchdog to do it.
 """
 
 import asyncio
@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 
 import gripfast
+from gripfast.runtime.blocking import drive
 from support.sweeping import Action, Moment, Report, Swept, combined, sweep_cancels, sweep_interrupts
 from sweeps.test_cancels import AsyncWorld, CancelTrial, Prepared
 from sweeps.test_interrupts_asyncio import AsyncioTrial
 from sweeps.test_interrupts_blocking import BlockingTrial
-from sweeps.worlds import TARGET, World, url_of
+from sweeps.worlds import PATIENCE, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease
 STORES = ("redis", "redlock")
@@ -27,8 +28,8 @@ LOOP_BUDGET = {"redis": 25, "redlock": 8}
 
 
 def read_afterwards(world: World) -> None:
-    name, client = world.name, world.first
-    world.afterwards(lambda: client.inspect(name))
+    client = world.first
+    world.afterwards(lambda: drive(client._store().read_late(PATIENCE)))  # type: ignore[attr-defined]
 
 
 def release(world: World) -> Action:
