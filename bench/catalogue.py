@@ -6,6 +6,7 @@ from bench.memory import MEMORY_PAIR
 from bench.redis.far import REDIS_FAR
 from bench.redis.hand_off import REDIS_HAND_OFF, REDIS_SECTION
 from bench.redis.leases import REDIS_LEASES, REDIS_MEMORY
+from bench.redis.observed import REDIS_OBSERVERS
 from bench.redis.pair import REDIS_PAIR, REDIS_PAIR_ASYNC, REDIS_TASKS
 from bench.redis.permits import REDIS_RWLOCK, REDIS_SEMAPHORE, REDIS_SEMAPHORE_PROCESSES
 from bench.redis.waiters import REDIS_WAITERS
@@ -36,6 +37,7 @@ CATALOGUE: tuple[Scenario, ...] = (
     REDIS_PAIR_ASYNC,
     REDIS_TASKS,
     REDIS_FAR,
+    REDIS_OBSERVERS,
     REDIS_HAND_OFF,
     REDIS_SECTION,
     REDIS_WAITERS,

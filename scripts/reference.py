@@ -1,4 +1,5 @@
-"""Writes the references, docs/api.md and docs/cli.md, from the code itself: what a page says of a name is what it is.
+"""Writes the references, docs/api.md, docs/cli.md and the tables of docs/doctor.md, from the code itself: what a page
+says of a name is what it is.
 
 python scripts/reference.py
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -22,10 +24,14 @@ import gripfast
 from gripfast.cli.app import cli
 from gripfast.durations import EXAMPLES
 from gripfast.stores import specs
+from gripfast.stores.doctor import Check, checks_in
 from gripfast.stores.options import COMMON, Option
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-FURTHER = ("gripfast.fencing", "gripfast.compat.threading", "gripfast.compat.asyncio", "gripfast.compat.redis")
+FURTHER = (
+    *("gripfast.fencing", "gripfast.compat.threading", "gripfast.compat.asyncio", "gripfast.compat.redis"),
+    *("gripfast.observers.prometheus", "gripfast.observers.otel"),
+)
 FIRST = (
     *("connect", "connect_async", "lock", "async_lock", "configure", "current_lease"),
     *("Client", "Lock", "Lease", "Lost", "AsyncClient", "AsyncLock", "Acquiring", "AsyncLease", "AsyncLost"),
@@ -41,7 +47,7 @@ WIDTH = 88
 
 def pages() -> dict[str, str]:
     """The generated pages, by file name."""
-    return {"api.md": api(), "cli.md": command_line()}
+    return {"api.md": api(), "cli.md": command_line(), "doctor.md": findings()}
 
 
 # -- docs/api.md -------------------------------------------------------------------------------------------------------
@@ -214,6 +220,44 @@ def helps(command: click.Command, context: click.Context) -> Iterator[str]:
             below = command.get_command(context, name)
             if below is not None and not below.hidden:
                 yield from helps(below, click.Context(below, context, info_name=name))
+
+
+# -- docs/doctor.md ----------------------------------------------------------------------------------------------------
+
+FINDINGS = "\n## Every finding\n"
+"""What stands before it on the page is written by hand."""
+
+
+AS_REDIS = "The same as for `redis://`."
+
+
+def findings() -> str:
+    by_hand = (DOCS / "doctor.md").read_text(encoding="utf-8").partition(FINDINGS)[0]
+    found = {title: checks_in(importlib.import_module(module)) for title, module in doctors()}
+    parts = [f"{title}\n\n{table_of(checks) if checks else AS_REDIS}" for title, checks in found.items()]
+    about = "Written by `scripts/reference.py` from the code. What is in italics is replaced by what was found."
+    return by_hand + FINDINGS + "\n" + "\n\n".join([about, *parts]) + "\n"
+
+
+def doctors() -> Iterator[tuple[str, str]]:
+    """A title, and the module that has the checks."""
+    yield "### Every store", "gripfast.stores.doctor"
+    for spec in specs():
+        if spec.doctor.startswith("gripfast."):
+            yield "### " + ", ".join(f"{scheme}://" for scheme in spec.schemes), spec.doctor
+    yield "### Every database", "gripfast.stores.sql.doctor"
+
+
+def table_of(checks: list[Check]) -> str:
+    rows = [
+        f"| `{check.name}` | {check.kind} | {cell(check.what)} | {cell(check.why)} | {cell(check.todo)} |"
+        for check in checks
+    ]
+    return "\n".join(["| finding | kind | what | why it matters | what to do |", "|---|---|---|---|---|", *rows])
+
+
+def cell(words: str) -> str:
+    return re.sub(r"\{(\w+)\}", r"*\1*", re.sub(r"([*|<>])", r"\\\1", words))
 
 
 if __name__ == "__main__":

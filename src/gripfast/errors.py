@@ -108,6 +108,7 @@ class StoreUnavailable(GripfastError):
     """The store can't be reached, or refused the request; `nodes` maps the address of each server to its error."""
 
     _is_permanent = False  # asking again will not help: a wrong password
+    _reply = ""  # the server's own words, for a store that can go on from there
 
     def __init__(self, message: str, nodes: Mapping[str, str] | None = None) -> None:
         self.message = message

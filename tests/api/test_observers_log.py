@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import structlog
+from pythonjsonlogger.json import JsonFormatter
 
 import gripfast
 from gripfast.testing.observing import Recorder
@@ -82,6 +86,45 @@ def test_the_logging_observer_writes_a_line_for_each_event(
         "gripfast_reason": "max_hold",
         "gripfast_request": None,
         "gripfast_margin": 0.0,
+        "gripfast_error": None,
+        "gripfast_queued": False,
+        "gripfast_trace": None,
+        "gripfast_holder_trace": None,
         "gripfast_waited": keys(lost)["gripfast_waited"],
         "gripfast_held": keys(lost)["gripfast_held"],
     }
+
+
+def structlog_formatter() -> logging.Formatter:
+    """As structlog's own pages have it, for records of the standard library."""
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[structlog.stdlib.ExtraAdder()],
+        processors=[
+            structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+            structlog.processors.JSONRenderer(),
+        ],
+    )
+
+
+@pytest.mark.parametrize("formatter", [JsonFormatter(), structlog_formatter()], ids=["json", "structlog"])
+def test_formatters_for_json_pick_up_all_fields_of_an_event(formatter: logging.Formatter, server: RedisServer) -> None:
+    stream, log = io.StringIO(), logging.getLogger("app.json")
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(formatter)
+    log.setLevel(logging.INFO)
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        observers = [gripfast.LoggingObserver("app.json")]
+        with gripfast.connect(server.url, observers=observers, request_timeout=0.2) as client:
+            with client.lock("job", group="jobs", ttl=30):
+                pass
+            server.stop()
+            with pytest.raises(gripfast.StoreUnavailable):
+                client.lock("job").try_acquire()
+    finally:
+        log.removeHandler(handler)
+    granted, _, failed = [json.loads(line) for line in stream.getvalue().splitlines()]
+    told = {"event": "granted", "name": "job", "group": "jobs", "ttl": 30.0, "queued": False, "error": None}
+    assert {name: granted[f"gripfast_{name}"] for name in told} == told
+    assert (failed["gripfast_request"], failed["gripfast_error"]) == ("claim", "StoreUnavailable")

@@ -99,9 +99,9 @@ class Colour:
 
 
 class Blocking(Colour):
-    def __init__(self, url: str, notes: Notes, request_timeout: float) -> None:
+    def __init__(self, url: str, notes: Notes, request_timeout: float, ttl: float = TTL) -> None:
         super().__init__(notes, request_timeout)
-        self._client = gripfast.connect(url, ttl=TTL)
+        self._client = gripfast.connect(url, ttl=ttl)
 
     def _acquire(self, name: str, wait: float | None, ttl: float) -> Any:
         lock = self._client.lock(name, ttl=ttl)
@@ -120,15 +120,15 @@ class Blocking(Colour):
 class Asyncio(Colour):
     """On an event loop, which has a thread of its own."""
 
-    def __init__(self, url: str, notes: Notes, request_timeout: float) -> None:
+    def __init__(self, url: str, notes: Notes, request_timeout: float, ttl: float = TTL) -> None:
         super().__init__(notes, request_timeout)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)
         self._thread.start()
-        self._client = self._do(self._connect(url))
+        self._client = self._do(self._connect(url, ttl))
 
-    async def _connect(self, url: str) -> gripfast.AsyncClient:
-        return gripfast.connect_async(url, ttl=TTL)
+    async def _connect(self, url: str, ttl: float) -> gripfast.AsyncClient:
+        return gripfast.connect_async(url, ttl=ttl)
 
     def _do(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()

@@ -38,8 +38,8 @@ WINDOW_MS = 10_000
 """How long the place of a waiter that has vanished may be remembered."""
 MEMORY_MS = 26 * 3600 * 1000
 """How long a token may: a day, past the later of now and the token itself, which some tests put an hour ahead."""
-STAYS = {b"gripfast\0gripfast:birth", b"gripfast\0gripfast:layout"}
-"""Of a node of Redlock, and of every server: these stay."""
+STAYS = {b"gripfast\0gripfast:birth", b"gripfast\0gripfast:layout", b"gripfast\0gripfast:primary"}
+"""Of a node of Redlock, of every server, and of one with replicas: these stay."""
 
 
 class Crew:

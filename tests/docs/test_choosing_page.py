@@ -12,6 +12,7 @@ STORES = {
     "memory": "memory://",
     "embedded": "sqlite:///locks.db",
     "Redis": "redis://localhost",
+    "Sentinel": "redis+sentinel://a,b,c/main",
     "Redlock": "redlock://a,b,c",
     "PostgreSQL, `lease`": "postgresql://localhost/shop",
     "MariaDB, MySQL, `lease`": "mysql://localhost/shop",

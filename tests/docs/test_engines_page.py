@@ -9,6 +9,7 @@ FILES = {
     "spec": "src/gripfast_files/spec.py",
     "factory": "src/gripfast_files/factory.py",
     "tests": "tests/test_conformance.py",
+    "doctor": "src/gripfast_files/doctor.py",
 }
 SHOWN = dict(zip(FILES, blocks(page("engines"), "py"), strict=True))
 

@@ -12,7 +12,7 @@ from gripfast_lab import page as lab_page
 from gripfast_lab.entries import ENTRIES
 from gripfast_lab.entry import Entry
 from gripfast_lab.own import OWN, RELATIVES, Own
-from gripfast_lab.sim.explore import EXPLORATIONS
+from gripfast_lab.sim.explore import EXPLORATIONS, Report
 from support.pages import DOCS, blocks, is_as_told, page, run_typed
 
 PAGE = page("lab")
@@ -102,6 +102,7 @@ def test_the_verdict_counts_all_of_its_rows(own: Own) -> None:
 def test_a_quick_search_finds_nothing_in_as_many_states(where: str) -> None:
     told = {row[0]: row for own in OWN for row in rows_of(own)}
     report = EXPLORATIONS[where]()
+    assert isinstance(report, Report)
     assert report.ended
     assert told[where] == (where, report.states, "states", "nothing found"), OLD
 

@@ -22,7 +22,9 @@ def test_the_page_has_every_event() -> None:
 
 def test_the_page_names_fields_that_there_are() -> None:
     told = PAGE.partition("## The events")[2].partition("**Every claim")[0]
-    fields = set(re.findall(r"`(\w+)`", told)) & {"at", "wall", "ttl", "name", "group", "owner", "store", "token"}
+    fields = set(re.findall(r"`(\w+)`", told)) & {
+        "at", "wall", "ttl", "name", "group", "owner", "store", "engine", "token", "queued", "trace", "holder_trace",
+    }  # fmt: skip
     assert fields | {"waited", "held", "margin", "reason", "error", "request", "kind"} == set(
         gripfast.Event.__dataclass_fields__
     )

@@ -10,7 +10,7 @@ from support.sql_servers import postgres_server
 
 REDIS = "redis://localhost:6379/0"
 POSTGRES = "postgresql://me:secret@localhost:5432/shop"
-TESTED_ELSEWHERE = {"redis", "redlock", "sql", "zookeeper"}
+TESTED_ELSEWHERE = {"redis", "redlock", "sentinel", "sql", "zookeeper"}
 HERE = [name for name in PAGES if name not in TESTED_ELSEWHERE]
 PROGRAMS = [(name, number) for name in HERE for number, _ in enumerate(programs(page(name)))]
 CONSOLES = [(name, number) for name in HERE for number, _ in enumerate(blocks(page(name), "console"))]

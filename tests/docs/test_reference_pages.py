@@ -1,4 +1,4 @@
-"""docs/api.md and docs/cli.md are what scripts/reference.py writes now, and leave nothing out."""
+"""docs/api.md, docs/cli.md and docs/doctor.md are what scripts/reference.py writes now, and leave nothing out."""
 
 import re
 from typing import get_args
@@ -18,7 +18,7 @@ def as_every_click_has_it(text: str) -> str:
     return re.sub(r"^Usage:.*$", lambda line: re.sub(r"[][]", "", line[0]), text, flags=re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", ["api", "cli"])
+@pytest.mark.parametrize("name", ["api", "cli", "doctor"])
 def test_the_page_is_what_the_code_says(name: str) -> None:
     generated = pages()[f"{name}.md"]
     assert as_every_click_has_it(page(name)) == as_every_click_has_it(generated), "run: make docs"

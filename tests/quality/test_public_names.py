@@ -16,8 +16,8 @@ LEASE = {"detach", "ensure_held", "extend", "held", "lost", "name", "owner", "re
 LEASES = {"ensure_held", "extend", "held", "lost", "names", "release", "remaining", "tokens"}
 ELECTION = {"lead", "leader", "name", "run", "try_lead", "ttl", "value", "watch"}
 RUN = {"busy", "done", "holder", "lease", "name"}
-EVENT = {"error", "group", "kind", "name", "owner", "reason", "request", "store", "token"}
-OBSERVER = {"claimed", "granted", "lost", "refused", "released", "renewed", "unreachable"}
+EVENT = {"engine", "error", "group", "kind", "name", "owner", "reason", "request", "store", "token"}
+OBSERVER = {"claimed", "granted", "lost", "refused", "released", "renewed", "traceparent", "unreachable"}
 
 PUBLIC: dict[str, set[str]] = {
     "Client": CLIENT | {"close"},
@@ -83,8 +83,8 @@ PUBLIC: dict[str, set[str]] = {
     "LockedOr": set(),
     "AsyncLockedOr": set(),
     "InTransaction": {"name", "token"},
-    "LockInfo": {"expires_in", "host", "kept", "label", "name", "owner", "pid", "since", "token", "waiters"},
-    "Event": EVENT | {"at", "held", "margin", "ttl", "waited", "wall"},
+    "LockInfo": {"expires_in", "host", "kept", "label", "name", "owner", "pid", "since", "token", "trace", "waiters"},
+    "Event": EVENT | {"at", "held", "holder_trace", "margin", "queued", "trace", "ttl", "waited", "wall"},
     "Observer": OBSERVER,
     "LoggingObserver": OBSERVER,
     "Capabilities": {
@@ -119,6 +119,8 @@ SUBMODULES = {
     "gripfast.compat.asyncio": {"Lock"},
     "gripfast.compat.threading": {"Lock", "RLock"},
     "gripfast.compat.redis": {"AsyncLock", "Lock"},
+    "gripfast.observers.otel": {"OpenTelemetryObserver"},
+    "gripfast.observers.prometheus": {"PrometheusObserver"},
     "gripfast.fencing": {"Command", "Gate", "async_guard", "guard", "schema", "write"},
 }
 

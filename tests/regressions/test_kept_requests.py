@@ -1,8 +1,10 @@
 """Requests that keep or hand over a lock may be repeated, and other owners' are refused: at each engine, request by
 request."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import cast
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -10,7 +12,9 @@ import redis
 import gripfast
 from gripfast.core.ports import Claim, Granted, HandsOver, Hold, Keep
 from gripfast.runtime.blocking import drive
+from support.proxy import Proxy
 from support.redis_server import shared_server
+from support.waiting import until
 from sweeps.worlds import url_of
 
 STORES = ["memory", "sqlite", "redis", "postgres-lease", "mysql-lease"]
@@ -95,3 +99,25 @@ def test_what_redis_keeps_for_long_keeps_its_details() -> None:
         ttls = [cast(int, server.pttl(key)) for key in server.scan_iter("*kept-long:*")]
         assert min(ttls) > 29 * 86400 * 1000
         assert client.forget("job")
+
+
+@pytest.mark.parametrize("store", ["redis", "postgres-lease", "mysql-lease"])
+def test_a_release_whose_reply_is_lost_is_no_loss_when_its_min_hold_is_over(store: str, tmp_path: Path) -> None:
+    """It is repeated, and finds that somebody else has the lock."""
+    url = url_of(store, tmp_path)
+    port = urlsplit(url).port
+    with (
+        Proxy(("127.0.0.1", cast(int, port))) as proxy,
+        gripfast.connect(url) as other,
+        gripfast.connect(url.replace(f":{port}/", f":{proxy.port}/"), request_timeout=20.0) as client,
+        ThreadPoolExecutor() as pool,
+    ):
+        client.lock("warm-up", min_hold=LONG).acquire().release()  # the server knows the script from now on
+        lease = client.lock("job", min_hold=1.0).acquire()
+        proxy.hold()
+        release = pool.submit(lease.release)
+        until(lambda: (info := other.inspect("job")) is not None and info.kept == "min_hold")
+        with other.lock("job"):  # the marker is gone, too
+            proxy.cut()
+            proxy.let_go()
+            release.result(timeout=20.0)

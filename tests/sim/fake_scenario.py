@@ -39,6 +39,7 @@ class Outcome(NamedTuple):
     violations: list[Violation]
     faults: dict[str, int]
     grants: int
+    two_holders: int = 0
 
 
 def calm(plan: Plan) -> list[Violation]:

@@ -197,6 +197,7 @@ PLANTED: dict[str, tuple[str, list[Event]]] = {
     ),
     "a renewal of what is not its own": ("confirmed", [event(1, "a", "confirmed", note="b")]),
     "a free lock that someone waits for": ("idle", [event(1, "a", "idle", note="b c")]),
+    "a grant in a grace": ("hasty", [event(1, "a", "hasty", until=3)]),
     "a key that stays": ("left behind", [event(9, "node", "left", note="lock:job")]),
 }
 

@@ -81,10 +81,10 @@ PLANTED: dict[str, tuple[Comparison, Plant]] = {
     "the line is reversed": (OWNERS, changed_reply(b"ZRANGE", lambda reply: reply[::-1])),
     "everyone hears everything": (OWNERS, changed_reply(b"PUBSUB", lambda reply: [*reply[:1], 1])),
     "locks never expire": (OWNERS, never_expires),
-    "the window is endless": (OWNERS, rewritten("now - seen > 10000", "false")),
+    "the window is endless": (OWNERS, rewritten("now_ms() - seen > 10000", "false")),
     "the deaf get it": (OWNERS, rewritten("if not is_heard(channel) then", "if false then")),
     "the fence is not read": (OWNERS, rewritten("'PX', keep, 'GET'", "'PX', keep")),
-    "a renewal may shorten": (OWNERS, rewritten("ARGV[4] == '1' or", "true or")),
+    "a renewal may shorten": (OWNERS, rewritten("ARGV[4] == '1' and 0", "true and 0")),
 }
 
 

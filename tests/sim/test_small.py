@@ -91,7 +91,7 @@ def only_one(name: str, **bounds: object) -> Found:
 
 
 def test_a_release_that_takes_away_anyone_s_lock_is_found(rewrite: Rewrite) -> None:
-    rewrite(scripts.RELEASE, "if holder == ARGV[1] then", "if holder then")
+    rewrite(scripts.RELEASE, "holder == ARGV[1] and 1 or 0", "holder and 1 or 0")
     found = only_one("faults")
     assert found.what.startswith("stolen: 'job', p1/a#1 took it away from p2/b#1")
     assert len(found.path) == 10
@@ -114,7 +114,7 @@ def test_a_hand_off_that_nobody_hears_is_found(rewrite: Rewrite) -> None:
 
 
 def test_a_claim_for_permits_that_passes_the_queue_is_found(rewrite: Rewrite) -> None:
-    rewrite(permit_scripts.CLAIM, "if is_free and used + n <= limit then", "if used + n <= limit then")
+    rewrite(permit_scripts.CLAIM, "if is_free and used + n <= limit and is_open then", "if used + n <= limit then")
     found = only_one("permits")
     assert found.what.startswith("passed: 'job', handed to p3/c#1")
 

@@ -35,7 +35,11 @@ def nodes_at(ports: Sequence[int], timeout: float, **settings: Any) -> AioNodes:
     dialers = [
         RedisFactory("redis", plain.connect, {"host": HOST, "port": port, **settings}).dialer(timeout) for port in ports
     ]
-    return AioNodes(dialers, Wording(0.0, functools.lru_cache(card_of_this_process)))
+    return AioNodes(dialers, wording())
+
+
+def wording() -> Wording:
+    return Wording(0.0, functools.lru_cache(card_of_this_process))
 
 
 @asynccontextmanager
@@ -70,6 +74,12 @@ async def votes(nodes: AioNodes, owner: str) -> VoteBallot:
     ballot = VoteBallot(NODES, NODES)
     await nodes.poll([vote(owner)] * NODES, ballot)
     return ballot
+
+
+def clean_up(nodes: AioNodes, owner: str) -> list[bool | None]:
+    """From any thread, and also when the loop is gone."""
+    packed = wording().in_full(Free(NAME, owner), b"")
+    return [talk.clean_up(owner, packed) for talk in nodes.talk.talks]
 
 
 async def everyone_answers(nodes: AioNodes) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import socket
 import threading
 import time
 from collections.abc import Coroutine, Iterator, Sequence
@@ -14,7 +15,10 @@ from gripfast.core.redlock.nodes import Answer, Ballot, Failed, Free, Inspect, R
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.factory import factory_of
 from gripfast.stores.redis.protocol import card
+from gripfast.stores.redis.wire import Wire
 from gripfast.stores.redlock.blocking import BlockingNodes
+from gripfast.stores.redlock.bundle import LentOpening, Loan
+from gripfast.stores.redlock.lent import LentConversation
 from gripfast.stores.redlock.protocol import Wording
 from support.redis_server import RedisServer
 from support.redlock_nodes import NODES
@@ -49,6 +53,25 @@ def nodes_of(servers: Sequence[RedisServer], timeout: float = TIMEOUT) -> Iterat
     finally:
         drive(nodes.close())
         until(lambda: not ours())
+
+
+@contextlib.contextmanager
+def lent_by(timeout: float = 0.05) -> Iterator[tuple[BlockingNodes, list[Loan], LentConversation, socket.socket]]:
+    """A client with one node, a bundle that somebody has (the one loan), its connection, and the node's end of that."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        wire = Wire(ours, timeout)
+        nodes = BlockingNodes([Dialer("redis://there", refuse, timeout)], wording())
+        loans = [nodes._pool.borrow(Inspect("job"))]
+        opening = loans[0].bundle.talk.talks[0].requests
+        assert isinstance(opening, LentOpening)
+        opening.latest = conversation = opening.use(wire)
+        yield nodes, loans, conversation, theirs
+        drive(nodes.close())
+
+
+def refuse() -> Wire:
+    raise ConnectionRefusedError
 
 
 def dialers(servers: Sequence[RedisServer], timeout: float = TIMEOUT) -> list[Dialer]:

@@ -245,16 +245,19 @@ def test_only_what_was_lost_on_a_connection_that_had_answered_may_be_repeated(ta
     assert fault_of(told).was_idle == had_answered
 
 
-def test_a_server_that_takes_no_writes_is_left_behind_what_else_has_arrived(talk: Talk, clock: Clock) -> None:
+each_that_cant_serve = pytest.mark.parametrize("code", ["READONLY", "LOADING", "MASTERDOWN", "NOREPLICAS"])
+
+
+@each_that_cant_serve
+def test_a_server_that_cant_serve_is_left_behind_what_else_has_arrived(talk: Talk, clock: Clock, code: str) -> None:
     first, second, third = talk.ask(), talk.ask(), talk.ask()
-    talk.take(ReplyError("READONLY You can't write against a read only replica."))
+    talk.take(ReplyError(f"{code} for now"))
     talk.take(2)
     clock.pass_by(0.0)
-    assert not talk.is_open
-    assert (len(first.replies), second.replies) == (1, [2])
+    assert (len(first.replies), second.replies, talk.is_open) == (1, [2], False)
     assert fault_of(third).was_idle
     assert isinstance(fault_of(third).error, OutcomeUnknown)
-    assert "use the address of the primary (READONLY" in str(fault_of(third).error)
+    assert f"({code} for now)" in str(fault_of(third).error)
 
 
 def test_an_interrupt_ends_the_conversation(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,11 +310,12 @@ def test_no_more_connections_are_kept_than_wanted(server: Server, clock: Clock) 
     assert first.is_closed
 
 
-def test_connections_to_a_server_that_takes_no_writes_go_together(server: Server, clock: Clock) -> None:
+@each_that_cant_serve
+def test_connections_to_a_server_that_cant_serve_go_together(server: Server, clock: Clock, code: str) -> None:
     lending: Lending[Talk] = Lending(server)
     first, second = Talk(server, clock), Talk(server, clock)
     lending.take_back(first, None, [1])
-    lending.take_back(second, None, [1, ReplyError("READONLY")])
+    lending.take_back(second, None, [1, ReplyError(code)])
     assert (first.is_closed, second.is_closed, lending.idle) == (True, True, [])
 
 

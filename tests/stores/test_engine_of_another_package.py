@@ -73,6 +73,24 @@ def test_the_command_line_takes_its_url_and_names_its_scheme(installed: Installe
     assert "files://" in unknown.stderr
 
 
+def test_its_own_checks_are_those_of_the_doctor(installed: Installed) -> None:
+    sound = installed.run("-m", "gripfast", "doctor", installed.url)
+    assert (sound.returncode, "a folder of files" in sound.stdout) == (0, True), sound.stderr
+    Path(installed.url.removeprefix("files://")).chmod(0o777)
+    found = installed.run("-m", "gripfast", "doctor", installed.url)
+    assert (found.returncode, "(mode 0777) [files-others-write]" in found.stdout) == (1, True), found.stdout
+
+
+def test_the_doctor_can_do_without_checks_of_its_own(installed: Installed) -> None:
+    (installed.site / "gripfast_files" / "doctor.py").unlink()
+    spec = installed.site / "gripfast_files" / "spec.py"
+    named = '    doctor="gripfast_files.doctor",\n'
+    assert named in spec.read_text(encoding="utf-8")
+    spec.write_text(spec.read_text(encoding="utf-8").replace(named, ""), encoding="utf-8")
+    ran = installed.run("-m", "gripfast", "doctor", installed.url)
+    assert (ran.returncode, "a lock was acquired" in ran.stdout) == (0, True), ran.stderr
+
+
 def test_a_mistyped_option_is_told_with_what_may_have_been_meant(installed: Installed) -> None:
     ran = installed.run("-m", "gripfast", "--url", f"{installed.url}?pase=1", "ls")
     assert "unknown option" in ran.stderr

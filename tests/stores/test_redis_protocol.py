@@ -83,7 +83,6 @@ def test_the_requests_of_an_owner(name: str, owner: str) -> None:
     assert call_of(scripts.RELEASE, protocol.release(name, hold)) == (settling, by_owner)
     assert call_of(scripts.ABANDON, protocol.abandon(name, owner)) == (settling, by_owner)
     assert call_of(scripts.WHY, protocol.why(name, hold)) == (keys_of(name, b"broken", b"note"), by_owner)
-    assert protocol.abandon_in_full(name, owner) == scripts.ABANDON.in_full(protocol.abandon(name, owner))
 
 
 @given(names, text)

@@ -8,8 +8,8 @@ import pytest
 import redis
 
 import gripfast
-from gripfast.stores.redis import driver as redis_py
 from gripfast.stores.redis import factory
+from gripfast.stores.redis.driver import driver as driver_for
 from support.both_colours import both_colours, each, outcome, staged
 from support.redis_server import HOST, RedisServer
 
@@ -25,7 +25,7 @@ class AsBefore(redis.SSLConnection):
 
 @pytest.fixture(params=[redis.SSLConnection, AsBefore], ids=["this redis-py", "an old redis-py"])
 def driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(redis_py.KINDS, "rediss", request.param)
+    monkeypatch.setitem(driver_for("redis").kinds, "rediss", request.param)
 
 
 @pytest.fixture(scope="module")

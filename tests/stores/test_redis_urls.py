@@ -13,7 +13,6 @@ from urllib.parse import quote
 import pytest
 import redis
 import redis.asyncio
-import redis.asyncio.sentinel
 import redis.sentinel
 
 import gripfast
@@ -310,6 +309,12 @@ def test_our_client_outlives_theirs(users: RedisServer) -> None:
             assert lease.held
 
 
+def by_a_pool_that_finds_its_server() -> redis.Redis:
+    pool = redis.ConnectionPool(connection_class=redis.sentinel.SentinelManagedConnection)
+    pool.connection_kwargs["connection_pool"] = pool
+    return redis.Redis(connection_pool=pool)
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -318,8 +323,7 @@ def test_our_client_outlives_theirs(users: RedisServer) -> None:
         lambda: redis.ConnectionPool(),
         lambda: redis.Redis,
         lambda: redis.sentinel.Sentinel([("host", 1)]),
-        lambda: redis.sentinel.Sentinel([("host", 1)]).master_for("main"),
-        lambda: redis.asyncio.sentinel.Sentinel([("host", 1)]).master_for("main"),
+        lambda: by_a_pool_that_finds_its_server(),
         lambda: object(),
         lambda: b"redis://host",
     ],
@@ -329,8 +333,7 @@ def test_our_client_outlives_theirs(users: RedisServer) -> None:
         "pool",
         "class",
         "sentinel",
-        "by sentinel",
-        "asyncio by sentinel",
+        "by a pool of its own",
         "any",
         "bytes",
     ],

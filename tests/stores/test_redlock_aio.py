@@ -30,6 +30,7 @@ from stores.redlock_asking import (
     Stopwatch,
     ask_all,
     asking,
+    clean_up,
     everyone_answers,
     failed,
     five_servers,
@@ -455,7 +456,7 @@ async def first_has_failed(nodes: AioNodes) -> bool:
 
 def test_when_the_loop_is_gone_a_clean_up_still_follows_its_vote(servers: list[RedisServer]) -> None:
     nodes = asyncio.run(vote_and_leave(servers))
-    nodes.clean_up(Free(NAME, "me"))
+    clean_up(nodes, "me")
     for server in servers[:2]:
         server.resume()
     until(lambda: all(has_voted(server) for server in servers))

@@ -14,6 +14,7 @@ from stores.redlock_asking import (
     SHORT,
     ask_all,
     asking,
+    clean_up,
     everyone_answers,
     failed,
     five_servers,
@@ -159,7 +160,7 @@ async def test_a_vote_that_waits_for_its_connection_is_followed_by_a_clean_up_fr
     async with asking(ports_of(servers), PATIENT, connected=False) as nodes:
         with paused(servers[0]):
             assert (await votes(nodes, "me")).is_won
-            await asyncio.to_thread(nodes.clean_up, Free(NAME, "me"))
+            await asyncio.to_thread(clean_up, nodes, "me")
         await auntil(lambda: has_voted(servers[0]))
         await everyone_answers(nodes)
         assert owner_at(servers[0]) is None

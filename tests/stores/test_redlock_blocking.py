@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -24,10 +25,9 @@ from gripfast.core.redlock.nodes import (
     Wake,
 )
 from gripfast.machine import boottime
+from gripfast.stores.redis.conversation import NOBODY
 from gripfast.stores.redis.factory import factory_of
-from gripfast.stores.redis.wire import Wire
 from gripfast.stores.redlock.blocking import BlockingNodes
-from gripfast.stores.redlock.bundle import Strand
 from stores.redlock_stage import (
     TIMEOUT,
     First,
@@ -41,6 +41,7 @@ from stores.redlock_stage import (
     goes_down,
     holders,
     is_up,
+    lent_by,
     make_new,
     nobody_has_it,
     nodes_of,
@@ -275,16 +276,15 @@ def test_requests_of_any_size(servers: list[RedisServer]) -> None:
 
 def test_a_connection_that_has_taken_half_a_command_takes_nothing_more() -> None:
     """It would be taken for the other half."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        strand = Strand(Wire(ours, 0.05), 0, object(), 0.05)
-        assert strand.send(b"all of it")
-        assert not strand.send(b"x" * 50_000_000)
-        theirs.setblocking(False)
+    with lent_by() as (_, _, conversation, node):
+        conversation.ask_for(NOBODY, b"all of it")
+        conversation.ask_for(NOBODY, b"x" * 50_000_000)
+        assert conversation.is_silent
+        node.setblocking(False)
         with contextlib.suppress(BlockingIOError):
-            while theirs.recv(1_000_000):
+            while node.recv(1_000_000):
                 pass
-        assert not strand.send(b"more")
+        assert not conversation.follow(b"more")
 
 
 # What a node may have forgotten ---------------------------------------------------------------------------------------
@@ -455,18 +455,18 @@ def test_what_is_under_way_when_it_is_closed_leaves_no_connection(servers: list[
 
 
 def test_one_that_keeps_nothing_has_no_connection_between_requests(servers: list[RedisServer]) -> None:
-    chased: list[Free] = []
+    followed: list[str] = []
     ends: list[bool] = []
+    beside = SimpleNamespace(clean_up=lambda owner, packed: followed.append(owner))
     nodes = BlockingNodes(
         dialers(servers),
         wording(),
-        chase=lambda free: chased.append(free) or [None] * NODES,
+        beside=[beside] * NODES,  # type: ignore[list-item]
         at_end=lambda: ends.append(True),
-        keeps_bundles=False,
     )
     free(nodes, "ann")
     ask_all(nodes, Each([Free("job", "bob"), Free("job", "eve")]))
-    assert chased == [Free("job", "ann"), Free("job", "bob"), Free("job", "eve")]
+    assert followed == ["ann"] * NODES + ["bob", "eve"] * NODES
     until(lambda: all(connections(server) == 0 for server in servers))
     drive(nodes.close())
     assert ends == [True]

@@ -5,7 +5,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -20,15 +20,14 @@ from gripfast.core.redlock.nodes import (
     Freed,
     Inspect,
     Locked,
-    Request,
     TakeBack,
     Unlock,
 )
 from gripfast.stores.redis import keys
 from gripfast.stores.redis.factory import factory_of
+from gripfast.stores.redlock import polls
 from gripfast.stores.redlock.blocking import BlockingNodes
-from gripfast.stores.redlock.bundle import Bundle, Strand
-from gripfast.stores.redlock.pool import Pool
+from gripfast.stores.redlock.lent import LentConversation
 from stores.redlock_stage import (
     TIMEOUT,
     First,
@@ -128,15 +127,15 @@ def test_a_clean_up_waits_for_a_vote_of_its_own_owner_that_is_just_leaving(
     """Whoever closes a client releases also what another thread is asking for. Were that written before the vote, and
     noted behind it, the reply to one would be taken for the reply to the other."""
     until(lambda: is_up(nodes))
-    plain, is_leaving, may_go = Strand.send, threading.Event(), threading.Event()
+    plain, is_leaving, may_go = LentConversation.write, threading.Event(), threading.Event()
 
-    def send(strand: Strand, packed: bytes) -> bool:
+    def write(conversation: LentConversation, packed: bytes) -> None:
         if threading.current_thread() is not threading.main_thread() and not is_leaving.is_set():
             is_leaving.set()
             assert may_go.wait(10)
-        return plain(strand, packed)
+        plain(conversation, packed)
 
-    monkeypatch.setattr(Strand, "send", send)
+    monkeypatch.setattr(LentConversation, "write", write)
     with ThreadPoolExecutor(1) as thread:
         voting = thread.submit(ask_all, nodes, vote_of("ann"))
         assert is_leaving.wait(10)
@@ -148,20 +147,21 @@ def test_a_clean_up_waits_for_a_vote_of_its_own_owner_that_is_just_leaving(
 
 
 def test_a_clean_up_looks_for_unanswered_votes_before_it_leaves_itself(
-    nodes: BlockingNodes, monkeypatch: pytest.MonkeyPatch
+    nodes: BlockingNodes, servers: list[RedisServer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Later it would be too late: a vote may arrive behind it, on a connection that another thread reads at once."""
     until(lambda: is_up(nodes))
-    plain, have_left = Pool.follow, []
-
-    def follow(pool: Pool, requests: Sequence[Request | None], bundle: Bundle) -> object:
-        dues = [due for strand in bundle.strands if strand is not None for due in strand.due]
-        have_left.append(any(type(due.request) is Free for due in dues))
-        return plain(pool, requests, bundle)
-
-    monkeypatch.setattr(Pool, "follow", follow)
+    servers[0].pause()
+    assert vote(nodes, "ann").is_won
+    goes_down(nodes, 0)  # a connection on which a clean-up has to follow
+    servers[0].resume()
+    until(lambda: is_up(nodes))
+    happened: list[str] = []
+    follow, write = polls.follow, LentConversation.write
+    monkeypatch.setattr(polls, "follow", lambda *args: happened.append("looks") or follow(*args))
+    monkeypatch.setattr(LentConversation, "write", lambda *args: happened.append("leaves") or write(*args))
     ask_all(nodes, Free("job", "ann"))
-    assert have_left == [False]
+    assert happened == ["looks", "leaves"] * NODES
 
 
 @pytest.mark.parametrize("how", ["polled", "sent", "of several"])
@@ -239,7 +239,7 @@ def test_owners_who_never_say_that_they_are_done_are_forgotten(nodes: BlockingNo
     for number in range(1500):
         ask(nodes, vote_of(f"owner-{number}"), First(1))
     assert is_up(nodes)
-    assert not any(strand.claims for node in nodes._nodes for strand in node.server.strands)
+    assert not any(each.claims for node in nodes._nodes for each in node.server.conversations)
 
 
 # Interrupts -----------------------------------------------------------------------------------------------------------

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import socket
-from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
 
 from gripfast import stores
 from gripfast.core.redlock.nodes import Free, Inspect
-from gripfast.stores.inboxes import Inboxes
-from gripfast.stores.redis.wire import Wire
-from gripfast.stores.redlock.bundle import Bundle, Due, LentServer, Loan, Strand
-from gripfast.stores.redlock.pool import LOOKS_MOST, LOST_AT_ONCE, Pool
-from stores.redlock_stage import vote_of, wording
+from gripfast.stores.redis.conversation import NOBODY
+from gripfast.stores.redlock.bundle import Loan
+from gripfast.stores.redlock.health import Node
+from gripfast.stores.redlock.lent import LentConversation
+from gripfast.stores.redlock.polls import NOBODY as NO_POLL
+from gripfast.stores.redlock.polls import Question
+from gripfast.stores.redlock.pool import LOST_AT_ONCE, Pool
+from stores.redlock_stage import lent_by
 from support.switching import at_every_opcode
 
 FOLDER = Path(stores.__file__).parent
+VOTE, CLEAN_UP = b"vote", b"clean-up"
 
 
 class Lent(NamedTuple):
@@ -30,19 +32,25 @@ class Lent(NamedTuple):
     pool: Pool
     loans: list[Loan]
     """The one, while that thread has it."""
-    strand: Strand
-    server: LentServer
-    node: socket.socket
+    conversation: LentConversation
+    node: Node
+    there: socket.socket
     told: list[bool]
     """Whether the owner of that vote was told that its clean-up follows."""
 
     def follow(self) -> None:
         """What that owner does."""
-        self.told.append(self.pool.follow([Free("job", "ann")], Bundle(1)) == {0: [True]})
+        left = self.node.server.clean_up_elsewhere("ann", lambda: CLEAN_UP, is_done=True, here=None)
+        self.told.append(left is True)
 
     def vote_again(self) -> None:
         """On the same connection."""
-        self.strand.send_after(b"vote", vote_due())
+        self.conversation.ask_for(NOBODY, VOTE, "ann")
+
+    def clean_up_for_bob(self) -> None:
+        """By hash, and nobody waits for the reply."""
+        talk = self.loans[0].bundle.talk.talks[0]
+        Question(talk, Free("job", "bob"), NO_POLL).put(self.conversation, b"by hash")
 
     def put_back(self) -> None:
         self.pool.put_back(self.loans.pop())
@@ -54,40 +62,41 @@ class Lent(NamedTuple):
 
     def give_up(self) -> None:
         """The node is silent."""
-        self.pool.let_go(self.loans[0].bundle, self.strand)
+        self.conversation._give_up(1.0)
         self.pool.put_back(self.loans.pop())
 
     def read(self) -> None:
         """The vote is answered just now, and may have come after the clean-up that left elsewhere."""
-        self.node.send(b":1\r\n")
-        self.strand.read()
+        self.there.send(b":1\r\n")
+        self.conversation.read()
         self.pool.put_back(self.loans.pop())
 
+    def drop(self) -> None:
+        """As an interrupt does."""
+        self.loans.clear()
+        self.pool.pick_up()
+
+    def arrived(self) -> bytes:
+        """Since this was asked last."""
+        with suppress(BlockingIOError):
+            return self.there.recv(100_000)
+        return b""
+
     @property
-    def is_followed(self) -> bool:
-        return bytes in [type(due.request) for due in self.strand.due]
+    def unanswered(self) -> list[LentConversation]:
+        return self.node.server.unanswered_of("ann")
 
-
-def vote_due() -> Due:
-    return Due(1, 0.0, None, vote_of("ann"), ("ann",))
-
-
-def pool_of_one(era: object) -> Pool:
-    node = SimpleNamespace(era=era, trouble=None, server=LentServer("there", 1.0), lost=deque())
-    return Pool([node], wording(), Inboxes(), None, True)  # type: ignore[list-item]
+    def is_lost_or_sent_again(self) -> bool:
+        """The clean-up of bob."""
+        return any(b"bob." in packed for packed in [*self.node.lost, self.arrived()])
 
 
 @contextmanager
 def lent() -> Iterator[Lent]:
-    era = object()
-    pool = pool_of_one(era)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        loans = [pool._new_loan()]
-        strand = Strand(Wire(ours, 1.0), 0, era, 1.0)
-        pool.put(loans[0].bundle, strand)
-        strand.send_after(b"vote", vote_due())
-        yield Lent(pool, loans, strand, pool._nodes[0].server, theirs, [])
+    with lent_by() as (nodes, loans, conversation, there):
+        there.setblocking(False)
+        conversation.ask_for(NOBODY, VOTE, "ann")
+        yield Lent(nodes._pool, loans, conversation, nodes._nodes[0], there, [])
 
 
 @pytest.mark.parametrize("gives", [Lent.put_back, Lent.dismiss, Lent.give_up])
@@ -98,14 +107,15 @@ def test_a_clean_up_follows_at_whatever_instruction_the_bundle_is_given_back(
     scenes: list[Lent] = []
 
     def begin() -> tuple[Callable[[], None], Callable[[], None]]:
+        stack.close()  # the one before
         scenes.append(stack.enter_context(lent()))
         each = scenes[-1]
         return (each.follow, lambda: gives(each)) if follows_first else (lambda: gives(each), each.follow)
 
     with ExitStack() as stack:
         for where in at_every_opcode(FOLDER, begin):
-            assert scenes[-1].is_followed, where
-            assert not scenes[-1].server.unanswered_of("ann"), where
+            assert scenes[-1].arrived().startswith(VOTE + CLEAN_UP), where
+            assert not scenes[-1].unanswered, where
     assert len(scenes) > 20
 
 
@@ -117,14 +127,15 @@ def test_a_clean_up_that_found_an_unanswered_vote_follows_it_though_it_is_answer
     scenes: list[Lent] = []
 
     def begin() -> tuple[Callable[[], None], Callable[[], None]]:
+        stack.close()  # the one before
         scenes.append(stack.enter_context(lent()))
         each = scenes[-1]
         return (each.follow, each.read) if follows_first else (each.read, each.follow)
 
     with ExitStack() as stack:
         for where in at_every_opcode(FOLDER, begin):
-            assert scenes[-1].told == [scenes[-1].is_followed], where
-            assert not scenes[-1].server.unanswered_of("ann"), where
+            assert scenes[-1].told == [CLEAN_UP in scenes[-1].arrived()], where
+            assert not scenes[-1].unanswered, where
     assert {True, False} == {told for each in scenes for told in each.told}
 
 
@@ -132,6 +143,7 @@ def test_a_vote_that_leaves_while_the_last_one_is_cleaned_up_is_noted_or_followe
     scenes: list[Lent] = []
 
     def begin() -> tuple[Callable[[], None], Callable[[], None]]:
+        stack.close()  # the one before
         scenes.append(stack.enter_context(lent()))
         return scenes[-1].follow, scenes[-1].vote_again
 
@@ -139,8 +151,7 @@ def test_a_vote_that_leaves_while_the_last_one_is_cleaned_up_is_noted_or_followe
         for where in at_every_opcode(FOLDER, begin):
             each = scenes[-1]
             each.put_back()
-            is_behind = type(each.strand.due[-1].request) is bytes
-            assert is_behind or each.server.unanswered_of("ann"), where
+            assert each.arrived().endswith(CLEAN_UP) or each.unanswered, where
     assert len(scenes) > 20
 
 
@@ -150,92 +161,96 @@ def test_a_vote_is_noted_until_it_is_answered_itself() -> None:
         each.put_back()
         each.follow()
         each.vote_again()
-        each.node.send(b":1\r\n:1\r\n")
-        assert each.strand.read() is not None
-        assert each.strand.next() is not None
-        assert each.server.unanswered_of("ann") == [each.strand]
-        each.node.send(b":1\r\n")
-        assert each.strand.read() is not None
-        assert not each.server.unanswered_of("ann")
+        each.there.send(b":1\r\n:1\r\n")
+        each.conversation.read()
+        assert each.unanswered == [each.conversation]
+        each.there.send(b":1\r\n")
+        each.conversation.read()
+        assert not each.unanswered
 
 
-def test_a_vote_that_could_not_leave_takes_no_note_away() -> None:
+def test_a_clean_up_on_a_connection_that_is_given_up_is_sent_again() -> None:
+    """Nobody will read that its script was forgotten."""
     with lent() as each:
-        due = vote_due()._replace(sent_at=1.0)
-        each.strand.send_after(b"vote", due)
-        each.strand.withdraw(due)
-        assert each.server.unanswered_of("ann") == [each.strand]
-
-
-def test_a_clean_up_whose_script_was_forgotten_is_sent_again_though_its_connection_was_given_up() -> None:
-    with lent() as each:
-        each.strand.send_after(b"free", Due(1, 0.0, None, Free("job", "bob")))
+        each.clean_up_for_bob()
         each.give_up()
-        each.node.send(b":1\r\n-NOSCRIPT No matching script.\r\n")
-        each.pool._close_the_answered()
-        assert [b"bob." in clean_up for clean_up in each.pool._lost[0]] == [True]
+        assert [b"bob." in packed for packed in each.node.lost] == [True]
 
 
 def test_an_interrupt_while_it_is_read_that_a_script_was_forgotten_loses_no_clean_up() -> None:
-    scenes: list[Lent] = []
+    def prepare(each: Lent) -> Callable[[], None]:
+        each.clean_up_for_bob()
+        each.there.send(b":1\r\n-NOSCRIPT No matching script.\r\n")
+        return each.conversation.read
 
-    def begin() -> tuple[Callable[[], None], Callable[[], None]]:
-        scenes.append(stack.enter_context(lent()))
-        each = scenes[-1]
-        each.strand.send_after(b"free", Due(1, 0.0, None, Free("job", "bob")))
-        each.give_up()
-        each.node.send(b":1\r\n-NOSCRIPT No matching script.\r\n")
-
-        def read() -> None:
-            with suppress(KeyboardInterrupt):
-                each.pool._close_the_answered()
-
-        return read, interrupt
-
-    with ExitStack() as stack:
-        for where in at_every_opcode(FOLDER, begin):
-            for _ in range(LOOKS_MOST + 1):
-                scenes[-1].pool._close_the_answered()
-            assert any(b"bob." in clean_up for clean_up in scenes[-1].pool._lost[0]), where
-    assert len(scenes) > 20
+    for each, where in interrupted(prepare):
+        assert each.is_lost_or_sent_again(), where
 
 
 def test_an_interrupt_while_a_reply_is_read_loses_no_clean_up_whose_reply_comes_later() -> None:
     """If it loses that reply, the next would be taken for it, and the last for that of the clean-up."""
+
+    def prepare(each: Lent) -> Callable[[], None]:
+        each.clean_up_for_bob()
+        each.conversation.ask_for(NOBODY, b"inspect")
+        each.there.send(b":1\r\n")
+        return each.conversation.read
+
+    for each, where in interrupted(prepare):
+        assert each.is_lost_or_sent_again(), where
+
+
+@pytest.mark.parametrize("ends", [Lent.give_up, Lent.dismiss])
+def test_an_interrupt_while_a_connection_is_given_up_loses_no_clean_up(ends: Callable[[Lent], None]) -> None:
+    def prepare(each: Lent) -> Callable[[], None]:
+        each.clean_up_for_bob()
+        return lambda: ends(each)
+
+    for each, where in interrupted(prepare):
+        assert each.is_lost_or_sent_again(), where
+
+
+@pytest.mark.parametrize("ends", [Lent.give_up, Lent.dismiss, Lent.drop])
+def test_a_vote_on_a_connection_that_is_given_up_is_followed_whatever_interrupts_that(
+    ends: Callable[[Lent], None],
+) -> None:
+    """Or it is told that it can't be."""
+    for each, where in interrupted(lambda each: lambda: ends(each)):
+        assert each.unanswered == [each.conversation], where
+        each.follow()
+        assert each.told == [CLEAN_UP in each.arrived()], where
+
+
+def interrupted(prepare: Callable[[Lent], Callable[[], None]]) -> Iterator[tuple[Lent, str]]:
+    """After each interrupt of what `prepare` returns; others have picked up by then what was dropped."""
     scenes: list[Lent] = []
 
     def begin() -> tuple[Callable[[], None], Callable[[], None]]:
+        stack.close()  # the one before
         scenes.append(stack.enter_context(lent()))
-        each = scenes[-1]
-        each.strand.send_after(b"free", Due(1, 0.0, None, Free("job", "bob")))
-        each.strand.send_after(b"inspect", Due(1, 0.0, None, Inspect("job")))
-        each.give_up()
-        each.node.send(b":1\r\n")
+        action = prepare(scenes[-1])
 
-        def read() -> None:
+        def act() -> None:
             with suppress(KeyboardInterrupt):
-                each.pool._close_the_answered()
+                action()
 
-        return read, interrupt
+        return act, interrupt
 
     with ExitStack() as stack:
         for where in at_every_opcode(FOLDER, begin):
-            with suppress(BrokenPipeError):  # it was closed
-                scenes[-1].node.send(b"-NOSCRIPT No matching script.\r\n:0\r\n")
-            for _ in range(LOOKS_MOST + 1):
-                scenes[-1].pool._close_the_answered()
-            assert any(b"bob." in clean_up for clean_up in scenes[-1].pool._lost[0]), where
+            scenes[-1].drop()
+            yield scenes[-1], where
     assert len(scenes) > 20
 
 
 def test_lost_clean_ups_leave_a_few_at_a_time_until_none_is_left() -> None:
     with lent() as each:
         each.put_back()
-        each.pool._lost[0].extend([b"clean-up %d" % number for number in range(2 * LOST_AT_ONCE + 1)])
+        each.node.lost.extend([b"clean-up %d" % number for number in range(2 * LOST_AT_ONCE + 1)])
         left = []
         for _ in range(3):
             each.pool.put_back(each.pool.borrow(Inspect("job")))
-            left.append(len(each.pool._lost[0]))
+            left.append(len(each.node.lost))
         assert left == [LOST_AT_ONCE + 1, 1, 0]
 
 
@@ -243,76 +258,48 @@ def test_a_lost_clean_up_stays_if_the_node_does_not_read() -> None:
     with lent() as each:
         with suppress(BlockingIOError):
             while True:
-                each.strand.sock.send(b"x" * 65536)
+                each.conversation._sock.send(b"x" * 65536)
         each.put_back()
-        each.pool._lost[0].extend([b"one", b"two"])
+        each.node.lost.extend([b"one", b"two"])
         each.pool.borrow(Inspect("job"))
-        assert list(each.pool._lost[0]) == [b"one", b"two"]
+        assert sorted(each.node.lost) == [b"one", b"two"]
 
 
 def test_an_interrupt_while_a_clean_up_follows_loses_nothing() -> None:
     """Its owner cleans up once more."""
-    scenes: list[Lent] = []
 
-    def begin() -> tuple[Callable[[], None], Callable[[], None]]:
-        scenes.append(stack.enter_context(lent()))
-        each = scenes[-1]
+    def prepare(each: Lent) -> Callable[[], None]:
         each.put_back()
+        return each.follow
 
-        def follow() -> None:
-            with suppress(KeyboardInterrupt):
-                each.follow()
-
-        return follow, interrupt
-
-    with ExitStack() as stack:
-        for where in at_every_opcode(FOLDER, begin):
-            scenes[-1].pool.pick_up()
-            scenes[-1].follow()
-            assert scenes[-1].is_followed, where
-    assert len(scenes) > 20
+    for each, where in interrupted(prepare):
+        each.follow()
+        assert CLEAN_UP in each.arrived(), where
 
 
 def test_an_interrupt_while_a_dropped_bundle_is_picked_up_loses_no_clean_up() -> None:
-    scenes: list[Lent] = []
-
-    def begin() -> tuple[Callable[[], None], Callable[[], None]]:
-        scenes.append(stack.enter_context(lent()))
-        each = scenes[-1]
+    def prepare(each: Lent) -> Callable[[], None]:
         each.follow()
-        each.loans.clear()
+        return each.drop
 
-        def pick_up() -> None:
-            with suppress(KeyboardInterrupt):
-                each.pool.pick_up()
-
-        return pick_up, interrupt
-
-    with ExitStack() as stack:
-        for where in at_every_opcode(FOLDER, begin):
-            scenes[-1].pool.pick_up()
-            assert scenes[-1].is_followed, where
-            assert not scenes[-1].pool._loans, where
-    assert len(scenes) > 20
+    for each, where in interrupted(prepare):
+        assert CLEAN_UP in each.arrived(), where
+        assert not each.pool._loans, where
 
 
 def test_an_interrupt_while_a_bundle_is_made_breaks_nothing_later() -> None:
-    pools: list[Pool] = []
-
-    def begin() -> tuple[Callable[[], None], Callable[[], None]]:
-        pool = pool_of_one(object())
-        pools.append(pool)
+    with lent() as each:
+        pool, runs = each.pool, 0
 
         def make() -> None:
             with suppress(KeyboardInterrupt):
                 pool._new_loan()
 
-        return make, interrupt
-
-    for _ in at_every_opcode(FOLDER, begin):
-        pools[-1].pick_up()
-        assert not pools[-1]._loans
-    assert len(pools) > 20
+        for _ in at_every_opcode(FOLDER, lambda: (make, interrupt)):
+            pool.pick_up()
+            assert len(pool._loans) == 1  # of that scene
+            runs += 1
+        assert runs > 20
 
 
 def interrupt() -> None:

@@ -24,6 +24,7 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+import gripfast
 from support.certificates import LOOPBACK, certificate
 from support.local import needs
 from support.ports import give_back_port, reserved_port
@@ -36,21 +37,33 @@ WATCH = 'read -r _; kill -9 "$1"; rm -rf "$2"'
 FORGET = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('UNLINK', key) end return 0"
 
 
+QUICK_SYNC = ("--repl-diskless-sync-delay", "0")
+
+
 class RedisServer:
     """One redis-server that answers from the moment this is made. `arguments` are its own: `--appendonly yes`.
 
     Without them it writes nothing to disk, so that a restarted one is empty.
     """
 
+    program = "redis-server"
+    scheme = "redis"
+    ready = READY
+    """What its log says as soon as it serves, in small letters."""
+
+    level: Mapping[str, object] = {}
+    """The options that its locks are used with."""
+
     def __init__(
         self,
         *arguments: str,
         unix: bool = False,
-        tls: bool = False,
+        tls: bool | Path = False,
         certified_for: str = LOOPBACK,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """`certified_for`: the names in its certificate. `environment`: what stands there beside the usual."""
+        """`tls`: the certificate, if there is one already; `certified_for`: the names in it. `environment`: what stands
+        there beside the usual."""
         needs("redis-server")
         self.folder = Path(tempfile.mkdtemp(prefix="redis-"))
         self.port = 0
@@ -58,7 +71,7 @@ class RedisServer:
         self._arguments = arguments
         self._environment = {**os.environ, **(environment or {})}
         self._socket = self.folder / "socket" if unix else None
-        self._certificate = certificate(self.folder, certified_for) if tls else None
+        self._certificate = certificate(self.folder, certified_for) if tls is True else tls or None
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
         try:
@@ -83,7 +96,7 @@ class RedisServer:
         if self._certificate:
             options = {"ssl_ca_certs": self._certificate, **options}
         query = "&".join(f"{name}={value}" for name, value in options.items())
-        scheme = "unix" if self._socket else "rediss" if self._certificate else "redis"
+        scheme = "unix" if self._socket else f"{self.scheme}s" if self._certificate else self.scheme
         return f"{scheme}://{base}" + (f"?{query}" if query else "")
 
     def client(self, **options: Any) -> "redis.Redis":
@@ -91,7 +104,7 @@ class RedisServer:
         options = {"retry": Retry(NoBackoff(), 0), "socket_timeout": 10, **options}
         if self._certificate:
             options = {"ssl_check_hostname": False, **options}
-        return redis.Redis.from_url(self.url, **options)
+        return redis.Redis.from_url(self.url.replace(self.scheme, "redis", 1), **options)
 
     @property
     def log(self) -> str:
@@ -124,7 +137,7 @@ class RedisServer:
     def restart(self) -> None:
         """Killed if it runs, then started at the same address; empty unless its arguments keep the data."""
         self.kill()
-        assert self._start(), f"redis-server did not start again on port {self.port}:\n{self.log}"
+        assert self._start(), f"{self.program} did not start again on port {self.port}:\n{self.log}"
 
     def restart_empty(self) -> None:
         """The same after the loss of its disk, whatever its arguments."""
@@ -168,14 +181,14 @@ class RedisServer:
                 return
             if "Address already in use" not in self.log:
                 break
-        raise AssertionError(f"redis-server could not be started:\n{self.log}")
+        raise AssertionError(f"{self.program} could not be started:\n{self.log}")
 
     def _start(self) -> bool:
         """Whether it answers now; False if it ended instead."""
         with open(self.folder / "log", "wb") as log:
             # A session of its own: Ctrl-C in the terminal is for the tests, which then end their servers in order.
             self._process = subprocess.Popen(
-                ["redis-server", *self._command_line()],
+                [self.program, *self._command_line()],
                 env=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -210,7 +223,7 @@ class RedisServer:
 
     def _answers(self) -> bool:
         # Its own log first: whoever answers at that port might be someone else's server.
-        if READY not in self.log.lower():
+        if self.ready not in self.log.lower():
             return False
         with contextlib.suppress(redis.ConnectionError, redis.TimeoutError), self.client() as client:
             with contextlib.suppress(redis.ResponseError, redis.AuthenticationError):
@@ -233,20 +246,46 @@ class RedisServer:
             self._process = None
 
 
+class GraceServer(RedisServer):
+    """Its locks are used with a grace, for any ttl that a lock may have. It is prepared: no grace is left."""
+
+    level: Mapping[str, object] = {"failover_grace": 1, "max_ttl": 86400}
+
+    def __init__(self) -> None:
+        super().__init__(*QUICK_SYNC)
+        opened(self, **self.level)
+
+
+class ReplicatedServer(GraceServer):
+    """The same with a replica that acknowledges everything."""
+
+    level: Mapping[str, object] = {**GraceServer.level, "replicas": 1}
+
+    def _start_somewhere(self) -> None:
+        super()._start_somewhere()
+        self._replica = RedisServer(*QUICK_SYNC, "--replicaof", HOST, str(self.port))
+        with self._replica.client() as client:
+            until(lambda: client.info("replication").get("master_link_status") == "up", within=30)
+
+    def close(self) -> None:
+        if hasattr(self, "_replica"):
+            self._replica.close()
+        super().close()
+
+
 # One for all --------------------------------------------------------------------------------------------------------
 
-_shared: RedisServer | None = None
+_shared: dict[type[RedisServer], RedisServer] = {}
 _starting = threading.Lock()
 
 
-def shared_server() -> RedisServer:
+def shared_server(kind: type[RedisServer] = RedisServer) -> RedisServer:
     """The server of this test process, started when it is first asked for. Never stop, pause or configure it."""
-    global _shared
     with _starting:
-        if _shared is None or not _shared.running:
-            _shared = RedisServer()
-            atexit.register(_close_in, os.getpid(), _shared)
-        return _shared
+        if kind not in _shared or not _shared[kind].running:
+            _shared[kind] = kind()
+            atexit.register(_close_in, os.getpid(), _shared[kind])
+        return _shared[kind]
 
 
 def _close_in(process: int, server: RedisServer) -> None:
@@ -256,10 +295,18 @@ def _close_in(process: int, server: RedisServer) -> None:
 
 
 @contextlib.contextmanager
-def lock_space(prefix: str) -> Iterator[str]:
+def lock_space(prefix: str, kind: type[RedisServer] = RedisServer) -> Iterator[str]:
     """The URL of the shared server's locks with this prefix, which must be unique; its keys are removed afterwards."""
-    server = shared_server()
+    server = shared_server(kind)
     try:
-        yield server.url_with(prefix=prefix)
+        yield server.url_with(prefix=prefix, **server.level)
     finally:
         server.forget(prefix)
+
+
+def opened(server: RedisServer, **options: object) -> str:
+    """Its URL with these options. It is prepared, as by `gripfast init`: no grace is left."""
+    url = server.url_with(**options)
+    with gripfast.connect(url) as client:
+        client._prepare(None)
+    return url

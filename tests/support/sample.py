@@ -1,6 +1,6 @@
 """What `make test` leaves out, and how it chooses: an explicit rotation, told at the start of every run.
 
-A test that can run over every store, in sync and async, is one test times twenty-two. Of these `--sample n` takes:
+A test that can run over every store, in sync and async, is one test times twenty-six. Of these `--sample n` takes:
 
 - memory, in both: the cheapest store tells most;
 - one step of NEAR and one of FAR: the test with the number i takes the steps (n + i), round and round.
@@ -25,7 +25,10 @@ ALL = "all"
 SYNC, ASYNC = COLOURS
 Step = tuple[str, str]
 
-NEAR: list[Step] = [("sqlite", SYNC), ("redis", ASYNC), ("sqlite", ASYNC), ("redis", SYNC)]
+NEAR: list[Step] = [
+    ("sqlite", SYNC), ("redis", ASYNC), ("sentinel", SYNC), ("valkey", ASYNC),
+    ("sqlite", ASYNC), ("redis", SYNC), ("sentinel", ASYNC), ("valkey", SYNC),
+]  # fmt: skip
 """Stores that answer in microseconds."""
 FAR: list[Step] = [
     ("postgres", SYNC), ("redlock", ASYNC), ("mysql-row", SYNC), ("zookeeper", ASYNC),

@@ -12,9 +12,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
-from support import redis_server, redlock_nodes
+from support import cluster_servers, redis_server, redlock_nodes, sentinel_servers
 from support.sql_process import SqlServer
 from support.sql_servers import mariadb_server, postgres_server
+from support.valkey_server import ValkeyServer
 from support.zookeeper_servers import zookeeper_server
 
 
@@ -41,9 +42,39 @@ def _redis(scratch: Path) -> Iterator[str]:
 
 
 @contextmanager
+def _cluster(scratch: Path) -> Iterator[str]:
+    with cluster_servers.lock_space(f"{uuid.uuid4().hex}:") as url:
+        yield url
+
+
+@contextmanager
+def _redis_grace(scratch: Path) -> Iterator[str]:
+    with redis_server.lock_space(f"{uuid.uuid4().hex}:", redis_server.GraceServer) as url:
+        yield url
+
+
+@contextmanager
+def _redis_replicas(scratch: Path) -> Iterator[str]:
+    with redis_server.lock_space(f"{uuid.uuid4().hex}:", redis_server.ReplicatedServer) as url:
+        yield url
+
+
+@contextmanager
 def _redlock(scratch: Path) -> Iterator[str]:
     with redlock_nodes.lock_space(f"{uuid.uuid4().hex}:") as url:
         yield f"{url}&max_ttl=86400"  # any ttl that a lock may have
+
+
+@contextmanager
+def _sentinel(scratch: Path) -> Iterator[str]:
+    with sentinel_servers.lock_space(f"{uuid.uuid4().hex}:") as url:
+        yield url
+
+
+@contextmanager
+def _valkey(scratch: Path) -> Iterator[str]:
+    with redis_server.lock_space(f"{uuid.uuid4().hex}:", ValkeyServer) as url:
+        yield url
 
 
 def _sql(engine: str, server: Callable[[], SqlServer]) -> Iterator[StoreUnderTest]:
@@ -56,7 +87,12 @@ STORES = [
     StoreUnderTest("memory", _memory),
     StoreUnderTest("sqlite", _sqlite),
     StoreUnderTest("redis", _redis),
+    StoreUnderTest("redis-grace", _redis_grace),
+    StoreUnderTest("redis-replicas", _redis_replicas),
     StoreUnderTest("redlock", _redlock),
+    StoreUnderTest("sentinel", _sentinel),
+    StoreUnderTest("valkey", _valkey),
+    StoreUnderTest("cluster", _cluster),
     *_sql("postgres", postgres_server),
     *_sql("mysql", mariadb_server),
     StoreUnderTest("zookeeper", lambda _: nullcontext(zookeeper_server().lock_space())),

@@ -22,7 +22,9 @@ from sweeps.worlds import SQL, STORES, TARGET, World, url_of
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 COLOUR = "asyncio"
 
-BUDGET = {"memory": 40, "sqlite": 25, "redis": 25, "redlock": 8, "zookeeper": 8} | dict.fromkeys(SQL, 10)
+BUDGET = {
+    "memory": 40, "sqlite": 25, "redis": 25, "sentinel": 15, "redlock": 8, "cluster": 15, "zookeeper": 8
+} | dict.fromkeys(SQL, 10)  # fmt: skip
 
 Main = Callable[[gripfast.AsyncClient, str], Awaitable[None]]
 

@@ -14,7 +14,9 @@ from sweeps.worlds import SQL, STORES, TARGET, World, url_of
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 COLOUR = "blocking"
 
-BUDGET = {"memory": 120, "sqlite": 60, "redis": 60, "redlock": 20, "zookeeper": 15} | dict.fromkeys(SQL, 18)
+BUDGET = {
+    "memory": 120, "sqlite": 60, "redis": 60, "sentinel": 30, "redlock": 20, "cluster": 40, "zookeeper": 15
+} | dict.fromkeys(SQL, 18)  # fmt: skip
 
 Scenario = Callable[[World], Action]
 

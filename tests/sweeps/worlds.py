@@ -16,15 +16,17 @@ from pathlib import Path
 
 import gripfast
 from gripfast.testing.waiters import was_waited_for, watch_for_waiters
+from support.cluster_servers import shared_cluster
 from support.redis_server import shared_server
 from support.redlock_nodes import NODE_TIMEOUT, redlock_url, shared_nodes
+from support.sentinel_servers import shared_watched
 from support.sql_servers import mariadb_server, postgres_server
 from support.waiting import until
 from support.zookeeper_servers import zookeeper_server
 
 TARGET = os.path.dirname(os.path.abspath(gripfast.__file__)) + os.sep
 SQL = [f"{engine}-{mode}" for engine in ("postgres", "mysql") for mode in ("lease", "row", "advisory")]
-STORES = ("memory", "sqlite", "redis", "redlock", "zookeeper", *SQL)
+STORES = ("memory", "sqlite", "redis", "sentinel", "redlock", "cluster", "zookeeper", *SQL)
 PATIENCE = 1.0
 """Seconds after which the lock must be free again."""
 
@@ -40,7 +42,9 @@ def url_of(store: str, folder: Path) -> str:
         "memory": lambda: f"memory://sweep-{unique}",
         "sqlite": lambda: f"sqlite:///{folder / 'sweep.db'}",
         "redis": lambda: shared_server().url_with(prefix=f"sweep-{unique}:"),
+        "sentinel": lambda: shared_watched().url_with(prefix=f"sweep-{unique}:", max_ttl="1d"),
         "redlock": lambda: redlock_url(shared_nodes(), prefix=f"sweep-{unique}:", request_timeout=NODE_TIMEOUT),
+        "cluster": lambda: shared_cluster().url(prefix=f"{{sweep-{unique}}}:"),  # one slot: its node is connected to
         "zookeeper": lambda: zookeeper_server().lock_space(),
     }
     return urls[store]()

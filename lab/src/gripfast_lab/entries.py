@@ -10,8 +10,9 @@ from __future__ import annotations
 from gripfast_lab.engines.database import Database
 from gripfast_lab.engines.ensemble import Ensemble
 from gripfast_lab.engines.redis import Alone, LeftOver, Replicated, Several
+from gripfast_lab.engines.replicas import Changing
 from gripfast_lab.entry import Entry
-from gripfast_lab.protocols import redis, redlock, sessions
+from gripfast_lab.protocols import redis, redlock, replicas, sessions
 from gripfast_lab.relatives import RELATIVES
 from gripfast_lab.world import CRASH, CUT, LOST_REPLY, MISS, PAUSE, SLOW, WRONG_CLOCK, Protocol
 
@@ -200,9 +201,9 @@ LOCKS: tuple[Entry, ...] = (
         "The replica gets the primary's writes a moment later. When it took over, it had not yet received A's lock.",
         "Three of them tell this story. One says that most systems can tolerate it, one that it is very unlikely"
         " but possible, and one that nothing is guaranteed.",
-        "No lock on a primary and its replicas can prevent that, and Gripfast says so. Tokens go on growing unless"
-        " the new primary's clock is behind, so the fenced resource rejects A. If that is not enough, use Redlock,"
-        " ZooKeeper, or a database whose standby does not lag.",
+        "A server that was just promoted grants nothing until every lock of its predecessor is over: its grace. With"
+        " `replicas=N`, no lock is believed before all replicas have it, either. Without these, tokens go on growing"
+        " unless the new primary's clock is behind, so the fenced resource rejects A.",
     ),
     Entry(
         "failover-wait",
@@ -215,7 +216,64 @@ LOCKS: tuple[Entry, ...] = (
         " of the new primary, and forgets the lock. A failover prefers the replica with the most data, but only among"
         " the replicas that can be reached at that moment. It does not require that a majority of them has the write.",
         "None of them mentions WAIT. But it is what people try next.",
-        "WAIT makes a loss rarer, not impossible. Gripfast does not pretend otherwise.",
+        "With `replicas=N`, Gripfast waits for all replicas that may be promoted, and refuses a smaller number. And it"
+        " does so only together with the grace.",
+    ),
+    Entry(
+        "failover-wait-connected",
+        "A primary, and WAIT for all replicas that are connected",
+        lambda: Protocol(
+            replicas.waits_for_connected,
+            Changing(1),
+            faults={"replica cut off": 1, "failover": 1},
+            takes_time=True,
+        ),
+        "exclusion",
+        "One replica is not enough, so the client asks the primary how many are connected, and waits for all of them.",
+        "The replica is cut off for a moment. So none is connected, and there is nothing to wait for. Then the primary"
+        " goes down, and the replica takes over. It has not received A's lock.",
+        "",
+        "`replicas=N` is a fixed number: all that may be promoted, whether they are connected or not. If fewer"
+        " acknowledge, nothing is believed.",
+        "Redisson waits for the replicas that are connected.",
+    ),
+    Entry(
+        "failover-grace-run-id",
+        "A grace that knows servers by their run id",
+        lambda: Protocol(
+            replicas.grace_by_run_id,
+            Changing(1, begins=replicas.first(replicas.RUN_ID)),
+            faults={"switch-over": 2},
+        ),
+        "exclusion",
+        "A promoted server grants nothing until every lock of its predecessor is over. How does a server know that it"
+        " was just promoted? It compares its run id, which every process of Redis draws at random, with the one in a"
+        " key, the marker.",
+        "An operator switches to the replica and back. The first switch replaces the primary's data, and A's lock is"
+        " gone. But the server is still the same process, with the same run id, and the marker names it. So there is"
+        " no grace.",
+        "",
+        "The marker names the run id together with the id of the server's history (`master_replid`), which changes with"
+        " every promotion.",
+        "A search over all small histories found it before it was built.",
+    ),
+    Entry(
+        "failover-grace",
+        "A grace, and an old primary that goes on",
+        lambda: Protocol(
+            replicas.grace_alone,
+            Changing(1, begins=replicas.first(replicas.BOTH_IDS)),
+            faults={"goes on": 1},
+            renewal=redis.RENEWAL,
+        ),
+        "exclusion",
+        "The grace of every promotion is kept. It outlives every lock of a primary that went down.",
+        "The old primary is not down: it was cut off or paused, or Sentinel has not told it yet. A is connected to it"
+        " and renews its lock there, while the grace of the new primary ends.",
+        "",
+        "The grace also lasts for as long as an old primary may go on: 15 s with Sentinel. If it may take longer, only"
+        " `replicas=N` helps: the old primary's renewals are not believed, because no replica acknowledges them.",
+        "Sentinel leaves the old primary of a planned failover writable for 10 to 11 s.",
     ),
     Entry(
         "table",

@@ -119,7 +119,7 @@ class Lab:
     def _asked(self, state: State, place: int, client: Client, ask: Ask) -> Iterator[Step]:
         who = self.protocol.clients[place]
         if client.is_cut:
-            act = Act("asks", who, ask, unreached=self._engine.asked(state.engine, ask))
+            act = Act("asks", who, ask, unreached=self._engine.asked(state.engine, who, ask))
             yield from ((act, after) for after in self._answered(state, place, client, self._nothing(ask)))
             return
         for missing in ("", *(self._engine.nodes if ask.at == ALL and self._may(state, MISS) else ())):
@@ -150,7 +150,7 @@ class Lab:
         ask = ask._replace(commands=tuple(each.format(who) for each in ask.commands), shown=ask.shown.format(who))
         again = client._replace(renews_in=self.protocol.renews_every)
         if client.is_cut:
-            unreached = self._engine.asked(state.engine, ask)
+            unreached = self._engine.asked(state.engine, who, ask)
             return Act("renews", who, ask, unreached=unreached), _with(state, place, again)
         answer = self._engine.ask(state.engine, who, ask)
         assert answer is not None

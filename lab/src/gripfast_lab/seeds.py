@@ -51,6 +51,15 @@ FAULTS: dict[str, tuple[Sign, Sign | None]] = {
     "permits force-released": ("other", None),
     "resize": ("other", None),
     "wall clock jumped": ("jump", None),
+    "primary crashed": ("other", None),
+    "primary goes on": ("other", None),
+    "primary cut off": ("cut", None),
+    "primary paused": ("other", None),
+    "failed back": ("other", None),
+    "replication held": ("slow", None),
+    "replication slow": ("slow", None),
+    "replica crashed": ("other", None),
+    "backup follows": ("other", None),
 }
 """How each begins, and how it is over. Deaths are not among them: they are noted for themselves."""
 TO_EVERYONE: tuple[Sign, ...] = ("pause", "crash", "jump")

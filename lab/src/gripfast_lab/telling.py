@@ -20,6 +20,9 @@ WORLD = "time"
 _SIGNS: dict[str, Sign] = {
     "node down": "crash",
     "failover": "crash",
+    "goes on": "other",
+    "switch-over": "other",
+    "replica cut off": "cut",
     "restart": "restart",
     "clock": "jump",
     "session": "cut",
@@ -93,7 +96,7 @@ class _Teller:
         sign, outcome = self._outcome(act.who, before, after)
         speaker = f"{act.who}'s watchdog" if act.kind == "renews" else act.who
         ending = f"; {outcome}" if outcome else ""
-        nodes = self._engine.asked(before.engine, act.ask)
+        nodes = self._engine.asked(before.engine, act.who, act.ask)
         to = " to all" if len(nodes) > 1 else f" to {nodes[0]}" if len(self._engine.nodes) > 1 else ""
         text = f"{speaker}{to}: {act.ask} → {_answered(act, nodes)}{ending}"
         return Moment(act.who, sign, text, str(act.ask), self._now, tuple(self._arrows(act, before)))
@@ -101,7 +104,7 @@ class _Teller:
     def _arrows(self, act: Act, state: State) -> Iterator[Arrow]:
         ask = act.ask
         assert ask is not None
-        nodes = self._engine.asked(state.engine, ask)
+        nodes = self._engine.asked(state.engine, act.who, ask)
         for place, node in enumerate(nodes):
             reply = act.reply[place] if ask.at == ALL and act.reply is not None else act.reply
             is_lost = node in act.unreached

@@ -138,7 +138,7 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
             return None
         from gripfast.runtime.observers import Observers
 
-        return Observers(self._config.observers, self.where)
+        return Observers(self._config.observers, self.where, _engine(self._config))
 
     def _tell_if_apart(self, is_forked: bool) -> None:
         """A forked or multiprocessing child may believe that it shares the locks of its parent."""
@@ -164,6 +164,12 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self.where}>"
+
+
+def _engine(config: Config) -> str:
+    """For observers. An engine of SQLAlchemy is that of its dialect, which the address tells."""
+    kind = config.factory.where.partition("://")[0] if config.kind == "sql" else config.kind
+    return "postgresql" if kind == "postgres" else kind
 
 
 def _is_started_by_multiprocessing() -> bool:

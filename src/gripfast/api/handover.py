@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from gripfast.api.settings import LockSettings
 
 _BEGINS = "gripfast-lease-1."
-_DATABASES = {"postgres", "mysql", "sql"}
-"""An engine of SQLAlchemy does not say which of them it is for."""
+_ALIKE = ({"postgres", "mysql", "sql"}, {"redis", "sentinel", "valkey"})
+"""Kinds that may mean one store: an engine of SQLAlchemy does not say which of them it is for; the server that
+Sentinels name has a URL of its own, too."""
 
 
 class Detached(NamedTuple):
@@ -78,7 +79,7 @@ def read(text: object, client: AnyClient) -> Detached:
     detached, kind, prefix = _read(text), client._config.kind, client._config.prefix
     if detached is None:
         raise ConfigurationError("this is not a text that lease.detach() or `gripfast acquire` has returned")
-    if detached.store != kind and not {kind, detached.store} <= _DATABASES:
+    if detached.store != kind and not any({kind, detached.store} <= alike for alike in _ALIKE):
         raise ConfigurationError(
             f"the lease on {detached.name!r} was detached on a store of the kind {detached.store!r}, and this client "
             f"uses {kind!r}: connect to the same store"

@@ -23,6 +23,11 @@ def check_keeps(client: AnyClient, what: str) -> None:
 
 def settings_of_once(client: AnyClient, name: str, ttl: float | None, **others: Any) -> LockSettings:
     check_keeps(client, "once()")
+    if client._config.factory.once_needs:
+        raise ConfigurationError(
+            f"once() needs {client._config.factory.once_needs} on {client.where}, because a failover could forget what "
+            "is done: set it in the URL, see docs/redis-replicas.md"
+        )
     return client._settings(name, ttl, renew=True, max_hold=None, reentrant=False, on_lost=None, is_once=True, **others)
 
 

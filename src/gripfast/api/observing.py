@@ -45,9 +45,11 @@ class LoggingObserver(Observer):
     """Writes a line for each event to the logger `gripfast.events`, or to another that you name.
 
     Claims and renewals are logged at DEBUG, grants, refusals and releases at INFO, losses and an unreachable store at
-    WARNING. Each record has most fields as attributes: `gripfast_event` is its kind, and `gripfast_name`,
-    `gripfast_group`, `gripfast_owner`, `gripfast_token`, `gripfast_store`, `gripfast_ttl`, `gripfast_waited`,
-    `gripfast_held`, `gripfast_margin`, `gripfast_reason` and `gripfast_request` are the rest.
+    WARNING. Each record has the fields of the event as attributes, which formatters for JSON and structlog pick up:
+    `gripfast_event` is its kind, `gripfast_error` the name of the error's class, and `gripfast_name`, `gripfast_group`,
+    `gripfast_owner`, `gripfast_token`, `gripfast_store`, `gripfast_ttl`, `gripfast_waited`, `gripfast_held`,
+    `gripfast_margin`, `gripfast_reason`, `gripfast_request`, `gripfast_queued`, `gripfast_trace` and
+    `gripfast_holder_trace` are the rest. All of them are text, numbers, true or false, or None.
     """
 
     def __init__(self, logger: str = "gripfast.events") -> None:
@@ -78,4 +80,5 @@ class LoggingObserver(Observer):
     def _write(self, level: int, event: Event, what: str, *args: object) -> None:
         if self._log.isEnabledFor(level):
             extra = {f"gripfast_{name}": getattr(event, name) for name in _EXTRA}
-            self._log.log(level, what, *args, extra={"gripfast_event": event.kind, **extra})
+            error = None if event.error is None else type(event.error).__name__
+            self._log.log(level, what, *args, extra={"gripfast_event": event.kind, "gripfast_error": error, **extra})

@@ -8,7 +8,8 @@ from typing import Literal, overload
 from gripfast.api import keeping
 from gripfast.api.base import AnyClient, forced, reached, was_forced
 from gripfast.core import rules
-from gripfast.core.ports import Kind, LockInfo, PermitInfo, permits_of
+from gripfast.core.ports import Kind, LockInfo, PermitInfo, Prepared, permits_of
+from gripfast.errors import ConfigurationError
 from gripfast.runtime.blocking import drive
 
 
@@ -83,6 +84,14 @@ class Operators(AnyClient):
             return was_forced(name, note, reached(drive(self._forced_permits(key, kind, owner, slot, note))))
         was_held = reached(drive(forced(self._store(), key, note)))
         return was_forced(name, note, was_held, not was_held and drive(keeping.done(self, key)) is not None)
+
+    def _prepare(self, max_ttl: float | None) -> Prepared:
+        """For `gripfast init`."""
+        prepare = getattr(self._store(), "prepare", None)
+        if prepare is None:
+            raise ConfigurationError("this store needs no `gripfast init`: use it as it is")
+        done: Prepared = reached(drive(prepare(max_ttl)))
+        return done
 
     def forget(self, name: str) -> bool:
         """Make undone what `once()` has recorded as done: the next one may begin. True if it was recorded."""

@@ -11,6 +11,7 @@ permits      what `text` is for locks, for semaphores and read/write locks
 locks        ls, show, break, wait
 commands     which commands there are, those of other packages, too
 completion   what a shell completes
+doctor       doctor: judges a deployment
 run          run: takes the lock and holds it while a command runs
 waiting      waits for a lock, tells who has it meanwhile
 signals      signals are read and passed on, not suffered

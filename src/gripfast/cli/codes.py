@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-DECLINED = 1
+DECLINED = PROBLEM = 1
 USAGE = 64
 NOT_FOUND = 66
 UNAVAILABLE = 69
@@ -16,7 +16,8 @@ NO_COMMAND = 127
 SIGNALLED = 128
 
 MEANINGS = {
-    DECLINED: "nothing was changed: you answered no, or the lock has a new holder (break)",
+    DECLINED: "nothing was changed: you answered no, or the lock has a new holder (break); or there is a problem "
+    "(doctor)",
     USAGE: "wrong usage: an option, name, ttl or URL",
     NOT_FOUND: "nobody holds that lock (show, break), or it is not recorded as done (forget)",
     UNAVAILABLE: "the store can't be reached, or refused the request",

@@ -13,7 +13,7 @@ import click
 from gripfast.api import handover
 from gripfast.cli import codes
 from gripfast.cli.failure import Failure
-from gripfast.cli.options import duration_option, name_argument, open_client, url_option, wait_option
+from gripfast.cli.options import duration_option, name_argument, open_client, otel_option, url_option, wait_option
 from gripfast.cli.signals import listening
 from gripfast.cli.text import holder
 from gripfast.cli.waiting import obtain
@@ -32,6 +32,7 @@ _text_argument = click.argument("source", metavar="-", type=click.Choice(["-"]))
 @wait_option
 @click.option("--label", metavar="TEXT", help="Tells others who holds the lock; ls and show print this text.")
 @duration_option("--min-hold", "The lock stays taken for this long, however early it is released.")
+@otel_option
 @click.pass_context
 def acquire(
     ctx: click.Context, name: str, ttl: float | None, wait: float | None, label: str | None, min_hold: float | None

@@ -10,7 +10,7 @@ import click
 import gripfast
 from gripfast.cli import codes
 from gripfast.cli.failure import explain, say
-from gripfast.cli.options import duration_option, name_argument, open_client, quiet_option, url_option
+from gripfast.cli.options import duration_option, name_argument, open_client, otel_option, quiet_option, url_option
 from gripfast.cli.run import GRACE_HELP, TTL_HELP, RunCommand, check_grace, say_stopped, supervised
 from gripfast.cli.signals import Signals, listening
 from gripfast.cli.supervise import Ending
@@ -34,6 +34,7 @@ class Settings(NamedTuple):
 @duration_option("--ttl", TTL_HELP)
 @duration_option("--grace", GRACE_HELP)
 @quiet_option
+@otel_option
 @click.pass_context
 def lead(
     ctx: click.Context,

@@ -15,6 +15,7 @@ from gripfast import durations
 from gripfast.cli.kinds import NAMES, kind_in
 
 _URL = "gripfast.cli.url"
+_OBSERVERS = "gripfast.cli.observers"
 
 Callback = TypeVar("Callback", bound=Callable[..., Any])
 
@@ -101,5 +102,24 @@ def url_of(ctx: click.Context) -> str | None:
     return ctx.meta.get(_URL) or os.environ.get("GRIPFAST_URL")
 
 
+OTEL_HELP = """Send metrics and traces with OpenTelemetry, as the variables OTEL_… say: the same as
+GRIPFAST_OBSERVERS=otel. It needs opentelemetry-sdk and an exporter."""
+
+
+def _remember_otel(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        ctx.meta[_OBSERVERS] = ["otel"]
+
+
+otel_option = click.option("--otel", is_flag=True, callback=_remember_otel, expose_value=False, help=OTEL_HELP)
+
+
 def open_client(ctx: click.Context) -> gripfast.Client:
-    return gripfast.connect(ctx.meta.get(_URL))
+    """With the observers of $GRIPFAST_OBSERVERS and of the command's options."""
+    named = os.environ.get("GRIPFAST_OBSERVERS", "").split(",")
+    names = [*filter(None, map(str.strip, named)), *ctx.meta.get(_OBSERVERS, ())]
+    if not names:
+        return gripfast.connect(ctx.meta.get(_URL))
+    from gripfast.cli.observers import observers
+
+    return gripfast.connect(ctx.meta.get(_URL), observers=observers(dict.fromkeys(names)))

@@ -13,7 +13,15 @@ import gripfast
 from gripfast.cli import codes
 from gripfast.cli.failure import say
 from gripfast.cli.kinds import AnyKind, called, kind_in, to_show, words_of
-from gripfast.cli.options import duration_option, name_argument, open_client, quiet_option, url_option, wait_option
+from gripfast.cli.options import (
+    duration_option,
+    name_argument,
+    open_client,
+    otel_option,
+    quiet_option,
+    url_option,
+    wait_option,
+)
 from gripfast.cli.signals import Signals, listening
 from gripfast.cli.spawn import Command, start
 from gripfast.cli.supervise import KEPT, Ending, Supervisor, end_family, sane_grace
@@ -40,6 +48,8 @@ LIMIT_HELP = """Take a permit of the semaphore NAME, which has N permits: so man
 Everybody has to come with the same limit."""
 READ_HELP = "Take the read/write lock NAME for reading: others may read at the same time, and nobody writes."
 WRITE_HELP = "Take the read/write lock NAME for writing: nobody else reads or writes."
+GROUP_HELP = """What metrics call this lock and others like it. Names are not told to metrics, because there may be any
+number of them."""
 BUSY_HELP = f"Exit code if someone else holds the lock. [default: {codes.BUSY}]"
 
 
@@ -59,6 +69,7 @@ class How(TypedDict):
 
     ttl: float | None
     label: str | None
+    group: str | None
     limit: int | None
     read: bool
     write: bool
@@ -93,6 +104,8 @@ class RunCommand(click.Command):
 @click.option("--busy-exit-code", type=click.IntRange(0, 255), default=codes.BUSY, metavar="CODE", help=BUSY_HELP)
 @duration_option("--grace", GRACE_HELP)
 @quiet_option
+@click.option("--group", metavar="TEXT", help=GROUP_HELP)
+@otel_option
 @click.option("--limit", type=int, metavar="N", help=LIMIT_HELP)
 @click.option("--read", is_flag=True, help=READ_HELP)
 @click.option("--write", is_flag=True, help=WRITE_HELP)
@@ -157,7 +170,8 @@ def run(
         lock = _lock(client, name, how)
         check_grace(ctx, grace, lock.ttl)
         if how["keep"] is not None:
-            attempt = client.once(name, keep=how["keep"], wait=patience, ttl=how["ttl"], label=how["label"])
+            label, group = how["label"], how["group"]
+            attempt = client.once(name, keep=how["keep"], wait=patience, ttl=how["ttl"], label=label, group=group)
             return _run_once(client, attempt, settings, listening())
         return _run(client, lock, settings, listening())
 
@@ -180,14 +194,14 @@ def _check(ctx: click.Context, how: How) -> None:
 
 
 def _lock(client: gripfast.Client, name: str, how: How) -> gripfast.Lock | gripfast.Semaphore:
-    ttl, label = how["ttl"], how["label"]
+    ttl, label, group = how["ttl"], how["label"], how["group"]
     if how["limit"] is not None:
-        return client.semaphore(name, how["limit"], ttl, label=label)
+        return client.semaphore(name, how["limit"], ttl, label=label, group=group)
     if how["read"]:
-        return client.rwlock(name, ttl, label=label).read()
+        return client.rwlock(name, ttl, label=label, group=group).read()
     if how["write"]:
-        return client.rwlock(name, ttl, label=label).write()
-    return client.lock(name, ttl=ttl, label=label, min_hold=how["min_hold"])
+        return client.rwlock(name, ttl, label=label, group=group).write()
+    return client.lock(name, ttl=ttl, label=label, group=group, min_hold=how["min_hold"])
 
 
 def check_grace(ctx: click.Context, grace: float | None, ttl: float) -> None:

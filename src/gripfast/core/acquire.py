@@ -35,14 +35,15 @@ async def acquire(env: Env, want: Want, wait: float | None, entry: Entry = False
         state = LeaseState(want, env.new_owner())
         mark = env.ledger.enter(state, entry)
         try:
-            if env.observers is not None:
-                env.observers.claimed(state)
+            trace = None if env.observers is None else env.observers.claimed(state)
             inbox = None if wait == 0.0 else env.store.inbox()
-            claim = Claim(want.key, state.owner, want.ttl, want.label, inbox, share)
+            claim = Claim(want.key, state.owner, want.ttl, want.label, inbox, share, trace)
             answer, sent = await _ask(env, claim, mark)
             if not isinstance(answer, Granted):
                 patience = patience or _Patience(env, sent, wait)
                 wait_on = _persist if inbox is None else _watched
+                if inbox is not None and state.story is not None:
+                    state.story.waits(answer)
                 answer, sent = await wait_on(env, want, claim, mark, patience, answer, sent)
             if isinstance(answer, Taken):
                 if answer.limit_in_force is not None:
@@ -120,14 +121,26 @@ class _Patience:
         if not self.is_left():
             raise to_raise(error)
 
-    async def unreachable(self, answer: Unreachable) -> None:
+    async def unreachable(self, answer: Unreachable, claim: Claim) -> None:
         """Pause before the next try, or raise if there is none. Who does not wait is told of a refused connection."""
         if answer.is_permanent or (self._wait == 0.0 and answer.was_refused):
             raise to_raise(answer.error, answer.is_permanent)
+        if answer.ready_in is not None:
+            await self._until_ready(answer, answer.ready_in, claim)
+            return
         self.check(answer.error)
         pause = rules.retry_pause(self._failures)
         self._failures += 1
         await self._env.pause(min(pause, self._silence_ends - self._env.now()))
+
+    async def _until_ready(self, answer: Unreachable, ready_in: float, claim: Claim) -> None:
+        """The engine has said when it will serve. Until then a waiter only refreshes its position. Who can't wait for
+        so long is told at once."""
+        now = self._env.now()
+        if claim.inbox is None or (now + ready_in > self.ends):
+            raise to_raise(answer.error)
+        self.answered()
+        await claim.inbox.hear(now + min(ready_in, rules.refresh_pace(claim.ttl)))
 
 
 async def _watched(
@@ -147,7 +160,7 @@ async def _persist(
     """The first answer was no grant: listen and ask until there is one, or patience ends. Dated."""
     while True:
         if isinstance(answer, Unreachable):
-            await patience.unreachable(answer)
+            await patience.unreachable(answer, claim)
         else:
             patience.answered()
             if answer.limit_in_force is not None:

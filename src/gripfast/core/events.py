@@ -28,6 +28,9 @@ class Event:
     """The id of this claim, random and new each time; `lease.owner` if it was granted."""
     store: str
     """The engine's address, without a password."""
+    engine: str = ""
+    """What the engine is: `redis`, `redlock`, `sentinel`, `cluster`, `valkey`, `postgresql`, `mysql`, `sqlite`,
+    `zookeeper`, `memory`, or the name of a store of another package."""
     at: float
     """When it happened, in seconds on the clock of this machine that goes on while the machine sleeps. Only the
     difference of two has a meaning."""
@@ -52,6 +55,12 @@ class Event:
     """`unreachable`, and `refused` with the reason `error`: the error."""
     request: EventRequest | None = None
     """`unreachable` only: the request that failed."""
+    queued: bool = False
+    """The claim was not granted at once, and waited: for the holder, or for a store that did not answer."""
+    trace: str | None = None
+    """The trace that the caller belongs to, as W3C's `traceparent`; None unless `Observer.traceparent` tells it."""
+    holder_trace: str | None = None
+    """The same of the holder that this claim had to wait for, if its store told it."""
 
 
 class Observer(Protocol):  # each method returns: one without a body would be abstract to type checkers
@@ -68,6 +77,13 @@ class Observer(Protocol):  # each method returns: one without a body would be ab
     Every claim ends in `granted`, `refused` or `unreachable` (request `claim`). Every lease ends in `released` or
     `lost`. Another handle on a lease by re-entry is not a claim.
     """
+
+    def traceparent(self) -> str | None:
+        """The trace that the caller belongs to, as W3C's `traceparent`; None if there is none.
+
+        The thread or task that requests a lock calls this one, and waits for it: return at once. It is written into the
+        details of the holder, where others read it (`LockInfo.trace`)."""
+        return None
 
     def claimed(self, event: Event) -> None:
         """A lock was requested."""

@@ -54,9 +54,9 @@ async def adopt(env: Env, want: Want, former: str) -> LeaseState:
     if want.min_hold is not None:  # before the request leaves: somebody believed in this lease before
         mark.keeping = Keeping(MIN_HOLD, want.min_hold, env.now())
     try:
-        if env.observers is not None:
-            env.observers.claimed(state)
-        answer, sent = await _ask(env, Claim(want.key, state.owner, want.ttl, want.label, None), former, mark)
+        trace = None if env.observers is None else env.observers.claimed(state)
+        claim = Claim(want.key, state.owner, want.ttl, want.label, None, trace=trace)
+        answer, sent = await _ask(env, claim, former, mark)
         if isinstance(answer, Granted):
             if not state.grant(answer.token, answer.ttl, sent, env.now(), want.max_hold):
                 raise ClientClosed if env.is_closed else _too_late(want)
@@ -94,7 +94,7 @@ async def _ask(env: Env, claim: Claim, former: str, mark: Mark) -> tuple[Granted
             await closing.undo(env, claim, mark)  # type: ignore[unreachable] # closed meanwhile
         if not isinstance(answer, Unreachable):
             return answer, answer.sent or sent if isinstance(answer, Granted) else sent
-        if answer.is_permanent or answer.was_refused or env.now() >= ends:
+        if answer.is_permanent or answer.was_refused or answer.ready_in is not None or env.now() >= ends:
             raise to_raise(answer.error)
         await env.pause(min(rules.retry_pause(failures), ends - env.now()))
         failures += 1

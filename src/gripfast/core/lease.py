@@ -61,6 +61,18 @@ class Share(NamedTuple):
     """What the caller believes to be the limit; `RW_LIMIT` if it is a read/write lock."""
 
 
+class Traced(NamedTuple):
+    """A label, and the trace of the caller who requests the lock: both are written into the holder's details."""
+
+    label: str | None
+    trace: str
+    """W3C's `traceparent`."""
+
+
+Label = str | Traced | None
+"""What a claim tells others about its holder."""
+
+
 class Want(NamedTuple):
     """What a lock asks for: checked once, when the lock is made."""
 

@@ -21,9 +21,11 @@ from gripfast.core.kept import kept
 from gripfast.core.lease import RW_LIMIT as RW_LIMIT
 from gripfast.core.lease import Broken as Broken
 from gripfast.core.lease import Kind as Kind
+from gripfast.core.lease import Label as Label
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.lease import Loss as Loss
 from gripfast.core.lease import Share as Share
+from gripfast.core.lease import Traced as Traced
 from gripfast.core.ledger import Ledger
 from gripfast.errors import ClientClosed, Reason, StoreUnavailable
 
@@ -85,7 +87,11 @@ class LockInfo:
     expires_in: float
     """Seconds until the lock expires if it is not renewed; infinite if it never expires."""
     waiters: int
-    """How many waiters there are. Always 0 if `Capabilities.waiters_seen` is false."""
+    """How many waiters there are; of the holder in a `LockTimeout`, at least so many. Always 0 if
+    `Capabilities.waiters_seen` is false."""
+    trace: str | None = None
+    """The trace that the holder's request belongs to, as W3C's `traceparent`, if the holder has an observer that tells
+    it, such as OpenTelemetry's."""
 
     @property
     def kept(self) -> Literal["min_hold", "done"] | None:
@@ -141,6 +147,13 @@ class Claim(NamedTuple):
     label: str | None
     inbox: Inbox | None
     share: Share | None = None
+    trace: str | None = None
+    """W3C's `traceparent` of the caller, if an observer tells it: for the holder's details, if the store has them."""
+
+    @property
+    def told(self) -> Label:
+        """What goes into the holder's details."""
+        return self.label if self.trace is None else Traced(self.label, self.trace)
 
 
 class Hold(NamedTuple):
@@ -196,17 +209,23 @@ class Unreachable(NamedTuple):
     want to wait. One that was cut, or not made in time, is none."""
     is_permanent: bool = False
     """Asking again will not help, however long the caller would wait: a wrong password."""
+    ready_in: float | None = None
+    """Seconds after which the engine will serve, if it has said so: who waits for ever waits for that."""
 
 
 def unreachable(
-    error: StoreUnavailable | ClientClosed, was_sent: bool = True, was_refused: bool = False, is_permanent: bool = False
+    error: StoreUnavailable | ClientClosed,
+    was_sent: bool = True,
+    was_refused: bool = False,
+    is_permanent: bool = False,
+    ready_in: float | None = None,
 ) -> Unreachable:
     """An answer is kept for a while: it must not keep the frames that it came through, and with them a lease."""
     link: BaseException | None = error
     while link is not None:
         link.__traceback__ = None
         link = link.__cause__ or link.__context__
-    return Unreachable(error, was_sent, was_refused, is_permanent)
+    return Unreachable(error, was_sent, was_refused, is_permanent, ready_in)
 
 
 def to_raise(error: Raised, is_permanent: bool = False) -> Raised:
@@ -383,6 +402,23 @@ class ReleasesLazily(Protocol):
     async def read_late(self, within: float = 0.0) -> bool:
         """Read the answers that are there, or that come within so many seconds. True if some are still to come, and
         nobody but this reads them."""
+        ...
+
+
+class Prepared(NamedTuple):
+    """What `gripfast init` has done."""
+
+    max_ttl: float
+    """The largest ttl in force."""
+    unaware: int
+    """Copies of the engine that have not confirmed that they know of it."""
+
+
+class Prepares(Protocol):
+    """What a store can do besides, if it needs to be prepared before it is used (`gripfast init`)."""
+
+    async def prepare(self, max_ttl: float | None) -> Prepared | Unreachable:
+        """It is new: it need not wait for leases of an engine before it. `max_ttl`: raise the largest ttl to this."""
         ...
 
 

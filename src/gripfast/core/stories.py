@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from gripfast.core.events import Event, EventKind, EventRequest
 from gripfast.core.lease import LeaseState, Loss, reason_of
-from gripfast.core.ports import Unreachable
+from gripfast.core.ports import Taken, Unreachable
 from gripfast.errors import ClientClosed, GripfastError, Reason, StoreUnavailable
 
 Phase = Literal["untold", "waiting", "holding", "over"]
@@ -51,7 +51,8 @@ class Story(weakref.ref[LeaseState]):
     """One claim. Its methods report; they may be called from any thread, and decide nothing."""
 
     __slots__ = (
-        "claimed_at", "endings", "granted_at", "group", "name", "owner", "phase", "stories", "token", "ttl",
+        "claimed_at", "endings", "granted_at", "group", "holder_trace", "name", "owner", "phase", "queued", "stories",
+        "token", "trace", "ttl",
     )  # fmt: skip
 
     stories: Stories
@@ -62,6 +63,9 @@ class Story(weakref.ref[LeaseState]):
     token: int | None
     claimed_at: float
     granted_at: float | None
+    queued: bool
+    trace: str | None
+    holder_trace: str | None
     endings: list[list[Loss]]
     """Those of the lease: they outlive it here."""
     phase: Phase
@@ -71,6 +75,12 @@ class Story(weakref.ref[LeaseState]):
         now = self.stories.now()
         self.token, self.ttl, self.granted_at = state.token, state.ttl, now
         self.stories.put((self, self.event("granted", now)))
+
+    def waits(self, answer: Taken | Unreachable) -> None:
+        """It was not granted at once."""
+        self.queued = True
+        if isinstance(answer, Taken) and answer.holder is not None:
+            self.holder_trace = answer.holder.trace
 
     def refused(self) -> None:
         self._report("refused", reason="taken")
@@ -125,12 +135,16 @@ class Story(weakref.ref[LeaseState]):
             group=self.group,
             owner=self.owner,
             store=self.stories.where,
+            engine=self.stories.engine,
             at=at,
             wall=self.stories.wall(),
             ttl=self.ttl,
             token=self.token,
             waited=(at if granted_at is None else granted_at) - self.claimed_at,
             held=0.0 if granted_at is None else at - granted_at,
+            queued=self.queued,
+            trace=self.trace,
+            holder_trace=self.holder_trace,
             **more,
         )
 
@@ -149,29 +163,36 @@ class Stories:
         has_room: Callable[[], bool],
         now: Callable[[], float],
         wall: Callable[[], float],
+        traceparent: Callable[[], str | None] = lambda: None,
+        engine: str = "",
     ) -> None:
         self.where = where
+        self.engine = engine
         self.put = put
         self.has_room = has_room
         """Call it before you queue a claim, or an event that ends nothing. False: it is left out."""
         self.now = now
         self.wall = wall
+        self.traceparent = traceparent
         self._open: dict[str, Story] = {}
         """By owner. For the reading thread only."""
 
-    def claimed(self, state: LeaseState) -> None:
-        """Before the claim leaves."""
+    def claimed(self, state: LeaseState) -> str | None:
+        """Before the claim leaves. The trace that it belongs to."""
+        trace = self.traceparent()
         if not self.has_room():
-            return
+            return trace
         story = Story(state, self.put)
         story.stories = self
         story.name, story.group, story.owner = state.name, state.want.group, state.owner
         story.ttl, story.token = state.ttl, None
         story.claimed_at, story.granted_at = self.now(), None
+        story.queued, story.trace, story.holder_trace = False, trace, None
         story.endings = state.endings
         story.phase = "untold"
         state.story = story
         self.put((story, story.event("claimed", story.claimed_at)))
+        return trace
 
     # -- by the one thread that reads the queue ------------------------------------------------------------------
 

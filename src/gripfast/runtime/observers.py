@@ -16,8 +16,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from gripfast.core.events import Event, Observer
 from gripfast.core.stories import Report, Stories
@@ -33,6 +34,9 @@ LIMIT = 10_000
 LAST_WORDS = 0.5
 """Seconds that observers have for what is queued when their client is closed, or the interpreter ends."""
 
+PACE = 0.02
+"""Seconds between two deliveries. To wake the thread for each report would cost its caller more than the report."""
+
 QUIET = 60.0
 """Seconds for which the same trouble is not logged again."""
 
@@ -41,13 +45,17 @@ TROUBLES = 100
 
 
 class Observers:
-    def __init__(self, observers: Sequence[Observer], where: str) -> None:
+    def __init__(self, observers: Sequence[Observer], where: str, engine: str) -> None:
         self._observers = observers
         self._where = where
         self._ticker: Ticker[Report] = Ticker("gripfast-observers", self._deliver, self._end)
-        self.stories = Stories(where, self._ticker.queue.put, self._has_room, boottime, time.time)
+        self._tracers = [method for each in observers if (method := _own_traceparent(each)) is not None]
+        self.stories = Stories(
+            where, self._ticker.queue.put, self._has_room, boottime, time.time, self._traceparent, engine
+        )
         self._is_started = False
         self._ends_at = math.inf
+        self._is_stopping = threading.Event()
         self._closes_itself = False
         self._left_out = 0
         """About: threads count at the same time."""
@@ -60,6 +68,7 @@ class Observers:
     def stop(self) -> None:
         """What is open ends; nothing that is reported later is told."""
         self._ends_at = boottime() + LAST_WORDS
+        self._is_stopping.set()
         self._ticker.stop()
 
     def join(self) -> None:
@@ -83,6 +92,19 @@ class Observers:
             return True
         self._left_out += 1  # said later, by the observers' own thread: no lease waits for a handler of the log
         return False
+
+    def _traceparent(self) -> str | None:
+        """The first that is told. Whoever requests a lock waits for it."""
+        for traceparent in self._tracers:
+            try:
+                told = traceparent()
+            except Exception as error:
+                if self._is_news(traceparent, error):
+                    self._say_raised(getattr(traceparent, "__qualname__", "traceparent"), error)
+            else:
+                if isinstance(told, str):
+                    return told
+        return None
 
     def _start(self) -> None:
         """If that is not possible now, what is queued waits for the next try."""
@@ -113,6 +135,8 @@ class Observers:
             left_out, self._left_out = self._left_out, 0
             what = "about %d events were left out, because the observers of %s are too slow"
             _log.warning(what, left_out, self._where, extra={"gripfast_store": self._where})
+        if reports:
+            self._is_stopping.wait(PACE)
         return math.inf
 
     def _end(self) -> None:
@@ -137,3 +161,9 @@ class Observers:
         what = "the observer's method %s raised an exception, which is ignored (and not logged again for %d s)"
         with contextlib.suppress(Exception):  # a handler of the application's may raise, too
             _log.error(what, method, QUIET, exc_info=error, extra={"gripfast_store": self._where})
+
+
+def _own_traceparent(observer: object) -> Callable[[], object] | None:
+    """None if it has none, or the one that tells nothing: most do."""
+    method = getattr(observer, "traceparent", None)
+    return None if getattr(method, "__func__", None) is Observer.traceparent else method

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from gripfast.core.ports import Capabilities, Store
     from gripfast.stores.options import Option
 
-BUILT_IN = ("memory", "sqlite", "redis", "redlock", "postgres", "mysql", "zookeeper", "sql")
+BUILT_IN = (
+    "memory", "sqlite", "redis", "redlock", "sentinel", "cluster", "valkey", "postgres", "mysql", "zookeeper", "sql"
+)  # fmt: skip
 """The folders of this package that have a spec."""
 GROUP = "gripfast.stores"
 """The group of entry points."""
@@ -42,6 +44,8 @@ class StoreSpec(NamedTuple):
     """Its URLs name several hosts, with commas between them."""
     clients: tuple[str, ...] = ()
     """Classes that `factory_of` takes, by qualified name: no driver is imported to recognise its client."""
+    pools: tuple[str, ...] = ()
+    """Classes of the `connection_pool` of such clients, where it tells them from those of another engine."""
     takes_lists: bool = False
     """`factory_of_several` takes several targets, each an Address or a client."""
     extra: str = ""
@@ -52,6 +56,9 @@ class StoreSpec(NamedTuple):
     """In words: what else it takes, if only its driver can tell."""
     capabilities: Capabilities | None = None
     """None if they depend on options."""
+    doctor: str = ""
+    """The module by which `gripfast doctor` judges a deployment: it has `examine(factory, terms)`, see
+    `stores/doctor.py`. Empty: only that a lock can be used, and how fast, is judged."""
     builds_on: str = ""
     """The engine whose folder it uses; it uses no other."""
 
@@ -99,6 +106,8 @@ class StoreFactory(Protocol):
     """What the engine is prepared for; a larger ttl is refused."""
     prefix: str = ""
     """What goes before the names of clients that do not set one."""
+    once_needs: str = ""
+    """The options that `once()` needs there and that are not set: without them, what is done could be forgotten."""
 
     def blocking(self, request_timeout: float) -> Store: ...
 
@@ -124,16 +133,20 @@ def spec_for(scheme: str) -> StoreSpec:
 
 
 def spec_of(client: object) -> StoreSpec:
-    """Of an engine's own client."""
-    kinds = {f"{kind.__module__}.{kind.__qualname__}" for kind in type(client).__mro__}
-    for spec in specs():
-        if kinds & set(spec.clients):
+    """Of an engine's own client. Its pool may tell more than its own class."""
+    kinds, pools = _kinds(client), _kinds(getattr(client, "connection_pool", None))
+    for spec in sorted(specs(), key=lambda spec: not pools & set(spec.pools)):
+        if pools & set(spec.pools) or kinds & set(spec.clients):
             return spec
     known = ", ".join(kind for spec in specs() for kind in spec.clients)
     raise ConfigurationError(
         f"connect() does not know a {type(client).__module__}.{type(client).__qualname__}: "
         f"pass a URL such as sqlite:///locks.db, or an object of one of these classes: {known}"
     )
+
+
+def _kinds(thing: object) -> set[str]:
+    return {f"{kind.__module__}.{kind.__qualname__}" for kind in type(thing).__mro__}
 
 
 def spec_of_lists() -> StoreSpec:

@@ -13,10 +13,12 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeGuard
 
 from gripfast import machine
-from gripfast.core.ports import LockInfo
+from gripfast.core.ports import Label, LockInfo, Traced
 from gripfast.machine import Process
 
 PID_MOST = 2**31 - 1
+TRACE_MOST = 128
+"""Characters: a `traceparent` has 55."""
 
 
 class Details(NamedTuple):
@@ -25,6 +27,12 @@ class Details(NamedTuple):
     host: str = ""
     label: str | None = None
     pid: int = 0
+    trace: str | None = None
+
+
+def told(label: Label) -> dict[str, str | None]:
+    """What the caller tells, as it stands in the details. Versions that know no traces read past them."""
+    return {"label": label.label, "trace": label.trace} if isinstance(label, Traced) else {"label": label}
 
 
 def read_details(text: str | bytes) -> Details | None:
@@ -33,7 +41,12 @@ def read_details(text: str | bytes) -> Details | None:
     host, label, pid = data.get("host"), data.get("label"), data.get("pid")
     if not isinstance(host, str) or not isinstance(label, str | None) or not _is_pid(pid):
         return None
-    return Details(host, label, pid)
+    return Details(host, label, pid, _read_trace(data))
+
+
+def _read_trace(data: dict[str, Any]) -> str | None:
+    trace = data.get("trace")
+    return trace if isinstance(trace, str) and len(trace) <= TRACE_MOST else None
 
 
 def read_object(text: str | bytes) -> dict[str, Any]:
@@ -58,7 +71,7 @@ def lock_info(
 ) -> LockInfo:
     """With what is known of the holder."""
     since = read_moment(since_us)
-    return LockInfo(name, owner, token, holder.label, holder.host, holder.pid, since, expires_in, waiters)
+    return LockInfo(name, owner, token, holder.label, holder.host, holder.pid, since, expires_in, waiters, holder.trace)
 
 
 def _is_pid(pid: object) -> TypeGuard[int]:
@@ -70,15 +83,17 @@ class Holder(NamedTuple):
     label: str | None
     processes: tuple[Process, ...]
     """The holder's own process first, then those that were vouched for: it is gone when all of them are."""
+    trace: str | None = None
 
     @property
     def pid(self) -> int:
         return self.processes[0].pid if self.processes else 0
 
 
-def write_holder(label: str | None) -> str:
+def write_holder(label: Label) -> str:
     """The details of this process."""
-    return _dump(Holder(machine.hostname(), label, (machine.this_process(),)))
+    text, trace = label if isinstance(label, Traced) else (label, None)
+    return _dump(Holder(machine.hostname(), text, (machine.this_process(),), trace))
 
 
 def vouched_for(text: str, pid: int) -> str:
@@ -106,7 +121,7 @@ def read_holder(text: str) -> Holder:
     host, label, processes = data.get("host"), data.get("label"), data.get("processes")
     if not isinstance(host, str) or not isinstance(label, str | None) or not _are_processes(processes):
         return Holder("", None, ())
-    return Holder(host, label, tuple(Process(*process) for process in processes))
+    return Holder(host, label, tuple(Process(*process) for process in processes), _read_trace(data))
 
 
 def _are_processes(found: Any) -> TypeGuard[list[list[Any]]]:
@@ -121,4 +136,5 @@ def _is_process(found: list[Any]) -> bool:
 
 def _dump(holder: Holder) -> str:
     processes = [[p.machine, p.boot, p.namespace, p.pid, p.started] for p in holder.processes]
-    return json.dumps({"host": holder.host, "label": holder.label, "processes": processes})
+    traced = {} if holder.trace is None else {"trace": holder.trace}
+    return json.dumps({"host": holder.host, "label": holder.label, "processes": processes, **traced})

@@ -23,4 +23,5 @@ SPEC = StoreSpec(
     schemes=("files",),
     options={"pace": Option("seconds", "how long a waiter waits before it looks again")},
     capabilities=CAPABILITIES,
+    doctor="gripfast_files.doctor",
 )

@@ -33,7 +33,7 @@ class Database:
     def start(self) -> Has:
         return Has()
 
-    def asked(self, has: Has, what: Ask) -> tuple[str, ...]:
+    def asked(self, has: Has, who: str, what: Ask) -> tuple[str, ...]:
         return self.nodes
 
     def ask(self, has: Has, who: str, what: Ask, missing: str = "") -> Answer | None:

@@ -39,7 +39,7 @@ class Engine(Protocol):
 
     def start(self) -> State: ...
 
-    def asked(self, state: State, what: Ask) -> tuple[str, ...]:
+    def asked(self, state: State, who: str, what: Ask) -> tuple[str, ...]:
         """Which nodes this goes to."""
 
     def ask(self, state: State, who: str, what: Ask, missing: str = "") -> Answer | None:

@@ -12,7 +12,7 @@ from gripfast_lab.engines.port import Answer, Happening
 from gripfast_lab.moves import ALL, Ask
 from gripfast_lab.sim.redis import lua
 from gripfast_lab.sim.redis.database import Database
-from gripfast_lab.sim.redis.keyspace import Snapshot
+from gripfast_lab.sim.redis.keyspace import ALONE, About, Snapshot
 
 EMPTY = 0
 _BASE_MS = 1_000_000
@@ -29,8 +29,10 @@ class Contents:
         self._number()
 
     @functools.cache  # noqa: B019 - there is one of these for each search
-    def asked(self, number: int, what: Ask) -> tuple[int, Any]:
+    def asked(self, number: int, what: Ask, about: About = ALONE) -> tuple[int, Any]:
+        """`about`: what the server says of itself."""
         database = self._database
+        database.about = lambda: about
         database.restore(self._snapshots[number])
         if what.script:
             replies = [lua.ENGINE.run(what.script, [_word(what.commands[0])], [_word(what.commands[1])], database)]
@@ -84,7 +86,7 @@ class Alone:
     def start(self) -> int:
         return EMPTY
 
-    def asked(self, state: int, what: Ask) -> tuple[str, ...]:
+    def asked(self, state: int, who: str, what: Ask) -> tuple[str, ...]:
         return self.nodes
 
     def ask(self, state: int, who: str, what: Ask, missing: str = "") -> Answer:
@@ -130,12 +132,12 @@ class Several:
     def start(self) -> tuple[int, ...]:
         return (EMPTY,) * len(self.nodes)
 
-    def asked(self, state: tuple[int, ...], what: Ask) -> tuple[str, ...]:
+    def asked(self, state: tuple[int, ...], who: str, what: Ask) -> tuple[str, ...]:
         return self.nodes if what.at == ALL else (what.at,)
 
     def ask(self, state: tuple[int, ...], who: str, what: Ask, missing: str = "") -> Answer:
         after, replies, unreached = list(state), [], []
-        for node in self.asked(state, what):
+        for node in self.asked(state, who, what):
             place, reply = self.nodes.index(node), None
             if state[place] == DOWN or node == missing:
                 unreached.append(node)
@@ -200,7 +202,7 @@ class Replicated:
     def start(self) -> Copies:
         return Copies(0, tuple(EMPTY for _ in self.nodes))
 
-    def asked(self, state: Copies, what: Ask) -> tuple[str, ...]:
+    def asked(self, state: Copies, who: str, what: Ask) -> tuple[str, ...]:
         return (self.nodes[state.serves],)
 
     def ask(self, state: Copies, who: str, what: Ask, missing: str = "") -> Answer | None:

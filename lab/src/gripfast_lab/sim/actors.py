@@ -180,7 +180,7 @@ class Actor:
         """From before it is requested, it believes in less."""
         if state.remaining(self.process.now()) > 0.0:
             self._note("held", token=state.token, until=self._true(state.deadline), ttl=state.ttl, note="1 left")
-            with contextlib.suppress(LeaseLost):
+            with contextlib.suppress(LeaseLost, ClientClosed):  # that the client is closed ends every request of it
                 await self._runtime.downgrade(state)
 
     def _announced(self, state: LeaseState) -> None:

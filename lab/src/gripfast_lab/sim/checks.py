@@ -13,12 +13,14 @@ from gripfast.core import rules
 from . import once, permits, rivals
 from .attempts import Attempt, Sorted, sort_out
 from .excuses import Excuses
-from .history import Event
+from .history import GRACE, Event
 from .reach import Reach
 from .violation import Violation
 
-__all__ = ["RULES", "Violation", "violations"]
+__all__ = ["RULES", "Violation", "overlaps", "violations"]
 
+_LONGER = 1.0 + 2 * rules.CLOCK_RATES
+"""By how much longer it may seem to a client than it is."""
 WAKES_WITHIN = 0.3
 """Seconds from a release until one who waits has the lock, with several nodes."""
 
@@ -42,6 +44,7 @@ RULES: Mapping[str, str] = {
     "neglected": "No lease that is renewed expires while no fault is in the way.",
     "confirmed": "The server accepts a renewal only from the holder.",
     "stolen": "A request never takes a lock away from its holder.",
+    "hasty": "A server that was just promoted, or has just begun, grants nothing before its grace is over.",
     "passed": "Nobody overtakes a waiter that is alive and first in the queue.",
     "overtaken": "Nobody is refused by a lease that its own client has released, while no fault is in the way.",
     "idle": "A free lock is handed to a waiter, if there is one.",
@@ -76,7 +79,7 @@ def violations(
         asked = attempt.asked
         is_healed = asked.at >= healed_at and asked.patience - asked.at >= (reacts_within or 0.0)
         may_be = may_be_unreachable and way.may_be_unreachable(attempt, is_healed, reacts_within or 0.0)
-        _judge_end(attempt, may_be, excuses, found)
+        _judge_end(attempt, may_be, excuses, way, found)
         if reacts_within is not None and attempt.granted is None:
             _judge_patience(attempt, way, reacts_within, excuses, found)
         if attempt.granted is not None:
@@ -116,6 +119,12 @@ def violations(
     return found
 
 
+def overlaps(history: Iterable[Event]) -> list[Violation]:
+    """All there are, excused or not."""
+    names = sort_out(history).names
+    return [each for name, about in names.items() for each in rivals.overlaps(name, about.granted, Excuses())]
+
+
 class _Way:
     """What was in somebody's way: on one server, whatever happened to anyone; with several nodes, what `reach` says."""
 
@@ -130,11 +139,21 @@ class _Way:
         faults = (fault for fault in self._faults if fault.at <= until and fault.until >= since)
         return any(not fault.note.startswith(but) for fault in faults)
 
+    def is_in_grace(self, attempt: Attempt, beyond: float = 0.0) -> bool:
+        """Who can't wait for its end is told so: it is `beyond` its patience, or seems so because an answer is late."""
+        closed = attempt.closed_by
+        since, until = attempt.asked.at, math.inf if closed is None else closed.at
+        graces = [each for each in self._faults if each.note == GRACE and each.at <= until and each.until >= since]
+        if any((grace.until - until) * _LONGER >= beyond - until for grace in graces):
+            return True
+        others = (each for each in self._faults if each.note != GRACE)
+        return bool(graces) and any(each.at <= until and each.until >= graces[0].at for each in others)
+
     def may_be_unreachable(self, attempt: Attempt, is_healed: bool, within: float) -> bool:
         """A fault at so few nodes that the others are a majority excuses nothing, once it is known."""
         reach, closed = self._reach, attempt.closed_by
         if reach is None or closed is None:
-            return not is_healed
+            return not is_healed or self.is_in_grace(attempt)
         since = attempt.asked.at - within
         if not reach.is_quorate(since, closed.at):
             return True
@@ -145,7 +164,7 @@ def _process(attempt: Attempt) -> str:
     return attempt.asked.who.partition("/")[0]
 
 
-def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, found: list[Violation]) -> None:
+def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, way: _Way, found: list[Violation]) -> None:
     closed = attempt.closed_by
     if closed is None:
         found.append(_violation("unanswered", attempt, "the history does not show how it ended"))
@@ -159,6 +178,8 @@ def _judge_end(attempt: Attempt, may_be_unreachable: bool, excuses: Excuses, fou
         patience = attempt.asked.until if closed.kind == "refused" or is_told else attempt.asked.patience
         if closed.note in (once.DONE, permits.ANOTHER_LIMIT) and closed.kind == "refused":
             return  # nobody waits for that
+        if closed.kind == "unreachable" and way.is_in_grace(attempt, attempt.asked.until):
+            return  # nor for that
         if closed.at < patience and not excuses.of_time(attempt, closed.at):
             what = f"{closed.kind} {patience - closed.at:.6f} s before its wait was over"
             found.append(_violation("impatient", attempt, what))
@@ -182,7 +203,7 @@ def _judge_words(attempt: Attempt, granted: Event, excuses: Excuses, found: list
         elif kind == "lost" and event.at < deadline and not excuses.of_loss(attempt, event.at):
             what = f"lost ({event.note}) {deadline - event.at:.6f} s before its deadline"
             found.append(_violation("robbed", attempt, what))
-        elif kind == "outlived" and not excuses.of_exclusion(attempt, event.at):
+        elif kind == "outlived" and not excuses.of_absence(attempt, event.at):
             what = f"counted as held at {event.at:.6f}, but the engine keeps it only until {event.until:.6f}"
             found.append(_violation("outlived", attempt, what))
         elif kind == "misled" and not excuses.of_time(attempt, event.at):
@@ -249,6 +270,9 @@ def _judge_sights(known: Sorted, found: list[Violation]) -> None:
     for event in known.others.get("idle", ()):
         what = f"left free by {event.who} at {event.at:.6f} while the queue was: {event.note}"
         found.append(Violation("idle", event.name, what))
+    for event in known.others.get("hasty", ()):
+        what = f"granted to {event.who} at {event.at:.6f} in a grace that lasts until {event.until:.6f}"
+        found.append(Violation("hasty", event.name, what))
     for event in known.others.get("confirmed", ()):
         what = f"a renewal of {event.who} was accepted at {event.at:.6f} while the holder was {event.note}"
         found.append(Violation("confirmed", event.name, what))

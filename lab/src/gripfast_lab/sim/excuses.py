@@ -14,20 +14,26 @@ with what was granted before, and what may be either is not compared at all.
 One of several nodes that came back empty (`forgot`, noted `only tokens`) has forgotten which tokens it had accepted,
 and starts such an epoch. It does not vote before every lease that it may have forgotten is over: so a lease may be lost
 early, because too few nodes are left that know it, but overlap another it may not.
+
+A failover is such a loss of memory, from the promotion until the old primary has stopped. What it excuses depends on
+what is done against it (`replicated`): with nothing, everything; with grace, tokens and losses, unless the old primary
+goes on for longer than it is said to; with acknowledgements, no more than that a lease is lost early (`only losses`),
+because the clock of the new primary is ahead.
 """
 
 from collections.abc import Sequence
 
 from .attempts import Attempt
-from .history import ANY, ONLY_TOKENS, TOKENS, WORLD, Event
+from .history import ANY, ONLY_LOSSES, ONLY_TOKENS, TOKENS, WORLD, Event
 
 
 class Excuses:
-    __slots__ = ("_epochs", "_forgot", "_jumped", "_lost")
+    __slots__ = ("_absent", "_epochs", "_forgot", "_jumped", "_lost")
 
     def __init__(self, forgot: Sequence[Event] = (), jumped: Sequence[Event] = ()) -> None:
         self._lost = forgot
-        self._forgot = [fault for fault in forgot if fault.note != ONLY_TOKENS]
+        self._absent = [fault for fault in forgot if fault.note != ONLY_TOKENS]
+        self._forgot = [fault for fault in forgot if fault.note not in (ONLY_TOKENS, ONLY_LOSSES)]
         self._jumped = jumped
         self._epochs = [fault for fault in forgot if fault.note in (TOKENS, ONLY_TOKENS)]
 
@@ -38,6 +44,10 @@ class Excuses:
     def of_loss(self, attempt: Attempt, at: float) -> bool:
         """Whether at that moment the attempt may be robbed."""
         return _between(self._lost, attempt, at) or _between(self._jumped, attempt, at)
+
+    def of_absence(self, attempt: Attempt, at: float) -> bool:
+        """Whether at that moment no engine may have the attempt's lock any more, although it is believed in."""
+        return _between(self._absent, attempt, at) or _between(self._jumped, attempt, at)
 
     def of_time(self, attempt: Attempt, at: float) -> bool:
         """Whether at that moment its client may be wrong about the time."""

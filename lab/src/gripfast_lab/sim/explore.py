@@ -161,12 +161,27 @@ def _explored(module: str, name: str) -> Report:
     return report
 
 
-def _in_two_sizes(module: str, *names: str) -> dict[str, Callable[[], Report]]:
+def _table(name: str) -> Explored:
+    table: Explored = import_module("gripfast_lab.sim.failover.rules").EXPLORATIONS[name]()
+    return table
+
+
+def _in_two_sizes(module: str, *names: str) -> dict[str, Callable[[], Explored]]:
     larger = (f"{name}-large" for name in names)
     return {name: partial(_explored, module, name) for name in (*names, *larger)}
 
 
-EXPLORATIONS = {
+class Explored(Protocol):
+    """What came of it: tells itself as text."""
+
+    @property
+    def states(self) -> int: ...
+
+    @property
+    def violations(self) -> Sequence[object]: ...
+
+
+EXPLORATIONS: dict[str, Callable[[], Explored]] = {
     **_in_two_sizes(
         "gripfast_lab.sim.small.worlds",
         "claims",
@@ -180,4 +195,5 @@ EXPLORATIONS = {
         "readers",
     ),
     **_in_two_sizes("gripfast_lab.sim.fence", "fence", "fence-order", "fence-time"),
+    **{name: partial(_table, name) for name in ("failover", "failover-large")},
 }

@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 from gripfast.core.ports import PermitStore, permits_of
 from gripfast.errors import ClientClosed
+from gripfast_lab.sim import failovers
 from gripfast_lab.sim.history import ANY, ONLY_TOKENS, TOKENS, WORLD
 from gripfast_lab.sim.network import RESEND, Connection, Path, Trouble
 from gripfast_lab.sim.plan import WITNESS, Fault
@@ -32,7 +33,7 @@ DAY = 24 * 3600.0
 
 class Kind(NamedTuple):
     happen: Happen
-    target: Literal["process", "actor", "node", "lock"]
+    target: Literal["process", "actor", "node", "lock", "group"]
     is_declared: bool = False
     is_out_of_reach: bool = False
     """While it lasts, somebody can't reach a node."""
@@ -369,6 +370,8 @@ def _begin(stage: Stage, fault: Fault, over: Callable[[], object]) -> None:
 _NETWORK = partial(Kind, target="process", at_nodes=True)
 _NODES = partial(Kind, target="node", at_nodes=True)
 
+_GROUP = partial(Kind, target="group")
+
 KINDS: dict[str, Kind] = {
     "slow network": _NETWORK(_slow, is_out_of_reach=True),
     "cut": _NETWORK(_cut(True, True), is_out_of_reach=True),
@@ -405,7 +408,17 @@ KINDS: dict[str, Kind] = {
     "resize": Kind(_resize, "lock", obstructs=None),
     "node clock far off": _NODES(_node_clock_far_off, is_declared=True, obstructs=None),
     "wall clock jumped": Kind(_wall_clock, "process", obstructs=None),
+    "primary crashed": _GROUP(failovers.crashes, is_out_of_reach=True),
+    "primary goes on": _GROUP(failovers.goes_on),
+    "primary cut off": _GROUP(failovers.cut_off, is_out_of_reach=True),
+    "primary paused": _GROUP(failovers.pauses, is_out_of_reach=True),
+    "failed back": _GROUP(failovers.fails_back),
+    "replication held": _GROUP(failovers.held),
+    "replication slow": _GROUP(failovers.slow),
+    "replica crashed": _GROUP(failovers.replica_crashes),
+    "backup follows": _GROUP(failovers.backup),
 }
 OF_PERMITS = ("permits force-released", "resize")
+OF_GROUPS = tuple(kind for kind, each in KINDS.items() if each.target == "group")
 OF_SEVERAL = ("node clock far off", "wall clock jumped")
 """These make sense only where there are several nodes."""

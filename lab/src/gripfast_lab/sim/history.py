@@ -30,6 +30,7 @@ Kind = Literal[
     "handed",  # the engine gave `who` the lock; `token`; `note`: all who waited and could be reached, first come first
     "removed",  # a request of `who`, no force release, took the lock away from `note`, whose time was not over
     "idle",  # a request of `who` has left the lock free, while `note` waited and could be reached
+    "hasty",  # a server gave `who` the lock although its grace lasts until `until`
     "confirmed",  # the engine said yes to a renewal of `who`, while `note` had the lock, or nobody
     "resized",  # from now on `token` is the limit in force
     "kept",  # a request of `who` has left the lock to the marker `note` until `until`; `token`: of the lease
@@ -41,7 +42,8 @@ Kind = Literal[
     "left",  # something is left behind at the end; `who`: where; `note`: what
     # What the world does. Declared faults say for whom: `name` or ANY, and who it is (as in `died`) or WORLD.
     "forgot",  # declared: a server lost its memory between `at` and `until`; `note`: "tokens" if these may start anew,
-    # because its clock is behind, or because it is one of several; "only tokens" if it excuses nothing else
+    # because its clock is behind, or because it is one of several; "only tokens" if it excuses nothing else, but
+    # that leases are lost early; "only losses" if it excuses that alone
     "jumped",  # declared: from `at` to `until` a clock was further off than is promised
     "fault",  # another one, which excuses nothing but what is said of it; over at `until`
     "broke",  # faults begin
@@ -52,6 +54,9 @@ ANY = "*"
 TOKENS = "tokens"
 ONLY_TOKENS = "only tokens"
 HELD_BY = "held by "
+ONLY_LOSSES = "only losses"
+GRACE = "grace"
+"""The note of a `fault`: a server that was just promoted, or has just begun, grants nothing until it is over."""
 
 
 class Event(NamedTuple):

@@ -92,6 +92,18 @@ class Quorum(NamedTuple):
     """The nodes have their birth markers already."""
 
 
+class Copies(NamedTuple):
+    """How a lock on a primary with replicas is set up. The first node is the primary at the beginning."""
+
+    level: int
+    """What is done against failovers: 0: nothing; 1: grace; 2: grace, and acknowledgements of all replicas."""
+    max_ttl: float
+    goes_on: float
+    """Seconds for which an old primary is said to go on at most. A fault may take longer."""
+    is_established: bool
+    """The primary is known to be the first one."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     seed: int
@@ -108,7 +120,8 @@ class Plan:
     is_warm: bool
     """The nodes know the scripts already."""
     quorum: Quorum | None = None
-    """None: there is one node, and it is the store."""
+    """None: there is one node, and it is the store; or a primary and its replicas are."""
+    copies: Copies | None = None
     shares: tuple[tuple[str, Share], ...] = ()
     """What each name is, if these are no locks."""
     has_family: bool = False

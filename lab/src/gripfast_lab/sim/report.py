@@ -35,7 +35,12 @@ def exercised(scenario: Scenario, tally: Tally) -> str:
     fired = [(kind, f"{tally.faults[kind]:,}") for kind in kinds if tally.faults.get(kind)]
     never = [kind for kind in kinds if not tally.faults.get(kind)]
     tables = [aligned([("", "total", "a seed"), *sums]), aligned([("fault", "fired"), *fired])]
-    return "\n\n".join([*tables, *([f"never fired: {', '.join(never)}"] if never else [])])
+    return "\n\n".join([*tables, *([f"never fired: {', '.join(never)}"] if never else []), *_expected(tally)])
+
+
+def _expected(tally: Tally) -> list[str]:
+    seeds = f"{tally.two_holders:,} of {tally.seeds:,} seeds"
+    return [f"two holders, as is expected where nothing prevents it: in {seeds}"] if tally.two_holders else []
 
 
 def verdict(failures: Sequence[Failure]) -> str:

@@ -62,6 +62,10 @@ class Outcome(Protocol):
     def faults(self) -> Mapping[str, int]: ...
     @property
     def grants(self) -> int: ...
+    @property
+    def two_holders(self) -> int:
+        """How often there were, as is expected where nothing prevents it: these are no violations."""
+        ...
 
 
 class Scenario(Protocol):
@@ -118,6 +122,7 @@ class Crash(NamedTuple):
     history: Sequence[Event] = ()
     faults: Mapping[str, int] = {}
     grants: int = 0
+    two_holders: int = 0
 
 
 def ran(scenario: Scenario, plan: Plan) -> Outcome:
@@ -176,11 +181,14 @@ class Tally:
     events: int = 0
     faults: dict[str, int] = field(default_factory=dict)
     failures: list[Failure] = field(default_factory=list)
+    two_holders: int = 0
+    """Seeds in which there were, as is expected."""
 
     def count(self, seed: int, outcome: Outcome) -> None:
         self.seeds += 1
         self.grants += outcome.grants
         self.events += len(outcome.history)
+        self.two_holders += outcome.two_holders > 0
         self._fired(outcome.faults)
         if outcome.violations:
             self.failures.append(Failure(seed, rules_of(outcome)))
@@ -189,6 +197,7 @@ class Tally:
         self.seeds += other.seeds
         self.grants += other.grants
         self.events += other.events
+        self.two_holders += other.two_holders
         self._fired(other.faults)
         self.failures += other.failures
 

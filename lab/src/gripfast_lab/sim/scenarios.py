@@ -12,11 +12,12 @@ from gripfast.core import rules
 from gripfast.core.ports import RW_LIMIT, Share
 from gripfast_lab.sim import faults
 from gripfast_lab.sim.chance import Chance
-from gripfast_lab.sim.checks import Violation, violations
+from gripfast_lab.sim.checks import Violation, overlaps, violations
 from gripfast_lab.sim.clocks import RATE_PROMISED
 from gripfast_lab.sim.history import ANY, WORLD, Event
-from gripfast_lab.sim.plan import WITNESS, Errand, Fault, Host, Item, Plan, Quorum
+from gripfast_lab.sim.plan import WITNESS, Copies, Errand, Fault, Host, Item, Plan, Quorum
 from gripfast_lab.sim.quiet import quietly
+from gripfast_lab.sim.replicated import FAILOVERS, ReplicatedStage
 from gripfast_lab.sim.stage import Stage
 
 NOW = 1_700_000_000.0
@@ -36,6 +37,8 @@ NODE_TIMEOUTS = (0.02, 0.05, 0.05, 0.2)
 """Each for one of several nodes."""
 WALLS = (2.0, 2.0, 2.0, 6 * 3600.0, 2 * 24 * 3600.0)
 """Seconds by which the wall clocks of processes may be off, either way."""
+MEMBER_CLOCKS = (0.001, 0.05, 1.0)
+"""Seconds by which those of a primary and its replicas may differ."""
 NODE_CLOCKS = (1.0, 1.0, 3600.0, 12 * 3600.0)
 """Seconds by which those of nodes may differ."""
 OUT_OF_REACH_MOST = 3.0
@@ -48,6 +51,7 @@ class Outcome(NamedTuple):
     violations: list[Violation]
     faults: dict[str, int]
     grants: int
+    two_holders: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,14 @@ class Scenario:
     nodes: int = 1
     has_permits: bool = False
     has_family: bool = False
+    level: int | None = None
+    """What is done against failovers, where there are replicas."""
 
     def plan(self, seed: int) -> Plan:
         return _Drawing(self, seed).plan()
 
     def run(self, plan: Plan) -> Outcome:
-        stage = Stage(plan)
+        stage = Stage(plan) if plan.copies is None else ReplicatedStage(plan)
         for fault in plan.faults:
             faults.happen(stage, fault)
         stage.world.at(plan.heals_at, _heal, stage)
@@ -76,18 +82,30 @@ class Scenario:
             reacts_within=plan.reaction,
             reach=None if plan.quorum is None else stage.reach,
         )
-        return Outcome(plan, stage.history, found, stage.fired, stage.grants)
+        excused = (
+            0 if plan.copies is None else len(overlaps(stage.history)) - sum(each.rule == "overlap" for each in found)
+        )
+        return Outcome(plan, stage.history, found, stage.fired, stage.grants, excused)
 
 
-_OF_LOCKS = tuple(kind for kind in faults.KINDS if kind not in faults.OF_PERMITS)
+_OF_LOCKS = tuple(kind for kind in faults.KINDS if kind not in (*faults.OF_PERMITS, *faults.OF_GROUPS))
 _OF_ONE = tuple(kind for kind in _OF_LOCKS if kind not in faults.OF_SEVERAL)
 _OF_PERMITS = (*(kind for kind in _OF_ONE if faults.KINDS[kind].target != "lock"), *faults.OF_PERMITS)
+_OF_GROUPS = (
+    *(k for k in _OF_ONE if faults.KINDS[k].target in ("process", "actor") and not faults.KINDS[k].is_declared),
+    *faults.OF_GROUPS,
+)  # and no clock that jumps: what two holders are due to shall be the failovers alone
+_LEVELS = ("nothing is done against failovers", "grace", "grace and acknowledgements")
 SCENARIOS = {
     each.name: each
     for each in [
         Scenario("redis", "one Redis server, a few processes that want the same locks", _OF_ONE),
         Scenario("permits", "semaphores and read/write locks on one Redis server", _OF_PERMITS, has_permits=True),
         Scenario("once", "things done once, min_hold and hand-over on one Redis server", _OF_ONE, has_family=True),
+        *(
+            Scenario(f"failover-{level}", f"a Redis server with replicas: {text}", _OF_GROUPS, nodes=3, level=level)
+            for level, text in enumerate(_LEVELS)
+        ),
         Scenario("redlock3", "Redlock on three Redis servers", _OF_LOCKS, nodes=3),
         Scenario("redlock5", "Redlock on five Redis servers", _OF_LOCKS, nodes=5),
     ]
@@ -99,16 +117,23 @@ class _Drawing:
 
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self._seed = seed
-        self._nodes = scenario.nodes
+        self._level = scenario.level
+        self._nodes = scenario.nodes if scenario.level is None else 1
+        """Those of Redlock; or one, whose replicas are drawn apart."""
         self._more = Chance(seed).fork("redlock")
         self._chance = chance = Chance(seed).fork("plan")
         self._ttls = [
-            (ttl := chance.pick(TTLS if scenario.nodes == 1 else SHORTER_TTLS)),
+            (ttl := chance.pick(TTLS if self._nodes == 1 else SHORTER_TTLS)),
             ttl * chance.pick((0.4, 1.0, 2.5)),
         ]
         self._spans = chance.between(2.0, 8.0) * max(self._ttls)
         """Seconds in which everything happens."""
-        self._timeout = chance.pick(TIMEOUTS if scenario.nodes == 1 else NODE_TIMEOUTS)
+        self._timeout = chance.pick(TIMEOUTS if self._nodes == 1 else NODE_TIMEOUTS)
+        self._copies = Chance(seed).fork("copies")
+        self._goes_on = max(self._ttls) * self._copies.pick((0.1, 0.5, 1.5))
+        self._grace = max(self._ttls) + self._goes_on
+        if self._level is not None:
+            self._spans += 2.0 * self._grace
         self._with_declared = chance.happens(WITH_DECLARED)
         self._declared = [each for each in scenario.faults if faults.KINDS[each].is_declared]
         self._others = [each for each in scenario.faults if not faults.KINDS[each].is_declared]
@@ -125,12 +150,13 @@ class _Drawing:
     def plan(self) -> Plan:
         items: list[Item] = [errand for actor in self._actors for errand in self._errands(actor)]
         items += [self._fault() for _ in range(3 + self._chance.below(5))]
+        items += self._failovers() if self._level is not None else ()
         items += [self._last_errand(name) for name in self._names]
         return Plan(
             seed=self._seed,
             items=tuple(items),
             hosts=(*self._hosts, self._host(WITNESS, 0.0)),
-            nodes=self._servers(),
+            nodes=self._servers() if self._level is None else self._group(),
             names=self._names,
             request_timeout=self._timeout,
             connect_patience=self._chance.between(1.0, 6.0),
@@ -138,6 +164,7 @@ class _Drawing:
             closes_at_once=self._chance.happens(0.5),
             is_warm=self._chance.happens(0.7),
             quorum=self._quorum(items),
+            copies=self._copied(),
             shares=tuple(self._shares.items()),
             has_family=bool(self._keeps),
         )
@@ -204,6 +231,32 @@ class _Drawing:
         off = self._more.pick(NODE_CLOCKS)
         return tuple(self._host(f"n{number}", NOW + off * self._more.random()) for number in range(self._nodes))
 
+    def _copied(self) -> Copies | None:
+        if self._level is None:
+            return None
+        return Copies(self._level, max(self._ttls), self._goes_on, self._copies.happens(0.8))
+
+    def _group(self) -> tuple[Host, ...]:
+        """A primary and one or two replicas."""
+        off = self._copies.pick(MEMBER_CLOCKS)
+        names = ("primary", "replica1", "replica2")[: 2 + self._copies.below(2)]
+        return tuple(self._host(name, NOW + off * self._copies.random()) for name in names)
+
+    def _failovers(self) -> list[Fault]:
+        """One or two, and something that is in the way of the stream, so that they lose something."""
+        chance, found = self._copies, list[Fault]()
+        for _ in range(1 + chance.happens(0.5)):
+            at = self._spans * 0.4 * chance.random()
+            lasts = chance.pick((self._goes_on, self._grace, 3.0 * self._grace)) * chance.between(0.3, 1.0)
+            if chance.happens(0.8):
+                early = min(at, max(self._ttls) * chance.random())
+                found.append(self._of_group("replication held", at - early, early + lasts * chance.random()))
+            found.append(self._of_group(chance.pick(FAILOVERS), at, lasts))
+        return found
+
+    def _of_group(self, kind: str, at: float, lasts: float) -> Fault:
+        return Fault(kind, at, min(lasts, self._spans * 1.5 - at), "", self._copies.random())
+
     def _quorum(self, items: Sequence[Item]) -> Quorum | None:
         if self._nodes == 1:
             return None
@@ -221,7 +274,7 @@ class _Drawing:
 
     def _errands(self, actor: str) -> Iterator[Errand]:
         """Fewer where each costs more."""
-        least = 3 if self._nodes < 5 else 1
+        least = 1 if self._nodes == 5 else 3 if self._level is None else 5
         for _ in range(least + self._chance.below(3)):
             yield self._with_family(self._with_permits(self._perhaps_lazy(self._errand(actor))))
 
@@ -260,7 +313,7 @@ class _Drawing:
 
     def _fault(self) -> Fault:
         chance = self._chance
-        is_declared = self._with_declared and chance.happens(0.4)
+        is_declared = self._with_declared and chance.happens(0.4) and bool(self._declared)
         kind = chance.pick(self._declared if is_declared else self._others)
         if self._nodes > 1 and self._more.happens(FORGETFUL):
             kind = "memory lost"
@@ -271,6 +324,7 @@ class _Drawing:
             "actor": chance.pick(self._actors),
             "lock": chance.pick(self._names),
             "node": "",
+            "group": "",
         }[faults.KINDS[kind].target]
         if faults.KINDS[kind].is_out_of_reach:
             lasts = min(lasts, OUT_OF_REACH_MOST)
@@ -291,7 +345,8 @@ def _recovery(stage: Stage) -> float:
         # A node that came back empty does not vote for a while; who waits comes again after a second at most.
         lost = plan.longest_ttl * (1 + rules.CLOCK_RATES) + plan.quorum.grace * (1 + rules.CLOCK_RATES)
         return lost + stage.longest_put_back + 10.0 * plan.request_timeout + 5.0
-    lost = rules.WAITER_WINDOW + plan.longest_ttl * (1 + rules.CLOCK_RATES)
+    grace = stage.grace * (1 + rules.CLOCK_RATES) if isinstance(stage, ReplicatedStage) else 0.0
+    lost = grace + rules.WAITER_WINDOW + plan.longest_ttl * (1 + rules.CLOCK_RATES)
     gone = len(stage.actors) * min(plan.longest_ttl, rules.WAITER_WINDOW)
     return (
         lost

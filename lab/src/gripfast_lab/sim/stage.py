@@ -16,8 +16,10 @@ from gripfast.core.redlock.records import Records
 from gripfast.core.redlock.store import RedlockStore
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.keys import MARK
+from gripfast.stores.redis.grace import Grace
+from gripfast.stores.redis.keys import MARK, MARKER
 from gripfast.stores.redis.permit_parts import SLACK_MS
+from gripfast.stores.redis.scripts import LINE_MS
 from gripfast.stores.redis.store import RedisStore
 from gripfast.stores.redlock.protocol import Wording
 from gripfast_lab.sim.actors import Actor
@@ -46,6 +48,8 @@ KEEPALIVE = 30.0
 NO_END = 3600.0
 """Seconds after which a run that has not ended by itself is over."""
 CLOSING = 60.0
+STAY = (BIRTH, MARKER)
+"""Keys that are left on purpose."""
 CLEANS_WITHIN = 0.02
 """Seconds in which a clean-up that nobody waits for has arrived at each of several nodes, if nothing is in its way."""
 _DECLARED = ("forgot", "jumped")
@@ -81,7 +85,7 @@ class Stage:
             for place in range(len(plan.nodes)):
                 self.reach.abstains(0.0, math.inf, place)
         self.walls = {host.name: Clock(host.wall, host.rate) for host in plan.hosts}
-        self.processes = {host.name: Process(self.world, host.name, _clock(host)) for host in plan.hosts}
+        self.processes = {host.name: Process(self.world, host.name, clock_of(host)) for host in plan.hosts}
         self.runtimes = {host.name: self._client(host) for host in plan.hosts}
         registers = {name: Register(self.world, name, chance.fork(name), self.note) for name in plan.names}
         self.actors = {
@@ -150,15 +154,15 @@ class Stage:
         if self.plan.shares:
             seen = PermitObserver(lambda: self.world.now, self.note)
             seen.kinds = {name: share.kind for name, share in self.plan.shares}
-            node: Node = PermitNode(self.world, host.name, _clock(host), seen, seen.kinds)
+            node: Node = PermitNode(self.world, host.name, clock_of(host), seen, seen.kinds)
         elif self.plan.has_family:
             kept = KeptObserver(lambda: self.world.now, self.note)
-            node = KeptNode(self.world, host.name, _clock(host), kept)
+            node = KeptNode(self.world, host.name, clock_of(host), kept)
         elif quorum is None:
-            node = Node(self.world, host.name, _clock(host), Observer(lambda: self.world.now, self.note))
+            node = Node(self.world, host.name, clock_of(host), Observer(lambda: self.world.now, self.note))
         else:
             observer = VoteObserver(lambda: self.world.now, self.note, host.name)
-            node = voter = Voter(self.world, host.name, _clock(host), observer, quorum.grace)
+            node = voter = Voter(self.world, host.name, clock_of(host), observer, quorum.grace)
             if quorum.is_established:
                 voter.establish()
         if self.plan.is_warm:
@@ -173,15 +177,22 @@ class Stage:
 
     def _store_of_one(self, host: Host) -> tuple[Store, Store | None]:
         if not host.shares:
-            return RedisStore(LendingLink(self._place(host))), None
-        link = SimLink(self._place(host))
+            return RedisStore(LendingLink(self._place(host)), self._grace(host)), None
+        link, grace = SimLink(self._place(host)), self._grace(host)
         lends = LendingLink(self._place(host), idle_most=0, clean_up=link.clean_up)
-        return RedisStore(link), RedisStore(lends)
+        return RedisStore(link, grace), RedisStore(lends, grace)
+
+    def _grace(self, host: Host) -> Grace | None:
+        """What a client knows about the grace of its server, where there is one."""
+        return None
 
     def _place(self, host: Host) -> Place:
-        node = self.nodes[0]
-        server = SimServer(node.name, self.plan.request_timeout, self._chased)
-        return Place(self.network, self.processes[host.name], node, server, Inboxes())
+        server = SimServer(self.nodes[0].name, self.plan.request_timeout, self._chased)
+        return Place(self.network, self.processes[host.name], partial(self._found_by, host), server, Inboxes())
+
+    def _found_by(self, host: Host) -> Node:
+        """The node that a process connects to now."""
+        return self.nodes[0]
 
     def _store_of_several(self, host: Host) -> tuple[Store, Store | None]:
         quorum, process, wall = self.plan.quorum, self.processes[host.name], self.walls[host.name]
@@ -241,9 +252,14 @@ class Stage:
             return
         if owner in self.board.owners:
             return
-        for place, node in enumerate(self.nodes):
+        for place in self._asked():
+            node = self.nodes[place]
             if node.has(name, owner) and not self._may_have_missed(process, place, owner):
                 self.note(node.name, name, "left", note=f"a lock or queue entry of {owner}, which no client knows")
+
+    def _asked(self) -> Sequence[int]:
+        """The nodes that requests go to."""
+        return range(len(self.nodes))
 
     def _look_whether_it_may(self, owner: str, name: str, kind: Kind) -> None:
         """Only for as long as it takes the clean-up behind it, or if its claim comes twice."""
@@ -287,7 +303,8 @@ class Stage:
                 self._look_over_process(process)
         put_back = max(self.put_back) * (1.0 + rules.CLOCK_RATES)
         kept = self.plan.longest_kept * (1.0 + rules.CLOCK_RATES)
-        self.world.now += self._forgotten_within() + kept + put_back
+        line = LINE_MS / 1000 * (1.0 + rules.CLOCK_RATES)
+        self.world.now += self._forgotten_within() + line + kept + put_back
         self._look_for_keys(but=(MARK + b"token", *LIVES_ON))
         # One of several accepts tokens of up to a day ahead of its clock, which may be a day ahead of others', and all
         # keep them for a day from then on.
@@ -315,7 +332,7 @@ class Stage:
     def _look_for_keys(self, but: Sequence[bytes] = ()) -> None:
         for node in self.nodes:
             for key in node.server.database.keys():  # noqa: SIM118 - it is no dict
-                if key != BIRTH and not any(each in key for each in but):
+                if key not in STAY and not any(each in key for each in but):
                     self.note(node.name, ANY, "left", note=f"key {key!r}")
 
 
@@ -340,5 +357,5 @@ class _Ledger(Ledger):
             self._struck_off(mark.name, owner)
 
 
-def _clock(host: Host) -> Clock:
+def clock_of(host: Host) -> Clock:
     return Clock(host.offset, host.rate)

@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from gripfast.core.ports import Inbox, LockInfo, Loss
+from gripfast.core.ports import Inbox, Label, LockInfo, Loss
 from gripfast.errors import StoreUnavailable
 
 # Requests -----------------------------------------------------------------------------------------------------------
@@ -33,7 +33,7 @@ class Vote(NamedTuple):
     owner: str
     attempt: int
     ttl: float
-    label: str | None
+    label: Label
     proposal: int
     waits: bool
     """If it is taken, remember who wants to be woken. Where nobody listens this has no effect."""
@@ -46,7 +46,7 @@ class Accept(NamedTuple):
     owner: str
     attempt: int
     ttl: float
-    label: str | None
+    label: Label
     token: int
 
 
@@ -65,7 +65,7 @@ class TakeBack(NamedTuple):
     owner: str
     attempt: int
     ttl: float
-    label: str | None
+    label: Label
     token: int
 
 

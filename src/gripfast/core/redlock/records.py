@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gripfast.core.ports import Claim
+from gripfast.core.ports import Claim, Label
 
 
 class Record:
     __slots__ = ("asked", "attempt", "is_over", "label", "splits", "token", "tries")
 
-    def __init__(self, label: str | None) -> None:
+    def __init__(self, label: Label) -> None:
         self.attempt = 0
         """The number of the last attempt; with the owner's id it is what nodes have as the value of the lock."""
         self.asked: frozenset[int] = frozenset()
@@ -33,7 +33,7 @@ class Records:
     def of(self, claim: Claim) -> Record:
         record = self._by_owner.get(claim.owner)
         if record is None:
-            record = self._by_owner[claim.owner] = Record(claim.label)
+            record = self._by_owner[claim.owner] = Record(claim.told)
         return record
 
     def find(self, owner: str) -> Record | None:

@@ -128,7 +128,7 @@ class RedlockStore(Store):
         asked_before, record.asked = record.asked, self._everyone
         record.attempt = next(self._attempts)
         proposal = self._proposals.next(claim.name, self._nodes.wall_us())
-        vote = Vote(claim.name, claim.owner, record.attempt, claim.ttl, claim.label, proposal, waits)
+        vote = Vote(claim.name, claim.owner, record.attempt, claim.ttl, claim.told, proposal, waits)
         ballot = VoteBallot(self._count, self._count)
         await self._nodes.poll([vote] * self._count, ballot)
         if ballot.is_plain:

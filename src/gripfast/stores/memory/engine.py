@@ -165,7 +165,7 @@ class MemoryEngine:
         self._tickets += 1
         if self._due and self._due[0][0] <= now.clock:
             self._forget_idle(now)
-        return Waiter(self._tickets, claim.owner, claim.ttl, now.clock, self._details(claim.label), claim.owner)
+        return Waiter(self._tickets, claim.owner, claim.ttl, now.clock, self._details(claim.told), claim.owner)
 
     def _forget_idle(self, now: Now) -> None:
         self._forget_notes(now)
@@ -236,7 +236,7 @@ class MemoryEngine:
 
     def _adopt(self, hold: Hold, claim: Claim) -> Granted | Loss:
         now = _now()
-        adopter = Waiter(0, claim.owner, claim.ttl, now.clock, self._details(claim.label), claim.owner)
+        adopter = Waiter(0, claim.owner, claim.ttl, now.clock, self._details(claim.told), claim.owner)
         adopted = granting.adopt(self._row(hold.name), hold.owner, adopter, now)
         if not isinstance(adopted, Row):
             return self._noted(hold.owner, adopted) or adopted

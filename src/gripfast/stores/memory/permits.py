@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from gripfast.core.ports import Broken, Claim, Granted, Hold, Kind, Loss, PermitInfo, PermitPage, Share, Taken
+from gripfast.core.ports import Broken, Claim, Granted, Hold, Kind, Label, Loss, PermitInfo, PermitPage, Share, Taken
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime, wall_us
 from gripfast.stores import permits
@@ -39,7 +39,7 @@ _UNKNOWN = _Name(Pool(), {}, {})
 
 
 class MemoryPermits:
-    def __init__(self, inboxes: Inboxes, details: Callable[[str | None], str]) -> None:
+    def __init__(self, inboxes: Inboxes, details: Callable[[Label], str]) -> None:
         self._inboxes = inboxes
         self._details = details
         self._names: dict[Key, _Name] = {}
@@ -98,7 +98,7 @@ class MemoryPermits:
         now, key = _now(), (share.kind, claim.name)
         found = self._find(key)
         self._tickets += 1
-        ticket, details = self._tickets, self._details(claim.label)
+        ticket, details = self._tickets, self._details(claim.told)
         claimant = found.queue.get(claim.owner) or Waiter(
             ticket, claim.owner, share.n, claim.ttl, now.clock, details, claim.owner
         )

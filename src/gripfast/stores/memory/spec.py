@@ -17,4 +17,10 @@ CAPABILITIES = Capabilities(
     keeps=True,
     hands_over=True,
 )
-SPEC = StoreSpec("memory", "gripfast.stores.memory.factory", schemes=("memory",), capabilities=CAPABILITIES)
+SPEC = StoreSpec(
+    "memory",
+    "gripfast.stores.memory.factory",
+    schemes=("memory",),
+    capabilities=CAPABILITIES,
+    doctor="gripfast.stores.memory.doctor",
+)

@@ -34,4 +34,5 @@ SPEC = StoreSpec(
     extra="mysql",
     options={**OPTIONS, **OF_THE_DRIVER, "charset": Option("text", "only utf8mb4 is accepted")},
     builds_on="sql",
+    doctor="gripfast.stores.mysql.doctor",
 )

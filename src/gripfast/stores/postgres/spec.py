@@ -15,4 +15,5 @@ SPEC = StoreSpec(
     options=OPTIONS,
     more_options="libpq's keywords, such as `sslmode`, `connect_timeout` and `application_name`",
     builds_on="sql",
+    doctor="gripfast.stores.postgres.doctor",
 )

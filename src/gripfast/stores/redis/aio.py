@@ -10,13 +10,15 @@ import asyncio
 import functools
 import secrets
 import ssl
+from collections.abc import Callable
 from typing import Any, cast
 
 from hiredis import HiredisError
 
+from gripfast.bounded import Calls
 from gripfast.errors import ConfigurationError
 from gripfast.machine import boottime
-from gripfast.stores.faults import Fault
+from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.local_aio import AioInbox
 from gripfast.stores.redis import protocol
@@ -38,6 +40,7 @@ class AioLink(SharedLink):
         self._loop = loop = asyncio.get_running_loop()
         self._dialer = dialer
         self._makes_sure = makes_sure
+        self._asides: Calls[Any] = Calls(lambda _: None)
         super().__init__(
             Server(dialer.where, dialer.timeout),
             AioOpening(loop, dialer, self._plan_requests),
@@ -45,6 +48,7 @@ class AioLink(SharedLink):
             Inboxes() if inboxes is None else inboxes,
             boottime,
             functools.partial(asyncio.Future, loop=loop),
+            AioOpening(loop, dialer, self._plan_requests),
         )
 
     def close_soon(self) -> None:
@@ -54,7 +58,30 @@ class AioLink(SharedLink):
         except RuntimeError:
             self.requests.drop()
             self.notifications.drop()
+            self.acknowledged.opening.drop()
             self.server.close()
+
+    async def aside(self, call: Callable[[], Any]) -> Any:
+        ended: asyncio.Future[None] = self._loop.create_future()
+        begun = self._asides.begin(call, lambda _: self._tell_end(ended))
+        try:
+            await asyncio.wait_for(ended, self._dialer.timeout)
+        except TimeoutError:
+            pass
+        except BaseException:
+            begun.give_up()
+            raise
+        try:
+            return begun.outcome()
+        except TimeoutError as error:
+            raise LinkDown(self._dialer.late(error)) from None
+
+    def _tell_end(self, ended: asyncio.Future[None]) -> None:
+        """On another thread."""
+        try:
+            self._loop.call_soon_threadsafe(_end, ended)
+        except RuntimeError:  # the loop is closed
+            pass
 
     def _plan_requests(self) -> Plan:
         make = self._dialer.connect_and_ask if self._makes_sure else self._dialer.connect
@@ -64,6 +91,11 @@ class AioLink(SharedLink):
         channel = protocol.new_channel(secrets.token_hex(16))
         make = functools.partial(self._dialer.connect_and_subscribe, channel)
         return make, lambda base: _Listener(self._loop, base, self.server, channel, self.inboxes)
+
+
+def _end(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_result(None)
 
 
 class _Socket:
@@ -217,7 +249,7 @@ class AioConversation(_Socket, Conversation):
     def _follow_now(self, packed: bytes) -> None:
         """Not with everything else of this turn, by whose end it may be closed. It may have been given up already."""
         if self.is_open:
-            self.ask_for(NOBODY, packed)
+            self.ask_many_for(NOBODY, packed, [None] * protocol.replies_to(packed))
             self._flush()
         elif self.is_silent:
             self._send_last(packed)

@@ -7,10 +7,11 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from hiredis import HiredisError
 
+from gripfast.core.ports import Inbox
 from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 from gripfast.stores.faults import Fault, LinkDown
@@ -67,19 +68,29 @@ class BlockingLink:
         return reply
 
     def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
+        return self._ask_many(commands, within, None)
+
+    def ask_behind(self, first: bytes, packed: bytes, owner: str | None = None) -> Any:
+        """As `ask`, right behind another command, whose reply does not matter."""
+        replies = self._ask_many([first, packed], math.inf, owner)
+        return replies if isinstance(replies, Fault) else replies[-1]
+
+    def _ask_many(self, commands: Sequence[bytes], within: float, owner: str | None) -> Any:
         if self._unread and (parked := self._parked(None)) is not None:
-            return self._ask_behind(parked, commands, within=within)
+            return self._ask_behind(parked, commands, owner, within=within)
         try:
             wire, left = (self._idle.pop(), within) if self._idle else self._dial(within)
         except LinkDown as down:
             return down.fault
         except IndexError:
-            return self.ask_many(commands, within)
+            return self._ask_many(commands, within, owner)
+        if owner is not None:
+            self.server.sends(owner, wire)
         try:
             replies = wire.ask_many(b"".join(commands), len(commands), left)
         except (OSError, HiredisError) as error:
             return self._failed(wire, error, within)
-        self._lending.take_back(wire, None, replies)
+        self._lending.take_back(wire, owner, replies)
         return replies
 
     # -- releases whose replies nobody waits for (`unread.py`) ---------------------------------------------------
@@ -94,11 +105,11 @@ class BlockingLink:
             return False
         wire = parked.connection
         try:
-            wire.send(unread.packed if wire.taught else unread.in_full())
+            wire.send(unread.packed if wire.taught is unread.script else unread.in_full())
         except OSError as error:
             self._failed(wire, error)
             return False
-        wire.taught = True
+        wire.taught = unread.script
         unread.late_at = boottime() + self._dialer.timeout
         self._late.has_left(parked, unread)
         return True
@@ -177,12 +188,30 @@ class BlockingLink:
 
     # ------------------------------------------------------------------------------------------------------------
 
+    def ask_acked(
+        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+    ) -> Any:
+        """The lent connection carries both, and no other."""
+        return self._ask_many([*commands, wait], within, owner)
+
+    async def aside(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+    def hears(self, inbox: Inbox) -> None:
+        """Whoever waits at this inbox, which another Link may have made, waits for notifications from here."""
+        cast(ListeningInbox, inbox).listening = self._notifications
+
     async def listen(self) -> None:
         self._notifications.open()
 
     def stop_listening(self, channel: bytes) -> None:
         """The idle connections may lead to the server that this one did not lead to: they go with it."""
         self._notifications.end(channel)
+        self._lending.drop_idle()
+
+    def disconnect(self) -> None:
+        """The next request makes another connection."""
+        self._notifications.end(self.server.channel)
         self._lending.drop_idle()
 
     def stop_waiting(self) -> None:
@@ -231,7 +260,7 @@ class Notifications(Listening):
         self._is_closed = True
         self._end()
 
-    def end(self, channel: bytes) -> None:
+    def end(self, channel: bytes | None) -> None:
         """Nothing can be received on it, though nobody has said so."""
         if channel == self._server.channel:
             self._end()

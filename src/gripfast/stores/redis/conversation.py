@@ -1,30 +1,30 @@
 """The conversation with a server: what was sent, whose replies are owed, and what must follow. No socket, no clock.
 
 A `Conversation` is what is known about one connection, a `Server` what is known about one server over all connections
-to it. A driver moves bytes and time: blocking sockets (`blocking.py`), asyncio (`aio.py`), the simulated network. Each
-rule about late, lost and repeated requests stands in one place. Redlock's blocking driver has connections of its own
-kind (`stores/redlock/bundle.py`), where a thread may leave before its replies come: the rules say where it differs.
+to it. A driver moves bytes and time: blocking sockets (`blocking.py`), asyncio (`aio.py`), the simulated network; for
+the nodes of Redlock, threads (`stores/redlock/lent.py`), asyncio and the simulated network. Each rule about late, lost
+and repeated requests stands in one place; what N nodes add to them, in `stores/redlock/talk.py`.
 
-1. *Order.* Replies come in the order of the requests (`Conversation.ask_for`, `take`; for Redlock's threads,
-   `Strand.next`). A request whose caller has stopped waiting keeps its position: its reply is read and dropped, and
-   never taken for another's.
+1. *Order.* Replies come in the order of the requests (`Conversation.ask_for`, `take`). A request whose caller has
+   stopped waiting keeps its position: its reply is read and dropped, and never taken for another's. Where one request
+   at a time has a connection, there is no order to keep (`Lending`).
 2. *Interrupts.* If an interrupt comes between what is written or read and the note of it, the order is not known any
-   more: the conversation ends (`Conversation.ask_for`; a driver does the same where it writes and reads).
-3. *Unanswered claims.* A claim is noted before it leaves, and the note goes when its reply is read (`Server.sends`,
-   `Conversation.take`). A claim may still take effect after its owner got the lock by a retry, and has released it.
-   For Redlock's threads, each connection has its own notes (`LentServer`, `Strand`): several threads may send claims
-   of one owner at the same time, and one dict for all of them would lose some.
+   more: nothing is read on this connection again, and whoever waits is told (`Conversation.break_off`; for threads of
+   Redlock, `leave`, when the connection is picked up).
+3. *Unanswered claims.* A claim is noted before it leaves, and the note goes when its reply is read
+   (`Conversation.ask_for`, `take`). A claim may still take effect after its owner got the lock by a retry, and has
+   released it. How the claims of one owner are found, its server knows (`Server.sends`, `unanswered_of`): by owner, or,
+   where threads have several connections, by looking at each of these, because one index for all would lose some.
 4. *Clean-up.* A clean-up must not overtake the claim that it cleans up: it is sent behind it, on the same connection
    (`Server.clean_up`, `clean_up_elsewhere`), in full, because nobody reads its reply. Where that can't be, the caller
    is told.
 5. *Silence.* A server is silent if nothing came for a time-out, looked at in steps: a process that was paused itself
    blames nobody (`_look`). All callers are told, and the connection is parked: a clean-up may have to follow on it
-   (`_give_up`, `Server.park`). A thread of Redlock has no timer: it looks at all nodes at once until its own time is
-   over, and once more then, for the same reason (`BlockingNodes._hear`).
+   (`_give_up`, `Server.park`). Who looks is the driver's: a loop, or a thread while it has the connection.
 6. *Repeating.* A connection that had answered before may have been closed while it was idle: what was lost with it may
    be repeated on another one (`end`). So may what was given up because somebody else could wait no longer.
-7. *A server that takes no writes* was demoted, and stays connected: the connection is left, and the next request
-   connects anew (`take`, `Lending.take_back`).
+7. *A server that can't serve* (it was demoted, reads its data anew, or has lost its replicas) stays connected: the
+   connection is left, and the next request connects anew, perhaps to another server (`take`, `Lending.take_back`).
 8. *Lending.* Where a connection is lent to one request at a time, the next one gets it only if nothing else is owed on
    it (`Lending.take_back`); after a fault the idle ones go too (`Lending.drop_idle`).
 9. *One deadline.* A request and the connection that is made for it have one deadline (`left_for_request`).
@@ -41,7 +41,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from hiredis import ReplyError
 
 from gripfast.stores.faults import Fault
-from gripfast.stores.redis.faults import cut, is_readonly, left, not_answered
+from gripfast.stores.redis.faults import cant_serve, cut, left, not_answered
 
 PARKED_MOST = 16
 """Connections to one server that are kept open although it is silent on them: a clean-up may have to follow."""
@@ -206,8 +206,10 @@ class Conversation(Followed):
         """Kinds of requests whose scripts were sent on it, where that is noted."""
         self.owed: deque[tuple[Taker, str | None]] = deque()
         """In order: who is told each reply, and whose claim it answers."""
-        self._claims: dict[str, object] = {}
+        self.claims: dict[str, object] = {}
         """By owner: the last of these. The reply to an earlier one, which may have been cleaned up, says nothing."""
+        self._taking: tuple[Taker, str | None] | None = None
+        """Whose reply was read just now. After an interrupt, it may not have been told."""
         self._may_be_repeated = False
         """It was given up earlier than most callers would have done."""
         self._answers_before = -1
@@ -238,46 +240,51 @@ class Conversation(Followed):
             reply = (taker, owner)
             if owner is not None:
                 self.server.sends(owner, self)
-                self._claims[owner] = reply
+                self.claims[owner] = reply
             self.owed.append(reply)
             self.write(packed)
             if self._timer is None:
                 self._watch()
         except BaseException:
-            self.end(None)
+            self.break_off()
             raise
 
     def ask_many_for(self, taker: Taker, packed: bytes, owners: Sequence[str | None]) -> None:
         """For each of the commands whose claim it is. The taker is told the list of replies, or one Fault."""
+        if self.server.is_closing and any(owner is not None for owner in owners):
+            taker.set_result(cut(self.server.where, None)._replace(was_sent=False))
+            return
         try:
             batch = Batch(taker, len(owners))
             replies = [(batch, owner) for owner in owners]
             for reply in replies:
                 if (owner := reply[1]) is not None:
                     self.server.sends(owner, self)
-                    self._claims[owner] = reply
+                    self.claims[owner] = reply
             self.owed.extend(replies)
             self.write(packed)
             self._watch()
         except BaseException:
-            self.end(None)
+            self.break_off()
             raise
 
     def take(self, reply: Any) -> None:
         """The next reply was read."""
-        owed = taker, owner = self.owed.popleft()
+        self._taking = owed = taker, owner = self.owed[0]
+        self.owed.popleft()
         self.answers += 1
-        if owner is not None and self._claims.get(owner) is owed:
-            del self._claims[owner]
+        if owner is not None and self.claims.get(owner) is owed:
+            self.claims.pop(owner, None)  # `clean_up`, on another thread, may have been quicker
             server = self.server
             if server.late and self in server.late.get(owner, ()):
                 server.follows(owner, self)
             elif server.unanswered.get(owner) is self:
-                server.unanswered.pop(owner, None)  # `clean_up`, on another thread, may have been quicker
-        if type(reply) is ReplyError and is_readonly(reply):
+                server.unanswered.pop(owner, None)
+        if type(reply) is ReplyError and cant_serve(reply):
             self.loop.call_soon(self.end, left(self.server.where, reply))  # behind what else has arrived
         if not taker.done():
             taker.set_result(reply)
+        self._taking = None
 
     # -- the end -------------------------------------------------------------------------------------------------
 
@@ -288,16 +295,31 @@ class Conversation(Followed):
             self.let_go(keep)
             self._tell(fault or cut(self.server.where, None))
 
+    def break_off(self) -> None:
+        """An interrupt came while it was used: the order of its replies is not known any more."""
+        self.end(None)
+
+    def leave(self) -> None:
+        """Use it no more. It is kept while replies are owed: a clean-up may have to follow on it, and a server that
+        finds it closed would drop what it has not read yet, of which only a part may be a clean-up."""
+        if self.is_open:
+            if self.owed:
+                self.server.park(self)
+            else:
+                self.close()
+
     def _tell(self, fault: Fault) -> None:
+        """Each is taken out when it was told, not before: an interrupt may come between."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         had_answered = self.answers > 0 and not self.is_silent
         fault = fault._replace(was_idle=self._may_be_repeated or had_answered)
         while self.owed:
-            taker, _ = self.owed.popleft()
+            taker, _ = self.owed[0]
             if not taker.done():
                 taker.set_result(fault.copy())
+            self.owed.popleft()
 
     # -- silence -------------------------------------------------------------------------------------------------
 
@@ -393,7 +415,7 @@ class Lending(Generic[L]):
         if owner is not None and self._server.unanswered.pop(owner, None) is None:
             return
         for reply in replies:
-            if type(reply) is ReplyError and is_readonly(reply):
+            if type(reply) is ReplyError and cant_serve(reply):
                 conversation.close()
                 self.drop_idle()
                 return

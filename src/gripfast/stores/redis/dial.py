@@ -18,7 +18,7 @@ from gripfast.bounded import Calls
 from gripfast.stores import layout
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.faults import MAX_CLIENTS, no_reply, not_connected, other_layout, refused
+from gripfast.stores.redis.faults import MAX_CLIENTS, is_elsewhere, no_reply, not_connected, other_layout, refused
 from gripfast.stores.redis.wire import Wire
 
 _log = logging.getLogger("gripfast.connection")
@@ -30,12 +30,18 @@ class Dialer:
         self.timeout = timeout
         """Seconds that one request may take, and the making of a connection."""
         self.calls: Calls[Wire] = Calls(Wire.close)
+        self.shares_layout = False
+        """Other servers have the same locks, and one of them has the number of their layout: a Cluster."""
         self._connect = connect
         self._has_looked = False
 
     def dial(self, within: float = math.inf) -> Wire:
         """A connection with nothing under way on it. Seconds, if that is less than the time-out."""
         return self._in_time(self.connect, within)
+
+    def dial_unseen(self) -> Wire:
+        """A connection on which nothing was looked at yet: not for locks."""
+        return self._in_time(self._connected)
 
     def dial_and_ask(self) -> Wire:
         return self._in_time(self.connect_and_ask)
@@ -74,6 +80,8 @@ class Dialer:
     def _connected(self) -> Wire:
         try:
             wire = self._connect()
+        except LinkDown:
+            raise
         except Exception as error:  # of any kind: names that can't be encoded, a credential provider's own trouble
             raise LinkDown(not_connected(self.where, error)) from None
         _log.info("connected to %s", self.where, extra={"gripfast_store": self.where})
@@ -93,6 +101,8 @@ class Dialer:
 
     def _check_layout(self, wire: Wire, found: Any) -> None:
         """`stores/layout.py` has the rules."""
+        if self.shares_layout and is_elsewhere(found):
+            return
         ours = b"%d" % layout.REDIS
         if found is None:
             written, found = self._first_replies(wire, protocol.write_layout(ours), protocol.read_layout)

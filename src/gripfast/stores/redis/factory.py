@@ -1,4 +1,5 @@
-"""`redis://`, `rediss://`, `unix://`, or a client of redis-py whose connection settings are used again."""
+"""`redis://`, `rediss://`, `unix://`, or a client of redis-py whose connection settings are used again; the same with
+`valkey` for Valkey and valkey-py."""
 
 from __future__ import annotations
 
@@ -9,16 +10,20 @@ from urllib.parse import SplitResult, unquote
 
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError
-from gripfast.stores import AioStores, StoreFactory, loaded
+from gripfast.stores import AioStores, StoreFactory
 from gripfast.stores.redis import plain
 from gripfast.stores.redis.blocking import BlockingLink
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.failover import Failover
+from gripfast.stores.redis.failover import OPTIONS, Failover, failover_of
+from gripfast.stores.redis.grace import Grace
 from gripfast.stores.redis.plain import Connect
-from gripfast.stores.redis.spec import CAPABILITIES, SPEC
+from gripfast.stores.redis.spec import CAPABILITIES
 from gripfast.stores.redis.store import RedisStore
 
 PREFIX = "lock:"
+TLS = ("rediss", "valkeys")
+SCHEMES = ("redis", "rediss", "unix", "valkey", "valkeys")
+"""Of the URLs of one server."""
 
 
 class RedisFactory(StoreFactory):
@@ -30,6 +35,8 @@ class RedisFactory(StoreFactory):
     ) -> None:
         self.where = _where(scheme, settings)
         self._failover = failover
+        if failover is not None:
+            self.max_ttl = failover.max_ttl
         self._connect = connect
         self._settings = settings
         for name in ("socket_timeout", "socket_connect_timeout"):
@@ -37,7 +44,7 @@ class RedisFactory(StoreFactory):
                 rules.checked_request_timeout(name, settings[name])
 
     def blocking(self, request_timeout: float) -> RedisStore:
-        return RedisStore(BlockingLink(self.dialer(request_timeout)), self._failover)
+        return RedisStore(BlockingLink(self.dialer(request_timeout)), self._grace())
 
     def aio(self, request_timeout: float) -> AioStores:
         """Clean-ups have a connection of their own, opened when needed and closed again."""
@@ -46,7 +53,11 @@ class RedisFactory(StoreFactory):
         dialer = self.dialer(request_timeout)
         link = AioLink(dialer)
         aside = BlockingLink(dialer, idle_most=0, clean_up=link.clean_up, at_end=link.close_soon)
-        return AioStores(RedisStore(link, self._failover), RedisStore(aside, self._failover))
+        grace = self._grace()
+        return AioStores(RedisStore(link, grace), RedisStore(aside, grace))
+
+    def _grace(self) -> Grace | None:
+        return None if self._failover is None else Grace(self._failover, self.where)
 
     def dialer(self, request_timeout: float) -> Dialer:
         timeout = min(request_timeout, self._settings.get("socket_timeout") or request_timeout)
@@ -57,26 +68,26 @@ class RedisFactory(StoreFactory):
 
 def factory(url: SplitResult, options: dict[str, Any]) -> RedisFactory:
     check_quoting(url, options)
-    connect, settings = connecting(url.scheme, options)
-    return RedisFactory(url.scheme, connect, address(url) | settings)
+    connect, settings = connecting(url.scheme, options, OPTIONS)
+    return RedisFactory(url.scheme, connect, address(url) | settings, failover_of(options))
 
 
 def factory_of(client: Any, options: dict[str, Any]) -> RedisFactory:
-    """From a redis.Redis or a redis.asyncio.Redis: each colour can be made from either."""
-    return RedisFactory(*_driver().for_client(client))
+    """From a redis.Redis, a redis.asyncio.Redis, or valkey-py's: each colour can be made from either."""
+    from gripfast.stores.redis.driver import driver_of
+
+    scheme, connect, settings = driver_of(client).for_client(client)
+    return RedisFactory(scheme, connect, settings, failover_of(options))
 
 
 def connecting(scheme: str, options: dict[str, Any], others: Container[str] = ()) -> tuple[Connect, dict[str, Any]]:
     """How connections are made, and their settings, which are taken out of the options; not `others` of these."""
-    if scheme == "rediss" or any(name not in plain.OPTIONS and name not in others for name in options):
-        made: tuple[Connect, dict[str, Any]] = _driver().for_options(scheme, options)
-        return made
+    if scheme in TLS or any(name not in plain.OPTIONS and name not in others for name in options):
+        from gripfast.stores.redis.driver import driver  # which loads redis-py or valkey-py, and that takes long
+
+        return driver("valkey" if scheme.startswith("valkey") else "redis").for_options(scheme, options)
     given = [name for name in plain.OPTIONS if name in options]
     return plain.connect, {name: plain.parsed(name, options.pop(name), plain.OPTIONS) for name in given}
-
-
-def _driver() -> Any:
-    return loaded("gripfast.stores.redis.driver", SPEC.extra)
 
 
 def check_quoting(url: SplitResult, options: Mapping[str, Any]) -> None:

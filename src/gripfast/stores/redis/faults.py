@@ -28,8 +28,13 @@ _ADVICE: Mapping[str, str] = {
     "NOREPLICAS": "refuses writes because too few replicas are connected: reconnect them, or lower "
     "min-replicas-to-write",
     "CLUSTERDOWN": "belongs to a cluster that is down: run CLUSTER INFO there, and repair the cluster",
+    "FOLLOWERS": "has more followers than replicas= says, and any of them could acknowledge: set replicas to how many "
+    "may be promoted, in every client, and disconnect the others",
     "DB index": "has no database of that number: use a smaller one, or raise its `databases`",
-    "MOVED": "is a node of a Redis Cluster, which is not supported yet: use a single server",
+    "MOVED": "is a node of a Redis Cluster: use redis+cluster://host:port, or pass a RedisCluster of redis-py",
+    "ASK": "is a node of a Redis Cluster: use redis+cluster://host:port, or pass a RedisCluster of redis-py",
+    "TRYAGAIN": "is moving this lock's slot to another node: it will answer when that is done",
+    "non local key": "is moving this lock's slot to another node: it will answer when that is done",
 }
 _KINDS: Mapping[str, Kind] = {
     "WRONGPASS": "login",
@@ -37,6 +42,7 @@ _KINDS: Mapping[str, Kind] = {
     "NOPERM": "no_rights",
     "WRONGTYPE": "unfit",
     "MOVED": "unfit",
+    "ASK": "unfit",
     "DB index": "unfit",
 }
 """The others may end by themselves."""
@@ -51,7 +57,10 @@ _CODES: Mapping[str, str] = {
 """A server's errors, as redis-py raises them and we do, and what redis-py leaves out of their text. By name: redis-py
 need not be loaded."""
 _CODE = re.compile(rf"\b({'|'.join(_ADVICE)})\b")
+_OF_CLUSTER = re.compile("^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN) |non local key")
+"""By which a node of a Cluster says that it has done nothing, and why (`stores/cluster/redirects.py`)."""
 _OTHER_HOST = re.compile("certificate is not valid for '[^']*'")
+_CANT_SERVE = re.compile(r"\b(READONLY|LOADING|MASTERDOWN|NOREPLICAS)\b")
 MAX_CLIENTS = "max number of clients"
 
 
@@ -62,7 +71,16 @@ def was_sent(reply: Any) -> Any:
 
 def refused(where: str, reply: ReplyError) -> Fault:
     """The server answered with an error."""
-    return _fault(where, str(reply))
+    fault = _fault(where, str(reply))
+    if _OF_CLUSTER.search(str(reply)):
+        fault.error._reply = str(reply)
+        return fault._replace(was_sent="non local key" in str(reply))  # within a script, which has begun
+    return fault
+
+
+def is_elsewhere(found: Any) -> bool:
+    """A node of a Cluster was asked for what another one has."""
+    return isinstance(found, ReplyError) and _OF_CLUSTER.search(str(found)) is not None
 
 
 def other_layout(where: str, found: Any, ours: int) -> Fault:
@@ -79,9 +97,10 @@ def other_layout(where: str, found: Any, ours: int) -> Fault:
     return _named(where, f"{words}: {advice} ({_short(str(found))})", "no_rights")
 
 
-def is_readonly(reply: ReplyError) -> bool:
-    """The server is a replica, or was made one: it will take no writes on this connection."""
-    return "READONLY" in str(reply)
+def cant_serve(reply: ReplyError) -> bool:
+    """The server is a replica, or was made one, or is about to be one: it reads its data anew, or has lost its own
+    replicas. Another server may be the primary now."""
+    return _CANT_SERVE.search(str(reply)) is not None
 
 
 def not_connected(where: str, error: Exception) -> Fault:
@@ -98,7 +117,7 @@ def not_connected(where: str, error: Exception) -> Fault:
         advice = "check that the server uses TLS on this port, and check the certificates"
         return _named(where, f"can't be reached: {_cause(error)}; {advice}")
     if "TimeoutError" in kinds:
-        speaks_tls = ", and that it speaks TLS" if where.startswith("rediss:") else ""
+        speaks_tls = ", and that it speaks TLS" if "rediss" in where or "valkeys" in where else ""
         advice = f"check its address and firewalls{speaks_tls}"
         return _named(where, f"can't be reached: the connection was not made in time; {advice}")
     advice = "check that the server runs and that the address is right"
@@ -122,6 +141,22 @@ def cut(where: str, error: Exception | None, was_idle: bool = False) -> Fault:
     reason = f": {_cause(error)}" if error is not None and str(error) else ""
     message = f"closed the connection before it answered{reason}; look at the server's log, and try again"
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}), was_idle=was_idle)
+
+
+def not_acknowledged(where: str, found: object, wanted: int) -> Fault:
+    message = (
+        f"has it, but {found} of {wanted} replicas have acknowledged that in time: check that all replicas are "
+        "connected, and try again"
+    )
+    return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
+
+
+def another_server(where: str) -> StoreUnavailable:
+    message = (
+        "is another server than a moment ago, and again another one: check that its address leads to one primary, and "
+        "try again"
+    )
+    return StoreUnavailable(f"{where} {message}", {where: message})
 
 
 def left(where: str, reply: ReplyError) -> Fault:

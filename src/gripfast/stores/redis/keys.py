@@ -16,6 +16,8 @@ SLOTS = 16384
 MARK = b"\0gripfast:"
 LAYOUT = b"gripfast" + MARK + b"layout"
 """The key of the layout's number, one for each database (`stores/layout.py`)."""
+MARKER = b"gripfast" + MARK + b"primary"
+"""The key of the marker of a server with replicas, one for each database (`grace.py`)."""
 
 
 def slot(key: bytes) -> int:

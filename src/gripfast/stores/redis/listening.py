@@ -67,15 +67,15 @@ class Listening:
 
 
 class ListeningInbox(BlockingInbox):
-    __slots__ = ("_listening",)
+    __slots__ = ("listening",)
 
     def __init__(self, listening: Listening) -> None:
         # As in the base class, whose call would cost as much as this on the hot path.
         self._items, self._bell = deque(), None
-        self._listening = listening
+        self.listening = listening
 
     async def hear(self, until: float) -> Granted | None:
-        return self._listening.wait(self, until)
+        return self.listening.wait(self, until)
 
 
 def _nobody() -> None:

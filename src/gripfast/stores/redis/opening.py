@@ -11,9 +11,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gripfast.bounded import Call
-from gripfast.stores.faults import Fault, LinkDown
+from gripfast.stores.faults import Fault
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.shared import Opening
 from gripfast.stores.redis.wire import Wire
 
@@ -33,7 +32,7 @@ class AioOpening(Opening):
         make, use = self._plan()
         call = self._dialer.calls.begin(make, lambda call: self._tell(dialing, call, use))
         try:
-            self._timer = self._loop.call_later(self._dialer.timeout, self._settle, dialing, call, use)
+            self._timer = self._loop.call_later(self._dialer.timeout, self.settle, dialing, call, use)
         except BaseException:
             call.give_up()
             raise
@@ -53,21 +52,6 @@ class AioOpening(Opening):
     def _tell(self, dialing: asyncio.Future[Any], call: Call[Wire], use: Callable[[Wire], Any]) -> None:
         """On the call's thread."""
         try:
-            self._loop.call_soon_threadsafe(self._settle, dialing, call, use)
+            self._loop.call_soon_threadsafe(self.settle, dialing, call, use)
         except RuntimeError:  # the loop is closed
             call.give_up()
-
-    def _settle(self, dialing: asyncio.Future[Any], call: Call[Wire], use: Callable[[Wire], Any]) -> None:
-        """It has ended, or its time is over."""
-        if dialing.done():
-            return
-        try:
-            base = call.outcome()
-        except LinkDown as down:
-            self.end(dialing, down.fault)
-        except TimeoutError as error:
-            self.end(dialing, self.too_late(error))
-        except Exception as error:  # whatever it is, somebody waits
-            self.end(dialing, cut(self._where, error))
-        else:
-            self.made(dialing, base, use)

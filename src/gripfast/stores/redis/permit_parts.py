@@ -57,6 +57,9 @@ local function keep_for(ms)
 end
 """
 
+TOUCH = "redis.call('HSET', holders, '', redis.call('HGET', holders, '') or '')"
+"""Nothing changes, but it is written: what writes nothing has nothing that a replica could acknowledge."""
+
 WHY = """
 local function why(owner)
   if not redis.call('ZSCORE', broken, owner) then
@@ -259,7 +262,7 @@ local function settle(asker)
       leave(owner)
     elseif owner ~= asker and not is_heard(channel) then
       set_aside(owner, seen)
-    elseif used + n > limit then
+    elseif used + n > limit or not is_open then
       return false, slots
     elseif owner == asker then
       slots = grant(owner, n, ttl, details)
@@ -274,4 +277,7 @@ local function settle(asker)
 end
 """
 
-ALL = NAMES + NOW + KEEP + POOL + "local asker_token\n" + SETTLE
+
+def all_parts(and_open: str) -> str:
+    """`and_open`: what has to hold for anything to be granted (`Script`)."""
+    return NAMES + NOW + KEEP + POOL + f"local asker_token\nlocal is_open = true{and_open}\n" + SETTLE

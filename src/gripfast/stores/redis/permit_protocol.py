@@ -64,10 +64,6 @@ def give_back(name: str, kind: Kind, owner: str) -> bytes:
     return head(permit_scripts.GIVE_BACK, name, kind) + pack(to_bytes(owner))
 
 
-def give_back_in_full(name: str, kind: Kind, owner: str) -> bytes:
-    return permit_scripts.GIVE_BACK.in_full(give_back(name, kind, owner))
-
-
 def downgrade(hold: Hold, n: int) -> bytes:
     return head(permit_scripts.DOWNGRADE, hold.name, kind_of(hold)) + pack(to_bytes(hold.owner), b"%d" % n)
 
@@ -106,11 +102,15 @@ def read_claim(reply: Sequence[Any], claim: Claim, channel: bytes | None) -> Gra
     _, _, _, limit, token, waiters, *first = reply
     holder = read_first(claim.name, waiters, *first) if first else None
     source = channel or b"" if is_heard(reply) else b""
-    return Taken(holder, token, source=source, limit_in_force=limit or None)
+    return Taken(holder, token, source=source, limit_in_force=limit if limit > 0 else None)
 
 
 def is_heard(taken: Sequence[Any]) -> bool:
     return bool(taken[2] == 1)
+
+
+def is_in_grace(taken: Sequence[Any]) -> bool:
+    return bool(taken[0] == 0 and taken[3] == -1)
 
 
 def has_more(reply: Sequence[Any]) -> bool:

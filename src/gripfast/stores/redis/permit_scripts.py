@@ -4,15 +4,16 @@
 
 from __future__ import annotations
 
-from gripfast.stores.redis.permit_parts import ALL, KEEP, KEYS, NAMES, NOW, SETTLED_MOST, WHY
+from gripfast.stores.redis.permit_parts import KEEP, KEYS, NAMES, NOW, SETTLED_MOST, TOUCH, WHY, all_parts
 from gripfast.stores.redis.scripts import MEMORY_MS, WINDOW_MS, Script
 
 # ARGV: owner, ttl, n, limit, channel ("" to stay out of the queue), details.
 # {1, more, token, slots}, or {0, more, 1 if the asker is queued and would hear a push of this server, the limit if that
-# is why, token, waiters, and of the first whose permits end: owner, ms, holder}.
+# is why, -1 if the server is in grace, token, waiters, and of the first whose permits end: owner, ms, holder}.
 CLAIM = Script(
-    f"""
-{ALL}
+    lambda and_open: (
+        f"""
+{all_parts(and_open)}
 local owner, ttl, n, channel, details = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[5], ARGV[6]
 remove_ended()
 
@@ -49,6 +50,8 @@ if holder then
     if ending < now + ttl then
       redis.call('ZADD', ends, string.format('%.0f', now + ttl), owner)
       remember(ttl)
+    else
+      {TOUCH}
     end
     leave(owner)
     settle()
@@ -78,7 +81,7 @@ else
   if limit ~= tonumber(ARGV[4]) then
     return refused(0, limit)
   end
-  if is_free and used + n <= limit then
+  if is_free and used + n <= limit and is_open then
     local slots = grant(owner, n, ttl, details)
     return granted(token, slots)
   end
@@ -87,16 +90,19 @@ else
     wait(tickets, n, channel)
   end
 end
-return refused(channel ~= '' and is_heard(channel) and 1 or 0, 0)
-""",
+return refused(channel ~= '' and is_heard(channel) and 1 or 0, not is_open and used + n <= limit and -1 or 0)
+"""
+    ),
     keys=len(KEYS),
     arguments=6,
+    is_believed=True,
 )
 
 # ARGV: owner; "" only settles. {1 if it had permits, more, why it had none}. Whatever it had is gone afterwards.
 GIVE_BACK = Script(
-    f"""
-{ALL}
+    lambda and_open: (
+        f"""
+{all_parts(and_open)}
 {WHY}
 local owner, mine = ARGV[1], 0
 remove_ended()
@@ -110,7 +116,8 @@ end
 settle()
 save()
 return {{mine, more, mine == 1 and '' or why(owner)}}
-""",
+"""
+    ),
     keys=len(KEYS),
     arguments=1,
 )
@@ -128,6 +135,8 @@ if not ending or ending < now then
 end
 if ARGV[3] == '1' or ending < now + ttl then
   redis.call('ZADD', ends, string.format('%.0f', now + ttl), owner)
+else
+  {TOUCH}
 end
 {KEEP}
 keep_for(ttl + {MEMORY_MS})
@@ -135,12 +144,14 @@ return 1
 """,
     keys=len(KEYS),
     arguments=3,
+    is_believed=True,
 )
 
 # ARGV: owner, n. {1 if it has permits, more, why it has none}. Of a read/write lock: there are no slots.
 DOWNGRADE = Script(
-    f"""
-{ALL}
+    lambda and_open: (
+        f"""
+{all_parts(and_open)}
 {WHY}
 local owner, n, mine = ARGV[1], tonumber(ARGV[2]), 0
 remove_ended()
@@ -150,20 +161,25 @@ if had and end_of(owner) then
   if tonumber(had) > n then
     used, is_changed = used - (had - n), true
     redis.call('HSET', holders, owner, string.format('%.0f', n) .. rest, '', pool())
+  else
+    {TOUCH}
   end
 end
 settle()
 save()
 return {{mine, more, mine == 1 and '' or why(owner)}}
-""",
+"""
+    ),
     keys=len(KEYS),
     arguments=2,
+    is_believed=True,
 )
 
 # ARGV: limit. {1, more}.
 RESIZE = Script(
-    f"""
-{ALL}
+    lambda and_open: (
+        f"""
+{all_parts(and_open)}
 remove_ended()
 limit, is_changed = tonumber(ARGV[1]), true
 save()
@@ -181,15 +197,17 @@ end
 settle()
 save()
 return {{1, more}}
-""",
+"""
+    ),
     keys=len(KEYS),
     arguments=1,
 )
 
 # ARGV: owner or "", slot or "", what the holder is to be told or "". {1 if someone had them, more}.
 FORCE_RELEASE = Script(
-    f"""
-{ALL}
+    lambda and_open: (
+        f"""
+{all_parts(and_open)}
 local owner, slot, note = ARGV[1], tonumber(ARGV[2]), ARGV[3]
 local longest, removed = 0, 0
 
@@ -258,7 +276,8 @@ end
 settle()
 save()
 return {{removed, more}}
-""",
+"""
+    ),
     keys=len(KEYS),
     arguments=3,
 )

@@ -27,8 +27,10 @@ from gripfast.errors import StoreUnavailable
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis import permit_protocol as protocol
 from gripfast.stores.redis import permit_scripts as scripts
-from gripfast.stores.redis.faults import was_sent
+from gripfast.stores.redis.faults import another_server, was_sent
 from gripfast.stores.redis.protocol import read_why
+from gripfast.stores.redis.scripts import Script
+from gripfast.stores.redis.store import Names
 
 if TYPE_CHECKING:
     from gripfast.stores.redis.store import Link, RedisStore
@@ -45,7 +47,10 @@ class RedisPermits:
         self._link = link
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
-        was_answered = False
+        store, grace = self._store, self._store._grace
+        if grace is not None and (trouble := await store._begin(claim.ttl)) is not None:
+            return trouble
+        was_answered = is_repeated = False
         while True:
             channel = None if claim.inbox is None else self._link.server.channel
             reply = await self._ask_to_claim(claim, channel)
@@ -53,7 +58,7 @@ class RedisPermits:
                 sent = reply.was_sent or was_answered
                 return unreachable(reply.error, sent, reply.was_refused, reply.is_permanent)
             was_answered = True
-            answer = protocol.read_claim(reply, claim, channel)
+            answer = store._unless_confirmed(protocol.read_claim(reply, claim, channel))
             if isinstance(answer, Granted):
                 await self._settle(claim.name, _kind(claim), reply)
                 return answer
@@ -62,7 +67,12 @@ class RedisPermits:
                 hears = is_final or await self._store._hears(channel, protocol.is_heard(reply))
             except LinkDown as down:
                 return unreachable(was_sent(down.fault).error)
-            if hears and (self._store._is_closing or not protocol.has_more(reply)):
+            if hears and protocol.is_in_grace(reply):
+                in_grace = await store._in_grace()
+                if in_grace is not None or is_repeated:
+                    return in_grace or unreachable(another_server(self._link.server.where))
+                is_repeated = True
+            elif hears and (self._store._is_closing or not protocol.has_more(reply)):
                 if is_final and claim.owner in self._link.server.late:
                     self._clean_up_after(claim.name, _kind(claim), claim.owner)  # nobody asks for it any more
                 return answer
@@ -71,18 +81,19 @@ class RedisPermits:
         """The reply, or a Fault."""
         if channel is not None:
             self._link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
-        packed = protocol.claim(claim, self._store._card(claim.label), channel or b"")
-        first = await self._store._got(self._link.ask(packed, claim.owner))
-        return await self._store._made_good(scripts.CLAIM, packed, first, claim.owner)
+        packed = protocol.claim(claim, self._store._card(claim.told), channel or b"")
+        script, packed = self._store._guarded(scripts.CLAIM, packed)
+        first = await self._store._sent(script, packed, claim.owner)
+        return await self._store._made_good(script, packed, first, claim.owner)
 
     async def release(self, hold: Hold) -> Loss | Unreachable | None:
         kind = protocol.kind_of(hold)
-        packed = protocol.give_back(hold.name, kind, hold.owner)
+        script, packed = self._give_back(hold.name, kind, hold.owner)
         first = await self._store._got(self._link.ask(packed))
-        reply = await self._store._made_good(scripts.GIVE_BACK, packed, first)
+        reply = await self._store._made_good(script, packed, first)
         answer: Loss | Unreachable | None
         if isinstance(reply, Fault):
-            answer = unreachable(reply.error)
+            answer = unreachable(reply.error, reply.was_sent)
         else:
             await self._settle(hold.name, kind, reply)
             # The first of two may have done it: then it is not this owner's any more.
@@ -93,9 +104,12 @@ class RedisPermits:
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> list[Loss | Unreachable | None]:
         answers: list[Loss | Unreachable | None] = []
+        store = self._store
+        if store._grace is not None and (trouble := await store._begin_renewal(holds)) is not None:
+            return [trouble] * len(holds)
         for start in range(0, len(holds), CHUNK):
-            commands = [protocol.renew(hold) for hold in holds[start : start + CHUNK]]
-            for reply in await self._store._ask_each(scripts.RENEW, commands, within):
+            sent = [store._guarded(scripts.RENEW, protocol.renew(hold)) for hold in holds[start : start + CHUNK]]
+            for reply in await store._ask_each(sent[0][0], [packed for _, packed in sent], within):
                 if isinstance(reply, Fault):
                     answers.append(unreachable(reply.error))
                 else:
@@ -110,32 +124,40 @@ class RedisPermits:
             kinds = [protocol.kind_of(hold) for hold in chunk]
             pairs = list(zip(chunk, kinds, strict=True))
             late = [self._clean_up_after(hold.name, kind, hold.owner) is False for hold, kind in pairs]
-            commands = [protocol.give_back(hold.name, kind, hold.owner) for hold, kind in pairs]
-            replies = await self._store._ask_each(scripts.GIVE_BACK, commands, rules.GIVE_BACK_WITHIN)
+            sent = [self._give_back(hold.name, kind, hold.owner) for hold, kind in pairs]
+            commands = [packed for _, packed in sent]
+            replies = await self._store._ask_each(sent[0][0], commands, rules.GIVE_BACK_WITHIN)
             for (hold, kind), is_late, reply in zip(pairs, late, replies, strict=True):
                 if not isinstance(reply, Fault):
                     await self._settle(hold.name, kind, reply)
                 troubles.append(_trouble(hold, is_late, reply))
         return troubles
 
+    def clean_up_after(self, hold: Hold) -> bool | None:
+        return self._clean_up_after(hold.name, protocol.kind_of(hold), hold.owner)
+
     def _clean_up_after(self, name: str, kind: Kind, owner: str) -> bool | None:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
-        return self._link.clean_up(owner, protocol.give_back_in_full(name, kind, owner))
+        script, packed = self._give_back(name, kind, owner)
+        return self._link.clean_up(owner, script.in_full(packed))
+
+    def _give_back(self, name: str, kind: Kind, owner: str) -> tuple[Script, bytes]:
+        return self._store._guarded(scripts.GIVE_BACK, protocol.give_back(name, kind, owner))
 
     async def _settle(self, name: str, kind: Kind, reply: Any) -> None:
         """Until the server has nothing more to do for this name. If it does not answer, others will see to it."""
         while not isinstance(reply, Fault) and protocol.has_more(reply):
-            reply = await self._store._ask(scripts.GIVE_BACK, protocol.give_back(name, kind, ""))
+            reply = await self._store._ask(*self._give_back(name, kind, ""))
 
     async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
-        reply = await self._store._ask(scripts.DOWNGRADE, protocol.downgrade(hold, n))
+        reply = await self._store._ask(*self._store._guarded(scripts.DOWNGRADE, protocol.downgrade(hold, n)))
         if isinstance(reply, Fault):
             return unreachable(reply.error)
         await self._settle(hold.name, protocol.kind_of(hold), reply)
         return None if reply[0] == 1 else read_why(reply[2])
 
     async def resize(self, name: str, limit: int) -> Unreachable | None:
-        reply = await self._store._ask(scripts.RESIZE, protocol.resize(name, limit))
+        reply = await self._store._ask(*self._store._guarded(scripts.RESIZE, protocol.resize(name, limit)))
         if isinstance(reply, Fault):
             return unreachable(reply.error)
         await self._settle(name, "semaphore", reply)
@@ -143,21 +165,29 @@ class RedisPermits:
 
     async def inspect(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
         reply = await self._store._ask(scripts.INSPECT, protocol.inspect(name, kind))
-        return unreachable(reply.error) if isinstance(reply, Fault) else protocol.read_info(name, kind, reply)
+        if isinstance(reply, Fault):
+            return unreachable(reply.error, reply.was_sent)
+        return protocol.read_info(name, kind, reply)
 
     async def page(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
-        reply = await self._store._ask(None, protocol.scan(kind, after or "0"))
-        if isinstance(reply, Fault):
-            return unreachable(reply.error)
-        cursor, names = protocol.read_scan(reply, kind, prefix)
+        names = await self.names(kind, prefix, after)
+        if isinstance(names, Unreachable):
+            return names
         infos: list[PermitInfo] = []
-        for name in names:  # one by one: each may have thousands of holders
+        for name in names.found:  # one by one: each may have thousands of holders
             info = await self.inspect(name, kind)
             if isinstance(info, Unreachable):
                 return info
             if info is not None:
                 infos.append(info)
-        return PermitPage(infos, None if cursor == "0" else cursor)
+        return PermitPage(infos, names.after)
+
+    async def names(self, kind: Kind, prefix: str, after: str | None) -> Names | Unreachable:
+        reply = await self._store._ask(None, protocol.scan(kind, after or "0"))
+        if isinstance(reply, Fault):
+            return unreachable(reply.error)
+        cursor, names = protocol.read_scan(reply, kind, prefix)
+        return Names(names, None if cursor == "0" else cursor)
 
     async def force_release(
         self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None
@@ -167,11 +197,12 @@ class RedisPermits:
         if isinstance(looked, Unreachable):
             return looked
         packed = protocol.force_release(name, kind, owner, slot, note)
+        script, packed = self._store._guarded(scripts.FORCE_RELEASE, packed)
         reply = await self._store._got(self._link.ask(packed))
         if not isinstance(reply, Fault):
-            reply = await self._store._made_good(scripts.FORCE_RELEASE, packed, reply)
+            reply = await self._store._made_good(script, packed, reply)
         if isinstance(reply, Fault):
-            return unreachable(reply.error)
+            return unreachable(reply.error, reply.was_sent)
         await self._settle(name, kind, reply)
         return bool(reply[0] == 1)
 

@@ -13,12 +13,16 @@ from typing import Any, NamedTuple, cast
 from hiredis import ReplyError
 
 from gripfast.core.kept import DONE, MIN_HOLD
-from gripfast.core.ports import Broken, Claim, Granted, Hold, Keep, LockInfo, Loss, Taken
+from gripfast.core.ports import Broken, Claim, Granted, Hold, Keep, Label, LockInfo, Loss, Taken
 from gripfast.errors import Reason
-from gripfast.stores.holder import Details, read_details, read_moment
+from gripfast.stores.holder import Details, read_details, read_moment, told
 from gripfast.stores.redis import keys, scripts
 from gripfast.stores.redis.keys import MARK, pack
 
+UNCONFIRMED = b"?"
+"""The source of no push: whoever was pushed a grant has to claim once more."""
+GRACE = b"grace"
+"""The answer to an adoption for which the server is in grace."""
 PAGE = 100
 """Keys that one step of a list asks the server to look at."""
 
@@ -35,8 +39,8 @@ class Push(NamedTuple):
     """None: it is told to retry."""
 
 
-def card(label: str | None, host: str, pid: int) -> bytes:
-    return json.dumps({"host": host, "pid": pid, "label": label}).encode()
+def card(label: Label, host: str, pid: int) -> bytes:
+    return json.dumps({"host": host, "pid": pid, **told(label)}).encode()
 
 
 class Heads(NamedTuple):
@@ -111,13 +115,8 @@ def abandon(key: str, owner: str) -> bytes:
     return scripts.ABANDON.by_hash + keys.settling(key) + pack(to_bytes(owner))
 
 
-def abandon_in_full(key: str, owner: str) -> bytes:
-    return scripts.ABANDON.in_full(abandon(key, owner))
-
-
-def disown_in_full(key: str, owner: str, token: int) -> bytes:
-    packed = scripts.DISOWN.by_hash + keys.settling(key) + pack(to_bytes(owner), b"%d" % token)
-    return scripts.DISOWN.in_full(packed)
+def disown(key: str, owner: str, token: int) -> bytes:
+    return scripts.DISOWN.by_hash + keys.settling(key) + pack(to_bytes(owner), b"%d" % token)
 
 
 def force_release(key: str, note: str | None = None) -> bytes:
@@ -137,6 +136,11 @@ def subscribe(channel: bytes) -> bytes:
     return command(b"SUBSCRIBE", channel)
 
 
+def replies_to(packed: bytes) -> int:
+    """To a request alone, or to one behind ASKING."""
+    return 2 if packed.startswith(ASKING) else 1
+
+
 def new_channel(random: str) -> bytes:
     return b"gripfast:" + random.encode()
 
@@ -145,6 +149,8 @@ def command(*arguments: bytes) -> bytes:
     return b"*%d\r\n%b" % (len(arguments), pack(*arguments))
 
 
+ASKING = command(b"ASKING")
+"""Before a request to a node of a Cluster that is taking over its slot."""
 read_layout = command(b"GET", keys.LAYOUT)
 
 
@@ -162,6 +168,17 @@ def read_claim(reply: Any, claim: Claim, channel: bytes | None) -> Granted | Tak
 
 def is_heard(taken: Any) -> bool:
     return bool(taken[4] == 1)
+
+
+def is_yes(reply: Any) -> bool:
+    """A lease may be dated by it."""
+    first = reply[0] if isinstance(reply, list) and reply else reply
+    return type(first) is int and first > 0
+
+
+def is_free(taken: Any) -> bool:
+    """Of a claim that was refused: nobody has the lock, so its server is in grace."""
+    return taken[0] is None
 
 
 def read_why(reply: bytes) -> Loss:
@@ -185,6 +202,7 @@ def read_info(name: str, reply: Sequence[Any]) -> LockInfo | None:
         since=grant.since,
         expires_in=left / 1000 if left >= 0 else math.inf,
         waiters=waiters,
+        trace=grant.details.trace,
     )
 
 

@@ -14,6 +14,8 @@ nobody. And nothing is published that could be taken back: a message goes on to 
 many PUBLISH has counted here. So NUMSUB, which counts those of this very server, is asked before anything is written.
 A hand-over brings at most 10 s (`WINDOW_MS`), so that one to a dead waiter costs no more. The first renewal brings the
 rest; a waiter that does not renew claims once more before it returns.
+What is replaced is overwritten, and what goes is deleted last: while a Cluster moves a slot, a script may touch a key
+that is there, and fails at one that it has deleted before.
 A request may arrive late, after others of its owner: unless it is told to, none shortens a lease. `seen` and
 all ttls are milliseconds, tokens and `since` microseconds of the server's clock.
 
@@ -23,18 +25,23 @@ as much as the work.
 
 from __future__ import annotations
 
-import hashlib
-
 from gripfast.core import rules
+from gripfast.stores.redis.script import Script as Script
 
 WINDOW_MS = int(rules.WAITER_WINDOW * 1000)
 MEMORY_MS = rules.TOKEN_MEMORY_US // 1000
+
+LINE_MS = 6 * WINDOW_MS
+EXPIRY_EVERY = 8
+"""A line and its places expire by themselves when all who waited have died. That expiry is not written by everyone who
+joins, but by the first, by every waiter that asks again, and by every so-manieth that joins. Who waits asks again
+after 3 s at most: so it is written at least every 24 s, and nobody in line is ever forgotten."""
 
 TOKEN_MOST = 2**53
 """In the year 2255. Lua does not count further, so what is larger was written by somebody else, and is no token."""
 
 _WRITE = f"""
-  local time = redis.call('TIME')
+  local time = time or redis.call('TIME')
   local at = time[1] * 1000000 + time[2]
   local text = string.format('%.0f', at)
   redis.call('SET', lock, owner, 'PX', ttl)
@@ -52,6 +59,8 @@ _WRITE = f"""
 """
 
 _SETTLE = f"""
+local time
+
 local function write(owner, ttl, keep, tail)
 {_WRITE}
 end
@@ -69,36 +78,35 @@ local function tell(owner, ttl, channel, tail)
   if not is_heard(channel) then
     return false
   end
+  redis.call('ZREM', line, owner) -- first: a server without memory left allows this, and then the rest
   local granted = math.min(ttl, {WINDOW_MS})
   local token = write(owner, granted, granted + {MEMORY_MS}, tail)
   local told = redis.pcall('PUBLISH', channel, string.format('%s %.0f %.0f', owner, token, granted))
   if type(told) ~= 'number' then
+    redis.call('ZADD', line, 0, owner)
     redis.call('DEL', lock)
     error(told.err, 0) -- not allowed to, so nothing was published: the caller is told
   end
-  leave(owner)
+  redis.call('HDEL', places, owner)
   return true
 end
 
 local function now_ms()
-  local time = redis.call('TIME')
+  time = time or redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local function hand_over(asker)
-  local now, skipped = now_ms(), 0
-  while true do
-    local owners = redis.call('ZRANGE', line, skipped, skipped + 31)
-    if #owners == 0 then
-      return nil
-    end
+-- Who has the lock now, or may take it: the asker. If that is nobody, the lock is as it was.
+local function hand_over(asker, first)
+  local skipped, owners = 0, first or redis.call('ZRANGE', line, 0, 0)
+  while #owners > 0 do
     for _, owner in ipairs(owners) do
       if owner == asker then
         return owner
       end
       local place = redis.call('HGET', places, owner)
       local seen, ttl, channel, tail = string.match(place or '', '^(%d+) (%d+) (%S+)(.*)$')
-      if not seen or now - seen > {WINDOW_MS} then
+      if not seen or now_ms() - seen > {WINDOW_MS} then
         leave(owner)
       elseif tell(owner, tonumber(ttl), channel, tail) then
         return owner
@@ -106,6 +114,7 @@ local function hand_over(asker)
         skipped = skipped + 1
       end
     end
+    owners = redis.call('ZRANGE', line, skipped, skipped + 31)
   end
 end
 """
@@ -119,49 +128,33 @@ end
 _NAMES = "local lock, fence, line, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]\n"
 
 
-class Script:
-    """A script's text and what stands before the keys in a packed call of it, by its hash and in full."""
-
-    def __init__(self, text: str, keys: int, arguments: int) -> None:
-        self.text = text
-        self.sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        parts = 3 + keys + arguments
-        self.by_hash = f"*{parts}\r\n$7\r\nEVALSHA\r\n$40\r\n{self.sha}\r\n$1\r\n{keys}\r\n".encode()
-        self._in_full = f"*{parts}\r\n$4\r\nEVAL\r\n${len(text.encode())}\r\n{text}\r\n$1\r\n{keys}\r\n".encode()
-
-    def in_full(self, packed: bytes) -> bytes:
-        """The same call with the text, for a server that has forgotten the script."""
-        return self._in_full + packed[len(self.by_hash) :]
-
-
 # ARGV: owner, ttl, how long to keep the token, " <card>\n<owner>", channel ("" to stay out of the line).
-# A number is the token; otherwise who has it, and 1 if the asker is in line and would hear a push of this server.
+# A number is the token; otherwise who has it, for how long, its fence, and 1 if the asker is in line and would hear a
+# push of this server. How many wait is counted only for whoever does not join them just now.
 CLAIM = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 local owner, ttl, keep, tail, channel = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-if redis.call('EXISTS', lock, line) == 0 then
+local time
+if redis.call('EXISTS', lock, line) == 0{and_open} then
 {_WRITE}
 end
 {_SETTLE}
-{_LOOK}
-local holder = redis.call('GET', lock)
-if holder == owner then
-  local last = redis.call('GET', fence)
-  local token, of = string.match(last or '', '^(%d+).-\\n(.*)$')
+local seen = redis.call('MGET', lock, fence)
+if seen[1] == owner then
+  local token, of = string.match(seen[2] or '', '^(%d+).-\\n(.*)$')
   if of ~= owner or tonumber(token) >= {TOKEN_MOST} then
     return write(owner, ttl, keep, tail)
   end
   leave(owner)
-  if redis.call('PTTL', lock) < tonumber(ttl) then
-    redis.call('PEXPIRE', lock, ttl)
-  end
+  redis.call('PEXPIRE', lock, math.max(ttl, redis.call('PTTL', lock)))
   if redis.call('PTTL', fence) < tonumber(keep) then
     redis.call('PEXPIRE', fence, keep)
   end
   return tonumber(token)
 end
-if not holder then
+if not seen[1]{and_open} then
   local next = hand_over(owner)
   if next == owner then
     leave(owner)
@@ -169,44 +162,54 @@ if not holder then
   if not next or next == owner then
     return write(owner, ttl, keep, tail)
   end
+  seen = redis.call('MGET', lock, fence)
 end
-local hears = 0
+local hears, waiters = 0, nil
 if channel ~= '' then
   hears = is_heard(channel) and 1 or 0
-  redis.call('HSET', places, owner, string.format('%.0f %s %s%s', now_ms(), ttl, channel, tail))
-  if not redis.call('ZSCORE', line, owner) then
-    local end_of_line = redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')
-    redis.call('ZADD', line, (end_of_line[2] or 0) + 1, owner)
+  local place = string.format('%.0f %s %s%s', now_ms(), ttl, channel, tail)
+  local is_new, expires = redis.call('HSET', places, owner, place) == 1, true
+  if is_new or not redis.call('ZSCORE', line, owner) then
+    local last = tonumber(redis.call('ZRANGE', line, -1, -1, 'WITHSCORES')[2] or 0)
+    redis.call('ZADD', line, 'NX', last + 1, owner)
+    expires, waiters = last % {EXPIRY_EVERY} == 0, is_new and 1
   end
-  redis.call('PEXPIRE', line, {WINDOW_MS})
-  redis.call('PEXPIRE', places, {WINDOW_MS})
+  if expires then
+    redis.call('PEXPIRE', line, {LINE_MS})
+    redis.call('PEXPIRE', places, {LINE_MS})
+  end
 end
-local seen = look()
-seen[5] = hears
-return seen
-""",
+return {{seen[1], redis.call('PTTL', lock), seen[2], waiters or redis.call('ZCARD', line), hears}}
+"""
+    ),
     keys=4,
     arguments=5,
+    is_believed=True,
 )
 
 # ARGV: owner. 1 if it was this owner's.
 RELEASE = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 local holder = redis.call('GET', lock)
-local mine = 0
-if holder == ARGV[1] then
+local mine = holder == ARGV[1] and 1 or 0
+if holder and mine == 0 then
+  return 0
+end
+local first = redis.call('ZRANGE', line, 0, 0)
+if #first > 0{and_open} then
+  {_SETTLE}
+  if hand_over(nil, first) then
+    return mine
+  end
+end
+if mine == 1 then
   redis.call('DEL', lock)
-  mine = 1
-  holder = false
 end
-if holder or redis.call('EXISTS', line) == 0 then
-  return mine
-end
-{_SETTLE}
-hand_over()
 return mine
-""",
+"""
+    ),
     keys=4,
     arguments=1,
 )
@@ -217,9 +220,8 @@ RENEW = Script(
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return 0
 end
-if ARGV[4] == '1' or redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-end
+local left = ARGV[4] == '1' and 0 or redis.call('PTTL', KEYS[1])
+redis.call('PEXPIRE', KEYS[1], math.max(left, ARGV[2]))
 if redis.call('PTTL', KEYS[2]) < tonumber(ARGV[3]) then
   redis.call('PEXPIRE', KEYS[2], ARGV[3])
 end
@@ -227,6 +229,7 @@ return 1
 """,
     keys=2,
     arguments=4,
+    is_believed=True,
 )
 
 # ARGV: owner, which does not have it. Why; behind "broken" a line's end and the note, if there is one for this owner.
@@ -246,45 +249,48 @@ return redis.call('EXISTS', KEYS[1]) == 1 and 'taken' or 'expired'
 
 # ARGV: owner. Whatever it has is gone afterwards.
 ABANDON = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 {_SETTLE}
 leave(ARGV[1])
 local holder = redis.call('GET', lock)
-if holder == ARGV[1] then
-  redis.call('DEL', lock)
-  holder = false
+if holder and holder ~= ARGV[1] then
+  return 1
 end
-if not holder then
-  hand_over()
+if not (true{and_open} and hand_over()) and holder then
+  redis.call('DEL', lock)
 end
 return 1
-""",
+"""
+    ),
     keys=4,
     arguments=1,
 )
 
 # ARGV: what the holder is to be told; "" for nothing. 1 if someone had it.
 FORCE_RELEASE = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 {_SETTLE}
 local holder, left = redis.call('GET', lock), redis.call('PTTL', lock)
 if holder and string.sub(holder, 1, 5) == 'done:' then
   return 0 -- only its owner id can end that
 end
-if holder then
-  redis.call('DEL', lock) -- first: a server without memory left allows this, and then the rest
-  if left > 0 then
-    redis.call('SET', KEYS[5], holder, 'PX', left)
-    if ARGV[1] ~= '' then
-      redis.call('SET', KEYS[6], holder .. '\\n' .. ARGV[1], 'PX', left)
-    end
+if holder and left > 0 then
+  redis.call('ZREM', line, '') -- nothing, but a server without memory left allows it, and then the rest
+  redis.call('SET', KEYS[5], holder, 'PX', left)
+  if ARGV[1] ~= '' then
+    redis.call('SET', KEYS[6], holder .. '\\n' .. ARGV[1], 'PX', left)
   end
 end
-hand_over()
+if not (true{and_open} and hand_over()) and holder then
+  redis.call('DEL', lock)
+end
 return holder and 1 or 0
-""",
+"""
+    ),
     keys=6,
     arguments=1,
 )
@@ -292,17 +298,19 @@ return holder and 1 or 0
 # ARGV: owner, the marker that it leaves the lock to, for how long, how long to keep the token. 1 if it is the marker's
 # now. The waiters stay in line.
 KEEP = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 {_SETTLE}
 local owner, marker = ARGV[1], ARGV[2]
 leave(owner)
 local holder = redis.call('GET', lock)
 if holder == marker then
+  redis.call('PEXPIRE', lock, math.max(1, redis.call('PTTL', lock)))
   return 1
 end
 if holder ~= owner then
-  if not holder then
+  if not holder{and_open} then
     hand_over()
   end
   return 0
@@ -315,15 +323,18 @@ if token then
   redis.call('SET', fence, token .. '@' .. since .. ' ' .. card .. '\\n' .. marker, 'PX', ARGV[4])
 end
 return 1
-""",
+"""
+    ),
     keys=4,
     arguments=4,
+    is_believed=True,
 )
 
 # ARGV: the owner that has it, the one that adopts it, ttl, how long to keep the token, " <card>\n<owner>". The token;
 # 0 if it is neither's. The adopter's own request may come twice.
 ADOPT = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 {_SETTLE}
 local former, owner, ttl, keep, tail = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -331,41 +342,81 @@ local holder = redis.call('GET', lock)
 if holder == owner then
   local token, of = string.match(redis.call('GET', fence) or '', '^(%d+).-\\n(.*)$')
   if of == owner and tonumber(token) < {TOKEN_MOST} then
-    if redis.call('PTTL', lock) < tonumber(ttl) then
-      redis.call('PEXPIRE', lock, ttl)
-    end
+    redis.call('PEXPIRE', lock, math.max(ttl, redis.call('PTTL', lock)))
     return tonumber(token)
   end
+elseif holder and not (true{and_open}) then
+  return 'grace'
 elseif holder ~= former then
   return 0
 end
 return write(owner, ttl, keep, tail)
-""",
+"""
+    ),
     keys=4,
     arguments=5,
+    is_believed=True,
 )
 
 # ARGV: owner, the token of the lease that it has detached. That stays; whatever else the owner has is gone afterwards.
 DISOWN = Script(
-    f"""
+    lambda and_open: (
+        f"""
 {_NAMES}
 {_SETTLE}
 leave(ARGV[1])
 local holder = redis.call('GET', lock)
-if holder == ARGV[1] then
-  if string.match(redis.call('GET', fence) or '', '^%d+') == ARGV[2] then
-    return 1
-  end
-  redis.call('DEL', lock)
-  holder = false
+if holder and holder ~= ARGV[1] then
+  return 1
 end
-if not holder then
-  hand_over()
+if holder and string.match(redis.call('GET', fence) or '', '^%d+') == ARGV[2] then
+  return 1
+end
+if not (true{and_open} and hand_over()) and holder then
+  redis.call('DEL', lock)
 end
 return 1
-""",
+"""
+    ),
     keys=4,
     arguments=2,
 )
 
 INSPECT = Script(_NAMES + _LOOK + "return look()", keys=4, arguments=0)
+
+# KEYS: the marker, "<run id> <replication id> <since> <max_ttl>", in ms, which never expires. ARGV, in ms: for how long
+# a server before this one may go on, the largest ttl if there is no marker yet, the largest ttl that the client knows
+# to be in force; then "open" to begin without grace. {ms of grace that are left, what the two arguments of guarded
+# scripts must be, the largest ttl, why a grace begins, how many replicas follow}
+MARK = Script(
+    """
+local function field(section, name)
+  return string.match(redis.call('INFO', section), '\\n' .. name .. ':(%w+)')
+end
+local run_id, replid = field('server', 'run_id'), field('replication', 'master_replid')
+if not run_id or not replid then
+  return redis.error_reply('NOINFO INFO tells no run_id and no master_replid')
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local old = redis.call('GET', KEYS[1])
+local of_run, of_replid, since, max_ttl = string.match(old or '', '^(%w+) (%w+) (%d+) (%d+)$')
+local why = ''
+if of_run ~= run_id or of_replid ~= replid or tonumber(since) > now then
+  since, why = now, of_run and 'other' or 'none'
+end
+if ARGV[4] == 'open' then
+  since = 0
+end
+max_ttl = math.max(max_ttl or ARGV[2], ARGV[3])
+local new = string.format('%s %s %.0f %.0f', run_id, replid, since, max_ttl)
+if new ~= old then
+  redis.call('SET', KEYS[1], new)
+end
+local left = math.max(0, since + max_ttl + ARGV[1] - now)
+local replicas = tonumber(field('replication', 'connected_slaves'))
+return {left, 'run_id:' .. run_id, 'master_replid:' .. replid, max_ttl, why, replicas}
+""",
+    keys=1,
+    arguments=4,
+)

@@ -10,10 +10,13 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from gripfast.bounded import Call
+from gripfast.core.ports import Inbox
 from gripfast.errors import ClientClosed, GripfastError
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
-from gripfast.stores.redis import protocol, scripts
+from gripfast.stores.redis import protocol
+from gripfast.stores.redis.acknowledged import Acknowledged
 from gripfast.stores.redis.conversation import Conversation, Server, left_for_request
 from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.unread import Unread
@@ -61,8 +64,8 @@ class Opening:
             self.begin(dialing)
         except TimeoutError as error:
             self.end(dialing, self.too_late(error))
-        except BaseException as error:  # an interrupt: nobody may wait for what was not begun
-            self.end(dialing, cut(self._where, OSError(str(error))))
+        except BaseException as error:
+            self.break_off(dialing, error)
             raise
         return dialing
 
@@ -77,10 +80,29 @@ class Opening:
     def made(self, dialing: Any, base: Any, use: Callable[[Any], Any]) -> None:
         try:
             self.end(dialing, self._used(base, use))
-        except BaseException as error:  # an interrupt: nobody may wait for it
-            if not dialing.done():
-                self.end(dialing, cut(self._where, OSError(str(error))))
+        except BaseException as error:
+            self.break_off(dialing, error)
             raise
+
+    def settle(self, dialing: Any, call: Call[Any], use: Callable[[Any], Any]) -> None:
+        """The call that makes it has ended, or its time is over."""
+        if dialing.done():
+            return
+        try:
+            base = call.outcome()
+        except LinkDown as down:
+            self.end(dialing, down.fault)
+        except TimeoutError as error:
+            self.end(dialing, self.too_late(error))
+        except Exception as error:  # whatever it is, somebody waits
+            self.end(dialing, cut(self._where, error))
+        else:
+            self.made(dialing, base, use)
+
+    def break_off(self, dialing: Any, error: BaseException) -> None:
+        """An interrupt came: nobody may wait for what is not made."""
+        if not dialing.done():
+            self.end(dialing, cut(self._where, OSError(str(error))))
 
     def _used(self, base: Any, use: Callable[[Any], Any]) -> Any:
         try:
@@ -123,8 +145,11 @@ class SharedLink:
         inboxes: Inboxes,
         now: Callable[[], float],
         new_future: Callable[[], Any],
+        acknowledged: Opening | None = None,
     ) -> None:
+        """`acknowledged`: for what has to be acknowledged, if that has a connection of its own."""
         self.server = server
+        self.acknowledged = Acknowledged(server, acknowledged or requests, new_future)
         self.clean_up: Callable[[str, bytes], bool | None] = server.clean_up
         self.requests = requests
         self.notifications = notifications
@@ -155,6 +180,25 @@ class SharedLink:
             conversation.expect_within(within, told=within, spares=True)
         return await replies
 
+    def ask_acked(
+        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+    ) -> Awaitable[Any]:
+        return self.acknowledged.ask(commands, wait, within, owner)
+
+    async def aside(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+    async def ask_behind(self, first: bytes, packed: bytes, owner: str | None = None) -> Any:
+        """As `ask`, right behind another command, whose reply does not matter."""
+        try:
+            conversation: Conversation = self.requests.connection or await self.requests.open()
+        except LinkDown as down:
+            return down.fault
+        replies = self.new_future()
+        conversation.ask_many_for(replies, first + packed, [None, owner])
+        answers = await replies
+        return answers if isinstance(answers, Fault) else answers[-1]
+
     async def _open_and_ask(self, packed: bytes, owner: str | None) -> Any:
         timeout, started = self.server.timeout, self._now()
         try:
@@ -177,8 +221,8 @@ class SharedLink:
         conversation: Conversation | None = self.requests.latest
         if conversation is None or not conversation.is_open:
             return False
-        is_known = scripts.RELEASE in conversation.taught
-        conversation.taught.add(scripts.RELEASE)
+        is_known = unread.script in conversation.taught
+        conversation.taught.add(unread.script)
         sent = _Sent(unread, conversation, self.unread)
         conversation.ask_for(sent, unread.packed if is_known else unread.in_full())
         conversation.flush()
@@ -193,6 +237,9 @@ class SharedLink:
             await reply
         return False
 
+    def hears(self, inbox: Inbox) -> None:
+        """Wherever an inbox was made: the loop reads all connections."""
+
     async def listen(self) -> None:
         if self.server.channel is None:
             await self.notifications.open()
@@ -200,6 +247,11 @@ class SharedLink:
     def stop_listening(self, channel: bytes) -> None:
         if channel == self.server.channel:
             self.notifications.disconnect()
+
+    def disconnect(self) -> None:
+        """The next request makes another connection."""
+        self.requests.disconnect()
+        self.notifications.disconnect()
 
     def stop_waiting(self) -> None:
         self.server.is_closing = True
@@ -211,6 +263,7 @@ class SharedLink:
     def close_now(self) -> None:
         self.requests.close()
         self.notifications.close()
+        self.acknowledged.opening.close()
         self.server.close()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gripfast.core.ports import Capabilities
 from gripfast.stores import StoreSpec
+from gripfast.stores.redis.failover import OPTIONS
 
 MORE_OPTIONS = "settings of redis-py's connections, such as `socket_timeout`, `client_name` and `ssl_ca_certs`"
 CAPABILITIES = Capabilities(
@@ -26,6 +27,8 @@ SPEC = StoreSpec(
     schemes=("redis", "rediss", "unix"),
     clients=("redis.client.Redis", "redis.asyncio.client.Redis"),
     extra="redis",
+    options=OPTIONS,
     more_options=MORE_OPTIONS,
     capabilities=CAPABILITIES,
+    doctor="gripfast.stores.redis.doctor",
 )

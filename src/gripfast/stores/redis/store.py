@@ -23,9 +23,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
-
-from hiredis import ReplyError
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gripfast import machine
 from gripfast.core import rules
@@ -37,24 +35,27 @@ from gripfast.core.ports import (
     Inbox,
     Keep,
     Kind,
+    Label,
     LockInfo,
     Loss,
     Page,
     PermitInfo,
     PermitPage,
     PermitStore,
+    Prepared,
     Store,
     Taken,
     Unreachable,
     unreachable,
 )
-from gripfast.errors import Reason, StoreUnavailable
+from gripfast.errors import ConfigurationError, Reason, StoreUnavailable
 from gripfast.stores.faults import Fault, LinkDown
-from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol, scripts
-from gripfast.stores.redis.conversation import Server
 from gripfast.stores.redis.failover import Failover
-from gripfast.stores.redis.faults import refused, was_sent
+from gripfast.stores.redis.faults import another_server, was_sent
+from gripfast.stores.redis.grace import Grace
+from gripfast.stores.redis.requests import Link as Link
+from gripfast.stores.redis.requests import Requests
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.spec import CAPABILITIES
 from gripfast.stores.redis.unread import Unread
@@ -69,58 +70,17 @@ VAIN_MOST = 3
 connections, say): waiters ask at their pace."""
 
 
-class Link(Protocol):
-    """The connections of one client to its server, in one colour."""
-
-    suspends: bool
-    """What `ask` and `ask_many` return has to be awaited."""
-    server: Server
-    inboxes: Inboxes
-
-    @property
-    def inbox(self) -> Callable[[], Inbox]: ...
-
-    def ask(self, packed: bytes, owner: str | None = None, name: str | None = None) -> Any:
-        """The reply, or a Fault. With `owner`, it is remembered which connection carried this until it is answered.
-        With `name`, it leaves behind a release of this name whose reply was not read."""
-        ...
-
-    def send(self, unread: Unread) -> bool:
-        """Have a release leave whose reply nobody waits for. False if it has to be asked for as usual."""
-        ...
-
-    async def read_late(self, within: float = 0.0) -> bool:
-        """As `ReleasesLazily.read_late`."""
-        ...
-
-    def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
-        """The replies to commands that leave together, or a Fault. `within`: seconds, if less than the time-out."""
-        ...
-
-    async def listen(self) -> None:
-        """Have a channel from now on. Raises LinkDown."""
-        ...
-
-    def stop_listening(self, channel: bytes) -> None: ...
-
-    @property
-    def clean_up(self) -> Callable[[str, bytes], bool | None]:
-        """Send a clean-up behind the unanswered claims of this owner, on their connections: `Server.clean_up`."""
-        ...
-
-    def stop_waiting(self) -> None:
-        """The client is being closed: have every waiter retry now, to be refused."""
-        ...
-
-    async def close(self) -> None: ...
+class Names(NamedTuple):
+    found: Sequence[str]
+    after: str | None
+    """Where the next ones start; None after the last."""
 
 
-class RedisStore(Store, PermitStore):
+class RedisStore(Requests, Store, PermitStore):
     capabilities = CAPABILITIES
 
-    def __init__(self, link: Link, failover: Failover | None = None) -> None:
-        self._link = link
-        self._failover = failover
+    def __init__(self, link: Link, failover: Failover | Grace | None = None) -> None:
+        super().__init__(link, failover)
         self.inboxes = link.inboxes
         self.inbox = link.inbox  # type: ignore[method-assign]  # a call less, on the hot path
         self._card = functools.lru_cache(maxsize=256)(card_of_this_process)
@@ -131,26 +91,37 @@ class RedisStore(Store, PermitStore):
     def inbox(self) -> Inbox:
         return self._link.inbox()
 
-    async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+    async def ask(self, packed: bytes) -> Any:
+        """For a store that has several of these: the reply to a command that is no script, or a Fault."""
+        return await self._ask(None, packed)
+
+    async def claim(self, claim: Claim, is_repeated: bool = False) -> Granted | Taken | Unreachable:
         if claim.share is not None:
             return await self._permits.claim(claim)
+        if self._grace is not None and (trouble := await self._begin(claim.ttl)) is not None:
+            return trouble
         link = self._link
         channel = None if claim.inbox is None else link.server.channel
         if channel is not None:
             link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
-        packed = protocol.claim(claim.name, claim, self._card(claim.label), channel or b"")
-        reply = link.ask(packed, claim.owner, claim.name)
-        if link.suspends:
-            reply = await reply
+        script, packed = scripts.CLAIM, protocol.claim(claim.name, claim, self._card(claim.told), channel or b"")
+        if self._grace is not None:
+            script, packed = self._grace.guarded(script, packed)
+        if script.is_acked:
+            reply = await self._sent(script, packed, claim.owner)
+        else:
+            reply = link.ask(packed, claim.owner, claim.name)
+            if link.suspends:
+                reply = await reply
         if type(reply) is not int:
-            return await self._claim_slowly(claim, channel, packed, reply)
+            return await self._claim_slowly(claim, channel, script, packed, reply, is_repeated)
         return Granted(reply, claim.ttl)
 
     async def _claim_slowly(
-        self, claim: Claim, channel: bytes | None, packed: bytes, reply: Any
+        self, claim: Claim, channel: bytes | None, script: Script, packed: bytes, reply: Any, is_repeated: bool
     ) -> Granted | Taken | Unreachable:
         """The first reply was no grant."""
-        reply = await self._made_good(scripts.CLAIM, packed, reply, claim.owner)
+        reply = await self._made_good(script, packed, reply, claim.owner)
         if isinstance(reply, list) and claim.inbox is not None:
             try:
                 if not await self._hears(channel, protocol.is_heard(reply)):
@@ -160,10 +131,16 @@ class RedisStore(Store, PermitStore):
                 reply = was_sent(down.fault)
         if isinstance(reply, Fault):
             return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
-        answer = protocol.read_claim(reply, claim, channel)
+        if isinstance(reply, list) and protocol.is_free(reply):
+            return await self._in_grace() or await self._again(claim, is_repeated)
+        answer = self._unless_confirmed(protocol.read_claim(reply, claim, channel))
         if isinstance(answer, Taken) and claim.inbox is None and claim.owner in self._link.server.late:
             self._clean_up_after(claim.name, claim.owner)  # nobody asks for it any more
         return answer
+
+    async def _again(self, claim: Claim, is_repeated: bool) -> Granted | Taken | Unreachable:
+        """Once: then the connections lead to several servers, or one that changes quickly."""
+        return unreachable(another_server(self._link.server.where)) if is_repeated else await self.claim(claim, True)
 
     async def _hears(self, channel: bytes | None, is_heard: bool) -> bool:
         """Whether the server that answered can push to this waiter; otherwise it can when that has asked again."""
@@ -185,19 +162,25 @@ class RedisStore(Store, PermitStore):
         if hold.share is not None:
             return await self._permits.release(hold)
         link = self._link
-        packed = protocol.release(hold.name, hold)
+        script, packed = scripts.RELEASE, protocol.release(hold.name, hold)
+        if self._grace is not None:
+            script, packed = self._grace.guarded(script, packed)
         reply = link.ask(packed)
         if link.suspends:
             reply = await reply
-        answer = None if reply == 1 else await self._release_slowly(hold, packed, reply)
+        answer = None if reply == 1 else await self._release_slowly(hold, script, packed, reply)
         if hold.owner in link.server.late:
             self._clean_up_after(hold.name, hold.owner)  # not earlier: it would do the work of the release
         return answer
 
     async def release_lazily(self, hold: Hold, told: Callable[[bool], None]) -> None:
-        """As usual if a claim of its owner is still on its way, or if there is no connection at hand."""
-        link = self._link
-        if hold.owner in link.server.late or not link.send(Unread(hold.name, protocol.release(hold.name, hold), told)):
+        """As usual if a claim of its owner is still on its way, or if there is no connection at hand; or if claims have
+        connections of their own, on which the next one could overtake it."""
+        link, script, packed = self._link, scripts.RELEASE, protocol.release(hold.name, hold)
+        if self._grace is not None:
+            script, packed = self._grace.guarded(script, packed)
+        is_late = hold.owner in link.server.late or (self._grace is not None and self._grace.replicas > 0)
+        if is_late or not link.send(Unread(hold.name, script, packed, told)):
             answer = await self.release(hold)
             if not isinstance(answer, Unreachable):
                 told(answer is None)
@@ -205,20 +188,20 @@ class RedisStore(Store, PermitStore):
     async def read_late(self, within: float = 0.0) -> bool:
         return await self._link.read_late(within)
 
-    async def _release_slowly(self, hold: Hold, packed: bytes, reply: Any) -> Loss | Unreachable | None:
+    async def _release_slowly(self, hold: Hold, script: Script, packed: bytes, reply: Any) -> Loss | Unreachable | None:
         was_lost = isinstance(reply, Fault)
-        reply = await self._made_good(scripts.RELEASE, packed, reply)
+        reply = await self._made_good(script, packed, reply)
         if isinstance(reply, Fault):
-            return "taken" if _is_no_lock(reply) else unreachable(reply.error)
+            return "taken" if _is_no_lock(reply) else unreachable(reply.error, reply.was_sent)
         # The first of two may have done it: then it is not this owner's any more.
         return None if reply == 1 or was_lost else (await self._why([hold]))[0]
 
     async def _keep(self, hold: Hold, keep: Keep) -> Loss | Unreachable | None:
-        packed = protocol.keep(hold.name, hold, keep)
-        first = await self._got(self._link.ask(packed))
-        reply = await self._made_good(scripts.KEEP, packed, first)
+        script, packed = self._guarded(scripts.KEEP, protocol.keep(hold.name, hold, keep))
+        first = await self._sent(script, packed)
+        reply = await self._made_good(script, packed, first)
         if isinstance(reply, Fault):
-            return "taken" if _is_no_lock(reply) else unreachable(reply.error)
+            return "taken" if _is_no_lock(reply) else unreachable(reply.error, reply.was_sent)
         if self._clean_up_after(hold.name, hold.owner) is False:
             return _may_take_effect(hold.name)
         # The first of two may have done it, and the rest of a min_hold may be over since. A "done" lasts longer.
@@ -227,18 +210,25 @@ class RedisStore(Store, PermitStore):
 
     async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
         """Noted like a claim: it may take effect although nobody has read its answer."""
-        packed = protocol.adopt(hold.name, hold.owner, claim, self._card(claim.label))
-        reply = await self._got(self._link.ask(packed, claim.owner))
-        reply = await self._made_good(scripts.ADOPT, packed, reply, claim.owner)
+        if self._grace is not None and (trouble := await self._begin(claim.ttl)) is not None:
+            return trouble
+        packed = protocol.adopt(hold.name, hold.owner, claim, self._card(claim.told))
+        script, packed = self._guarded(scripts.ADOPT, packed)
+        reply = await self._sent(script, packed, claim.owner)
+        reply = await self._made_good(script, packed, reply, claim.owner)
         if isinstance(reply, Fault):
             if _is_no_lock(reply):
                 return "taken"
             return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
+        if reply == protocol.GRACE:
+            in_grace = await self._in_grace()
+            return in_grace or unreachable(another_server(self._link.server.where))
         return Granted(reply, claim.ttl) if reply else (await self._why([hold]))[0]
 
     async def detach(self, hold: Hold, token: int) -> Loss | Unreachable | None:
         """Behind a claim that was not answered goes a clean-up of what it may get, and not of what is detached."""
-        left = self._link.clean_up(hold.owner, protocol.disown_in_full(hold.name, hold.owner, token))
+        script, packed = self._guarded(scripts.DISOWN, protocol.disown(hold.name, hold.owner, token))
+        left = self._link.clean_up(hold.owner, script.in_full(packed))
         return _may_take_effect(hold.name) if left is False else None
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | Unreachable | None]:
@@ -246,10 +236,12 @@ class RedisStore(Store, PermitStore):
             locks, permits = _apart(holds)
             renewed = iter(await self.renew(locks, within)), iter(await self._permits.renew(permits, within))
             return [next(renewed[hold.share is not None]) for hold in holds]
+        if self._grace is not None and (trouble := await self._begin_renewal(holds)) is not None:
+            return [trouble] * len(holds)
         replies: list[Any] = []
         for start in range(0, len(holds), CHUNK):
-            chunk = holds[start : start + CHUNK]
-            replies += await self._ask_each(scripts.RENEW, [protocol.renew(hold.name, hold) for hold in chunk], within)
+            sent = [self._guarded(scripts.RENEW, protocol.renew(hold.name, hold)) for hold in holds[start:][:CHUNK]]
+            replies += await self._ask_each(sent[0][0], [packed for _, packed in sent], within)
         gone = [hold for hold, reply in zip(holds, replies, strict=True) if reply == 0]
         reasons = iter(await self._why(gone))
         return [next(reasons) if reply == 0 else _renewal(reply) for reply in replies]
@@ -280,15 +272,16 @@ class RedisStore(Store, PermitStore):
         troubles: list[Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
-            commands = [_given_back(hold) for hold in chunk]
+            pairs = [self._guarded(script, _given_back(hold)) for hold in chunk]
+            sent, commands = pairs[0][0], [packed for _, packed in pairs]
             if script is scripts.KEEP:  # first: a clean-up would free what is to be kept
-                replies = await self._ask_each(script, commands, rules.GIVE_BACK_WITHIN)
+                replies = await self._ask_each(sent, commands, rules.GIVE_BACK_WITHIN)
                 kept = [hold for hold, reply in zip(chunk, replies, strict=True) if not isinstance(reply, Fault)]
                 followed = dict(zip(kept, self._clean_up_after_each(kept), strict=True))
                 late = [followed.get(hold, False) for hold in chunk]
             else:
                 late = self._clean_up_after_each(chunk)
-                replies = await self._ask_each(script, commands, rules.GIVE_BACK_WITHIN)
+                replies = await self._ask_each(sent, commands, rules.GIVE_BACK_WITHIN)
             for hold, is_late, reply in zip(chunk, late, replies, strict=True):
                 trouble: Unreachable | None = None
                 if isinstance(reply, Fault) and not _is_no_lock(reply):
@@ -302,30 +295,49 @@ class RedisStore(Store, PermitStore):
         """Whether a request of the owner may still take effect."""
         return [self._clean_up_after(hold.name, hold.owner) is False for hold in holds]
 
+    def clean_up_after(self, hold: Hold) -> bool | None:
+        """Behind the unanswered claims of an owner that has claims at several servers: see `Link.clean_up`."""
+        if hold.share is not None:
+            return self._permits.clean_up_after(hold)
+        return self._clean_up_after(hold.name, hold.owner)
+
     def _clean_up_after(self, name: str, owner: str) -> bool | None:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
-        return self._link.clean_up(owner, protocol.abandon_in_full(name, owner))
+        script, packed = self._guarded(scripts.ABANDON, protocol.abandon(name, owner))
+        return self._link.clean_up(owner, script.in_full(packed))
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
         reply = await self._ask(scripts.INSPECT, protocol.inspect(name), name)
-        return unreachable(reply.error) if isinstance(reply, Fault) else protocol.read_info(name, reply)
+        return unreachable(reply.error, reply.was_sent) if isinstance(reply, Fault) else protocol.read_info(name, reply)
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
         """In the order of the server's own tables; a name may come twice if they are rebuilt meanwhile."""
+        names = await self.names(prefix, after)
+        infos = await self.inspect_each(names.found) if isinstance(names, Names) else names
+        if isinstance(infos, Unreachable):
+            return infos
+        for each in infos:
+            if isinstance(each, Unreachable):
+                return each
+        return Page([info for info in infos if isinstance(info, LockInfo)], names.after)  # type: ignore[union-attr]
+
+    async def names(self, prefix: str, after: str | None) -> Names | Unreachable:
+        """One step of a list: what is there, held or not."""
         reply = await self._ask(None, protocol.scan(prefix, after or "0"))
         if isinstance(reply, Fault):
             return unreachable(reply.error)
         cursor, names = protocol.read_scan(reply)
-        commands = [protocol.inspect(name) for name in names]
-        replies = await self._ask_each(scripts.INSPECT, commands) if commands else []
-        infos: list[LockInfo] = []
+        return Names(names, None if cursor == "0" else cursor)
+
+    async def inspect_each(self, names: Sequence[str]) -> list[LockInfo | Unreachable | None]:
+        replies = await self._ask_each(scripts.INSPECT, [protocol.inspect(name) for name in names]) if names else []
+        infos: list[LockInfo | Unreachable | None] = []
         for name, each in zip(names, replies, strict=True):
             if isinstance(each, Fault):
-                if not _is_no_lock(each):
-                    return unreachable(each.error)
-            elif (info := protocol.read_info(name, each)) is not None:
-                infos.append(info)
-        return Page(infos, None if cursor == "0" else cursor)
+                infos.append(None if _is_no_lock(each) else unreachable(each.error))
+            else:
+                infos.append(protocol.read_info(name, each))
+        return infos
 
     async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
         """Not asked twice: if the first request did it, the second would free the next one's. So it looks first, which
@@ -333,11 +345,23 @@ class RedisStore(Store, PermitStore):
         looked = await self.inspect(name)
         if isinstance(looked, Unreachable):
             return looked
-        packed = protocol.force_release(name, note)
+        script, packed = self._guarded(scripts.FORCE_RELEASE, protocol.force_release(name, note))
         reply = await self._got(self._link.ask(packed))
         if not isinstance(reply, Fault):
-            reply = await self._made_good(scripts.FORCE_RELEASE, packed, reply)
-        return unreachable(reply.error) if isinstance(reply, Fault) else bool(reply == 1)
+            reply = await self._made_good(script, packed, reply)
+        return unreachable(reply.error, reply.was_sent) if isinstance(reply, Fault) else bool(reply == 1)
+
+    async def prepare(self, max_ttl: float | None) -> Prepared | Unreachable:
+        if self._grace is None:
+            raise ConfigurationError(
+                f"{self._link.server.where} needs no `gripfast init` without failover_grace: if the server has "
+                "replicas, add that to the URL, as in redis://host?failover_grace=15"
+            )
+        return await self._grace.prepare_server(self._link.server.where, self._ask_together, max_ttl)
+
+    async def _ask_together(self, script: Script, *commands: bytes) -> Any:
+        """The replies to commands on one connection, the first of them a script's, which is sent in full."""
+        return await self._got(self._link.ask_many([script.in_full(commands[0]), *commands[1:]]))
 
     # Permits ----------------------------------------------------------------------------------------------------------
 
@@ -359,6 +383,9 @@ class RedisStore(Store, PermitStore):
     async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
         return await self._permits.page(kind, prefix, after)
 
+    async def permit_names(self, kind: Kind, prefix: str, after: str | None) -> Names | Unreachable:
+        return await self._permits.names(kind, prefix, after)
+
     async def force_release_permits(
         self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
     ) -> bool | Unreachable:
@@ -373,45 +400,13 @@ class RedisStore(Store, PermitStore):
     async def close(self) -> None:
         await self._link.close()
 
-    async def _got(self, reply: Any) -> Any:
-        return await reply if self._link.suspends else reply
-
-    async def _ask(self, script: Script | None, packed: bytes, name: str | None = None) -> Any:
-        """The reply, or a Fault."""
-        return await self._made_good(script, packed, await self._got(self._link.ask(packed, None, name)))
-
-    async def _made_good(self, script: Script | None, packed: bytes, reply: Any, owner: str | None = None) -> Any:
-        """What can be mended is: a connection that was too old, a script that was forgotten. The reply, or a Fault.
-
-        Every request may be repeated.
-        """
-        if isinstance(reply, Fault) and reply.was_idle:
-            reply = was_sent(await self._got(self._link.ask(packed, owner)))
-        if script is not None and protocol.forgot_script(reply):
-            reply = await self._got(self._link.ask(script.in_full(packed), owner))
-        return refused(self._link.server.where, reply) if isinstance(reply, ReplyError) else reply
-
-    async def _ask_each(self, script: Script, commands: Sequence[bytes], within: float = math.inf) -> list[Any]:
-        """A reply or a Fault for each."""
-        replies = await self._got(self._link.ask_many(commands, within))
-        if isinstance(replies, Fault) and replies.was_idle:
-            replies = await self._got(self._link.ask_many(commands, within))
-        if isinstance(replies, Fault):
-            return [replies] * len(commands)
-        forgotten = [at for at, reply in enumerate(replies) if protocol.forgot_script(reply)]
-        if forgotten:
-            again = await self._got(self._link.ask_many([script.in_full(commands[at]) for at in forgotten], within))
-            for place, at in enumerate(forgotten):
-                replies[at] = again if isinstance(again, Fault) else again[place]
-        return [refused(self._link.server.where, each) if isinstance(each, ReplyError) else each for each in replies]
-
 
 def _apart(holds: Sequence[Hold]) -> tuple[list[Hold], list[Hold]]:
     """Locks, and permits."""
     return [hold for hold in holds if hold.share is None], [hold for hold in holds if hold.share is not None]
 
 
-def card_of_this_process(label: str | None) -> bytes:
+def card_of_this_process(label: Label) -> bytes:
     return protocol.card(label, machine.hostname(), os.getpid())
 
 

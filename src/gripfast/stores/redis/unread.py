@@ -18,7 +18,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from gripfast.stores.redis import protocol, scripts
+from gripfast.stores.redis import protocol
+from gripfast.stores.redis.script import Script
 
 READ_BY_ANOTHER = 0.0002
 """Seconds between two looks whether another thread has read what it is reading."""
@@ -29,13 +30,14 @@ PARKED_MOST = 8
 class Unread:
     """One release that has left."""
 
-    __slots__ = ("__weakref__", "_told", "late_at", "name", "packed", "parked", "was_forgotten")
+    __slots__ = ("__weakref__", "_told", "late_at", "name", "packed", "parked", "script", "was_forgotten")
 
     parked: weakref.ref[Parked[Any, Unread]]
     """Where it is, if connections are lent."""
 
-    def __init__(self, name: str, packed: bytes, told: Callable[[bool], None]) -> None:
+    def __init__(self, name: str, script: Script, packed: bytes, told: Callable[[bool], None]) -> None:
         self.name = name
+        self.script = script
         self.packed = packed
         self.late_at = math.inf
         """When the server counts as silent, where nobody else looks at that."""
@@ -43,7 +45,7 @@ class Unread:
         self._told = told
 
     def in_full(self) -> bytes:
-        return scripts.RELEASE.in_full(self.packed)
+        return self.script.in_full(self.packed)
 
     def take(self, reply: Any) -> bool:
         """The reply was read. False if it has to be sent again, in full. An error of another kind tells nothing: this

@@ -17,7 +17,7 @@ from gripfast.stores.redis.aio import AioLink
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redlock.protocol import Wording
 from gripfast.stores.redlock.shared import SharedNodes
-from gripfast.stores.redlock.talk import Node, NodeTalk
+from gripfast.stores.redlock.talk import Health, Node, NodeTalk
 
 
 class AioNodes(SharedNodes):
@@ -25,16 +25,17 @@ class AioNodes(SharedNodes):
 
     def __init__(self, dialers: Sequence[Dialer], wording: Wording) -> None:
         self._loop = loop = asyncio.get_running_loop()
-        inboxes, down = Inboxes(), set[Node]()
+        inboxes, down = Inboxes(), set[Health]()
         self._links = [AioLink(dialer, inboxes, makes_sure=True) for dialer in dialers]
         self._listening_takes = max(dialer.timeout for dialer in dialers)
-        talks = []
+        nodes, talks = [], []
         for place, link in enumerate(self._links):
             node = Node(place, link.server, loop, boottime, down)
             node.notifications = link.notifications
+            nodes.append(node)
             talks.append(NodeTalk(node, link.requests, wording, inboxes, loop))
             node.probe = talks[-1].dial
-        super().__init__(talks, wording, inboxes, down, loop.create_future)
+        super().__init__(nodes, talks, wording, inboxes, down, loop.create_future)
 
     async def listen(self) -> None:
         opening = self._begin_to_listen()

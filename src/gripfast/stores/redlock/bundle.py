@@ -1,278 +1,201 @@
-"""One connection to each node, lent together to one thread at a time.
+"""One connection to each node, lent together to one thread at a time: a talk (`talk.py`) that this thread drives.
 
-What was asked on a connection is remembered in order until it is answered (`due`), so that whoever borrows it next can
-tell old replies from new ones. Nobody has to wait for a reply before he gives a bundle back.
+A bundle goes back when what was asked is decided, though replies are still to come.
 """
 
 from __future__ import annotations
 
+import functools
 import select
-import ssl
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Generator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
-from hiredis import HiredisError, ProtocolError
-
-from gripfast.core.redlock.nodes import Request
-from gripfast.interrupts.living import Living
-from gripfast.stores.redis.conversation import Server
-from gripfast.stores.redis.wire import CHUNK, Wire
+from gripfast.bounded import Call
+from gripfast.machine import boottime
+from gripfast.stores.faults import Fault
+from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redis.conversation import LOOKS
+from gripfast.stores.redis.shared import Opening
+from gripfast.stores.redis.wire import Wire
+from gripfast.stores.redlock.health import Node, ended
+from gripfast.stores.redlock.lent import LentConversation, Timers
+from gripfast.stores.redlock.protocol import Wording
+from gripfast.stores.redlock.talk import Health, NodeTalk, Talk
+from gripfast.timed_queue import TimedQueue
 
 if TYPE_CHECKING:
     from gripfast.stores.redlock.pool import Pool
 
-T = TypeVar("T")
-
-WOULD_BLOCK = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
-
-
-class Due(NamedTuple):
-    """What a connection has carried, and has not been answered yet."""
-
-    replies: int
-    """How many are to come."""
-    sent_at: float
-    asker: object
-    """Who wants to know; afterwards nobody does."""
-    request: Request | bytes
-    """Bytes: a clean-up that has followed."""
-    owners: Sequence[str] = ()
-    """Whose claims it has."""
-    is_full: bool = False
-    """The node can't answer that it has forgotten the script."""
-
-
-class LentServer(Server):
-    """A node whose connections are lent to threads. Each connection has the notes of the claims that it carried.
-
-    Only the thread that has a connection writes its notes, so none is lost because two threads do something for one
-    owner at the same time; others read them. A note that stays for too long does no harm: a clean-up follows in vain.
-    """
-
-    def __init__(self, where: str, timeout: float) -> None:
-        super().__init__(where, timeout)
-        self.strands: Living[Strand] = Living()
-        self.closed: dict[Strand, None] = {}
-        """Those whose claims may still arrive."""
-
-    def unanswered_of(self, owner: str) -> list[Any]:
-        return [strand for strand in self.strands if owner in strand.claims]
-
-    def follows(self, owner: str, strand: Any) -> None:
-        strand.claims.pop(owner, None)
-        if not strand.claims:
-            self.closed.pop(strand, None)
-
-    def _follow(self, owner: str, strand: Any, packed: bytes, is_done: bool) -> bool:
-        """The note goes while nobody else can write a new one."""
-        left: bool = strand.follow(packed, owner if is_done else None)
-        return left
-
-
-class Strand:
-    """The connection of a bundle to one node."""
-
-    __slots__ = ("__weakref__", "_buffer", "_feed", "_gets", "_is_tls", "_receive", "_replies", "_send", "_timeout",
-                 "bundle", "claims", "due", "era", "fd", "has_answered", "is_closed", "is_read", "looks", "node",
-                 "pool", "sock", "wire")  # fmt: skip
-
-    bundle: weakref.ref[Bundle]
-    """In which it is, or was before it was let go."""
-    pool: Pool
-    """Whose it is; known weakly, too."""
-
-    def __init__(self, wire: Wire, node: int, era: object, timeout: float) -> None:
-        self.wire = wire
-        self.node = node
-        self.era = era
-        """Older than the node's own: the node was given up for lost since it was made."""
-        self.due: deque[Due] = deque()
-        self.claims: dict[str, Due] = {}
-        """By owner: the last of its claims in `due`, unless a clean-up has followed it."""
-        self.has_answered = False
-        self.is_closed = False
-        self.is_read = False
-        """Just now. Or an interrupt has ended that: then it is not known which reply comes next."""
-        self.looks = 0
-        """Of those who want to close it."""
-        self.sock = wire.sock
-        self.sock.setblocking(False)
-        self.fd = self.sock.fileno()
-        self._timeout = timeout
-        self._send: Callable[[bytes], int] = self.sock.send
-        self._receive = self.sock.recv_into
-        self._feed, self._gets = wire.reader.feed, wire.reader.gets
-        self._is_tls = isinstance(self.sock, ssl.SSLSocket)
-        self._buffer = bytearray(CHUNK)
-        self._replies: list[Any] = []
-
-    def read(self) -> tuple[Due, list[Any] | None] | None:
-        """What is there; then as `next`. Raises OSError; one of WOULD_BLOCK if there is nothing."""
-        buffer = self._buffer
-        self.is_read = True
-        try:
-            self._feed(buffer, 0, self._receive(buffer) or _closed())
-        except WOULD_BLOCK:
-            self.is_read = False
-            raise
-        while self._is_tls and self.sock.pending():  # type: ignore[attr-defined]
-            self._feed(buffer, 0, self._receive(buffer) or _closed())
-        return self.next()
-
-    def next(self) -> tuple[Due, list[Any] | None] | None:
-        """The next request whose replies have all been read, and those; None instead if the node had forgotten its
-        script. Raises HiredisError."""
-        self.is_read = True
-        reply = self._gets()
-        if reply is False:
-            self.is_read = False
-            return None
-        due, replies = self.due, self._replies
-        while due:
-            replies.append(reply)
-            if len(replies) == due[0].replies:
-                self.has_answered = True
-                may_be_forgotten = type(reply) is not int or due[0].replies > 1
-                is_forgotten = may_be_forgotten and self.pool.is_forgotten(self.node, due[0], replies)
-                self._replies = []
-                answered = due.popleft()
-                for owner in answered.owners:
-                    if self.claims.get(owner) is answered:
-                        self.claims.pop(owner, None)  # another thread's clean-up may have been quicker
-                self.is_read = False
-                return answered, None if is_forgotten else replies
-            reply = self._gets()
-            if reply is False:
-                self.is_read = False
-                return None
-        raise ProtocolError("received a reply without a request")
-
-    def send(self, packed: bytes) -> bool:
-        """All of it; False if the node does not read what it was sent before. Raises OSError if it has hung up."""
-        try:
-            sent = self._send(packed)
-        except WOULD_BLOCK:
-            sent = 0
-        if sent == len(packed):
-            return True
-        is_sent = len(packed) > CHUNK and self._send_rest(packed[sent:])
-        if not is_sent and (sent or self._is_tls):
-            self._send = _stuck  # what follows would be taken for the rest of this
-        return is_sent
-
-    def _send_rest(self, packed: bytes) -> bool:
-        """It is too much for the system to take at once, but not for the node."""
-        self.sock.settimeout(self._timeout)
-        try:
-            self.sock.sendall(packed)
-        except TimeoutError:
-            self._send = _stuck
-            return False
-        self.sock.setblocking(False)
-        return True
-
-    def send_after(self, packed: bytes, due: Due) -> bool:
-        """Let this follow. True if it left."""
-        self.due.append(due)
-        for owner in due.owners:
-            self.claims[owner] = due
-        try:
-            return self.send(packed)
-        except OSError:
-            return False
-
-    def withdraw(self, due: Due) -> None:
-        """It has not left, and never will."""
-        remove(self.due, due)
-        for owner in due.owners:
-            earlier = [each for each in list(self.due) if owner in each.owners]
-            if earlier:
-                self.claims[owner] = earlier[-1]
-            else:
-                self.claims.pop(owner, None)
-
-    def follow(self, packed: bytes, ended: str | None = None) -> bool:
-        """`ended`: who has nothing there after this."""
-        return self.pool.follow_on(self, packed, ended)
-
-    def is_over(self) -> bool:
-        """Everything was answered that nobody waits for, or nothing will be; or the order of its replies is not known,
-        after an interrupt, or because another thread reads it: then its clean-ups are sent again elsewhere."""
-        if self.is_read:
-            return True
-        try:
-            self.read()
-            while self.next() is not None:
-                pass
-        except WOULD_BLOCK:
-            pass
-        except (OSError, HiredisError):
-            return True
-        return not self.due
-
-    def close(self) -> None:
-        """What it carried may not have arrived. `is_closed` comes first: who lets something follow looks at it last."""
-        self.is_closed = True
-        self.pool.closes(self)
-        self.wire.close()
-
-
-def remove(queue: deque[T], item: T) -> None:
-    try:
-        queue.remove(item)
-    except ValueError:  # another thread was quicker
-        pass
-
-
-def _closed() -> int:
-    raise ConnectionResetError
-
-
-def _stuck(packed: bytes) -> int:
-    raise BlockingIOError
-
 
 class Bundle:
-    """`strands` has None where there is no connection."""
-
-    def __init__(self, nodes: int) -> None:
-        self.strands: list[Strand | None] = [None] * nodes
-        self.gaps = nodes
-        self.by_fd: dict[int, Strand] = {}
-        self.poller = new_poller()
+    def __init__(
+        self,
+        pool: Pool,
+        nodes: Sequence[Node],
+        wording: Wording,
+        inboxes: Inboxes,
+        down: set[Health],
+        beside: Sequence[NodeTalk | None],
+    ) -> None:
+        self.pool = pool
+        """Whose it is; known weakly."""
+        self.timers = Timers()
+        self.by_fd: dict[int, LentConversation] = {}
         self.user: str | None = None
         """The owner for whom it was lent last."""
-        self.is_old = False
-        """It may have connections to nodes that were given up for lost since they were made."""
-        self.taught: set[object] = set()
-        """Kinds of requests whose scripts were sent on each of its connections."""
-        self.after: deque[tuple[Strand, bytes, str | None]] = deque()
+        self.era: object = None
+        """Which loss of a node it knows."""
+        self.after: deque[tuple[LentConversation, bytes, str | None]] = deque()
         """Clean-ups that others have put here while it was lent, to be sent by who has it, and whose last ones."""
         self.is_dropped = False
         """It will not be lent again, and nobody uses it: clean-ups may follow on it from any thread."""
+        self.dials: dict[Call[Wire], tuple[LentOpening, Decision]] = {}
+        """Connections that are being made."""
+        self.made: TimedQueue[Call[Wire]] = TimedQueue()
+        self._timeout = self._seconds = max(node.server.timeout for node in nodes)
+        """For how long it may be waited for each of them."""
+        self._step = self._timeout / LOOKS
+        self._poller = new_poller()
+        talks = [
+            NodeTalk(node, LentOpening(node, self), wording, inboxes, self.timers, is_lent=True, beside=other)
+            for node, other in zip(nodes, beside, strict=True)
+        ]
+        self.talk = Talk(talks, wording, down, functools.partial(pool.must_follow, self.by_fd))
 
-    def put(self, strand: Strand) -> None:
-        strand.bundle = weakref.ref(self)
-        self.taught.clear()
-        self.strands[strand.node] = strand
-        self.by_fd[strand.fd] = strand
-        self.poller.register(strand.fd, READABLE)
-        self.gaps = self.strands.count(None)
+    # -- connections ---------------------------------------------------------------------------------------------
 
-    def lends(self, strand: Strand) -> bool:
+    def put(self, conversation: LentConversation) -> None:
+        self.by_fd[conversation.fd] = conversation
+        self._poller.register(conversation.fd, READABLE)
+
+    def take_out(self, conversation: LentConversation) -> None:
+        if self.by_fd.get(conversation.fd) is conversation:
+            try:
+                self._poller.unregister(conversation.fd)
+            except KeyError:  # an interrupt came before it was registered
+                pass
+            self.by_fd.pop(conversation.fd, None)
+
+    def look_through(self) -> None:
+        """Use no connection that is older than the loss of its node."""
+        for talk in self.talk.talks:
+            conversation: LentConversation | None = talk.requests.latest
+            if conversation is not None and conversation.era is not conversation.node.era:
+                talk.let_go()
+
+    def lends(self, conversation: LentConversation) -> bool:
         """Whoever has this bundle, if anybody has, may use this connection."""
-        return not self.is_dropped and not strand.is_closed and self.strands[strand.node] is strand
+        return not self.is_dropped and conversation.is_open
 
-    def take_out(self, strand: Strand) -> None:
-        self.strands[strand.node] = None
-        self.gaps = self.strands.count(None)
-        self.by_fd.pop(strand.fd, None)
-        try:
-            self.poller.unregister(strand.fd)
-        except KeyError:  # an interrupt came before it was registered
-            pass
+    # -- what the thread that has it does ------------------------------------------------------------------------
+
+    def expect_within(self, within: float) -> None:
+        self._seconds = min(within, self._timeout)
+        self._step = min(within, self._timeout / LOOKS)
+
+    def catch_up(self, now: float) -> None:
+        """Nobody has looked since it was lent last: what should have come by now is there, or the node is silent."""
+        for conversation in list(self.by_fd.values()):
+            if conversation.owed:
+                conversation.read()
+        self.timers.run(now, makes_up=True)
+
+    def hear(self, decision: Decision) -> None:
+        """What the nodes say, until that."""
+        poll, by_fd, timers = self._poller.poll, self.by_fd, self.timers
+        while not decision.is_made:
+            if self.dials:
+                self.connect()
+                continue
+            # Once more at its end: this process may have been paused, and everybody has answered meanwhile.
+            ready = poll(self._step * 1000) or poll(0)
+            for fd, _ in ready:
+                if (conversation := by_fd.get(fd)) is not None:
+                    conversation.read()
+                if decision.is_made:
+                    return  # type: ignore[unreachable] # by this
+            if boottime() >= timers.next_at:
+                timers.run(boottime())
+
+    def hear_until(self, moment: float) -> bool:
+        """What the nodes say first; False if nothing comes until then."""
+        ready = self._poller.poll(max(0.0, moment - boottime()) * 1000)
+        for fd, _ in ready:
+            if (conversation := self.by_fd.get(fd)) is not None:
+                conversation.read()
+        if boottime() >= self.timers.next_at:
+            self.timers.run(boottime())
+        return bool(ready)
+
+    def connect(self) -> None:
+        """Wait for all connections that are being made."""
+        for call in ended(self.dials, self.made, self._seconds) if self.dials else ():
+            opening, dialing = self.dials[call]
+            opening.settle(dialing, call, opening.use)
+            self.dials.pop(call, None)
+
+
+class Decision:
+    """Where others have a future. A thread that awaits one hears meanwhile what the nodes say."""
+
+    __slots__ = ("_bundle", "_outcome", "is_made")
+
+    def __init__(self, bundle: Bundle | None) -> None:
+        self.is_made = False
+        self._bundle = bundle
+        self._outcome: Any = None
+
+    def done(self) -> bool:
+        return self.is_made
+
+    def set_result(self, outcome: Any, /) -> None:
+        self._outcome = outcome
+        self.is_made = True
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        if self._bundle is not None:
+            self._bundle.hear(self)
+        return self._outcome
+        yield  # type: ignore[unreachable] # it makes this a generator
+
+
+class LentOpening(Opening):
+    """The connection of a bundle to one node. It is made on a thread, or whoever has looked after the node has made
+    it."""
+
+    def __init__(self, node: Node, bundle: Bundle) -> None:
+        super().__init__(node.where, lambda: Decision(None))
+        self._node = node
+        self._bundle = weakref.ref(bundle)
+        self.era: object = None
+
+    def begin(self, dialing: Decision) -> None:
+        node, bundle = self._node, self._bundle()
+        assert bundle is not None
+        self.era = node.era
+        wire = node.spare()
+        if wire is not None:
+            self.made(dialing, wire, self.use)
+        else:
+            bundle.dials[node.dialer.calls.begin(node.dialer.connect, bundle.made.put)] = self, dialing
+
+    def use(self, wire: Wire) -> LentConversation:
+        bundle = self._bundle()
+        assert bundle is not None
+        conversation = LentConversation(wire, self._node, self.era, bundle)
+        bundle.put(conversation)  # first: whoever dismisses the bundle leaves what it has
+        self._node.server.conversations[conversation] = None
+        if self.era is not self._node.era:
+            bundle.era = None
+        return conversation
+
+    def too_late(self, error: TimeoutError) -> Fault:
+        return self._node.dialer.late(error)
+
+    def break_off(self, dialing: Decision, error: BaseException) -> None:
+        """The whole bundle is dropped."""
 
 
 class Loan:

@@ -17,8 +17,7 @@ from gripfast.errors import ConfigurationError
 from gripfast.stores import Address, AioStores, spec_of
 from gripfast.stores.options import COMMON
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.factory import PREFIX, RedisFactory, address, check_quoting, connecting
-from gripfast.stores.redis.spec import SPEC as REDIS
+from gripfast.stores.redis.factory import PREFIX, SCHEMES, RedisFactory, address, check_quoting, connecting
 from gripfast.stores.redis.store import card_of_this_process
 from gripfast.stores.redlock.aio import AioNodes
 from gripfast.stores.redlock.blocking import BlockingNodes
@@ -56,7 +55,7 @@ class RedlockFactory:
         """Clean-ups have connections of their own, opened when needed and closed again."""
         dialers, wording, records = self._dialers(request_timeout), self._wording(), Records()
         nodes = AioNodes(dialers, wording)
-        aside = BlockingNodes(dialers, wording, chase=nodes.clean_up, at_end=nodes.close_soon, keeps_bundles=False)
+        aside = BlockingNodes(dialers, wording, beside=nodes.talk.talks, at_end=nodes.close_soon)
         return AioStores(RedlockStore(nodes, records), RedlockStore(aside, records))
 
     def _dialers(self, request_timeout: float) -> list[Dialer]:
@@ -94,8 +93,8 @@ def factory_of_several(targets: Sequence[Address | object], options: dict[str, A
 def _node(target: Address, options: dict[str, Any]) -> RedisFactory:
     """Takes the options that it knows out of `options`."""
     url = target.url
-    if url.scheme not in REDIS.schemes:
-        known = ", ".join(f"{scheme}://" for scheme in REDIS.schemes)
+    if url.scheme not in SCHEMES:
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
         raise ConfigurationError(
             f"each node in a list must be a URL with {known} or a client of redis-py, not {url.scheme}://"
         )
@@ -113,8 +112,8 @@ def _node(target: Address, options: dict[str, Any]) -> RedisFactory:
 
 def _node_of(client: object) -> RedisFactory:
     node = spec_of(client).load().factory_of(client, {})
-    if not isinstance(node, RedisFactory):
-        raise ConfigurationError(f"Redlock needs Redis servers, and {node.where} is not a Redis server")
+    if type(node) is not RedisFactory:  # nor one of a kind that stands for several servers
+        raise ConfigurationError(f"Redlock needs single Redis servers, and {node.where} is not one")
     return node
 
 

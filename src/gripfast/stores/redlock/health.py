@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from gripfast.bounded import Call
 from gripfast.machine import boottime
@@ -17,18 +18,28 @@ from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.wire import Wire
-from gripfast.stores.redlock.bundle import LentServer
+from gripfast.stores.redlock.lent import LentServer
 from gripfast.stores.redlock.talk import Health
 from gripfast.timed_queue import TimedQueue, next_in_own_thread
 
 
+class Losses:
+    """Of any node."""
+
+    latest: object = None
+
+
 class Node(Health):
-    def __init__(self, dialer: Dialer) -> None:
-        self.server = LentServer(dialer.where, dialer.timeout)
-        super().__init__(self.server, boottime)
+    server: LentServer
+
+    def __init__(self, place: int, dialer: Dialer, down: set[Health], losses: Losses) -> None:
+        super().__init__(place, LentServer(dialer.where, dialer.timeout), boottime, down)
         self.dialer = dialer
-        self.era: object = object()
+        self.listens_at = b""
+        """Another one for each connection. Empty if nobody does."""
+        self.era: object = None
         """Since it was last given up for lost: connections that are older are not used any more."""
+        self._losses = losses
         self._is_closed = False
         self._calls: SimpleQueue[object] = SimpleQueue()
         """Wakes whoever looks after it: there is nobody left to do that for."""
@@ -36,18 +47,26 @@ class Node(Health):
         self._spares: list[Wire] = []
         self._prober: threading.Thread | None = None
 
+    @property
+    def channel(self) -> bytes:
+        return self.listens_at
+
     def belongs_to(self, owner: object) -> None:
         self._owner = weakref.ref(owner, self._calls.put)
 
-    def give_up(self, fault: Fault, era: object) -> None:
-        """It failed, on a connection of that era."""
-        if era is self.era:
+    def failed(self, fault: Fault, on: Any) -> None:
+        """If that is older than the last loss, it says nothing."""
+        if on.era is self.era:
             self.goes_down(fault)
-            self.era = object()
-            for bundle in [strand.bundle() for strand in self.server.strands]:
-                if bundle is not None:
-                    bundle.is_old = True
-            self.look_after()
+
+    def goes_down(self, fault: Fault) -> None:
+        super().goes_down(fault)
+        self.era = self._losses.latest = object()
+        self.look_after()
+
+    def still_down(self) -> Fault:
+        self.look_after()
+        return super().still_down()
 
     def spare(self) -> Wire | None:
         try:
@@ -79,7 +98,7 @@ class Node(Health):
             try:
                 wire = self.dialer.dial_and_ask()
             except LinkDown as down:
-                self.goes_down(down.fault)
+                super().goes_down(down.fault)
                 continue
             self._is_back(wire)
             return
@@ -115,15 +134,22 @@ def make_all(makes: Mapping[int, Callable[[], Wire]], nodes: Sequence[Node], sec
             calls[nodes[at].dialer.calls.begin(make, done.put)] = at
         except TimeoutError as error:
             made[at] = nodes[at].dialer.late(error)
-    until = boottime() + seconds  # from now on: a busy machine needs a while to start so many threads
-    ended: set[Call[Wire]] = set()
-    while len(ended) < len(calls):
-        try:
-            ended.add(done.get(until - boottime()))
-        except Empty:
-            break
-    made |= {at: _outcome(call, nodes[at].dialer) for call, at in calls.items()}
+    for call in ended(calls, done, seconds):
+        made[calls[call]] = _outcome(call, nodes[calls[call]].dialer)
+        calls.pop(call, None)
     return made
+
+
+def ended(calls: Mapping[Call[Wire], object], done: TimedQueue[Call[Wire]], seconds: float) -> Iterator[Call[Wire]]:
+    """As they end; those that have not ended in time come last. The caller takes each of them out."""
+    until = boottime() + seconds  # from now on: a busy machine needs a while to start so many threads
+    while calls:
+        try:
+            call = done.get(until - boottime())
+        except Empty:
+            call = next(iter(calls))
+        if call in calls:  # else it was given up earlier
+            yield call
 
 
 def _outcome(call: Call[Wire], dialer: Dialer) -> Wire | Fault:

@@ -22,8 +22,6 @@ from gripfast.stores.redlock.health import Node, make_all
 class Notifications(Listening):
     def __init__(self, nodes: Sequence[Node], inboxes: Inboxes, timeout: float) -> None:
         super().__init__()
-        self.channels = [b""] * len(nodes)
-        """Where somebody listens at each node: another channel for each connection. Empty if nobody does."""
         self._wires: dict[int, Wire] = {}
         self._nodes = nodes
         self._inboxes = inboxes
@@ -79,7 +77,7 @@ class Notifications(Listening):
         for at, wire in make_all(makes, self._nodes, self._timeout).items():
             if isinstance(wire, Wire):
                 self._wires[at] = wire
-                self.channels[at] = channels[at]
+                self._nodes[at].listens_at = channels[at]
         self._tries += 1
         if self._is_shut:
             self.close()
@@ -99,6 +97,6 @@ class Notifications(Listening):
 
     def _end(self, at: int, wire: Wire) -> None:
         if self._wires.get(at) is wire:
-            self.channels[at] = b""
+            self._nodes[at].listens_at = b""
             self._wires.pop(at, None)
         wire.hang_up()  # its reader may be in the middle of it: the last to know it closes it

@@ -95,18 +95,17 @@ NOBODY = Nobody()
 class Question:
     """What a node is asked in one poll. It is told the reply, as a future would be."""
 
-    __slots__ = ("conversation", "followed", "is_full", "is_repeated", "poll", "request", "talk", "was_sent")
+    conversation: Conversation | None = None
+    """On which it was sent last."""
+    is_full = False
+    is_repeated = False
+    followed: Sequence[bool | None] | None = None
+    """For each clean-up in it, what `Server.clean_up_elsewhere` said; empty if it said nothing."""
 
     def __init__(self, talk: NodeTalk, request: Request, poll: Poll | Nobody) -> None:
         self.talk = talk
         self.request = request
         self.poll = poll
-        self.conversation: Conversation | None = None
-        self.is_full = False
-        self.is_repeated = False
-        self.was_sent = False
-        self.followed: list[bool | None] | None = None
-        """For each clean-up in it, what `Server.clean_up_elsewhere` said."""
 
     def done(self) -> bool:
         return False
@@ -118,18 +117,29 @@ class Question:
             self.poll.fail(error)
 
     def put(self, conversation: Conversation, packed: bytes) -> None:
-        self.was_sent = True
         self.conversation = conversation
         request = self.request
         if type(request) is Vote:
             conversation.ask_for(self, packed, request.owner)
-            return
+        elif type(request) is Free:
+            conversation.ask_for(self, packed)
+            if conversation.claims and conversation.is_open:  # else it has not left
+                conversation.server.follows(request.owner, conversation)
+        else:
+            self._put_rare(conversation, packed)
+
+    def _put_rare(self, conversation: Conversation, packed: bytes) -> None:
+        request = self.request
         if type(request) is Each:
             conversation.ask_many_for(self, packed, [setter(each) for each in request.requests])
         else:
             conversation.ask_for(self, packed, setter(request))
-        for owner in ends(request, self.talk.inboxes):
+        for owner in ends(request, self.talk.inboxes) if conversation.is_open else ():
             conversation.server.follows(owner, conversation)
+
+    @property
+    def was_sent(self) -> bool:
+        return self.conversation is not None
 
     @property
     def is_on_its_own(self) -> bool:
@@ -139,11 +149,6 @@ class Question:
     @property
     def may_be_late(self) -> bool:
         return may_be_late(self.request, not self.poll.is_over)
-
-    def tell(self, answer: Answer) -> None:
-        if self.followed is not None:
-            answer = after_following(self.talk.node.where, answer, self.followed, self.is_repeated)
-        self.poll.tell(self.talk.node.place, answer)
 
     def fail(self, fault: Fault) -> None:
         answer = not_answered(self.request, failed(fault, self.was_sent), self.followed or ())

@@ -10,7 +10,7 @@ from typing import Any
 
 from hiredis import ReplyError
 
-from gripfast.core.ports import Hold, LockInfo
+from gripfast.core.ports import Hold, Label, LockInfo
 from gripfast.core.redlock.nodes import (
     LOCKED,
     Accept,
@@ -65,7 +65,7 @@ _SCRIPTS: dict[type, Script] = {
 class Wording:
     """How one client speaks to its nodes."""
 
-    def __init__(self, grace: float, card: Callable[[str | None], bytes]) -> None:
+    def __init__(self, grace: float, card: Callable[[Label], bytes]) -> None:
         self._grace = pack(b"%d" % round(grace * 1000))
         self._card = card
 

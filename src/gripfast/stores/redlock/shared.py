@@ -8,54 +8,36 @@ from typing import Any
 
 from gripfast.core.ports import Inbox
 from gripfast.core.redlock.ballot import majority
-from gripfast.core.redlock.nodes import Ballot, Decided, Free, Request
+from gripfast.core.redlock.nodes import Ballot, Decided, Request
 from gripfast.errors import ClientClosed
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redlock.polls import Poll, too_few
 from gripfast.stores.redlock.protocol import Wording
-from gripfast.stores.redlock.talk import Node, NodeTalk, Talk
+from gripfast.stores.redlock.talk import Health, Node, NodeTalk, Talk
 
 
 class SharedNodes:
     def __init__(
         self,
+        nodes: Sequence[Node],
         talks: Sequence[NodeTalk],
         wording: Wording,
         inboxes: Inboxes,
-        down: set[Node],
+        down: set[Health],
         new_future: Callable[[], Any],
     ) -> None:
-        self.nodes = [talk.node for talk in talks]
-        self.names: Sequence[str] = [node.where for node in self.nodes]
+        self.nodes = nodes
+        self.names: Sequence[str] = [node.where for node in nodes]
         self.talk = Talk(talks, wording, down)
-        self._wording = wording
         self._inboxes = inboxes
-        self._new_future = new_future
+        self.new_future = new_future
         self._listens = False
         self._is_closed = False
 
     async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
         if self._is_closed:
             raise ClientClosed
-        await self.poll_on(self.talk, requests, ballot, within)
-
-    async def poll_on(self, talk: Talk, requests: Sequence[Request | None], ballot: Ballot, within: float) -> None:
-        asked = len(requests) - requests.count(None)
-        if not asked:
-            return
-        poll = Poll(ballot, asked, self._new_future())
-        try:
-            waiting = talk.poll(requests, poll, within, asked)
-            error: Exception | None = await poll.decided  # type: ignore[misc]
-            if error is not None:
-                raise error
-            if waiting and ballot.is_lost:
-                poll.withdraw([question.talk for question in waiting if not question.was_sent])
-        except BaseException:
-            poll.is_dropped = True
-            raise
-        finally:
-            poll.is_over = True
+        await poll_on(self.talk, requests, ballot, within, self.new_future())
 
     def begin(self, requests: Sequence[Request | None], ballot: Ballot, decided: Decided) -> bool:
         """Requests of one owner share a connection, so whatever comes behind arrives behind."""
@@ -70,7 +52,7 @@ class SharedNodes:
 
     async def read_late(self, within: float = 0.0) -> bool:
         """Whatever is asked now is answered behind them; otherwise they are read as they come."""
-        answers = [talk.barrier(self._new_future(), within) for talk in self.talk.talks if within and talk.owes]
+        answers = [talk.barrier(self.new_future(), within) for talk in self.talk.talks if within and talk.owes]
         for answer in answers:
             await answer
         return False
@@ -100,13 +82,6 @@ class SharedNodes:
         self._start_listening()
         return [dialing for node in self.nodes if (dialing := node.notifications.dialing) is not None]
 
-    def clean_up(self, free: Free) -> Sequence[bool | None]:
-        """From any thread, and also when the loop is gone: follow this owner's claims that were not answered.
-
-        For each node whether it could; None if there is nothing to follow."""
-        packed = self._wording.in_full(free, b"")
-        return [talk.clean_up(free.owner, packed) for talk in self.talk.talks]
-
     def shut(self) -> None:
         self._inboxes.ask_again()
 
@@ -118,3 +93,23 @@ class SharedNodes:
         self.talk.close()
         for node in self.nodes:
             node.close()
+
+
+async def poll_on(talk: Talk, requests: Sequence[Request | None], ballot: Ballot, within: float, decided: Any) -> None:
+    """`decided`: a future."""
+    asked = len(requests) - requests.count(None)
+    if not asked:
+        return
+    poll = Poll(ballot, asked, decided)
+    try:
+        waiting = talk.poll(requests, poll, within, asked)
+        error: Exception | None = await decided
+        if error is not None:
+            raise error
+        if waiting and ballot.is_lost:
+            poll.withdraw([question.talk for question in waiting if not question.was_sent])
+    except BaseException:
+        poll.is_dropped = True
+        raise
+    finally:
+        poll.is_over = True

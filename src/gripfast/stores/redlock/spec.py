@@ -23,4 +23,5 @@ SPEC = StoreSpec(
     more_options=f"{MORE_OPTIONS}, for every node",
     capabilities=CAPABILITIES,
     builds_on="redis",
+    doctor="gripfast.stores.redlock.doctor",
 )

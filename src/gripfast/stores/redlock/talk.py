@@ -1,14 +1,13 @@
 """The talk with N nodes: one conversation with each, which nodes are worth asking, what waits for a connection.
 
-No socket, clock or thread: asyncio (`aio.py`) and the simulation drive it. Replies are told to the ballot as they are
-read. Requests of one owner are in order because they share a connection. Each rule stands in one place, here or in
-`polls.py`, for the blocking driver as well, beside those of `stores/redis/conversation.py`:
+No socket, clock or thread: asyncio (`aio.py`), threads (`bundle.py`) and the simulation drive it. Replies are told to
+the ballot as they are read. Requests of one owner are in order because they share a connection. Each rule stands in one
+place, here or in `polls.py`, beside those of `stores/redis/conversation.py`:
 
 1. *Down.* A node that could not be reached, or was silent, is not asked (`Health`), but looked after in the background
    until it answers; unless too few others are left to decide anything (`polls.too_few`).
 2. *Waiting.* What waits for a connection leaves in order, in full: who has just connected may be a new server. It is
    not sent if nobody wants it any more (`NodeTalk._put_waiting`); a clean-up waits behind what it may have to clean up.
-   A thread waits itself until it has connections.
 3. *Clean-ups elsewhere.* Before a clean-up leaves, it follows on the other connections that carry claims of its owner
    (`polls.follow`), until that owner has nothing there any more (`polls.ends`); its answer is read accordingly
    (`polls.after_following`). How it gets onto a connection that another thread has, `Pool.follow_on` knows.
@@ -16,11 +15,9 @@ read. Requests of one owner are in order because they share a connection. Each r
    (`polls.may_repeat`), or would come after its owner's clean-up (`polls.may_be_late`).
 5. *Scripts.* They are sent in full the first time on a connection (`NodeTalk.words`), and again if the node has
    forgotten them (`NodeTalk.answered`): a clean-up may be refused, for want of its script, when nobody listens any
-   more. A thread teaches a whole bundle at once, so that all nodes get the same bytes (`BlockingNodes._ask`); what it
-   only sends, it sends in full, because the reply may be read late. Whoever reads that a script was forgotten may be
-   interrupted, so a clean-up counts as lost before that (`Strand.next`, `Pool.is_forgotten`).
-6. *Lost clean-ups* for which nobody waits leave on the next connection (`Health.lost`). A thread takes along a few of
-   them with its own request (`Pool.send_lost`): it has no buffer for what a node does not read.
+   more. What a thread only sends, it sends in full (`Talk.send`), because the reply may be read late.
+6. *Lost clean-ups* for which nobody waits leave on the next connection (`NodeTalk._give_up`, `CleanUp`,
+   `Health.send_lost`). A thread takes along a few at a time: it has no buffer for what a node does not read.
 """
 
 from __future__ import annotations
@@ -32,7 +29,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from gripfast.core.redlock.nodes import Each, Request, Vote
+from gripfast.core.redlock.nodes import Each, Free, Request, Unlock, Vote
 from gripfast.errors import GripfastError, StoreUnavailable
 from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
@@ -56,19 +53,46 @@ LOST_MOST = 1000
 
 
 class Health:
-    """Whether a node is worth asking. Drivers differ in who looks after one that is not: a timer, or a thread."""
+    """What is known about one node, over all connections to it: whether it is worth asking, what it has not got.
 
-    def __init__(self, server: Server, now: Callable[[], float]) -> None:
+    Drivers differ in who looks after one that is down: a timer, or a thread.
+    """
+
+    def __init__(self, place: int, server: Server, now: Callable[[], float], down: set[Health]) -> None:
+        self.place = place
+        self.server = server
         self.where = server.where
         self.trouble: Fault | None = None
         """Why it is down."""
-        self.lost: deque[Any] = deque(maxlen=LOST_MOST)
+        self.lost: deque[bytes] = deque(maxlen=LOST_MOST)
         """Clean-ups that did not arrive, for the next connection."""
         self._now = now
+        self._down = down
         self._since = 0.0
         self._pause = PAUSE_FIRST
 
+    @property
+    def channel(self) -> bytes | None:
+        """Where somebody listens at it."""
+        raise NotImplementedError
+
+    def failed(self, fault: Fault, on: Any) -> None:
+        """On this connection, or when this one was to be made."""
+        self.goes_down(fault)
+
+    def send_lost(self, conversation: Conversation, most: int = LOST_MOST) -> None:
+        """Twice does no harm, so two threads may do it at the same time."""
+        for packed in list(self.lost)[:most]:
+            conversation.ask_for(CleanUp(packed, self.lost), packed)
+            try:
+                self.lost.remove(packed)
+            except ValueError:  # another thread was quicker
+                pass
+            if not conversation.is_open:
+                return
+
     def goes_down(self, fault: Fault) -> None:
+        self._down.add(self)
         if self.trouble is None:
             what = fault.error.nodes.get(self.where, fault.error)
             _log.info(_DOWN, self.where, what, extra={"gripfast_store": self.where})
@@ -77,6 +101,7 @@ class Health:
         self.trouble = fault.copy()
 
     def comes_up(self) -> None:
+        self._down.discard(self)
         if self.trouble is not None:
             self.trouble = None
             _log.info("%s is up: it answers again", self.where, extra={"gripfast_store": self.where})
@@ -95,37 +120,48 @@ class Health:
         return Fault(made, fault.kind, was_refused=fault.was_refused)
 
 
-class Node(Health):
-    """What is known about one node, over all connections to it."""
+class CleanUp:
+    """Takes the reply to a clean-up that nobody waits for. If there is none, it was lost."""
 
-    def __init__(self, place: int, server: Server, loop: Loop, now: Callable[[], float], down: set[Node]) -> None:
-        super().__init__(server, now)
-        self.place = place
-        self.server = server
+    __slots__ = ("_lost", "_packed")
+
+    def __init__(self, packed: bytes, lost: deque[bytes]) -> None:
+        self._packed = packed
+        self._lost = lost
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, reply: Any, /) -> None:
+        if isinstance(reply, Fault):
+            self._lost.append(self._packed)
+
+
+class Node(Health):
+    """One that is looked after by timers of a loop."""
+
+    def __init__(self, place: int, server: Server, loop: Loop, now: Callable[[], float], down: set[Health]) -> None:
+        super().__init__(place, server, now, down)
         self.notifications: Opening
         self.probe: Callable[[], None] = lambda: None
         """Looks whether it answers again: `comes_up` or `goes_down` follows."""
         self._loop = loop
-        self._down = down
         self._probing: Timer | None = None
         self._is_closed = False
 
     @property
     def channel(self) -> bytes | None:
-        """Where somebody listens at it."""
         listener = self.notifications.latest
         return listener.channel if listener is not None and listener.is_open else None
 
     def goes_down(self, fault: Fault) -> None:
         if self._is_closed:
             return
-        self._down.add(self)
         super().goes_down(fault)
         if self._probing is None:
             self._probing = self._loop.call_later(self.next_pause(), _probe, weakref.ref(self))
 
     def comes_up(self) -> None:
-        self._down.discard(self)
         super().comes_up()
         self._stop_probing()
 
@@ -158,19 +194,22 @@ class NodeTalk:
 
     def __init__(
         self,
-        node: Node,
+        node: Health,
         requests: Opening,
         wording: Wording,
         inboxes: Inboxes,
         loop: Loop,
         is_lent: bool = False,
+        beside: NodeTalk | None = None,
     ) -> None:
-        """`is_lent`: there are others with the same node."""
+        """`is_lent`: there are others with the same node. `beside`: where claims were sent whose clean-ups are sent
+        here."""
         self.node = node
         self.requests = requests
         self.is_lent = is_lent
-        self.takes_care = is_lent
+        self.takes_care = False
         """Questions wait, or the claims of some owners may have to be followed: `ask` must look."""
+        self._beside = beside
         self._wording = wording
         self.inboxes = inboxes
         self._loop = loop
@@ -192,7 +231,7 @@ class NodeTalk:
         if self._is_closed:
             self._give_up(question, cut(self.node.where, None))
         elif conversation is not None and not self._waiting:
-            self.takes_care = self.is_lent or (self.takes_care and self.node.server.has_unanswered)
+            self.takes_care = not self.is_lent and self.takes_care and self.node.server.has_unanswered
             question.put(conversation, self.words(question, conversation) or packed)
         elif self.node.trouble is None or insists or (cleans and self._waiting):
             self._wait(question)
@@ -200,18 +239,27 @@ class NodeTalk:
             self._give_up(question, self.node.still_down())
 
     def answered(self, question: Question, reply: Any) -> None:
-        if isinstance(reply, Fault):
-            self._failed(question, reply)
-            return
-        replies = reply if type(question.request) is Each else (reply,)
-        if type(reply) is not int and not question.is_full and self._wording.forgot(replies):
-            if question.conversation is not None:
-                question.conversation.taught.clear()
-            if question.may_be_late:
-                self._ask_again(question, is_full=True)
-        elif not question.poll.is_over:
+        replies: Sequence[Any] = (reply,)
+        if type(reply) is not int:
+            if isinstance(reply, Fault):
+                self._failed(question, reply)
+                return
+            if type(reply) is list and type(question.request) is Each:
+                replies = reply
+            if not question.is_full and self._wording.forgot(replies):
+                self._has_forgotten(question)
+                return
+        if not question.poll.is_over:
             answer = self._wording.read(question.request, replies, self.node.where, question.is_repeated)
-            question.tell(answer)
+            if question.followed:
+                answer = polls.after_following(self.node.where, answer, question.followed, question.is_repeated)
+            question.poll.tell(self.node.place, answer)
+
+    def _has_forgotten(self, question: Question) -> None:
+        if question.conversation is not None:
+            question.conversation.taught.clear()
+        if question.may_be_late:
+            self._ask_again(question, is_full=True)
 
     def words(self, question: Question, conversation: Conversation) -> bytes | None:
         """In full what is asked for the first time on a connection; None if the script is known."""
@@ -257,14 +305,17 @@ class NodeTalk:
         return answer
 
     def let_go(self) -> None:
-        """Use this connection no more. It is kept until it was answered: a clean-up may have to follow on it."""
-        conversation = self.requests.connection
-        self.requests.latest = None
+        """Use this connection no more."""
+        conversation: Conversation | None = self.requests.latest
         if conversation is not None:
-            if conversation.owed:
-                self.node.server.park(conversation)
-            else:
-                conversation.close()
+            conversation.leave()
+        self.requests.latest = None
+
+    def dismiss(self) -> None:
+        """Nothing is asked here any more."""
+        self._is_closed = True  # first: what is told now is not asked again
+        self.let_go()
+        self.close()
 
     def dial(self) -> None:
         if self.requests.dialing is None:
@@ -278,12 +329,12 @@ class NodeTalk:
             self._ask_again(question, question.is_full)
             return
         if not self._is_closed and (not fault.was_idle or question.is_repeated):
-            self.node.goes_down(fault)
+            self.node.failed(fault, question.conversation)
         self._give_up(question, fault)
 
     def _give_up(self, question: Question, fault: Fault) -> None:
         if question.is_on_its_own:
-            self.node.lost.append(question)
+            self.node.lost.extend([self._wording.in_full(part, b"") for part in polls.parts_of(question.request)])
         question.fail(fault)
 
     def _ask_again(self, question: Question, is_full: bool) -> None:
@@ -296,11 +347,15 @@ class NodeTalk:
         pack = self._wording.in_full if question.is_full else self._wording.pack
         return pack(request, channel or b"")
 
-    def _follow(self, question: Question, here: Conversation | None) -> list[bool | None]:
-        return [
-            polls.follow(each, self.node.server, self._wording, self.inboxes, here)
-            for each in polls.parts_of(question.request)
-        ]
+    def _follow(self, question: Question, here: Conversation | None) -> Sequence[bool | None]:
+        left = [self._follow_claims(each, here) for each in polls.parts_of(question.request)]
+        return left if left.count(None) < len(left) else ()
+
+    def _follow_claims(self, clean_up: Request, here: Conversation | None) -> bool | None:
+        left = polls.follow(clean_up, self.node.server, self._wording, self.inboxes, here)
+        if self._beside is None or type(clean_up) is not Free:
+            return left
+        return polls.both(left, self._beside.clean_up(clean_up.owner, self._wording.in_full(clean_up, b"")))
 
     # -- making a connection -------------------------------------------------------------------------------------
 
@@ -329,7 +384,7 @@ class NodeTalk:
     def _dialled(self, result: Any) -> None:
         if isinstance(result, Fault):
             if not self._is_closed:
-                self.node.goes_down(result)
+                self.node.failed(result, self.requests)
             if self._has_joined and self._waiting:
                 self._has_joined = False
                 self.dial()
@@ -345,8 +400,7 @@ class NodeTalk:
 
     def _put_waiting(self, conversation: Conversation) -> None:
         """Each stays in the queue until it has left, for `clean_up`."""
-        while self.node.lost:
-            self._waiting.appendleft(self.node.lost.pop())
+        self.node.send_lost(conversation)
         while self._waiting:
             question = self._waiting[0]
             question.is_full = True
@@ -358,19 +412,29 @@ class NodeTalk:
         self._frees.clear()
 
     def _refuse(self, fault: Fault) -> None:
+        """Each stays in the queue until it was told: an interrupt may come between."""
         while self._waiting:
-            self._give_up(self._waiting.popleft(), fault.copy())
+            self._give_up(self._waiting[0], fault.copy())
+            self._waiting.popleft()
         self._frees.clear()
 
 
 class Talk:
     """With all nodes."""
 
-    def __init__(self, talks: Sequence[NodeTalk], wording: Wording, down: set[Node]) -> None:
+    def __init__(
+        self,
+        talks: Sequence[NodeTalk],
+        wording: Wording,
+        down: set[Health],
+        must_follow: Callable[[Request], bool] = lambda clean_up: False,
+    ) -> None:
+        """`must_follow`: claims of its owners may be unanswered on other connections than these."""
         self.talks = talks
         self._wording = wording
         self._down = down
         """Those of the nodes that are down."""
+        self._must_follow = must_follow
 
     def poll(self, requests: Sequence[Request | None], poll: Poll, within: float, asked: int) -> list[Question]:
         """Ask. Those that have to wait for a connection."""
@@ -383,23 +447,24 @@ class Talk:
     def _ask(self, requests: Sequence[Request | None], poll: Poll, insists: bool) -> list[Question]:
         waiting: list[Question] = []
         last: Request | None = None
-        packed = b""
         for talk, request in zip(self.talks, requests, strict=True):
             if request is None:
                 continue
-            if type(request) is Vote and request.waits:
+            if request is not last:
+                last, kind = request, polls.kind_of(request)
+                waits = type(request) is Vote and request.waits
+                follows = (kind is Free or kind is Unlock) and self._must_follow(request)
+                packed = b"" if waits else self._wording.pack(request, b"")
+            if waits:
                 packed = self._wording.pack(request, talk.node.channel or b"")
-            elif request is not last:
-                packed = self._wording.pack(request, b"")
-                last = request
             question = Question(talk, request, poll)
             conversation: Conversation | None = talk.requests.latest
-            if conversation is not None and conversation.is_open and not talk.takes_care:
-                is_known = type(request) in conversation.taught
-                question.put(conversation, packed if is_known else talk.words(question, conversation) or packed)
-            else:
+            if conversation is None or not conversation.is_open or talk.takes_care or follows:
                 talk.ask(question, packed, insists)
                 waiting.append(question)
+            else:
+                is_known = kind in conversation.taught
+                question.put(conversation, packed if is_known else talk.words(question, conversation) or packed)
         return waiting
 
     def _expect_within(self, seconds: float) -> None:
@@ -409,14 +474,21 @@ class Talk:
                 conversation.expect_within(seconds, told=seconds)
 
     def _too_few_are_up(self, requests: Sequence[Request | None], asked: int) -> bool:
-        down = sum(1 for node in self._down if requests[node.place] is not None)
+        down = sum(1 for node in list(self._down) if requests[node.place] is not None)
         return polls.too_few(asked - down, asked)
 
-    def send(self, request: Request, nodes: Iterable[int]) -> None:
+    def send(self, request: Request, nodes: Iterable[int], in_full: bool = False) -> None:
+        """`in_full`: the replies may be read late, so nobody would see in time that a script was forgotten."""
         packed = self._wording.pack(request, b"")
         for place in nodes:
             talk = self.talks[place]
-            talk.ask(Question(talk, request, NOBODY), packed, insists=False)
+            question = Question(talk, request, NOBODY)
+            question.is_full = in_full
+            talk.ask(question, packed, insists=False)
+
+    def dismiss(self) -> None:
+        for talk in self.talks:
+            talk.dismiss()
 
     def close(self) -> None:
         for talk in self.talks:

@@ -20,25 +20,25 @@ class SqlFactory(StoreFactory):
     def __init__(self, dialect: Dialect, options: dict[str, Any]) -> None:
         """Takes the options it knows out of `options`."""
         self.where = dialect.where
-        self._dialect = dialect
-        self._mode = dialect.mode = options.pop("mode", "lease")
-        self._most = _checked_most(options.pop("max_connections", SESSIONS_MOST))
+        self.dialect = dialect
+        self.mode = dialect.mode = options.pop("mode", "lease")
+        self.most = _checked_most(options.pop("max_connections", SESSIONS_MOST))
         leases = store.capabilities(dialect.pushes)
-        self.capabilities = leases if self._mode == "lease" else sessions.capabilities(dialect, self._mode)
+        self.capabilities = leases if self.mode == "lease" else sessions.capabilities(dialect, self.mode)
 
     def blocking(self, request_timeout: float) -> Store:
-        link = BlockingLink(self._dialect, request_timeout, self._most)
-        if self._mode == "lease":
+        link = BlockingLink(self.dialect, request_timeout, self.most)
+        if self.mode == "lease":
             return store.LeaseStore(link)
-        return sessions.SessionStore(link, self._mode)
+        return sessions.SessionStore(link, self.mode)
 
     def aio(self, request_timeout: float) -> AioStores:
-        link = AioLink(self._dialect, request_timeout, self._most)
-        twin = BlockingLink(self._dialect, request_timeout, self._most, link.queues, link.claims, link.end)
-        if self._mode == "lease":
+        link = AioLink(self.dialect, request_timeout, self.most)
+        twin = BlockingLink(self.dialect, request_timeout, self.most, link.queues, link.claims, link.end)
+        if self.mode == "lease":
             return AioStores(store.LeaseStore(link), store.LeaseStore(twin))
-        main = sessions.SessionStore(link, self._mode)
-        return AioStores(main, sessions.SessionStore(twin, self._mode, main.sessions))
+        main = sessions.SessionStore(link, self.mode)
+        return AioStores(main, sessions.SessionStore(twin, self.mode, main.sessions))
 
 
 def _checked_most(most: object) -> int:

@@ -107,7 +107,7 @@ class Permits:
             self._is_notified = fault is None
 
     def _claim_step(self, claim: Claim, share: Share) -> ClaimStep:
-        details = holder_details(claim.label, os.getpid())
+        details = holder_details(claim.told, os.getpid())
         listener = self._link.listener
         if self._is_notified and listener.listens_to(self._channel):
             return ClaimStep(self.scripts, claim, share, details, self._channel, listener.session())

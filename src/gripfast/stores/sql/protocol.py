@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple
 
 from gripfast.core.kept import kept
-from gripfast.core.ports import LockInfo
+from gripfast.core.ports import Label, LockInfo
 from gripfast.stores import holder
 from gripfast.stores.sql.ports import Rows
 
@@ -45,8 +45,8 @@ def channel_of(name: str) -> str:
     return "gripfast_" + hashlib.blake2b(name.encode(), digest_size=CHANNEL_BYTES).hexdigest()
 
 
-def write_details(label: str | None, host: str, pid: int) -> str:
-    return json.dumps({"host": host, "pid": pid, "label": label}, ensure_ascii=False)
+def write_details(label: Label, host: str, pid: int) -> str:
+    return json.dumps({"host": host, "pid": pid, **holder.told(label)}, ensure_ascii=False)
 
 
 def write_note(note: str | None) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from gripfast import machine
 from gripfast.core import rules
-from gripfast.core.ports import Hold, Unreachable, to_raise, unreachable
+from gripfast.core.ports import Hold, Label, Unreachable, to_raise, unreachable
 from gripfast.errors import ConfigurationError, StoreUnavailable
 from gripfast.stores import layout
 from gripfast.stores.sql import protocol
@@ -171,6 +171,6 @@ def no_answer(fault: Fault) -> Unreachable:
 
 
 @functools.lru_cache(maxsize=256)
-def holder_details(label: str | None, pid: int) -> str:
+def holder_details(label: Label, pid: int) -> str:
     """Of this process."""
     return protocol.write_details(label, machine.hostname(), pid)

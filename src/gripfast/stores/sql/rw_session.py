@@ -87,7 +87,7 @@ class RWSession(Session):
 
     async def _stamp(self, claim: Claim, queries: Sequence[Query] | None = None) -> Fault | None:
         self.owner = claim.owner
-        details, ttl_us = holder_details(claim.label, os.getpid()), protocol.microseconds(claim.ttl)
+        details, ttl_us = holder_details(claim.told, os.getpid()), protocol.microseconds(claim.ttl)
         session = self.connection.conversation.session
         place = (self._mode, self.name, claim.owner, self._n)
         return await super()._stamp(claim, self._rw.grant(*place, session, self._mark, ttl_us, details))

@@ -161,7 +161,7 @@ class Session:
     async def _stamp(self, claim: Claim, queries: Sequence[Query] | None = None) -> Fault | None:
         """The token; with it others see who has the lock."""
         if queries is None:
-            details, ttl_us = holder_details(claim.label, os.getpid()), protocol.microseconds(claim.ttl)
+            details, ttl_us = holder_details(claim.told, os.getpid()), protocol.microseconds(claim.ttl)
             session = self.connection.conversation.session
             queries = self._scripts.grant(self._mode, self.name, claim.owner, session, self._mark, ttl_us, details)
         answer = await self._requests.run(queries) if self._is_row else await self._run(queries)

@@ -159,9 +159,9 @@ class SqliteEngine:
 
     def _claim_free(self, connection: sqlite3.Connection, claim: Claim) -> int | None:
         """The token, which is the time; unless that is not larger than the last one."""
-        name, owner, ttl, label, _, _ = claim
+        name, owner, ttl = claim.name, claim.owner, claim.ttl
         token, expires = machine.wall_us(), machine.boottime() + ttl
-        values = (token, owner, ttl, expires, token, self._details(label), self._boot, name, token)
+        values = (token, owner, ttl, expires, token, self._details(claim.told), self._boot, name, token)
         return token if connection.execute(scripts.claim_free, values).rowcount else None
 
     def _release_alone(self, connection: sqlite3.Connection, hold: Hold) -> bool:
@@ -176,7 +176,7 @@ class SqliteEngine:
         """The answer, what was decided, and the holder details of those whose death would make a retry worth it."""
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(claim.name)
-            claimant = Waiter(0, claim.owner, claim.ttl, tx.now.clock, self._details(claim.label), address)
+            claimant = Waiter(0, claim.owner, claim.ttl, tx.now.clock, self._details(claim.told), address)
             outcome = granting.claim(row, tx.queue(claim.name), claimant, tx.now)
             tx.apply(claim.name, row, outcome)
             if outcome.granted:
@@ -224,7 +224,7 @@ class SqliteEngine:
     def _adopt(self, connection: sqlite3.Connection, hold: Hold, claim: Claim) -> Granted | Loss:
         with _Transaction(connection, self._boot) as tx:
             row = tx.read(hold.name)
-            adopter = Waiter(0, claim.owner, claim.ttl, tx.now.clock, self._details(claim.label), "")
+            adopter = Waiter(0, claim.owner, claim.ttl, tx.now.clock, self._details(claim.told), "")
             adopted = granting.adopt(row, hold.owner, adopter, tx.now)
             if not isinstance(adopted, Row):
                 return tx.gone_because(row, hold.owner) or adopted

@@ -15,7 +15,7 @@ from typing import Any
 
 from gripfast import machine
 from gripfast.core import rules
-from gripfast.core.ports import Broken, Claim, Granted, Hold, Kind, Loss, PermitInfo, PermitPage, Share, Taken
+from gripfast.core.ports import Broken, Claim, Granted, Hold, Kind, Label, Loss, PermitInfo, PermitPage, Share, Taken
 from gripfast.stores import permits
 from gripfast.stores.granting import Now
 from gripfast.stores.holder import is_gone, read_holder, vouched_for
@@ -37,7 +37,7 @@ class SqlitePermits:
         connections: Connections,
         mailbox: Mailbox,
         inboxes: Inboxes,
-        details: Callable[[str | None], str],
+        details: Callable[[Label], str],
         boot: str,
     ) -> None:
         self._connections = connections
@@ -107,7 +107,7 @@ class SqlitePermits:
         self, connection: sqlite3.Connection, claim: Claim, share: Share, address: str
     ) -> tuple[Granted | Taken, Settlement]:
         with _Transaction(connection, self._boot, share.kind, claim.name) as tx:
-            details = self._details(claim.label)
+            details = self._details(claim.told)
             claimant = Waiter(0, claim.owner, share.n, claim.ttl, tx.now.clock, details, address)
             settlement = permits.claim(tx.pool(), tx.holders(), tx.queue(), claimant, share.limit, tx.now)
             tx.apply(settlement)

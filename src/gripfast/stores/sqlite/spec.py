@@ -16,4 +16,5 @@ SPEC = StoreSpec(
             ("normal", "full"),
         )
     },
+    doctor="gripfast.stores.sqlite.doctor",
 )

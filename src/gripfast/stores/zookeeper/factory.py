@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 from urllib.parse import SplitResult, unquote
 
 from kazoo.client import KazooClient
@@ -30,6 +30,15 @@ PATH_MOST = 1000
 _UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\U0010ffff]")
 
 
+class Probes(NamedTuple):
+    """How to connect to one of the servers, to look at it; None for a caller's own client."""
+
+    servers: Sequence[str]
+    connect: Callable[[str, float], KazooClient]
+    """To these servers, for this ttl; not started yet."""
+    settings: Mapping[str, Any]
+
+
 class ZooKeeperFactory(StoreFactory):
     capabilities = CAPABILITIES
 
@@ -38,17 +47,18 @@ class ZooKeeperFactory(StoreFactory):
     ) -> None:
         """Takes the options it knows out of `options`."""
         self.where = where
+        self.probes: Probes | None = None
         self._sessions = functools.partial(Sessions, make, is_one)
-        self._root = chroot + _checked_path("root", options.pop("root", ROOT))
+        self.root = chroot + _checked_path("root", options.pop("root", ROOT))
 
     def blocking(self, request_timeout: float) -> Store:
-        return ZooKeeperStore(BlockingLink(request_timeout), self._sessions(), self._root)
+        return ZooKeeperStore(BlockingLink(request_timeout), self._sessions(), self.root)
 
     def aio(self, request_timeout: float) -> AioStores:
         """The cleanup store ends the sessions: it has a thread of its own to wait for that."""
         sessions = self._sessions()
-        store = ZooKeeperStore(AioLink(request_timeout), sessions, self._root, ends_sessions=False)
-        cleanup = ZooKeeperStore(BlockingLink(request_timeout), sessions, self._root, store.nodes)
+        store = ZooKeeperStore(AioLink(request_timeout), sessions, self.root, ends_sessions=False)
+        cleanup = ZooKeeperStore(BlockingLink(request_timeout), sessions, self.root, store.nodes)
         return AioStores(store, cleanup)
 
 
@@ -63,10 +73,14 @@ def factory(url: SplitResult, options: dict[str, Any]) -> ZooKeeperFactory:
     if login:
         settings["auth_data"] = [("digest", unquote(login))]
 
-    def make(ttl: float) -> Session:
-        return Session(where, new_client(hosts, ttl / SHARE + ROUNDING, settings), is_ours=True)
+    def connect(servers: str, ttl: float) -> KazooClient:
+        return new_client(servers, ttl / SHARE + ROUNDING, settings)
 
-    return ZooKeeperFactory(where, make, False, chroot, options)
+    made = ZooKeeperFactory(
+        where, lambda ttl: Session(where, connect(hosts, ttl), is_ours=True), False, chroot, options
+    )
+    made.probes = Probes(hosts.split(","), connect, settings)
+    return made
 
 
 def factory_of(client: KazooClient, options: dict[str, Any]) -> ZooKeeperFactory:

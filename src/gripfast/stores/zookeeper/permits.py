@@ -146,7 +146,7 @@ class ZooKeeperPermits:
 
     async def _create(self, node: PermitNode, claim: Claim, until: float) -> View | BaseException:
         session, acl, share = node.session, node.acl, _share(claim)
-        node.details = self._store.details(claim.label, min(claim.ttl, session.share))
+        node.details = self._store.details(claim.told, min(claim.ttl, session.share))
         path = f"{node.parent}/{permit_protocol.new_contender(claim.owner, share)}"
         calls: list[Call] = [(session, Create2(path, node.details, acl, EPHEMERAL_SEQUENTIAL)), *_look(node)]
         sent = boottime()

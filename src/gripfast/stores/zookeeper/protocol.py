@@ -23,7 +23,7 @@ from kazoo.exceptions import (
 )
 
 from gripfast.core import rules
-from gripfast.core.ports import LockInfo
+from gripfast.core.ports import Label, LockInfo
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.stores import holder
 
@@ -109,8 +109,8 @@ def position(queue: Iterable[Contender], path: str) -> int | None:
     return None
 
 
-def write_details(label: str | None, host: str, pid: int, ttl: float) -> bytes:
-    return json.dumps({"host": host, "pid": pid, "label": label, "ttl": ttl}, ensure_ascii=False).encode()
+def write_details(label: Label, host: str, pid: int, ttl: float) -> bytes:
+    return json.dumps({"host": host, "pid": pid, **holder.told(label), "ttl": ttl}, ensure_ascii=False).encode()
 
 
 MARK = b"gripfast"

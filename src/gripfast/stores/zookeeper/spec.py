@@ -40,4 +40,5 @@ SPEC = StoreSpec(
     extra="zookeeper",
     options={"root": Option("text", "the path below which locks are kept"), **OF_THE_DRIVER},
     capabilities=CAPABILITIES,
+    doctor="gripfast.stores.zookeeper.doctor",
 )

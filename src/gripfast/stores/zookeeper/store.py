@@ -29,6 +29,7 @@ from gripfast.core.ports import (
     Granted,
     Hold,
     Kind,
+    Label,
     Loss,
     PermitInfo,
     PermitPage,
@@ -147,7 +148,7 @@ class ZooKeeperStore:
 
     async def _create(self, node: Node, claim: Claim, until: float) -> list[Contender] | BaseException:
         session, acl = node.session, node.acl
-        node.details = self.details(claim.label, min(claim.ttl, session.share))
+        node.details = self.details(claim.told, min(claim.ttl, session.share))
         path = f"{node.parent}/{claim.owner}{protocol.LOCK}"
         calls: list[Call] = [
             (session, Create2(path, node.details, acl, EPHEMERAL_SEQUENTIAL)),
@@ -457,5 +458,5 @@ def first_cause(made: Sequence[Any], created: Any) -> Any:
     return created
 
 
-def _details_of_this_process(label: str | None, ttl: float) -> bytes:
+def _details_of_this_process(label: Label, ttl: float) -> bytes:
     return protocol.write_details(label, machine.hostname(), os.getpid(), ttl)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gripfast_lab.sim.mutants.cleanup import CLEAN_UP
 from gripfast_lab.sim.mutants.deadlines import DEADLINES
+from gripfast_lab.sim.mutants.failover import FAILOVER
 from gripfast_lab.sim.mutants.lazy import LAZY
 from gripfast_lab.sim.mutants.once import ONCE
 from gripfast_lab.sim.mutants.permits import PERMITS
@@ -21,5 +22,15 @@ from gripfast_lab.sim.mutants.truth import TRUTH
 __all__ = ["MUTANTS", "Mutant"]
 
 MUTANTS: tuple[Mutant, ...] = (
-    *DEADLINES, *QUEUE, *RENEWAL, *CLEAN_UP, *TOKENS, *TRUTH, *REDLOCK, *PERMITS, *ONCE, *LAZY,
-)  # fmt: skip
+    *DEADLINES,
+    *QUEUE,
+    *RENEWAL,
+    *CLEAN_UP,
+    *TOKENS,
+    *TRUTH,
+    *REDLOCK,
+    *PERMITS,
+    *ONCE,
+    *FAILOVER,
+    *LAZY,
+)

@@ -12,7 +12,7 @@ CLEAN_UP = (
         "release of anybody's lock",
         "clean-up",
         "A release does not look whose lock it is.",
-        (Rewrite("local mine = 0\nif holder == ARGV[1] then", "local mine = 0\nif holder then"),),
+        (Rewrite("local mine = holder == ARGV[1] and 1 or 0", "local mine = holder and 1 or 0"),),
     ),
     Mutant(
         "clean-up of anybody's lock",
@@ -20,8 +20,8 @@ CLEAN_UP = (
         "A clean-up frees the lock whoever has it.",
         (
             Rewrite(
-                "leave(ARGV[1])\nlocal holder = redis.call('GET', lock)\nif holder == ARGV[1] then",
-                "leave(ARGV[1])\nlocal holder = redis.call('GET', lock)\nif holder then",
+                "leave(ARGV[1])\nlocal holder = redis.call('GET', lock)\nif holder and holder ~= ARGV[1] then",
+                "leave(ARGV[1])\nlocal holder = redis.call('GET', lock)\nif false then",
             ),
         ),
     ),
@@ -44,7 +44,7 @@ CLEAN_UP = (
         (
             Edit(
                 RedisStore._clean_up_after,
-                "return self._link.clean_up(owner, protocol.abandon_in_full(name, owner))",
+                "return self._link.clean_up(owner, script.in_full(packed))",
                 "return None",
             ),
         ),

@@ -29,7 +29,7 @@ ONCE = (
     _mutant(
         "repeated record is refused",
         "A record of what is done that comes twice is told that it is not its own.",
-        Rewrite("if holder == marker then\n  return 1\nend\n", ""),
+        Rewrite("if holder == marker then\n", "if false then\n"),
     ),
     _mutant(
         "done as long as the lease",
@@ -117,13 +117,13 @@ ONCE = (
         "A claim that was not answered, and repeated, brings back the owner of a detached lease.",
         Edit(
             RedisStore.detach,
-            "left = self._link.clean_up(hold.owner, protocol.disown_in_full(hold.name, hold.owner, token))",
+            "left = self._link.clean_up(hold.owner, script.in_full(packed))",
             "left = None",
         ),
     ),
     _mutant(
         "clean-up of what is detached",
         "The clean-up behind a claim that was not answered frees the lease that is detached.",
-        Rewrite("if string.match(redis.call('GET', fence) or '', '^%d+') == ARGV[2] then", "if false then"),
+        Rewrite("if holder and string.match(redis.call('GET', fence) or '', '^%d+') == ARGV[2] then", "if false then"),
     ),
 )

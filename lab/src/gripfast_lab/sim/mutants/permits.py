@@ -15,12 +15,12 @@ PERMITS = (
     _mutant(
         "permits are not counted",
         "A claim that finds nobody waiting is granted, however many permits are in use.",
-        Rewrite("if is_free and used + n <= limit then", "if is_free then"),
+        Rewrite("if is_free and used + n <= limit and is_open then", "if is_free then"),
     ),
     _mutant(
         "small claims pass",
         "A newcomer that fits is granted its permits, although the first waiter needs more than are free.",
-        Rewrite("> limit then\n      return false, slots", "> limit then\n      return true, slots"),
+        Rewrite("not is_open then\n      return false, slots", "not is_open then\n      return true, slots"),
     ),
     _mutant(
         "slots stay free",
@@ -83,9 +83,9 @@ PERMITS = (
         "Behind a claim for permits that was not answered, the clean-up of a lock is sent.",
         Edit(
             RedisPermits._clean_up_after,
-            "return self._link.clean_up(owner, protocol.give_back_in_full(name, kind, owner))",
+            "return self._link.clean_up(owner, script.in_full(packed))",
             "from gripfast.stores.redis import protocol as of_locks\n"
-            "    return self._link.clean_up(owner, of_locks.abandon_in_full(name, owner))",
+            "    return self._link.clean_up(owner, of_locks.scripts.ABANDON.in_full(of_locks.abandon(name, owner)))",
         ),
         Edit(RedisPermits.abandon, "give_back(hold.name, kind, hold.owner)", "give_back(hold.name, kind, '')"),
     ),

@@ -19,12 +19,14 @@ from types import CodeType, FunctionType
 from typing import Any, Literal, NamedTuple
 
 from gripfast.stores.redis import protocol
-from gripfast_lab.sim.redis import kept, node, permits, voter
+from gripfast_lab.sim.redis import group, kept, node, permits, voter
 from gripfast_lab.sim.redis.lua import ENGINE
 
-Area = Literal["deadlines", "queue", "renewal", "clean-up", "tokens", "truth", "redlock", "permits", "once", "lazy"]
+Area = Literal[
+    "deadlines", "queue", "renewal", "clean-up", "tokens", "truth", "redlock", "permits", "once", "failover", "lazy",
+]  # fmt: skip
 
-_SCRIPTS = dict.fromkeys((*node.SCRIPTS, *voter.SCRIPTS, *permits.SCRIPTS, *kept.SCRIPTS))
+_SCRIPTS = dict.fromkeys((*node.SCRIPTS, *voter.SCRIPTS, *permits.SCRIPTS, *kept.SCRIPTS, *group.GUARDED))
 CACHES = (protocol.heads_of, protocol.packed_times, protocol.packed_terms)
 
 

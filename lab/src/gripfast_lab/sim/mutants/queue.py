@@ -19,7 +19,7 @@ QUEUE = (
         "Who comes to wait stands at the front of the line.",
         (
             Rewrite("'ZRANGE', line, -1, -1, 'WITHSCORES'", "'ZRANGE', line, 0, 0, 'WITHSCORES'"),
-            Rewrite("(end_of_line[2] or 0) + 1", "(end_of_line[2] or 0) - 1"),
+            Rewrite("'NX', last + 1, owner", "'NX', last - 1, owner"),
         ),
     ),
     Mutant(
@@ -32,7 +32,7 @@ QUEUE = (
         "waiters never leave",
         "queue",
         "The lock is handed to waiters that were not seen for longer than the window.",
-        (Rewrite(f"if not seen or now - seen > {scripts.WINDOW_MS} then", "if not seen then"),),
+        (Rewrite(f"if not seen or now_ms() - seen > {scripts.WINDOW_MS} then", "if not seen then"),),
     ),
     Mutant(
         "deaf lose their place",
@@ -49,7 +49,10 @@ QUEUE = (
         "place lost by asking",
         "queue",
         "A waiter that asks again goes to the end of the line.",
-        (Rewrite("if not redis.call('ZSCORE', line, owner) then", "do"),),
+        (
+            Rewrite("if is_new or not redis.call('ZSCORE', line, owner) then", "do"),
+            Rewrite("'NX', last + 1", "last + 1"),
+        ),
     ),
     Mutant(
         "old push counts",
@@ -79,7 +82,7 @@ QUEUE = (
         "own lock counts as another's",
         "queue",
         "A claim that meets its own lock, after a lost reply, is told that it is taken.",
-        (Rewrite("if holder == owner then\n  local last", "if false then\n  local last"),),
+        (Rewrite("if seen[1] == owner then\n", "if false then\n"),),
     ),
     Mutant(
         "stays in line with the lock",
@@ -87,13 +90,13 @@ QUEUE = (
         "A waiter that gets the lock by asking keeps its place in line.",
         (
             Rewrite("if next == owner then\n    leave(owner)\n  end", ""),
-            Rewrite("  leave(owner)\n  if redis.call('PTTL', lock)", "  if redis.call('PTTL', lock)"),
+            Rewrite("  leave(owner)\n  redis.call('PEXPIRE', lock", "  redis.call('PEXPIRE', lock"),
         ),
     ),
     Mutant(
         "release hands nothing over",
         "queue",
         "A release frees the lock and leaves it to the waiters to find out.",
-        (Rewrite("hand_over()\nreturn mine", "return mine"),),
+        (Rewrite("if hand_over(nil, first) then", "if false then"),),
     ),
 )

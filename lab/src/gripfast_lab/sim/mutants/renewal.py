@@ -25,17 +25,13 @@ RENEWAL = (
         "renewal without effect",
         "renewal",
         "A renewal says yes, but leaves the time as it is.",
-        (
-            Rewrite(
-                "redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2])", "redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2])"
-            ),
-        ),
+        (Rewrite("math.max(left, ARGV[2])", "math.max(1, redis.call('PTTL', KEYS[1]))"),),
     ),
     Mutant(
         "renewal in seconds",
         "renewal",
         "A renewal takes milliseconds for seconds, so that the lock outlives its owner by far.",
-        (Rewrite("redis.call('PEXPIRE', KEYS[1], ARGV[2])", "redis.call('EXPIRE', KEYS[1], ARGV[2])"),),
+        (Rewrite("redis.call('PEXPIRE', KEYS[1], math.max", "redis.call('EXPIRE', KEYS[1], math.max"),),
     ),
     Mutant(
         "unreachable counts as renewed",

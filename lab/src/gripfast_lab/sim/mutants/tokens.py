@@ -67,7 +67,7 @@ TOKENS = (
         "release forgets the token",
         "tokens",
         "A release removes the token with the lock.",
-        (Rewrite("redis.call('DEL', lock)\n  mine = 1", "redis.call('DEL', lock, fence)\n  mine = 1"),),
+        (Rewrite("redis.call('DEL', lock)\nend\nreturn mine", "redis.call('DEL', lock, fence)\nend\nreturn mine"),),
     ),
     Mutant(
         "token grows by renewal",

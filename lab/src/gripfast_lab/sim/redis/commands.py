@@ -39,6 +39,8 @@ class Command(NamedTuple):
     least: int
     most: int
     """Words, with the name."""
+    writes: bool
+    """Only a primary does it."""
 
 
 COMMANDS: dict[bytes, Command] = {}
@@ -52,10 +54,10 @@ def find(name: bytes) -> Command | None:
 
 
 def _command(
-    name: str, least: int, most: int | None = None
+    name: str, least: int, most: int | None = None, writes: bool = False
 ) -> Callable[[Callable[[Keyspace, Words], Reply]], Callable[[Keyspace, Words], Reply]]:
     def add(run: Callable[[Keyspace, Words], Reply]) -> Callable[[Keyspace, Words], Reply]:
-        command = Command(name, run, least, least if most is None else most)
+        command = Command(name, run, least, least if most is None else most, writes)
         COMMANDS[name.encode()] = COMMANDS[name.upper().encode()] = command
         return run
 
@@ -74,7 +76,14 @@ def _get(keys: Keyspace, words: Words) -> Reply:
     return keys.text(words[1])
 
 
-@_command("set", 3, ANY_NUMBER)
+@_command("mget", 2, ANY_NUMBER)
+def _mget(keys: Keyspace, words: Words) -> Reply:
+    """What is no string counts as absent."""
+    found = [keys.find(key) for key in words[1:]]
+    return [value if type(value) is bytes else None for value in found]
+
+
+@_command("set", 3, ANY_NUMBER, writes=True)
 def _set(keys: Keyspace, words: Words) -> Reply:
     key, value = words[1], words[2]
     if len(words) == 3:
@@ -133,7 +142,7 @@ _UNITS = {b"PX": (1, True), b"EX": (1000, True), b"PXAT": (1, False), b"EXAT": (
 """How many milliseconds one is, and whether it counts from now."""
 
 
-@_command("setnx", 3)
+@_command("setnx", 3, writes=True)
 def _setnx(keys: Keyspace, words: Words) -> Reply:
     if keys.find(words[1]) is not None:
         return 0
@@ -141,19 +150,19 @@ def _setnx(keys: Keyspace, words: Words) -> Reply:
     return 1
 
 
-@_command("getset", 3)
+@_command("getset", 3, writes=True)
 def _getset(keys: Keyspace, words: Words) -> Reply:
     before = keys.text(words[1])
     keys.put(words[1], words[2], None)
     return before
 
 
-@_command("incr", 2)
+@_command("incr", 2, writes=True)
 def _incr(keys: Keyspace, words: Words) -> Reply:
     return _counted(keys, words[1], 1, LARGEST)
 
 
-@_command("decr", 2)
+@_command("decr", 2, writes=True)
 def _decr(keys: Keyspace, words: Words) -> Reply:
     return _counted(keys, words[1], -1, SMALLEST)
 
@@ -170,7 +179,7 @@ def _counted(keys: Keyspace, key: bytes, by: int, last: int) -> int:
 # Any key --------------------------------------------------------------------------------------------------------------
 
 
-@_command("del", 2, ANY_NUMBER)
+@_command("del", 2, ANY_NUMBER, writes=True)
 def _del(keys: Keyspace, words: Words) -> Reply:
     count = 0
     for key in words[1:]:
@@ -212,12 +221,12 @@ def _ttl(keys: Keyspace, words: Words) -> Reply:
     return (left + 500) // 1000 if isinstance(left, int) and left >= 0 else left
 
 
-@_command("pexpire", 3, ANY_NUMBER)
+@_command("pexpire", 3, ANY_NUMBER, writes=True)
 def _pexpire(keys: Keyspace, words: Words) -> Reply:
     return _expire_in(keys, words, "pexpire", 1)
 
 
-@_command("expire", 3, ANY_NUMBER)
+@_command("expire", 3, ANY_NUMBER, writes=True)
 def _expire(keys: Keyspace, words: Words) -> Reply:
     return _expire_in(keys, words, "expire", 1000)
 
@@ -241,7 +250,7 @@ def _expire_in(keys: Keyspace, words: Words, name: str, milliseconds: int) -> Re
     return 1
 
 
-@_command("persist", 2)
+@_command("persist", 2, writes=True)
 def _persist(keys: Keyspace, words: Words) -> Reply:
     return int(keys.find(words[1]) is not None and keys.persist(words[1]))
 
@@ -249,7 +258,7 @@ def _persist(keys: Keyspace, words: Words) -> Reply:
 # Sorted sets ----------------------------------------------------------------------------------------------------------
 
 
-@_command("zadd", 4, ANY_NUMBER)
+@_command("zadd", 4, ANY_NUMBER, writes=True)
 def _zadd(keys: Keyspace, words: Words) -> Reply:
     only_new = words[2].upper() == b"NX"
     pairs = words[3:] if only_new else words[2:]
@@ -261,8 +270,9 @@ def _zadd(keys: Keyspace, words: Words) -> Reply:
     found = keys.collection_for_writing(words[1], SortedSet)
     before = len(found)
     for score, member in zip(scores, pairs[1::2], strict=True):
-        if not only_new or member not in found:
+        if found.get(member) != score and not (only_new and member in found):
             found[member] = score
+            keys.touch(words[1])
     return len(found) - before
 
 
@@ -294,7 +304,7 @@ def _zrange(keys: Keyspace, words: Words) -> Reply:
     return [member for _, member in chosen]
 
 
-@_command("zrem", 3, ANY_NUMBER)
+@_command("zrem", 3, ANY_NUMBER, writes=True)
 def _zrem(keys: Keyspace, words: Words) -> Reply:
     return _without(keys, words, keys.collection(words[1], SortedSet))
 
@@ -310,7 +320,7 @@ def _zrank(keys: Keyspace, words: Words) -> Reply:
     return next((place for place, (_, member) in enumerate(found.in_order()) if member == words[2]), None)
 
 
-@_command("zremrangebyscore", 4)
+@_command("zremrangebyscore", 4, writes=True)
 def _zremrangebyscore(keys: Keyspace, words: Words) -> Reply:
     if b"(" in (words[2][:1], words[3][:1]):
         _not_simulated(words)
@@ -332,19 +342,22 @@ def _without(keys: Keyspace, words: Words, found: Hash | SortedSet | None) -> in
         found.pop(member, None)
     if not found:
         keys.remove(words[1])
+    elif len(found) < before:
+        keys.touch(words[1])
     return before - len(found)
 
 
 # Hashes ---------------------------------------------------------------------------------------------------------------
 
 
-@_command("hset", 4, ANY_NUMBER)
+@_command("hset", 4, ANY_NUMBER, writes=True)
 def _hset(keys: Keyspace, words: Words) -> Reply:
     if len(words) % 2:
         raise wrong_number("hset")
     found = keys.collection_for_writing(words[1], Hash)
     before = len(found)
     found.update(zip(words[2::2], words[3::2], strict=True))
+    keys.touch(words[1])
     return len(found) - before
 
 
@@ -359,7 +372,7 @@ def _hexists(keys: Keyspace, words: Words) -> Reply:
     return int(words[2] in (keys.collection(words[1], Hash) or ()))
 
 
-@_command("hincrby", 4)
+@_command("hincrby", 4, writes=True)
 def _hincrby(keys: Keyspace, words: Words) -> Reply:
     by = integer(words[3])
     found = keys.collection(words[1], Hash) or Hash()
@@ -370,10 +383,11 @@ def _hincrby(keys: Keyspace, words: Words) -> Reply:
     if not SMALLEST <= number + by <= LARGEST:
         raise ReplyError("ERR increment or decrement would overflow")
     keys.collection_for_writing(words[1], Hash)[words[2]] = b"%d" % (number + by)
+    keys.touch(words[1])
     return number + by
 
 
-@_command("hdel", 3, ANY_NUMBER)
+@_command("hdel", 3, ANY_NUMBER, writes=True)
 def _hdel(keys: Keyspace, words: Words) -> Reply:
     return _without(keys, words, keys.collection(words[1], Hash))
 
@@ -410,6 +424,20 @@ def _pubsub(keys: Keyspace, words: Words) -> Reply:
     return [word for channel in words[2:] for word in (channel, keys.receivers(channel))]
 
 
+@_command("info", 1, ANY_NUMBER)
+def _info(keys: Keyspace, words: Words) -> Reply:
+    """Of its lines, those that Gripfast reads."""
+    run_id, is_replica, replid, followers = keys.about()
+    wanted = {word.lower() for word in words[1:]} or {b"everything"}
+    sections = {
+        b"server": b"# Server\r\nredis_mode:standalone\r\nrun_id:%b\r\n" % run_id,
+        b"replication": b"# Replication\r\nrole:%b\r\nconnected_slaves:%d\r\nmaster_replid:%b\r\n"
+        % (b"slave" if is_replica else b"master", followers, replid),
+    }
+    all_of_them = wanted & {b"all", b"default", b"everything"}
+    return b"\r\n".join([text for name, text in sections.items() if all_of_them or name in wanted])
+
+
 @_command("ping", 1, ANY_NUMBER)
 def _ping(keys: Keyspace, words: Words) -> Reply:
     if len(words) > 2:
@@ -422,7 +450,7 @@ def _echo(keys: Keyspace, words: Words) -> Reply:
     return words[1]
 
 
-@_command("flushall", 1, ANY_NUMBER)
+@_command("flushall", 1, ANY_NUMBER, writes=True)
 def _flushall(keys: Keyspace, words: Words) -> Reply:
     if len(words) > 2 or (len(words) == 2 and words[1].upper() not in (b"SYNC", b"ASYNC")):
         raise syntax_error()

@@ -10,7 +10,7 @@ from hiredis import ReplyError
 
 from gripfast_lab.sim.redis import commands
 from gripfast_lab.sim.redis.keyspace import Keyspace
-from gripfast_lab.sim.redis.replies import Reply, Words, unknown_command, wrong_number
+from gripfast_lab.sim.redis.replies import Reply, Words, read_only, unknown_command, wrong_number
 
 
 class Database(Keyspace):
@@ -21,9 +21,11 @@ class Database(Keyspace):
         command = commands.find(args[0])
         if command is None:
             return unknown_command(args)
-        _, run, least, most = command
+        _, run, least, most, writes = command
         if not least <= len(args) <= most:
             return wrong_number(command.name)
+        if writes and self.is_read_only:
+            return read_only()
         try:
             return run(self, args)
         except ReplyError as error:

@@ -11,7 +11,7 @@ came, so that no answer depends on a hash.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from gripfast_lab.sim.redis.replies import wrong_type
 
@@ -40,18 +40,36 @@ Snapshot: TypeAlias = "tuple[dict[bytes, Value], dict[bytes, int]]"
 Collection = TypeVar("Collection", Hash, SortedSet)
 
 
+class About(NamedTuple):
+    """What a server tells of itself, as INFO does."""
+
+    run_id: bytes
+    is_replica: bool
+    replid: bytes
+    """Which history of writes its data belong to: `master_replid`."""
+    followers: int
+
+
+ALONE = About(b"a" * 40, False, b"b" * 40, 0)
+
+
 class Keyspace:
-    __slots__ = ("_expiries", "_values", "now_us", "publish", "receivers")
+    __slots__ = ("_expiries", "_values", "about", "now_us", "publish", "receivers")
+
+    is_read_only = False
+    """Commands that write are refused: it is a replica's."""
 
     def __init__(
         self,
         now_us: Callable[[], int],
         publish: Callable[[bytes, bytes], int] = lambda channel, payload: 0,
         receivers: Callable[[bytes], int] = lambda channel: 0,
+        about: Callable[[], About] = lambda: ALONE,
     ) -> None:
         self.now_us = now_us
         self.publish = publish
         self.receivers = receivers
+        self.about = about
         self._values: dict[bytes, Value] = {}
         self._expiries: dict[bytes, int] = {}
 
@@ -108,6 +126,9 @@ class Keyspace:
 
     def expire_at(self, key: bytes, expiry_ms: int) -> None:
         self._expiries[key] = expiry_ms
+
+    def touch(self, key: bytes) -> None:
+        """What it has was changed in its place: who replicates is told."""
 
     def persist(self, key: bytes) -> bool:
         return self._expiries.pop(key, None) is not None

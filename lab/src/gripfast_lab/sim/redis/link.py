@@ -18,7 +18,7 @@ from gripfast.core.ports import Granted
 from gripfast.errors import ClientClosed
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
-from gripfast.stores.redis import protocol, scripts
+from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import IDLE_MOST, NOBODY, Conversation, Lending, Server
 from gripfast.stores.redis.faults import cut, not_connected, refused
 from gripfast.stores.redis.shared import Opening, SharedLink
@@ -157,16 +157,19 @@ class Listener:
 class Place:
     """Where one process meets one node, and how connections between them are made."""
 
-    def __init__(self, network: Network, process: Process, peer: Peer, server: Server, inboxes: Inboxes) -> None:
+    def __init__(
+        self, network: Network, process: Process, find: Callable[[], Peer], server: Server, inboxes: Inboxes
+    ) -> None:
+        """`find`: the node, looked for whenever a connection is made."""
         self.process = process
         self.server = server
         self.inboxes = inboxes
         self._network = network
-        self._peer = peer
+        self._find = find
         self._channels = 0
 
     async def dial(self) -> SimConversation:
-        connection, accepted = self._network.connect(self.process, self._peer)
+        connection, accepted = self._network.connect(self.process, self._find())
         self.process.at(self.process.now() + self.server.timeout, accepted.keep, False)
         try:
             is_made = await accepted
@@ -225,8 +228,8 @@ class SimLink(SharedLink):
     def __init__(self, place: Place) -> None:
         process = place.process
         requests = SimOpening(place, place.dial)
-        notifications = SimOpening(place, place.subscribe)
-        super().__init__(place.server, requests, notifications, place.inboxes, process.now, Future)
+        notifications, acknowledged = SimOpening(place, place.subscribe), SimOpening(place, place.dial)
+        super().__init__(place.server, requests, notifications, place.inboxes, process.now, Future, acknowledged)
         self.inbox = partial(SimInbox, process)
 
 
@@ -255,6 +258,11 @@ class LendingLink(SimLink):
 
     async def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
         return await self._lend(b"".join(commands), None, len(commands), within)
+
+    async def ask_acked(
+        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+    ) -> Any:
+        return await self._lend(b"".join([*commands, wait]), owner, len(commands) + 1, within)
 
     async def _lend(
         self, packed: bytes, owner: str | None, count: int, within: float = math.inf, name: str | None = None
@@ -308,8 +316,8 @@ class LendingLink(SimLink):
         if parked is None or not parked.connection.is_open:
             return False
         taught = parked.connection.taught
-        self._carries(parked, unread, unread.packed if scripts.RELEASE in taught else unread.in_full())
-        taught.add(scripts.RELEASE)
+        self._carries(parked, unread, unread.packed if unread.script in taught else unread.in_full())
+        taught.add(unread.script)
         self._late.put_back(parked)
         return True
 

@@ -19,7 +19,17 @@ from lupa import lua51  # type: ignore[import-untyped]
 from gripfast_lab.sim.redis import commands, prelude
 from gripfast_lab.sim.redis.database import Database
 from gripfast_lab.sim.redis.keyspace import Keyspace
-from gripfast_lab.sim.redis.replies import LARGEST, OK, SMALLEST, Reply, Status, UnknownSubcommand, error, one_line
+from gripfast_lab.sim.redis.replies import (
+    LARGEST,
+    OK,
+    SMALLEST,
+    Reply,
+    Status,
+    UnknownSubcommand,
+    error,
+    one_line,
+    read_only,
+)
 
 EXACT = 10**17
 """Below, Redis shows a number of Lua's with all of its digits."""
@@ -114,9 +124,11 @@ class Lua:
             command = commands.COMMANDS.get(words[0]) if words else None
             if command is None:
                 command = self._other_command(words)
-            _, run, least, most = command
+            _, run, least, most, writes = command
             if not least <= len(words) <= most:
                 raise ReplyError("ERR Wrong number of args calling Redis command from script")
+            if writes and self._database.is_read_only:  # type: ignore[union-attr]
+                raise read_only()
             reply = run(self._database, words)  # type: ignore[arg-type]
         except ReplyError as refusal:
             return self._field(b"err", UNKNOWN if isinstance(refusal, UnknownSubcommand) else str(refusal).encode())

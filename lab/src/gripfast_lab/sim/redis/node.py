@@ -48,8 +48,11 @@ class Node:
         self._connections: dict[Connection, None] = {}
         self._pauses = 0
         self._missed: list[tuple[Connection, Any]] = []
-        self.server = Server(self.now_us)
+        self.server = self._new_server()
         observer.watch(self.server)
+
+    def _new_server(self) -> Server:
+        return Server(self.now_us)
 
     def now_us(self) -> int:
         """Asked many times at the same instant, while a script runs."""

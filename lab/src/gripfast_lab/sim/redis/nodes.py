@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from gripfast.core.redlock.nodes import Ballot, Decided, Free, Request
+from gripfast.core.redlock.nodes import Ballot, Decided, Request
 from gripfast.stores.inboxes import Inboxes
-from gripfast.stores.redis.conversation import IDLE_MOST, Conversation
+from gripfast.stores.redis.conversation import IDLE_MOST
 from gripfast.stores.redis.shared import Opening
-from gripfast.stores.redlock.polls import Question, both, parts_of
 from gripfast.stores.redlock.protocol import Wording
-from gripfast.stores.redlock.shared import SharedNodes
-from gripfast.stores.redlock.talk import Node, NodeTalk, Talk
+from gripfast.stores.redlock.shared import SharedNodes, poll_on
+from gripfast.stores.redlock.talk import Health, Node, NodeTalk, Talk
 from gripfast_lab.sim.network import Network
 from gripfast_lab.sim.processes import Process
 from gripfast_lab.sim.redis.link import Future, Place, SimInbox, SimLoop, SimOpening, SimServer
@@ -46,7 +45,8 @@ class Around:
         self.inboxes = Inboxes()
         self.loop = SimLoop(process)
         self.places = [
-            Place(network, process, peer, SimServer(peer.name, timeout, followed), self.inboxes) for peer in peers
+            Place(network, process, partial(_this, peer), SimServer(peer.name, timeout, followed), self.inboxes)
+            for peer in peers
         ]
 
 
@@ -54,18 +54,19 @@ class SimNodes(SharedNodes):
     """Production's own, as asyncio has it."""
 
     def __init__(self, around: Around) -> None:
-        down, talks = set[Node](), list[NodeTalk]()
+        down, nodes, talks = set[Health](), list[Node](), list[NodeTalk]()
         for at, place in enumerate(around.places):
             node = Node(at, place.server, around.loop, around.process.now, down)
             node.notifications = SimOpening(place, place.subscribe)
             opening = SimOpening(place, place.dial_and_ask)
+            nodes.append(node)
             talks.append(NodeTalk(node, opening, around.wording, around.inboxes, around.loop))
             node.probe = partial(_probe, talks[-1])
         self.around = around
         self.down = down
         self.wall_us, self.chance = around.wall_us, around.chance
         self.inbox = partial(SimInbox, around.process)
-        super().__init__(talks, around.wording, around.inboxes, down, Future)
+        super().__init__(nodes, talks, around.wording, around.inboxes, down, Future)
 
     async def listen(self) -> None:
         for dialing in self._begin_to_listen():
@@ -85,9 +86,9 @@ class LendingNodes(SimNodes):
     async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
         talk = self._borrow(next((request for request in requests if request is not None), None))
         try:
-            await self.poll_on(talk, requests, ballot, within)
+            await poll_on(talk, requests, ballot, within, self.new_future())
         except (Cancelled, Exception):  # nobody asks anything on it any more
-            self._dismiss(talk)
+            talk.dismiss()
             raise
         self._put_back(talk)
 
@@ -113,8 +114,15 @@ class LendingNodes(SimNodes):
         return talk
 
     def _new_talk(self) -> Talk:
-        talks = [_LentTalk(self.around, node, self._beside) for node in self.nodes]
-        return Talk(talks, self.around.wording, self.down)
+        around, talks = self.around, list[NodeTalk]()
+        for node in self.nodes:
+            place, beside = around.places[node.place], self._beside
+            opening = SimOpening(place, place.dial)
+            following = None if beside is None else beside.talk.talks[node.place]
+            talks.append(
+                NodeTalk(node, opening, around.wording, around.inboxes, around.loop, is_lent=True, beside=following)
+            )
+        return Talk(talks, around.wording, self.down, must_follow=lambda clean_up: True)
 
     def _put_back(self, talk: Talk) -> None:
         """Not while it waits for a connection, with what it has to send: the blocking driver waits for that, too."""
@@ -125,42 +133,23 @@ class LendingNodes(SimNodes):
         if len(self._idle) < self._idle_most and not self._is_closed:
             self._idle.append(talk)
         else:
-            self._dismiss(talk)
+            talk.dismiss()
 
     def _dialled(self, talk: Talk, opening: Opening, told: Callable[[Any], None], outcome: Any) -> None:
         opening.when_ended = told
         told(outcome)
         self._put_back(talk)
 
-    def _dismiss(self, talk: Talk) -> None:
-        for each in talk.talks:
-            each.let_go()
-        talk.close()
-
     def close_now(self) -> None:
         while self._idle:
-            self._dismiss(self._idle.pop())
+            self._idle.pop().dismiss()
         super().close_now()
-
-
-class _LentTalk(NodeTalk):
-    def __init__(self, around: Around, node: Node, beside: SimNodes | None) -> None:
-        place = around.places[node.place]
-        opening = SimOpening(place, place.dial)
-        super().__init__(node, opening, around.wording, around.inboxes, around.loop, is_lent=True)
-        self._beside = None if beside is None else beside.talk.talks[node.place]
-
-    def _follow(self, question: Question, here: Conversation | None) -> list[bool | None]:
-        """Also where the client has sent the claims."""
-        left = super()._follow(question, here)
-        if self._beside is not None:
-            for at, part in enumerate(parts_of(question.request)):
-                if type(part) is Free:
-                    packed = self._wording.in_full(part, b"")
-                    left[at] = both(left[at], self._beside.clean_up(part.owner, packed))
-        return left
 
 
 def _probe(talk: NodeTalk) -> None:
     talk.let_go()
     talk.dial()
+
+
+def _this(peer: Peer) -> Peer:
+    return peer

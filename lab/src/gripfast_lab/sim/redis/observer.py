@@ -19,7 +19,8 @@ _CALLS = (b"EVALSHA", b"EVAL")
 _WHAT = {
     key: script
     for script in (scripts.CLAIM, scripts.RELEASE, scripts.RENEW, scripts.ABANDON, scripts.FORCE_RELEASE)
-    for key in (script.sha.encode(), script.text.encode())
+    for form in (script, script.guarded, script.acked)
+    for key in (form.sha.encode(), form.text.encode())
 }
 
 
@@ -101,7 +102,8 @@ class Observer:
 
     def _handed(self, key: bytes, line: _Line, holder: bytes, asker: bytes | None, fence: bytes) -> None:
         place = line.get(holder)
-        waiting = [] if place is not None and place.has_lapsed else self._live(line, asker)
+        is_unknown = place is not None and (place.has_lapsed or (holder == asker and self._is_stale(place)))
+        waiting = [] if is_unknown else self._live(line, asker)
         token = protocol.last_token(self._server.database.text(fence))
         self._tell("handed", key, holder, token=token, note=b" ".join(waiting).decode())
 
@@ -110,7 +112,7 @@ class Observer:
         return [
             owner
             for owner, place in line.items()
-            if (owner == asker and not place.has_lapsed) or self._can_be_reached(place)
+            if (owner == asker and not place.has_lapsed and not self._is_stale(place)) or self._can_be_reached(place)
         ]
 
     def _can_be_reached(self, place: _Place) -> bool:

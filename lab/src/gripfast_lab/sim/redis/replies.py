@@ -47,6 +47,10 @@ def syntax_error() -> ReplyError:
     return ReplyError("ERR syntax error")
 
 
+def read_only() -> ReplyError:
+    return ReplyError("READONLY You can't write against a read only replica.")
+
+
 def not_an_integer() -> ReplyError:
     return ReplyError("ERR value is not an integer or out of range")
 

@@ -27,7 +27,7 @@ NO_SCRIPT = "NOSCRIPT No matching script. Please use EVAL."
 
 class Server:
     def __init__(self, now_us: Callable[[], int]) -> None:
-        self.database = Database(now_us, self._publish, self.receivers)
+        self.database = self._new_database(now_us)
         self.refusal: bytes | None = None
         self.before: Callable[[Session, list[bytes]], None] | None = None
         self.after: Callable[[Session, list[bytes], Reply], None] | None = None
@@ -37,6 +37,9 @@ class Server:
 
     def connect(self, deliver: Deliver | None = None) -> Session:
         return Session(self, deliver)
+
+    def _new_database(self, now_us: Callable[[], int]) -> Database:
+        return Database(now_us, self._publish, self.receivers)
 
     def receivers(self, channel: bytes) -> int:
         return len(self._listeners.get(channel, ()))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gripfast.core import rules
+from gripfast.stores.redis.scripts import LINE_MS
 from gripfast_lab.sim.checks import violations
 from gripfast_lab.sim.clocks import RATE_PROMISED
 from gripfast_lab.sim.history import ANY, Event
@@ -187,7 +188,7 @@ class Small:
             return closed.trouble
         # Where messages are lost, the node may remember what nobody could take back, until it forgets that by itself.
         loses = not faults.LOSES_NOTHING.issuperset(self.bounds.kinds)
-        moment = closed.now + (self._forgotten_within if loses else 0.0)
+        moment = closed.now + (self._forgotten_within + LINE_MS / 1000 if loses else 0.0)
         left = [
             Event(moment, "node", ANY, "left", note=f"key {key!r}")
             for key in self.parts.still.keys(closed.node, moment)

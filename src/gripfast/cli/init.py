@@ -1,0 +1,48 @@
+"""`gripfast init`: a new deployment of Redis with replicas, before its first lock."""
+
+from __future__ import annotations
+
+import click
+
+import gripfast
+from gripfast.cli import codes
+from gripfast.cli.failure import Failure
+from gripfast.cli.options import duration_option, open_client, url_option
+from gripfast.core import rules
+
+KINDS = ("lock", "semaphore", "rwlock")
+
+
+@click.command(short_help="Prepare a new Redis that has replicas.")
+@click.argument("server", required=False, metavar="[URL]")
+@url_option
+@duration_option("--max-ttl", "Raise the largest ttl that a lock may have to this: 2m, 1h.")
+@click.option("--yes", is_flag=True, help="Also if locks are held there.")
+@click.pass_context
+def init(ctx: click.Context, server: str | None, max_ttl: float | None, yes: bool) -> None:
+    """Prepare a new Redis whose URL has failover_grace, so that it grants locks at once.
+
+    \b
+    gripfast init 'redis://db1?failover_grace=15'
+    gripfast init 'redis+sentinel://s1,s2,s3/main' --max-ttl 5m
+
+    Without this, the first locks have to wait for one grace: the server can't know that no other one was before it.
+    --max-ttl raises the largest ttl that a lock may have; write the same max_ttl into the URL of every client.
+
+    If locks are held, gripfast asks for --yes: use it only if no server has failed in the last few minutes.
+    """
+    largest = None if max_ttl is None else rules.checked_max_ttl(max_ttl)
+    with gripfast.connect(server) if server else open_client(ctx) as client:
+        if not yes:
+            _refuse_if_in_use(client)
+        done = client._prepare(largest)
+    click.echo(f"prepared: locks are granted at once, with a ttl of at most {done.max_ttl:g} s")
+    if done.unaware:
+        count = f"{done.unaware} replica{'s do' if done.unaware > 1 else ' does'}"
+        raise Failure(codes.UNAVAILABLE, f"{count} not know of it yet: run this again when they follow their primary")
+
+
+def _refuse_if_in_use(client: gripfast.Client) -> None:
+    for kind in KINDS:
+        for info in client.list(kind=kind):  # type: ignore[call-overload]
+            raise Failure(codes.DECLINED, f"{info.name!r} is held, so this is in use; nothing was changed. See --help")

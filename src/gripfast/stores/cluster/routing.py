@@ -1,0 +1,277 @@
+"""Requests go to the node that has the slot, and on to wherever a node sends them (`redirects.py` has the table).
+
+A request about one name waits while its slot is being moved, for as long as its caller says. Requests about many names
+go to all nodes at once, each node's together, and none waits for another node: one that is stopped costs only the names
+that it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+from gripfast.core.ports import Hold, Inbox, Unreachable, unreachable
+from gripfast.errors import StoreUnavailable
+from gripfast.machine import boottime
+from gripfast.stores import layout
+from gripfast.stores.cluster import redirects
+from gripfast.stores.cluster.discovery import ONE_NODE, Discovery
+from gripfast.stores.cluster.nodes import Nodes
+from gripfast.stores.cluster.redirects import Next
+from gripfast.stores.cluster.topology import Address, Topology
+from gripfast.stores.cluster.waiting import Waiting
+from gripfast.stores.faults import Fault
+from gripfast.stores.redis import protocol
+from gripfast.stores.redis.faults import other_layout
+from gripfast.stores.redis.keys import LAYOUT
+from gripfast.stores.redis.keys import slot as slot_of
+from gripfast.stores.redis.store import RedisStore
+
+HOPS_MOST = 4
+"""Redirects that are followed without a pause: nodes that do not agree yet send a request back and forth."""
+PAUSE_LEAST, PAUSE_MOST = 0.01, 0.1
+"""Seconds before a node is asked again that moves the slot."""
+
+Request = Callable[[RedisStore], Awaitable[Any]]
+Requests = Callable[[RedisStore, Sequence[Hold]], Awaitable[Any]]
+
+
+class Routed(NamedTuple):
+    answer: Any
+    at: Address | None = None
+    """The node that gave it."""
+    sent: float | None = None
+    """Before the request left that it answers: others may have come before that, and who has the slot was looked up."""
+    was_sent: bool = False
+    """A request before that, whose answer did not come, may have taken effect."""
+
+
+class Trip:
+    """Of one request: where it goes next, and how long it may go on."""
+
+    def __init__(self, slot: int, waits: float) -> None:
+        self.slot = slot
+        self.asks: Address | None = None
+        """To whom it was sent by ASK."""
+        self.until = boottime() + waits
+        self.was_sent = False
+        self._hops = 0
+        self._pauses = 0
+
+    @property
+    def is_over(self) -> bool:
+        return boottime() >= self.until
+
+    def pause(self, step: Next) -> float | None:
+        """Seconds before the next request; None if there is none."""
+        if step.step in ("moved", "ask") and self._hops < HOPS_MOST:
+            self._hops += 1
+            return 0.0
+        if self.is_over:
+            return None
+        self._pauses += 1
+        return min(PAUSE_MOST, PAUSE_LEAST * 2.0 ** (self._pauses - 1), max(0.001, self.until - boottime()))
+
+
+class Routing:
+    def __init__(self, where: str, topology: Topology, nodes: Nodes, discovery: Discovery, waiting: Waiting) -> None:
+        self.topology = topology
+        self.nodes = nodes
+        self._where = where
+        self._discovery = discovery
+        self._waiting = waiting
+        self._doubted: set[Address] = set()
+        """Nodes that did not answer when there was no time left to look for another."""
+        self._is_ready = False
+
+    async def begin(self) -> Unreachable | None:
+        """Before the first request: who has which slot, and whether their layout is ours."""
+        if self._is_ready:
+            return None
+        trouble = await self._discovery.refresh() or await self._check_layout()
+        self._is_ready = trouble is None
+        return trouble
+
+    async def _check_layout(self) -> Unreachable | None:
+        """Here, because one node has the number of all of them (`stores/layout.py`)."""
+        answer = (await self._one(LAYOUT.decode(), _layout, ONE_NODE)).answer
+        if isinstance(answer, Unreachable) or answer == b"%d" % layout.REDIS:
+            return answer if isinstance(answer, Unreachable) else None
+        fault = other_layout(self._where, answer, layout.REDIS)
+        return unreachable(fault.error, False, is_permanent=fault.is_permanent)
+
+    async def one(
+        self, name: str, request: Request, waits: float, repeats: bool = True, inbox: Inbox | None = None
+    ) -> Routed:
+        """`waits`: seconds for which it waits for a slot that is being moved. `repeats`: also if the answer to the
+        first request did not come. `inbox`: who listens at the node that answers."""
+        if not self._is_ready and (trouble := await self.begin()) is not None:
+            return Routed(trouble)
+        return await self._one(name, request, waits, repeats, inbox)
+
+    async def _one(
+        self, name: str, request: Request, waits: float, repeats: bool = True, inbox: Inbox | None = None
+    ) -> Routed:
+        trip = Trip(slot_of(name.encode()), waits)
+        while True:
+            owner = trip.asks or await self._owner(trip.slot)
+            if isinstance(owner, Unreachable):
+                return Routed(owner, was_sent=trip.was_sent)
+            node = self.nodes[owner]
+            if inbox is not None:
+                node.link.hears(inbox)
+            sent = boottime()
+            answer = await request(node.asked if trip.asks else node.store)
+            if not isinstance(answer, Unreachable):
+                return Routed(answer, owner, sent, trip.was_sent)
+            trip.was_sent = trip.was_sent or answer.was_sent
+            step = redirects.after(answer, self.topology, owner)
+            if (answer.was_sent and not repeats) or not await self._goes_on(trip, step, owner):
+                return Routed(self._in_words(answer, trip, step), owner, was_sent=trip.was_sent)
+
+    async def _owner(self, slot: int) -> Address | Unreachable:
+        """Who has it, as far as anybody tells."""
+        owner = self.topology.owners[slot]
+        if owner is None:
+            trouble = await self._discovery.refresh()
+            owner = self.topology.owners[slot]
+            return (trouble or self._uncovered(slot)) if owner is None else owner
+        return owner
+
+    async def _goes_on(self, trip: Trip, step: Next, asked: Address) -> bool:
+        """Whether there is another node to ask, or the same once more; when it is time to."""
+        trip.asks = step.to if step.step == "ask" else None
+        if step.step in ("refused", "doubt"):
+            return step.step == "doubt" and await self._has_another(trip.slot, asked)
+        self._learn(step)
+        pause = None if self.nodes.is_closing else trip.pause(step)
+        if step.step == "down":
+            await self._discovery.refresh(asked)
+        if pause:
+            await self.nodes.driver.pause(pause)
+        return pause is not None
+
+    def _learn(self, step: Next) -> None:
+        if step.step == "moved" and step.to is not None and self.topology.move(step.slot, step.to):
+            self._waiting.moved(step.slot)
+
+    async def _has_another(self, slot: int, doubted: Address) -> bool:
+        await self._discovery.refresh(doubted)
+        self._doubted.discard(doubted)
+        return self.topology.owners[slot] not in (None, doubted)
+
+    # Many -------------------------------------------------------------------------------------------------------------
+
+    async def each(self, holds: Sequence[Hold], request: Requests, waits: float) -> list[Any]:
+        """An answer for each. Each node gets its own at once."""
+        if not holds:
+            return []
+        if not self._is_ready and (trouble := await self.begin()) is not None:
+            return [trouble] * len(holds)
+        slots = [slot_of(hold.name.encode()) for hold in holds]
+        await self._look_again(self._doubted.intersection(self.topology.owners[slot] for slot in slots))
+        groups = _grouped(range(len(holds)), lambda at: self.topology.owners[slots[at]])
+        jobs = [
+            self._at(owner, [holds[at] for at in group], [slots[at] for at in group], request, waits)
+            for owner, group in groups.items()
+        ]
+        answered = [await jobs[0]] if len(jobs) == 1 else await self.nodes.driver.together(jobs)
+        answers: list[Any] = [None] * len(holds)
+        for group, given in zip(groups.values(), answered, strict=True):
+            for at, answer in zip(group, given, strict=True):
+                answers[at] = answer
+        return answers
+
+    async def _look_again(self, doubted: set[Address]) -> None:
+        for address in doubted:
+            await self._discovery.refresh(address)
+            self._doubted.discard(address)
+
+    async def _at(
+        self, owner: Address | None, holds: Sequence[Hold], slots: Sequence[int], request: Requests, waits: float
+    ) -> list[Any]:
+        """The share of one node, and what becomes of it if the slots are not there any more."""
+        if owner is None:
+            return [self._uncovered(slot) for slot in slots]
+        until = boottime() + waits
+        answers = await _asked(request, self.nodes[owner].store, holds)
+        trips = [Trip(slot, waits) for slot in slots]
+        asked: list[Address] = [owner] * len(holds)
+        left = list(range(len(holds)))
+        while left := [at for at in left if isinstance(answers[at], Unreachable)]:
+            steps = {at: redirects.after(answers[at], self.topology, asked[at]) for at in left}
+            left = await self._next(left, steps, trips, asked, until)
+            groups = _grouped(left, lambda at: (asked[at], trips[at].asks is not None))
+            for (address, asks), group in groups.items():
+                node = self.nodes[address]
+                store = node.asked if asks else node.store
+                for at, answer in zip(group, await _asked(request, store, [holds[at] for at in group]), strict=True):
+                    answers[at] = answer
+        return answers
+
+    async def _next(
+        self, left: Sequence[int], steps: dict[int, Next], trips: list[Trip], asked: list[Address], until: float
+    ) -> list[int]:
+        """Which of them are asked for again, and where: `asked` is changed."""
+        doubts = {asked[at] for at in left if steps[at].step in ("doubt", "down")}
+        self._doubted |= doubts
+        if boottime() < until:
+            await self._look_again(set(doubts))
+        again, pause = [], 0.0
+        for at in left:
+            step, trip = steps[at], trips[at]
+            self._learn(step)
+            owner = step.to if step.step == "ask" else self.topology.owners[trip.slot]
+            trip.asks = owner if step.step == "ask" else None
+            if owner is None or step.step == "refused" or (step.step == "doubt" and owner == asked[at]):
+                continue
+            needed = 0.0 if step.step == "doubt" else trip.pause(step)
+            if needed is not None:
+                again.append(at)
+                asked[at], pause = owner, max(pause, needed)
+        if again and pause:
+            await self.nodes.driver.pause(pause)
+        return again
+
+    # Words ------------------------------------------------------------------------------------------------------------
+
+    def _in_words(self, answer: Unreachable, trip: Trip, step: Next) -> Unreachable:
+        """What a caller is told who has waited for long enough."""
+        if step.step in ("moved", "ask"):
+            message = (
+                f"{self._where} has nodes that do not agree who has slot {trip.slot} ({answer.error._reply}): run "  # type: ignore[union-attr]
+                "CLUSTER NODES on each of them, and `redis-cli --cluster check`"
+            )
+            return unreachable(StoreUnavailable(message, answer.error.nodes), trip.was_sent)  # type: ignore[union-attr]
+        if step.step == "down":
+            return self._uncovered(trip.slot, answer)._replace(was_sent=trip.was_sent)
+        return answer._replace(was_sent=trip.was_sent, was_refused=False)
+
+    def _uncovered(self, slot: int, answer: Unreachable | None = None) -> Unreachable:
+        slots = self.topology.uncovered()
+        which = f"slots {slots} have no node" if slots else f"it can't serve slot {slot}"
+        nodes = {} if answer is None else answer.error.nodes  # type: ignore[union-attr]
+        said = "" if answer is None else f" ({answer.error._reply})"  # type: ignore[union-attr]
+        message = f"{self._where} is down: {which}{said}. Run CLUSTER INFO on its nodes, and repair it"
+        return unreachable(StoreUnavailable(message, nodes), False)
+
+
+async def _layout(store: RedisStore) -> Any:
+    """The number; written if there is none."""
+    found = await store.ask(protocol.read_layout)
+    if found is None:
+        await store.ask(protocol.write_layout(b"%d" % layout.REDIS))
+        found = await store.ask(protocol.read_layout)
+    return unreachable(found.error, found.was_sent) if isinstance(found, Fault) else found
+
+
+async def _asked(request: Requests, store: RedisStore, holds: Sequence[Hold]) -> list[Any]:
+    answers = await request(store, holds)
+    return [answers] * len(holds) if isinstance(answers, Unreachable) else list(answers)
+
+
+def _grouped(items: Any, key: Callable[[Any], Any]) -> dict[Any, list[Any]]:
+    groups: dict[Any, list[Any]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return groups

@@ -1,0 +1,202 @@
+"""What a client knows about the grace of its server.
+
+A server that was just promoted, or has just begun, may lack locks that its predecessor has granted. It grants nothing
+until all of those are over: that is its *grace*. It lasts for the largest ttl and for as long as the predecessor may go
+on, from the moment at which it was first asked.
+
+*Which server it is.* An incarnation of a primary is its run id together with its replication id. The run id alone is
+not enough: a server that is demoted and promoted again keeps it, and keeps the connections of its clients. So no client
+decides by what it was told earlier. Every request that may grant carries the incarnation that the client knows to be
+out of its grace, and the script compares it with INFO in the same step (`Script.guarded`). If it differs, the server
+grants nothing: owners may renew, repeat their claims and release, a release frees the lock for nobody, and waiters
+keep their positions. A claim that gets nothing for this reason says so, and then the client looks at the marker.
+
+*The marker* is a key that says since when this incarnation has been asked, and which ttl is the largest
+(`scripts.MARK`). If it is lost, a grace begins: that is the safe side. A client looks at it again now and then, so it
+notices that.
+
+A larger ttl than the largest is refused here. Only `gripfast init` raises that, because a server that does not know of
+it would grant too early.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from hiredis import ReplyError
+
+from gripfast.core.ports import Prepared, Unreachable, unreachable
+from gripfast.errors import ConfigurationError, StoreUnavailable
+from gripfast.machine import boottime
+from gripfast.stores.faults import Fault, LinkDown
+from gripfast.stores.redis import scripts
+from gripfast.stores.redis.failover import REPLICAS_MOST, Failover
+from gripfast.stores.redis.faults import refused
+from gripfast.stores.redis.keys import MARKER, pack
+from gripfast.stores.redis.protocol import command
+from gripfast.stores.redis.scripts import Script
+
+_log = logging.getLogger("gripfast.connection")
+
+LOOK_EVERY = 10.0
+"""Seconds after which the next claim looks at the marker first."""
+PREPARE_MS = 1000
+"""For how long it is waited until all replicas have what `gripfast init` wrote."""
+NO_SERVER = pack(b"run_id:?", b"master_replid:?")
+"""The incarnation of no server."""
+_WHY = {"none": "it had no marker: it is new, or has lost its data", "other": "it was promoted or restarted"}
+
+Ask = Callable[[Script, bytes], Awaitable[Any]]
+"""The reply to a request, or a Fault."""
+Aside = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""What a call brings that may block."""
+
+
+class Marked(NamedTuple):
+    """What the marker says."""
+
+    left: float
+    """Seconds of grace."""
+    incarnation: bytes
+    max_ttl: float
+    why: str
+    replicas: int
+
+
+def mark(key: bytes, failover: Failover, in_force: float = 0.0, opens: bool = False) -> bytes:
+    times = [b"%d" % round(seconds * 1000) for seconds in (failover.goes_on, failover.max_ttl, in_force)]
+    return scripts.MARK.by_hash + pack(key, *times, b"open" if opens else b"")
+
+
+def read_mark(reply: Any) -> Marked:
+    left, run_id, replid, max_ttl, why, replicas = reply
+    return Marked(left / 1000, pack(run_id, replid), max_ttl / 1000, why.decode(), replicas)
+
+
+class Grace:
+    """Of one server; for a Cluster, of one node."""
+
+    def __init__(
+        self, failover: Failover, where: str, key: bytes = MARKER, now: Callable[[], float] = boottime
+    ) -> None:
+        self.failover = failover
+        self._where = where
+        self._key = key
+        self._now = now
+        self._max_ttl = 0.0
+        """In force, as far as this client knows."""
+        self._open = NO_SERVER
+        """The incarnation that is known to grant."""
+        self._look_at = 0.0
+        self._begun = b"", "other"
+        """The incarnation whose grace the log tells of, and why it began."""
+
+    @property
+    def replicas(self) -> int:
+        return self.failover.replicas
+
+    def guarded(self, script: Script, packed: bytes) -> tuple[Script, bytes]:
+        """The form of this call that grants only if the server is the one that is known to grant, and whose answer is
+        believed only if enough replicas have acknowledged it."""
+        if self.replicas and script.is_believed:
+            form, arguments = script.acked, pack(b"%d" % self.replicas) + self._open
+        else:
+            form, arguments = script.guarded, self._open
+        return form, packed if form is script else script.call(form, packed, arguments)
+
+    def wait(self, seconds: float) -> bytes:
+        """For half of the time that the request has: the server counts in steps of 100 ms."""
+        return command(b"WAIT", b"%d" % self.replicas, b"%d" % max(1, round(seconds * 500)))
+
+    async def begin(self, ask: Ask, aside: Aside) -> Fault | None:
+        """Before a claim or a renewal: know the marker, and how many replicas may be promoted."""
+        if self._now() < self._look_at:
+            return None
+        self._look_at = self._now() + LOOK_EVERY  # for the others, who need not look at the same time
+        found = await self._look(ask)
+        trouble = found if isinstance(found, Fault) else await self._too_few(aside) if self.replicas else None
+        if trouble is not None:
+            self._look_at = 0.0
+        return trouble
+
+    async def _too_few(self, aside: Aside) -> Fault | None:
+        try:
+            promotable = await aside(self.failover.promotable)
+        except LinkDown as down:
+            return down.fault
+        if promotable is None or promotable <= self.replicas:
+            return None
+        message = (
+            f"has {promotable} replicas that may be promoted, and replicas={self.replicas}: the promoted one may lack "
+            f"what was acknowledged. Set replicas={promotable} in every client"
+        )
+        return Fault(StoreUnavailable(f"{self._where} {message}", {self._where: message}), "unfit")
+
+    async def look(self, ask: Ask) -> Unreachable | None:
+        """A server granted nothing, because it is in grace or because this client did not know it. None if it grants
+        from now on."""
+        found = await self._look(ask)
+        if isinstance(found, Fault):
+            return unreachable(found.error, is_permanent=found.is_permanent)
+        if found.left > 0.0:
+            return unreachable(self._error(found), ready_in=found.left)
+        return None
+
+    def check(self, ttl: float) -> None:
+        largest = self._max_ttl or self.failover.max_ttl
+        if ttl > largest:
+            raise ConfigurationError(
+                f"a ttl of {ttl:g} s is larger than the max_ttl that is in force at {self._where}, {largest:g} s: use "
+                f"a shorter ttl, or raise it for everybody with `gripfast init URL --max-ttl {ttl:g}`"
+            )
+
+    async def prepare_server(
+        self, where: str, ask_together: Callable[..., Awaitable[Any]], max_ttl: float | None
+    ) -> Prepared | Unreachable:
+        """End its grace, and raise the largest ttl. The replicas must know of that before anybody uses it."""
+        packed = mark(self._key, self.failover, max(self._max_ttl, max_ttl or 0.0), opens=True)
+        wait = command(b"WAIT", b"%d" % REPLICAS_MOST, b"%d" % PREPARE_MS)
+        replies = await ask_together(scripts.MARK, packed, wait)
+        if isinstance(replies, Fault):
+            return unreachable(replies.error)
+        for reply in replies:
+            if isinstance(reply, ReplyError):
+                return unreachable(_without_info(refused(where, reply), where).error)
+        found = self._read(read_mark(replies[0]))
+        return Prepared(found.max_ttl, max(0, found.replicas - replies[1]))
+
+    async def _look(self, ask: Ask) -> Marked | Fault:
+        reply = await ask(scripts.MARK, mark(self._key, self.failover, self._max_ttl))
+        if isinstance(reply, Fault):
+            return _without_info(reply, self._where)
+        return self._read(read_mark(reply))
+
+    def _read(self, found: Marked) -> Marked:
+        self._max_ttl = max(self._max_ttl, found.max_ttl)
+        self._open = NO_SERVER if found.left > 0.0 else found.incarnation
+        self._look_at = self._now() + LOOK_EVERY
+        if found.left > 0.0 and (found.why or found.incarnation != self._begun[0]):
+            self._begun = found.incarnation, found.why or "other"
+            _log.warning("%s", self._error(found), extra={"gripfast_store": self._where})
+        return found
+
+    def _error(self, found: Marked) -> StoreUnavailable:
+        message = (
+            f"grants no lock for another {found.left:.1f} s, until all leases are over that it may not know of: "
+            f"{_WHY[self._begun[1]]}. Wait; on a new deployment, run `gripfast init URL` once"
+        )
+        return StoreUnavailable(f"{self._where} {message}", {self._where: message})
+
+
+def _without_info(fault: Fault, where: str) -> Fault:
+    """The level is refused, never silently off."""
+    text = str(fault.error)
+    if fault.kind != "no_rights" and "NOINFO" not in text and "nknown" not in text:
+        return fault
+    message = (
+        "can't be used with failover_grace: scripts need INFO there, with run_id and master_replid. Allow the command "
+        f"+info to this user, or set failover_grace=off and see docs/redis-replicas.md for what that means ({text})"
+    )
+    return Fault(StoreUnavailable(f"{where} {message}", {where: message}), "unfit")

@@ -1,0 +1,72 @@
+"""What is asked of a Sentinel, and what its replies say. Pure."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from hiredis import ReplyError
+
+from gripfast.stores.redis.protocol import command
+
+T = TypeVar("T")
+
+ROLE = command(b"ROLE")
+
+
+class Question(NamedTuple, Generic[T]):
+    commands: list[bytes]
+    read: Callable[[Sequence[Any]], T | None]
+    """From the replies to the answer; None if the service is unknown there. Raises ReplyError."""
+
+
+class View(NamedTuple):
+    """What a Sentinel says about the primary of a service."""
+
+    host: str
+    port: int
+    epoch: int
+    """It grows with every failover: of two Sentinels that disagree, the one with the larger number knows more."""
+
+
+def primary(service: str, others_least: int) -> Question[View]:
+    """The first command tells of a promotion at once; the second one has the epoch. `others_least`: a Sentinel that
+    knows fewer others does not count."""
+    name = service.encode()
+    commands = [command(b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", name), command(b"SENTINEL", b"MASTER", name)]
+    return Question(commands, functools.partial(_read_view, others_least))
+
+
+def _read_view(others_least: int, replies: Sequence[Any]) -> View | None:
+    """A Sentinel may keep the second answer to itself."""
+    address, state = replies
+    if isinstance(address, ReplyError):
+        raise address
+    fields = _fields(state) if isinstance(state, list) else {}
+    if address is None or int(fields.get(b"num-other-sentinels", 0)) < others_least:
+        return None
+    host, port = address
+    return View(host.decode(), int(port), int(fields.get(b"config-epoch", 0)))
+
+
+def replicas(service: str) -> Question[int]:
+    return Question([command(b"SENTINEL", b"REPLICAS", service.encode())], _read_promotable)
+
+
+def _read_promotable(replies: Sequence[Any]) -> int | None:
+    """How many replicas it may promote some day: also those that are down now, but none with the priority 0."""
+    (listed,) = replies
+    if isinstance(listed, ReplyError):
+        if "No such" in str(listed):
+            return None
+        raise listed
+    return sum(_fields(each).get(b"slave-priority") != b"0" for each in listed)
+
+
+def is_primary(role: Any) -> bool:
+    return isinstance(role, list) and role[:1] == [b"master"]
+
+
+def _fields(pairs: Sequence[bytes]) -> dict[bytes, bytes]:
+    return dict(zip(pairs[::2], pairs[1::2], strict=True))

@@ -1,0 +1,217 @@
+"""A real Redis Cluster for tests: three primaries and three replicas, on loopback, on ports of their own.
+
+`shared_cluster()` is the one that most tests use, each with a prefix of its own. A test that stops, kills or reshards
+starts one for itself: `with Cluster() as cluster:`.
+"""
+
+import atexit
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+import redis
+
+from support.ports import give_back_port, reserved_port
+from support.redis_server import HOST, RedisServer
+from support.waiting import until
+
+PRIMARIES = 3
+SLOTS = 16384
+NODE_TIMEOUT_MS = 1500
+"""After which a node counts as failed. Not smaller: a busy machine is no fault of the nodes."""
+
+
+class Cluster:
+    """Primaries first, then the replicas, in the same order."""
+
+    def __init__(self, *arguments: str, replicas: int = 1, node_timeout_ms: int = NODE_TIMEOUT_MS) -> None:
+        """`replicas`: of each primary. `arguments`: of each server."""
+        self.servers: list[RedisServer] = []
+        self._buses: list[int] = []
+        self._clients: dict[int, redis.Redis] = {}
+        try:
+            for _ in range(PRIMARIES * (1 + replicas)):
+                server, bus = _node(node_timeout_ms, arguments)
+                self.servers.append(server)
+                self._buses.append(bus)
+            self._form(replicas)
+        except BaseException:
+            self.close()
+            raise
+
+    # Who is who -------------------------------------------------------------------------------------------------------
+
+    def url(self, **options: object) -> str:
+        """For `gripfast.connect`: it names two of the nodes."""
+        query = "&".join(f"{name}={value}" for name, value in options.items())
+        hosts = ",".join(f"{HOST}:{server.port}" for server in self.servers[:2])
+        return f"redis+cluster://{hosts}" + (f"?{query}" if query else "")
+
+    def client(self, server: RedisServer) -> "redis.Redis":
+        """Of one node, kept open."""
+        client = self._clients.get(server.port)
+        if client is None:
+            client = self._clients[server.port] = server.client(decode_responses=True)
+        return client
+
+    def call(self, server: RedisServer, *words: Any) -> Any:
+        return self.client(server).execute_command(*words)
+
+    def id_of(self, server: RedisServer) -> str:
+        return str(self.call(server, "CLUSTER", "MYID"))
+
+    def primaries(self) -> list[RedisServer]:
+        """Who says so, and runs."""
+        running = [server for server in self.servers if server.running]
+        return [server for server in running if self.client(server).role()[0] == "master"]
+
+    def owner(self, slot: int) -> RedisServer:
+        """By what a primary knows."""
+        for first, last, primary, *_ in self.call(self.primaries()[0], "CLUSTER", "SLOTS"):
+            if first <= slot <= last:
+                return next(server for server in self.servers if server.port == primary[1])
+        raise AssertionError(f"nobody has slot {slot}")
+
+    def replica_of(self, primary: RedisServer) -> RedisServer:
+        host, port = HOST, primary.port
+        for server in self.servers:
+            if server.running and server is not primary:
+                role = self.client(server).role()
+                if role[0] == "slave" and (role[1], int(role[2])) == (host, port):
+                    return server
+        raise AssertionError(f"no replica follows port {port}")
+
+    # What is done to it -----------------------------------------------------------------------------------------------
+
+    def begin_move(self, slot: int, source: RedisServer, target: RedisServer) -> None:
+        """From now on the slot migrates; its keys are still where they were."""
+        self.call(target, "CLUSTER", "SETSLOT", slot, "IMPORTING", self.id_of(source))
+        self.call(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(target))
+
+    def keys_in(self, slot: int, server: RedisServer, most: int = 10) -> list[bytes]:
+        with server.client() as client:
+            found = client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, most)
+        return [key if isinstance(key, bytes) else key.encode() for key in found]
+
+    def move_keys(self, source: RedisServer, target: RedisServer, keys: Sequence[bytes]) -> None:
+        with source.client() as client:
+            client.execute_command("MIGRATE", HOST, target.port, "", 0, 5000, "KEYS", *keys)
+
+    def end_move(self, slot: int, source: RedisServer, target: RedisServer) -> None:
+        """All nodes are told, the new owner first, as redis-cli does."""
+        others = [server for server in self.primaries() if server not in (source, target)]
+        for server in (target, source, *others):
+            self.call(server, "CLUSTER", "SETSLOT", slot, "NODE", self.id_of(target))
+
+    def move(self, slot: int, source: RedisServer, target: RedisServer) -> None:
+        """As `redis-cli --cluster reshard` does it: ten keys at a time."""
+        self.begin_move(slot, source, target)
+        while keys := self.keys_in(slot, source):
+            self.move_keys(source, target, keys)
+        self.end_move(slot, source, target)
+
+    def forget(self, prefix: str) -> None:
+        for server in self.primaries():
+            server.forget(prefix)
+
+    def is_healthy(self) -> bool:
+        """All nodes that run agree that all slots are served, and that nobody has failed."""
+        running = [server for server in self.servers if server.running]
+        views = [self._view(server) for server in running]
+        return all(view is not None and view == views[0] for view in views)
+
+    def _view(self, server: RedisServer) -> list[Any] | None:
+        with contextlib.suppress(redis.ConnectionError, redis.TimeoutError):
+            info = self.call(server, "CLUSTER", "INFO")
+            info = info if isinstance(info, str) else " ".join(f"{name}:{value}" for name, value in info.items())
+            if "cluster_state:ok" in info and "slots_ok:16384" in info:
+                return sorted([*entry[:2], entry[2][1]] for entry in self.call(server, "CLUSTER", "SLOTS"))
+        return None
+
+    # ------------------------------------------------------------------------------------------------------------------
+
+    def _form(self, replicas: int) -> None:
+        primaries = self.servers[:PRIMARIES]
+        share = -(-SLOTS // PRIMARIES)
+        for at, server in enumerate(primaries):
+            last = min(SLOTS, (at + 1) * share) - 1
+            self.call(server, "CLUSTER", "ADDSLOTSRANGE", at * share, last)
+            self.call(server, "CLUSTER", "SET-CONFIG-EPOCH", at + 1)
+        for server in self.servers[1:]:
+            self.call(server, "CLUSTER", "MEET", HOST, self.servers[0].port, self._buses[0])
+        known = len(self.servers)
+        until(lambda: all(self._knows(server) == known for server in self.servers), within=30)
+        for at, server in enumerate(self.servers[PRIMARIES:]):
+            self.call(server, "CLUSTER", "REPLICATE", self.id_of(primaries[at % PRIMARIES]))
+        until(self.is_healthy, within=30)
+        until(lambda: all(self._follows(server) for server in self.servers[PRIMARIES:]), within=30)
+
+    def _knows(self, server: RedisServer) -> int:
+        nodes = self.call(server, "CLUSTER", "NODES")
+        return sum(
+            "handshake" not in str(node) for node in (nodes.values() if isinstance(nodes, dict) else nodes.splitlines())
+        )
+
+    def _follows(self, server: RedisServer) -> bool:
+        return self.client(server).role()[3] == "connected"
+
+    def close(self) -> None:
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+        for server in self.servers:
+            server.close()
+        for bus in self._buses:
+            give_back_port(bus)
+
+    def __enter__(self) -> "Cluster":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+
+def _node(node_timeout_ms: int, arguments: Sequence[str]) -> tuple[RedisServer, int]:
+    """Its bus has a port of its own. That would be 10000 above the other, among those of outgoing connections."""
+    bus = reserved_port()
+    settings = [
+        "--cluster-enabled", "yes", "--cluster-port", str(bus), "--cluster-config-file", "nodes.conf",
+        "--cluster-node-timeout", str(node_timeout_ms), "--cluster-replica-validity-factor", "0",
+        "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
+    ]  # fmt: skip
+    server = RedisServer(*settings, *arguments)
+    return server, bus
+
+
+# One for all --------------------------------------------------------------------------------------------------------
+
+_shared: list[Cluster] = []
+_starting = threading.Lock()
+
+
+def shared_cluster() -> Cluster:
+    """The one of this test process, started when it is first asked for. Never stop, pause or reshard it."""
+    with _starting:
+        if not _shared:
+            _shared.append(Cluster(node_timeout_ms=15000))
+            atexit.register(_close_in, os.getpid(), _shared[0])
+        return _shared[0]
+
+
+def _close_in(process: int, cluster: Cluster) -> None:
+    """At exit of that process; a forked child has the same exit handlers, but not the servers."""
+    if os.getpid() == process:
+        cluster.close()
+
+
+@contextlib.contextmanager
+def lock_space(prefix: str) -> Iterator[str]:
+    """The URL of the shared cluster's locks with this prefix, which must be unique; its keys are removed afterwards."""
+    cluster = shared_cluster()
+    try:
+        yield cluster.url(prefix=prefix)
+    finally:
+        cluster.forget(prefix)
