@@ -3,6 +3,7 @@
 from bench.embedded import EMBEDDED_PAIR, EMBEDDED_PAIR_ASYNC
 from bench.hand_off import EMBEDDED_HAND_OFF
 from bench.memory import MEMORY_PAIR
+from bench.redis.far import REDIS_FAR
 from bench.redis.hand_off import REDIS_HAND_OFF, REDIS_SECTION
 from bench.redis.leases import REDIS_LEASES, REDIS_MEMORY
 from bench.redis.observed import REDIS_OBSERVERS
@@ -35,6 +36,7 @@ CATALOGUE: tuple[Scenario, ...] = (
     REDIS_PAIR,
     REDIS_PAIR_ASYNC,
     REDIS_TASKS,
+    REDIS_FAR,
     REDIS_OBSERVERS,
     REDIS_HAND_OFF,
     REDIS_SECTION,

@@ -24,6 +24,8 @@ PREFIX = "attack:"
 TTL = 60.0
 GONE_WITHIN = 10.0
 """Seconds after which every node is empty: far less than a ttl."""
+NEVER = threading.Event()
+"""What happens next comes at random moments."""
 OPCODES = 20000
 """Three times as many as a pair has: an interrupt comes at one of them, or at none."""
 
@@ -42,7 +44,7 @@ def attack(servers: Sequence[RedisServer], seed: int, seconds: float) -> list[st
             thread.start()
         while time.monotonic() < over:
             _disturb(chance.choice(servers), chance)
-            time.sleep(chance.choice([0.005, 0.02, 0.1]))
+            NEVER.wait(chance.choice([0.005, 0.02, 0.1]))
         for thread in threads:
             thread.join()
         with suppress(AssertionError):
@@ -74,7 +76,7 @@ def _disturb(server: RedisServer, chance: random.Random) -> None:
             plain.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     if what in (1, 4):
         server.pause()
-        time.sleep(chance.choice([0.05, 0.2]))
+        NEVER.wait(chance.choice([0.05, 0.2]))
         server.resume()
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gripfast.core.ports import Claim, Granted, Hold, Inbox, LockInfo
-from gripfast.core.redlock.nodes import LOCKED, Answer, Ballot, Busy, Each, Failed, Freed, Locked, Request
+from gripfast.core.redlock.nodes import LOCKED, Answer, Ballot, Busy, Decided, Each, Failed, Freed, Locked, Request
 from gripfast.core.redlock.records import Records
 from gripfast.core.redlock.store import RedlockStore
 from gripfast.errors import StoreUnavailable
@@ -58,6 +58,7 @@ class ScriptedNodes:
     listens: bool = True
     """Whether somebody listens at a majority."""
     listen_works: bool = True
+    begins: bool = True
     times_listened: int = 0
     is_shut: bool = False
     is_closed: bool = False
@@ -93,6 +94,19 @@ class ScriptedNodes:
     # The port --------------------------------------------------------------------------------------------------------
 
     async def poll(self, requests: Sequence[Request | None], ballot: Ballot, within: float = math.inf) -> None:
+        self._vote(requests, ballot)
+
+    def begin(self, requests: Sequence[Request | None], ballot: Ballot, decided: Decided) -> bool:
+        """Answered at once, unless a test says that it can't even be asked."""
+        if self.begins:
+            self._vote(requests, ballot)
+            decided.set_result(None)
+        return self.begins
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        return False
+
+    def _vote(self, requests: Sequence[Request | None], ballot: Ballot) -> None:
         assert len(requests) == len(self.names)
         assert self._answers, f"nobody expected {requests}"
         answers, order = self._answers.popleft()

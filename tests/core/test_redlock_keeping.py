@@ -167,6 +167,50 @@ def test_a_lease_that_was_released_before_its_renewal_is_over_takes_nothing_back
 # Releases -----------------------------------------------------------------------------------------------------------
 
 
+def release_lazily(stage: Stage) -> list[bool]:
+    """What was told."""
+    told: list[bool] = []
+    drive(stage.store.release_lazily(HOLD, told.append))
+    return told
+
+
+def test_a_lazy_release_is_told_when_a_majority_is_free_and_wakes_a_waiter(stage: Stage) -> None:
+    stage.granted()
+    stage.nodes.all_answer(FREED_BEFORE_OTHERS)
+    assert release_lazily(stage) == [True]
+    assert stage.nodes.polls[-1].asked == [0, 1, 2, 3, 4]
+    assert stage.nodes.sent_of(Wake) == [(Wake("job"), [0, 1])]
+    assert stage.records.find("me") is None
+
+
+def test_a_lazy_release_of_what_a_majority_has_lost_is_told_as_such(stage: Stage) -> None:
+    stage.granted()
+    stage.nodes.will_answer(NOT_MINE, NOT_MINE, NOT_MINE, FREED, FREED)
+    assert release_lazily(stage) == [False]
+
+
+def test_a_lazy_release_that_a_node_has_not_answered_is_told_to_nobody(stage: Stage) -> None:
+    """A clean-up follows, and asks all nodes."""
+    stage.granted()
+    stage.nodes.will_answer(down(0), FREED, FREED, down(3), FREED)
+    assert release_lazily(stage) == []
+    assert stage.records.find("me") is not None
+
+
+def test_a_lazy_release_that_can_not_leave_at_once_is_waited_for(stage: Stage) -> None:
+    stage.granted()
+    stage.nodes.begins = False
+    stage.nodes.all_answer(FREED)
+    assert release_lazily(stage) == [True]
+
+
+def test_a_lazy_release_that_is_waited_for_in_vain_is_told_to_nobody(stage: Stage) -> None:
+    stage.granted()
+    stage.nodes.begins = False
+    stage.nodes.will_answer(down(0), FREED, FREED, FREED, FREED)
+    assert release_lazily(stage) == []
+
+
 def test_a_release_is_over_when_a_majority_is_free_and_everybody_was_told(stage: Stage) -> None:
     stage.granted()
     stage.nodes.all_answer(FREED)

@@ -23,6 +23,7 @@ FIRST_SEED = {
     "new by majority": 28,
     "no birth marker": 28,
     "no grace": 349,
+    "own attempt overtakes the release": 300,
     "renewed by a minority": 41,
     "votes dated after they came": 102,
     "waiters never leave": 270,

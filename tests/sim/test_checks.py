@@ -208,7 +208,7 @@ def test_a_planted_violation_is_reported(rule: str, history: list[Event]) -> Non
 
 
 def test_every_rule_has_a_planted_violation() -> None:
-    elsewhere = {"unreachable", "stuck", "neglected", "overdue"}  # these take options; below
+    elsewhere = {"unreachable", "stuck", "neglected", "overdue", "overtaken"}  # these take options; below
     assert {rule for rule, _ in PLANTED.values()} | elsewhere == set(RULES)
 
 
@@ -260,6 +260,31 @@ def test_a_refusal_long_after_patience_was_over_is_reported() -> None:
     assert rules(REFUSED_LATE, reacts_within=3.0) == ["overdue"]
     assert rules(REFUSED_LATE, reacts_within=8.0) == []
     assert rules([*REFUSED_LATE, world(4, "fault", until=8)], reacts_within=3.0) == []
+
+
+OVERTAKEN = [
+    *[*life(0, "p/a", 1, 3), event(1, "p/a#1", "handed", token=1)],
+    *[asked(4, "p/b", until=4), event(5, "p/b", "refused", note="held by p/a#1")],
+]
+
+
+def test_a_refusal_by_a_lease_that_the_same_client_has_released_is_reported() -> None:
+    assert rules(OVERTAKEN, reacts_within=1.0) == ["overtaken"]
+    assert rules([*OVERTAKEN, world(3, "fault", until=3, note="scripts forgotten")], reacts_within=1.0) == ["overtaken"]
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [*OVERTAKEN, world(3, "fault", until=3, note="lost request")],
+        [each._replace(who="q/b") if each.who == "p/b" else each for each in OVERTAKEN],
+        [each._replace(at=each.at - 2.0) if each.who == "p/b" else each for each in OVERTAKEN],
+        [each._replace(note="held by q/x#1") if each.kind == "refused" else each for each in OVERTAKEN],
+    ],
+    ids=["a fault", "another client", "before the release", "another holder"],
+)
+def test_any_other_refusal_is_right(history: list[Event]) -> None:
+    assert "overtaken" not in rules(history, reacts_within=1.0)
 
 
 def test_a_violation_says_who_and_when() -> None:

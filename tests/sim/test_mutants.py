@@ -21,6 +21,7 @@ AT_LEAST_IN = {
     "redlock": 15,
     "permits": 15,
     "once": 15,
+    "lazy": 3,
 }
 
 

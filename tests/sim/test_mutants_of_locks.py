@@ -6,7 +6,7 @@ from gripfast_lab.sim.mutants import Mutant
 from sim.mutants_caught import check_that_it_is_caught, mutants_in
 
 each_mutant = pytest.mark.parametrize(
-    "mutant", mutants_in("queue", "clean-up", "tokens"), ids=lambda mutant: mutant.name
+    "mutant", mutants_in("queue", "clean-up", "tokens", "lazy"), ids=lambda mutant: mutant.name
 )
 
 

@@ -446,6 +446,10 @@ async def call_shards() -> None:
 # -- done once, kept, handed over ----------------------------------------------------------------------------------
 
 client.lock("job", min_hold=60)
+client.lock("job", lazy_release=client.capabilities.lazy_release)
+client.locks("a", "b", lazy_release=True)
+client.locked("job", lazy_release=True)
+aclient.lock("job", lazy_release=True)
 with client.once("digest", keep=86400, wait=None, label="nightly") as run:
     assert_type(run, gripfast.Run)
     if run:

@@ -128,6 +128,9 @@ def decorators_of_permits(client: Client, aclient: AsyncClient) -> None:
     client.limited("api", 3, busy="skp")  # wrong: a typing error
     client.limited("api", 3, reentrant=True)  # wrong: each call gets a permit of its own
     client.limited("api", 3, min_hold=5)  # wrong: only locks have it
+    client.limited("api", 3, lazy_release=True)  # wrong: only locks have it
+    client.lock("job", lazy_release="yes")  # wrong: it is true or false
+    client.election("job", lazy_release=True)  # wrong: only locks have it
     client.limited("api", 3, busy="skip")(a_plain_function)(7).upper()  # wrong: it may be None
     client.limited("api", 3, busy=busy_later)(a_plain_function)  # wrong: it can't await the busy function
     client.limited("api", 3)(a_plain_function)("7")  # wrong: an argument of the function

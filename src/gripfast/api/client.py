@@ -79,6 +79,7 @@ class Client(PermitDecorators, Operators):
         group: str | None = None,
         wait: float | None = None,
         min_hold: float | None = None,
+        lazy_release: bool = False,
         **wrong: Unpack[NothingElse],
     ) -> Lock:
         """A lock with this name. Does no I/O.
@@ -98,6 +99,10 @@ class Client(PermitDecorators, Operators):
         - `min_hold`: the name stays taken for so many seconds from its acquisition, however early it is released, also
           if the work fails or the client is closed. If the holder dies, it is free when its ttl is over. Needs a store
           with `capabilities.keeps`.
+        - `lazy_release`: if true, `release()` and the end of `with lock` return when the request has left, and do not
+          wait for the store's answer: half the time of a pair on a network. The lock may still be taken for a moment,
+          for everybody but this client. If the lease turns out to have been lost at the store before, that is a WARNING
+          of the logger `gripfast.lease`, not a LeaseLost. Needs a store with `capabilities.lazy_release`.
         """
         if wrong:
             raise unknown_option(Client.lock, wrong)
@@ -112,6 +117,7 @@ class Client(PermitDecorators, Operators):
             group=group,
             wait=wait,
             min_hold=min_hold,
+            lazy_release=lazy_release,
         )
         return Lock(self, settings)
 
@@ -125,6 +131,7 @@ class Client(PermitDecorators, Operators):
         on_lost: Callable[[Leases, Reason], object] | None = None,
         group: str | None = None,
         wait: float | None = None,
+        lazy_release: bool = False,
         **wrong: Unpack[NothingElse],
     ) -> Locks:
         """Several locks, to be acquired together or not at all: `with client.locks("a", "b") as leases`. Does no I/O.
@@ -139,7 +146,9 @@ class Client(PermitDecorators, Operators):
         """
         if wrong:
             raise unknown_option(Client.locks, wrong)
-        settings = self._settings_of_several(names, ttl, label=label, on_lost=on_lost, group=group, wait=wait)
+        settings = self._settings_of_several(
+            names, ttl, label=label, on_lost=on_lost, group=group, wait=wait, lazy_release=lazy_release
+        )
         from gripfast.api.locks import Locks  # most programs need one lock at a time
 
         return Locks(self, settings, rules.checked_max_hold(max_hold))
@@ -336,7 +345,7 @@ class Client(PermitDecorators, Operators):
     ) -> Callable[[Any], Any]:
         """A decorator: hold the lock while the function runs. A placeholder in the name, such as `{user_id}`, is
         replaced by the function's argument of that name. `settings` are those of `lock()`: ttl, renew, max_hold,
-        reentrant, label, on_lost, group, wait, min_hold.
+        reentrant, label, on_lost, group, wait, min_hold, lazy_release.
 
         The `group` is the name as it is written here, with its placeholders, unless you pass another.
 

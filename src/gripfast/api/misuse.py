@@ -173,6 +173,7 @@ _LOCK: Mapping[str, str] = {
     **dict.fromkeys(("ex", "px", "ttl_ms", "timeout_ms"), "write ttl=…, in seconds"),
     **dict.fromkeys(("nx", "fail_when_locked"), f"leave it out. Not to wait, {_NOT_WAIT}"),
     **dict.fromkeys(("recursive", "rlock"), "write reentrant={value}"),
+    **dict.fromkeys(("async_release", "release_async", "fire_and_forget"), "write lazy_release={value}"),
     **dict.fromkeys(("heartbeat", "watchdog"), "leave it out, because leases are renewed while they are held"),
     **dict.fromkeys(("key", "resource"), "the name comes first. Write lock({value})"),
     **dict.fromkeys(("identifier", "owner"), "write label={value} to say who holds the lock"),
@@ -185,6 +186,8 @@ _WITHOUT_RENEWAL = "leave it out, because a term is renewed until it is released
 _ELECTION_VALUE = "write value={value}, what others read as leader.value"
 _LEAD_WAIT = "it belongs to a campaign. Write election.lead(wait={value})"
 _KEEP = "write keep={value}, the seconds for which it stays recorded that it was done"
+_ONLY_LOCKS = "leave it out: lock() and locks() have it, where one round trip is half of the time"
+_TO_BE_CONFIRMED = "leave it out, because the store has to confirm that it was done"
 _ALWAYS_RENEWED = "leave it out, because leases on several locks are always renewed"
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -213,10 +216,12 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         **_LOCK,
         **dict.fromkeys(("value", "permits", "leases", "max_leases", "count", "capacity"), "write limit={value}"),
         "reentrant": "leave it out: each acquire() gets permits of its own",
+        "lazy_release": _ONLY_LOCKS,
     },
     "rwlock": {
         **_LOCK,
         "reentrant": "leave it out: a thread or task that reads may read again, and one that writes may do both",
+        "lazy_release": _ONLY_LOCKS,
     },
     "once": {
         **_LOCK,
@@ -226,6 +231,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "on_lost": "leave it out, and call run.lease.ensure_held() in the work",
         "max_hold": "leave it out, and end the work yourself",
         "busy": "leave it out: read run.busy, or run.done",
+        "lazy_release": _TO_BE_CONFIRMED,
     },
     "locks": {
         **_LOCK,
@@ -242,6 +248,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("on_stopped_leading", "on_loss"), "write on_lost={value}, called with the lease and a reason"),
         "max_term": "write max_hold={value}",
         "reentrant": "leave it out: who leads can't lead once more",
+        "lazy_release": _ONLY_LOCKS,
         "url": "a client makes elections. Write gripfast.connect(url).election(name)",
     },
     "lead": {

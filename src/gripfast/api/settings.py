@@ -40,6 +40,7 @@ class LockSettings:
         share: Share | None = None,
         min_hold: float | None = None,
         is_once: bool = False,
+        lazy_release: bool = False,
     ) -> None:
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
@@ -54,6 +55,7 @@ class LockSettings:
             share,
             rules.checked_min_hold(min_hold),
             is_once,
+            rules.checked_flag("lazy_release", lazy_release),
         )
         self.reentrant = rules.checked_flag("reentrant", reentrant)
         self.on_lost = on_lost

@@ -36,6 +36,7 @@ class LockKwargs(PermitKwargs[L], total=False):
 
     reentrant: bool
     min_hold: float | None
+    lazy_release: bool
 
 
 class NothingElse(TypedDict):

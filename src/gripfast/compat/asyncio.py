@@ -30,7 +30,7 @@ class Lock:
     lost), release() releases the latest lease of the calling task. If this task has none, it releases the oldest.
 
     `settings` are those of `client.lock` except `reentrant` and `wait`: ttl, renew, max_hold, label, on_lost,
-    group, min_hold.
+    group, min_hold, lazy_release.
     """
 
     def __init__(self, client: AsyncClient, name: str, **settings: Any) -> None:

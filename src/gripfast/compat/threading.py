@@ -35,7 +35,7 @@ class Lock:
     oldest.
 
     `settings` are those of `client.lock` except `reentrant` and `wait`: ttl, renew, max_hold, label, on_lost,
-    group, min_hold.
+    group, min_hold, lazy_release.
     """
 
     _is_reentrant = False

@@ -91,6 +91,8 @@ class Want(NamedTuple):
     """Once somebody believes in it, the name stays taken for so long, however early it is released."""
     is_once: bool = False
     """Nobody waits for what is done (`core/once.py`)."""
+    is_lazy: bool = False
+    """Nobody waits for the answer to its release (`core/lazy.py`)."""
 
 
 class LeaseState:

@@ -22,7 +22,9 @@ Entry = bool | tuple[CodeType, int]
 class Mark(weakref.ref[LeaseState]):
     """One owner id in the ledger; calling it gives the lease, or None when nobody can use it any more."""
 
-    __slots__ = ("entry", "granted", "keeping", "ledger", "may_be_there", "owner", "sent", "ttl", "want")
+    __slots__ = (
+        "entry", "granted", "is_unread", "keeping", "ledger", "may_be_there", "owner", "sent", "ttl", "want",
+    )  # fmt: skip
 
     ledger: Ledger
     want: Want
@@ -39,6 +41,8 @@ class Mark(weakref.ref[LeaseState]):
     the caller should have written differently. Otherwise the log says where it was acquired."""
     keeping: Keeping | None
     """How it is given back; None: it is just released. Set when the caller believes in it."""
+    is_unread: bool
+    """Its release has left, and the answer to that counts: nobody else gives it back (`core/lazy.py`)."""
 
     @property
     def name(self) -> str:
@@ -71,12 +75,27 @@ class Ledger:
         owner = mark.owner = state.owner
         mark.ttl = state.ttl
         mark.sent = 0.0
-        mark.may_be_there = False
-        mark.granted = False
+        mark.may_be_there = mark.granted = mark.is_unread = False
         mark.entry = entry
         mark.keeping = None
         self._marks[owner] = mark
         return mark
+
+    def inherit(self, state: LeaseState, heir: LeaseState) -> None:
+        """The lease is being released, and nobody waits for the answer. From now on the heir stands for it: when that
+        dies, the owner's things are given back, whether the lease object lives on or not. The caller has made it: it
+        must outlive this frame if an interrupt ends that."""
+        former = self._marks.get(state.owner)
+        mark = Mark(heir, self._drop)
+        mark.ledger, mark.want, mark.owner, mark.ttl = self, state.want, state.owner, state.ttl
+        mark.sent = 0.0 if former is None else former.sent
+        mark.may_be_there = mark.is_unread = True
+        mark.granted, mark.entry, mark.keeping = False, True, None
+        self._marks[state.owner] = mark  # last: it takes the place of the former one in one step
+
+    def is_unread(self, owner: str) -> bool:
+        mark = self._marks.get(owner)
+        return mark is not None and mark.is_unread
 
     def confirm_gone(self, owner: str) -> None:
         self._marks.pop(owner, None)
@@ -122,7 +141,7 @@ class Ledger:
         mark = self._marks.get(state.owner)
         if mark is None:
             return
-        mark.granted = False
+        mark.granted = mark.is_unread = False
         if mark.may_be_there:
             self._drop(mark)
         else:

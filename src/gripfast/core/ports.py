@@ -68,6 +68,8 @@ class Capabilities:
     """A released name can stay taken: `lock(min_hold=…)` and `once()` work."""
     hands_over: bool = False
     """Another process can take over a held lock: `lease.detach()` and `client.adopt()` work."""
+    lazy_release: bool = False
+    """`lock(lazy_release=True)` works: `release()` returns when the request has left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,6 +389,22 @@ class HandsOver(Protocol):
         return None
 
 
+class ReleasesLazily(Protocol):
+    """What a store can do besides, if its capabilities say `lazy_release`."""
+
+    async def release_lazily(self, hold: Hold, told: Callable[[bool], None]) -> None:
+        """Return when the request has left. Whoever reads the answer calls `told`, from any thread: whether it was
+        this owner's. If the answer can't be read any more, `told` is dropped: its death is what a clean-up follows.
+
+        Until the answer is read, the claims of this client for the same name arrive behind it."""
+        ...
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        """Read the answers that are there, or that come within so many seconds. True if some are still to come, and
+        nobody but this reads them."""
+        ...
+
+
 class Prepared(NamedTuple):
     """What `gripfast init` has done."""
 
@@ -421,6 +439,8 @@ class Env:
     """A lease was granted or its moments moved: the watchdog and the notices must not sleep past them."""
     request_timeout: float
     connect_patience: float
+    look_at: Callable[[float], None] = lambda moment: None
+    """The watchdog must not sleep past this moment: an answer is to be read that nobody waits for."""
     watch: Callable[[Want, Taken | Unreachable], Callable[[], None]] = lambda want, answer: _unwatched
     """A claim got this answer, and now waits. What is returned is called when its wait is over."""
     is_closed: bool = False

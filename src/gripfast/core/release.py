@@ -28,7 +28,13 @@ async def release(env: Env, state: LeaseState) -> None:
         hold = Hold(want.key, state.owner, state.ttl, False, want.share)
         if want.min_hold is not None:
             hold = hold._replace(keep=env.ledger.kept(state.owner, env.now()))
-        answer = await env.store.release(hold)
+        if want.is_lazy:
+            from gripfast.core.lazy import release_lazily  # which most locks do not need
+
+            await release_lazily(env, state, hold)
+            answer = None
+        else:
+            answer = await env.store.release(hold)
     except ClientClosed:
         env.ledger.abandon(state)
         _log.info("the client is being closed, and that releases %r", state.name, extra=state.about())
@@ -42,7 +48,9 @@ async def release(env: Env, state: LeaseState) -> None:
         raise
     if answer is not None and not isinstance(answer, Unreachable) and env.ledger.is_given_back(state.owner):
         answer = None  # by the client, which is being closed
-    if isinstance(answer, Unreachable):
+    if want.is_lazy:
+        pass  # the ledger has it until the answer is read
+    elif isinstance(answer, Unreachable):
         _log.warning(_WILL_RETRY, state.name, answer.error, extra=state.about())
         env.ledger.abandon(state)
     else:

@@ -123,6 +123,10 @@ GIVE_BACK_TRY = 50
 """As many while the engine does not answer: whether it does again shows with a few."""
 
 
+READ_LATE = 1.0
+"""Seconds in which the watchdog reads the answer to a release that nobody waits for."""
+
+
 LOOK_AT_SESSIONS = 0.25
 """Seconds between two looks whether the sessions of leases are still there."""
 

@@ -11,12 +11,12 @@ import itertools
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from gripfast.core import rules
 from gripfast.core.lease import LeaseState, Share
 from gripfast.core.ledger import Entry, Ledger, Mark
-from gripfast.core.ports import Env, Hold, Store, Unreachable, unreachable
+from gripfast.core.ports import Env, Hold, ReleasesLazily, Store, Unreachable, unreachable
 from gripfast.core.renew import extend, renew_due
 from gripfast.core.soonest import Soonest
 from gripfast.errors import OutcomeUnknown
@@ -58,6 +58,7 @@ class Upkeep:
         """Before this moment no lease is due, so none is looked at. It is announced when one is granted, or moved."""
         self._env = env
         self._reaper = Reaper(env.store, env.now, say)
+        self._lazy = cast(ReleasesLazily, env.store) if env.store.capabilities.lazy_release else None
 
     async def round(self, errands: Sequence[Errand]) -> float:
         """One round; the moment of the next."""
@@ -65,7 +66,7 @@ class Upkeep:
         for errand in errands:
             if isinstance(errand, Extend):
                 errand.reply(await self._extend(errand))
-        return min(again, await self._renew())
+        return min(again, await self._renew(), await self._read_late())
 
     async def _extend(self, errand: Extend) -> Unreachable | None:
         """Whatever goes wrong with one, the others are answered too: their callers wait."""
@@ -82,6 +83,12 @@ class Upkeep:
             self.renews_at.end(await renew_due(self._env))
         return self.renews_at.next()
 
+    async def _read_late(self) -> float:
+        """The answers to releases that nobody waits for (`core/lazy.py`), as far as they are there."""
+        if self._lazy is None or not await self._lazy.read_late():
+            return math.inf
+        return self._env.now() + rules.READ_LATE
+
     async def _reap(self, errands: Sequence[Errand]) -> float:
         """Whatever goes wrong with what was given up, what is held is renewed."""
         try:
@@ -92,7 +99,17 @@ class Upkeep:
 
     async def give_all_back(self) -> None:
         """The client is closed, or was dropped: whatever anyone still has."""
+        await self.read_all()
         await self._reaper.reap_all(self._env.ledger, self._env.is_closed)
+
+    async def read_all(self) -> None:
+        """A release that nobody waits for says in the log that it came too late: the last chance for that. Those
+        whose answers do not come are given back with everything else."""
+        if self._lazy is not None:
+            try:
+                await self._lazy.read_late(rules.READ_LATE)
+            except Exception:
+                _log.exception("unexpected error while a client is being closed. Please report this")
 
 
 class Reaper:
@@ -117,7 +134,7 @@ class Reaper:
         client was not closed, but dropped, so were all its leases."""
         dropped = [] if is_closed else _were_dropped(ledger.marks(), self._now())
         for mark in ledger.marks():
-            mark.granted = False  # not dropped by mistake: no warning
+            mark.granted = mark.is_unread = False  # not dropped by mistake: no warning
             self._left[mark.owner] = mark
         if not self._left:
             return

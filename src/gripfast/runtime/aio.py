@@ -112,7 +112,11 @@ class AioRuntime:
         """Give everything back, end timer and thread; never longer than EXIT_PATIENCE."""
         self.check_loop()
         self._losses.tell()  # what is lost by now is told as a loss
-        self.stop_soon()
+        try:
+            if self.is_running:
+                await self._upkeep.read_all()
+        finally:
+            self.stop_soon()
         if not self.is_running:
             return
         with contextlib.suppress(TimeoutError):

@@ -62,6 +62,7 @@ class BlockingRuntime:
         self._waits = waits.Waits()
         self._upkeep = Upkeep(self.env, self._say_dropped)
         self._losses = Notices(self.env)
+        self.env.look_at = self.watchdog.wake_before
         self.is_running = False
         _runtimes.add(self)
 

@@ -60,6 +60,11 @@ class Ticker(Generic[T]):
     def wake(self) -> None:
         self.queue.put(None)
 
+    def wake_before(self, moment: float) -> None:
+        """What is due then must be where it looks."""
+        if moment < self.wakes_at:
+            self.queue.put(None)
+
     def stop(self) -> None:
         self.queue.put(_Stop())
 

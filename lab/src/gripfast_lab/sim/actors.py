@@ -11,7 +11,7 @@ from gripfast.core import rules
 from gripfast.core.lease import LeaseState, Want
 from gripfast.core.ports import Taken
 from gripfast.errors import ClientClosed, ConfigurationError, LeaseLost, Reason, StoreUnavailable
-from gripfast_lab.sim.history import Kind
+from gripfast_lab.sim.history import HELD_BY, Kind
 from gripfast_lab.sim.plan import Errand
 from gripfast_lab.sim.register import Register
 from gripfast_lab.sim.runtime import Runtime
@@ -118,13 +118,15 @@ class Actor:
 
     def _want(self, errand: Errand) -> Want:
         name = errand.name
-        return Want(name, name, errand.ttl, errand.renews, errand.max_hold, None, share=errand.share)
+        is_lazy, share = errand.is_lazy, errand.share
+        return Want(name, name, errand.ttl, errand.renews, errand.max_hold, None, share=share, is_lazy=is_lazy)
 
     def _misfit(self) -> None:
         self._note("cancelled" if self._runtime.is_closed else "failed", note="ConfigurationError")
 
     def _refusal(self, taken: Taken) -> str:
-        return ""
+        """By whom: nobody is refused by what its own client has released (`rivals.overtaken`)."""
+        return "" if taken.holder is None else f"{HELD_BY}{taken.holder.owner}"
 
     async def _hold(self, errand: Errand, state: LeaseState) -> None:
         self._told = Promise()

@@ -46,6 +46,7 @@ RULES: Mapping[str, str] = {
     "stolen": "A request never takes a lock away from its holder.",
     "hasty": "A server that was just promoted, or has just begun, grants nothing before its grace is over.",
     "passed": "Nobody overtakes a waiter that is alive and first in the queue.",
+    "overtaken": "Nobody is refused by a lease that its own client has released, while no fault is in the way.",
     "idle": "A free lock is handed to a waiter, if there is one.",
     "overdue": "No attempt lasts longer than its wait while no fault is in the way.",
     "impatient": "No attempt ends without a lease before its wait is over.",
@@ -98,6 +99,12 @@ def violations(
         found += rivals.tokens(name, about, excuses, is_shared)
         if handed:
             found += rivals.unknown_tokens(name, about, handed)
+        if handed and reacts_within is not None and reach is None:
+            for attempt, released in rivals.overtaken(about, handed):
+                since, until = released.at - reacts_within, attempt.asked.at + reacts_within
+                if not way.is_blocked(attempt, since, until, but="scripts forgotten"):
+                    what = f"refused by the lease that {released.who} had released at {released.at:.6f}"
+                    found.append(_violation("overtaken", attempt, what))
         if reach is not None:
             found += rivals.idle(name, about, broke_at, WAKES_WITHIN)
             found += rivals.unaccepted_tokens(name, about, known.others.get("accepted", ()), reach.needed)
@@ -125,10 +132,12 @@ class _Way:
         self._faults = known.others.get("fault", ())
         self._reach = reach
 
-    def is_blocked(self, attempt: Attempt, since: float, until: float) -> bool:
+    def is_blocked(self, attempt: Attempt, since: float, until: float, but: str = "no fault") -> bool:
+        """`but`: a fault that does not count."""
         if self._reach is not None:
             return self._reach.is_in_the_way(_process(attempt), since, until)
-        return any(fault.at <= until and fault.until >= since for fault in self._faults)
+        faults = (fault for fault in self._faults if fault.at <= until and fault.until >= since)
+        return any(not fault.note.startswith(but) for fault in faults)
 
     def is_in_grace(self, attempt: Attempt, beyond: float = 0.0) -> bool:
         """Who can't wait for its end is told so: it is `beyond` its patience, or seems so because an answer is late."""

@@ -16,7 +16,7 @@ Kind = Literal[
     "asked",  # `until`: no refusal may come before; `patience`: no `unreachable` may; `ttl`: what is asked for
     "granted",  # `token`; `until`: the deadline
     "held",  # told so; `token`; `until`: the deadline that this tells of
-    "refused",  # None, or LockTimeout
+    "refused",  # None, or LockTimeout; `note`: HELD_BY, and the owner id, if it is known
     "unreachable",  # StoreUnavailable
     "cancelled",  # the caller gave up
     "releasing",  # release is about to be called
@@ -53,6 +53,7 @@ WORLD = "world"
 ANY = "*"
 TOKENS = "tokens"
 ONLY_TOKENS = "only tokens"
+HELD_BY = "held by "
 ONLY_LOSSES = "only losses"
 GRACE = "grace"
 """The note of a `fault`: a server that was just promoted, or has just begun, grants nothing until it is over."""

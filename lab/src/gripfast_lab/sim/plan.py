@@ -52,6 +52,8 @@ class Errand(NamedTuple):
     """Its process is killed when it has detached it."""
     adopts: float | None = None
     """So many seconds after a text appeared, it adopts what was detached, instead of asking for the lock."""
+    is_lazy: bool = False
+    """Nobody waits for the answer to its release."""
 
 
 class Fault(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from .attempts import About, Attempt, Sorted
 from .excuses import Excuses
-from .history import Event
+from .history import HELD_BY, Event
 from .violation import Violation
 
 
@@ -162,6 +162,29 @@ def _waits(attempt: Attempt, since: float, until: float) -> bool:
     closed = attempt.closed_by
     has_time = attempt.asked.at < since and attempt.asked.until > until and attempt.starts > until
     return has_time and (closed is None or closed.at > until)
+
+
+# A client and its own releases ----------------------------------------------------------------------------------------
+
+
+def overtaken(about: About, handed: Iterable[Event]) -> Iterator[tuple[Attempt, Event]]:
+    """Who was refused by a lease that its own client had released before, and that release."""
+    tokens = {event.who: event.token for event in handed}
+    granted = {attempt.token: attempt for attempt in about.granted}
+    for attempt in about.attempts:
+        closed = attempt.closed_by
+        if closed is None or closed.kind != "refused" or not closed.note.startswith(HELD_BY):
+            continue
+        holder = granted.get(tokens.get(closed.note.removeprefix(HELD_BY), 0))
+        released = None if holder is None else holder.closed_by
+        if released is not None and released.kind == "released" and not released.note:
+            is_own = _process(released.who) == _process(attempt.asked.who)
+            if is_own and released.at <= attempt.asked.at:
+                yield attempt, released
+
+
+def _process(who: str) -> str:
+    return who.partition("/")[0]
 
 
 # Recovery -----------------------------------------------------------------------------------------------------------

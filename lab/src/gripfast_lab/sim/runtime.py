@@ -56,6 +56,7 @@ class Runtime:
             announce=self._announce,
             request_timeout=request_timeout,
             connect_patience=connect_patience,
+            look_at=self._watchdog.look_before,
         )
         self._upkeep = Upkeep(self.env)
         self._losses = Notices(self.env)
@@ -108,6 +109,7 @@ class Runtime:
         if self._reaper is None:
             await self._upkeep.give_all_back()
         else:
+            await self._upkeep.read_all()
             await self._reaper.reap_all(self.env.ledger)
         if self._notice is not None:
             self._notice.cancel()

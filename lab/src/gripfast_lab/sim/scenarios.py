@@ -24,6 +24,8 @@ NOW = 1_700_000_000.0
 """What the wall clocks of nodes show, more or less."""
 WITH_DECLARED = 0.25
 """How many runs have declared faults, too. In the others nothing is excused."""
+LAZY = 0.4
+"""How many runs have leases whose releases nobody waits for."""
 FORGETFUL = 0.07
 """How many faults of several nodes are losses of memory, in any run: most of them excuse no more than tokens."""
 
@@ -139,6 +141,8 @@ class _Drawing:
         self._names = ("job", "other")[: 1 + chance.happens(0.3)]
         self._permits = Chance(seed).fork("permits")
         self._shares = {name: self._share() for name in self._names} if scenario.has_permits else {}
+        self._lazy = Chance(seed).fork("lazy")
+        self._is_lazy = not scenario.has_permits and not scenario.has_family and self._lazy.happens(LAZY)
         self._family = Chance(seed).fork("once")
         self._keeps = {name: self._keep() for name in self._names} if scenario.has_family else {}
         self._actors = [f"{host.name}/{letter}" for host in self._hosts for letter in "ab"[: 1 + chance.happens(0.5)]]
@@ -187,6 +191,15 @@ class _Drawing:
             detaches = chance.pick(self._ttls)
             return errand._replace(ending="detach", detaches=detaches, dies=chance.happens(0.2))
         return errand
+
+    def _perhaps_lazy(self, errand: Errand) -> Errand:
+        """Who is lazy often comes again at once, and does not wait: it must not overtake its own release."""
+        chance = self._lazy
+        if not self._is_lazy:
+            return errand
+        if self._nodes == 1 and chance.happens(0.5):
+            errand = errand._replace(after=0.0, wait=chance.pick((0.0, 0.0, errand.wait)))
+        return errand._replace(is_lazy=chance.happens(0.7))
 
     def _share(self) -> Share:
         """All of it: a small semaphore, or a read/write lock."""
@@ -263,7 +276,7 @@ class _Drawing:
         """Fewer where each costs more."""
         least = 1 if self._nodes == 5 else 3 if self._level is None else 5
         for _ in range(least + self._chance.below(3)):
-            yield self._with_family(self._with_permits(self._errand(actor)))
+            yield self._with_family(self._with_permits(self._perhaps_lazy(self._errand(actor))))
 
     def _errand(self, actor: str) -> Errand:
         chance = self._chance

@@ -65,6 +65,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         group: str | None = None,
         wait: float | None = None,
         min_hold: float | None = None,
+        lazy_release: bool = False,
         **wrong: Unpack[NothingElse],
     ) -> AsyncLock:
         """A lock with this name. Does no I/O.
@@ -85,6 +86,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
             group=group,
             wait=wait,
             min_hold=min_hold,
+            lazy_release=lazy_release,
         )
         return AsyncLock(self, settings)
 
@@ -98,6 +100,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         on_lost: Callable[[AsyncLeases, Reason], object] | None = None,
         group: str | None = None,
         wait: float | None = None,
+        lazy_release: bool = False,
         **wrong: Unpack[NothingElse],
     ) -> AsyncLocks:
         """Several locks, to be acquired together or not at all: `async with client.locks("a", "b") as leases`. Does no
@@ -106,7 +109,9 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
             raise unknown_option(AsyncClient.locks, wrong)
         from gripfast.api.aio.locks import AsyncLocks  # most programs need one lock at a time
 
-        settings = self._settings_of_several(names, ttl, label=label, on_lost=on_lost, group=group, wait=wait)
+        settings = self._settings_of_several(
+            names, ttl, label=label, on_lost=on_lost, group=group, wait=wait, lazy_release=lazy_release
+        )
         return AsyncLocks(self, settings, rules.checked_max_hold(max_hold))
 
     @exact

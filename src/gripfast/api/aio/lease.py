@@ -99,10 +99,11 @@ class AsyncLease(Handle[AioRuntime]):
         await self._end(kind, error)
 
     async def _end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
-        """The body, on the loop."""
+        """The body, on the loop: that was checked."""
         was_cancelled_by_loss = self._body is not None and self._body.end(kind)
         try:
-            await self.release()
+            if self._let_go():  # as release(), whose coroutine would cost
+                await release(self._runtime.env, self._state)
         except LeaseLost as lost:
             if was_cancelled_by_loss:
                 raise lost from error

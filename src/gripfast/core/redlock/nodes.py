@@ -220,6 +220,16 @@ class Ballot(Protocol):
         ...
 
 
+class Decided(Protocol):
+    """Who is told that a ballot is decided."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, error: Exception | None, /) -> None:
+        """None, or what went wrong."""
+        ...
+
+
 class Nodes(Protocol):
     names: Sequence[str]
     """How each is called in messages."""
@@ -228,6 +238,17 @@ class Nodes(Protocol):
         """Ask each node what stands in its place; None asks it nothing, and the ballot hears nothing of it.
 
         `within`: seconds, if that is less than the time-out of a node."""
+        ...
+
+    def begin(self, requests: Sequence[Request | None], ballot: Ballot, decided: Decided) -> bool:
+        """As `poll`, but return when the requests have left. Whoever reads the answers tells `decided`, from any
+        thread. False if nothing was done, because too few nodes could be asked at once.
+
+        Until that is told, requests of the same client for the same name arrive at each node behind these."""
+        ...
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        """As `ReleasesLazily.read_late`."""
         ...
 
     def send(self, request: Request, nodes: Iterable[int]) -> None:

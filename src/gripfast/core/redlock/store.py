@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import NoneType
 
 from gripfast.core.ports import (
@@ -76,6 +76,7 @@ CAPABILITIES = Capabilities(
     processes=True,
     sees_death=False,
     tells_reason=True,
+    lazy_release=True,
 )
 
 CHUNK = 500
@@ -278,24 +279,53 @@ class RedlockStore(Store):
 
     async def release(self, hold: Hold) -> Loss | Unreachable | None:
         record = self._end(hold.owner)
-        asked = self._everyone if record is None else record.asked
-        free = Free(hold.name, hold.owner)
-        ballot = FreeBallot(self._count, len(asked))
-        if len(asked) == self._count:
-            await self._nodes.poll([free] * self._count, ballot)
-        else:
-            await self._nodes.poll([free if node in asked else None for node in range(self._count)], ballot)
+        requests, ballot = self._frees(hold, record)
+        await self._nodes.poll(requests, ballot)
         answers = ballot.answers
-        self._wake(hold.name, answers)
-        if failures(answers):
+        if not self._has_freed(hold, answers):
             return self._no_majority(answers)  # some may still have it: they are asked again
-        self._records.end(hold.owner)
         if ballot.is_free or record is None:
             return None
         reason = (await self._why([hold], [record]))[0]
-        gone = sum(isinstance(answer, Freed) and not answer.was_held for answer in answers)
         was_broken = reason == "broken" or isinstance(reason, Broken)
-        return reason if was_broken or self._is_short(gone) else None
+        return reason if was_broken or self._is_gone(answers) else None
+
+    async def release_lazily(self, hold: Hold, told: Callable[[bool], None]) -> None:
+        record = self._end(hold.owner)
+        requests, ballot = self._frees(hold, record)
+        if not self._nodes.begin(requests, ballot, _Later(self, hold, ballot, told)):
+            answer = await self.release(hold)
+            if not isinstance(answer, Unreachable):
+                told(answer is None)
+
+    def freed_later(self, hold: Hold, ballot: FreeBallot, told: Callable[[bool], None]) -> None:
+        """The nodes have answered to a release that nobody waited for. If one has not, nobody is told: then a clean-up
+        follows."""
+        if self._has_freed(hold, ballot.answers):
+            told(ballot.is_free or not self._is_gone(ballot.answers))
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        return await self._nodes.read_late(within)
+
+    def _frees(self, hold: Hold, record: Record | None) -> tuple[list[Request | None], FreeBallot]:
+        asked = self._everyone if record is None else record.asked
+        free = Free(hold.name, hold.owner)
+        requests: list[Request | None] = [free] * self._count
+        if len(asked) < self._count:
+            requests = [free if node in asked else None for node in range(self._count)]
+        return requests, FreeBallot(self._count, len(asked))
+
+    def _has_freed(self, hold: Hold, answers: Sequence[Answer]) -> bool:
+        """Nothing of it is left, as far as nodes have answered. False if one has failed."""
+        self._wake(hold.name, answers)
+        if failures(answers):
+            return False
+        self._records.end(hold.owner)
+        return True
+
+    def _is_gone(self, answers: Sequence[Answer]) -> bool:
+        """So many did not have it that it was lost before."""
+        return self._is_short(sum(isinstance(answer, Freed) and not answer.was_held for answer in answers))
 
     def _wake(self, name: str, answers: Sequence[Answer], least: int = 1) -> None:
         """Somebody who waits, if so many nodes say that the lock is free there and somebody does."""
@@ -386,6 +416,27 @@ class RedlockStore(Store):
 
     def _no_majority(self, answers: Sequence[Answer]) -> Unreachable:
         return unreachable(summary.no_majority(self._nodes.names, answers))
+
+
+class _Later:
+    """Told when the ballot of a release is decided that nobody waits for. Once: nodes that answer later keep its poll
+    alive, and must not keep what is told."""
+
+    __slots__ = ("_ballot", "_hold", "_store", "_told")
+
+    def __init__(self, store: RedlockStore, hold: Hold, ballot: FreeBallot, told: Callable[[bool], None]) -> None:
+        self._store = store
+        self._hold = hold
+        self._ballot = ballot
+        self._told: Callable[[bool], None] | None = told
+
+    def done(self) -> bool:
+        return self._told is None
+
+    def set_result(self, error: Exception | None, /) -> None:
+        told, self._told = self._told, None
+        if told is not None and error is None:
+            self._store.freed_later(self._hold, self._ballot, told)
 
 
 def _those(answers: Sequence[Answer], *kinds: type) -> list[int]:

@@ -14,6 +14,7 @@ from gripfast.core.ports import Inbox
 from gripfast.stores.faults import Fault
 from gripfast.stores.redis.protocol import ASKING
 from gripfast.stores.redis.store import Link
+from gripfast.stores.redis.unread import Unread
 
 
 class NodeLink(Link, Protocol):
@@ -44,8 +45,15 @@ class Asking:
     def inbox(self) -> Callable[[], Inbox]:
         return self._link.inbox
 
-    def ask(self, packed: bytes, owner: str | None = None) -> Any:
+    def ask(self, packed: bytes, owner: str | None = None, name: str | None = None) -> Any:
         return self._link.ask_behind(ASKING, packed, owner)
+
+    def send(self, unread: Unread) -> bool:
+        """Whoever has to ask first waits for the answer."""
+        return False
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        return False
 
     def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
         replies = self._link.ask_many([each for command in commands for each in (ASKING, command)], within)

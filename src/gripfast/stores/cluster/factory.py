@@ -13,7 +13,7 @@ from gripfast.stores import AioStores, StoreFactory
 from gripfast.stores.cluster.blocking import BlockingDriver, Clean
 from gripfast.stores.cluster.levels import NODE_TIMEOUT, Levels, goes_on
 from gripfast.stores.cluster.nodes import Nodes
-from gripfast.stores.cluster.spec import SPEC
+from gripfast.stores.cluster.spec import CAPABILITIES, SPEC
 from gripfast.stores.cluster.store import ClusterStore
 from gripfast.stores.cluster.topology import Address, Remap, Topology
 from gripfast.stores.redis.dial import Dialer
@@ -21,7 +21,6 @@ from gripfast.stores.redis.factory import PREFIX, RedisFactory, check_quoting, c
 from gripfast.stores.redis.failover import failover_of
 from gripfast.stores.redis.hosts import login_and_hosts
 from gripfast.stores.redis.plain import Connect
-from gripfast.stores.redis.spec import CAPABILITIES
 
 PORT = 6379
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from gripfast.stores import StoreSpec
 from gripfast.stores.redis.failover import OPTIONS
-from gripfast.stores.redis.spec import CAPABILITIES, MORE_OPTIONS
+from gripfast.stores.redis.spec import CAPABILITIES as OF_ONE_SERVER
+from gripfast.stores.redis.spec import MORE_OPTIONS
+
+CAPABILITIES = replace(OF_ONE_SERVER, lazy_release=False)
+"""A slot may move before the answer to a release is read: then it has to be sent to another node."""
 
 SPEC = StoreSpec(
     "cluster",

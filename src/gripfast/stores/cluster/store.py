@@ -45,10 +45,10 @@ from gripfast.stores.cluster.batches import Batches
 from gripfast.stores.cluster.discovery import Discovery
 from gripfast.stores.cluster.nodes import GIVE_BACK_WITHIN, Node, Nodes
 from gripfast.stores.cluster.routing import Request, Routed, Routing
+from gripfast.stores.cluster.spec import CAPABILITIES
 from gripfast.stores.cluster.topology import Address, Topology
 from gripfast.stores.cluster.waiting import Waiting
 from gripfast.stores.redis.keys import slot as slot_of
-from gripfast.stores.redis.spec import CAPABILITIES
 from gripfast.stores.redis.store import Names, RedisStore
 
 PACE = 1.0

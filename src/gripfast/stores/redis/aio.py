@@ -119,6 +119,8 @@ class _Socket:
             ) from None
 
     is_open: bool
+    _is_crowded = False
+    """Several requests were made in the last turn of the loop that had to be flushed."""
 
     def take(self, reply: Any) -> None:
         raise NotImplementedError
@@ -191,8 +193,13 @@ class _Socket:
             self._reader.feed(data)
             while (reply := self._reader.gets()) is not False:
                 self.take(reply)
+            if self._is_crowded:
+                self._flush_next()
         except HiredisError as error:
             self.end(cut(self._where, error))
+
+    def _flush_next(self) -> None:
+        pass
 
 
 class AioConversation(_Socket, Conversation):
@@ -204,13 +211,32 @@ class AioConversation(_Socket, Conversation):
     end = Conversation.end
 
     def write(self, packed: bytes) -> None:
-        """At once if nothing is under way; otherwise with everything else of this turn of the loop."""
+        """At once if nothing is under way; otherwise with everything else of this turn of the loop. Where many tasks
+        ask in one turn, the first of them waits for the others: the server would answer it alone, and from then on they
+        would come in two halves."""
         self._unsent.append(packed)
-        if len(self.owed) == 1 and len(self._unsent) == 1:
+        if self._is_flushing:
+            return
+        if not self._is_crowded and len(self.owed) == 1 and len(self._unsent) == 1:
             self._write()
-        elif not self._is_flushing:
+        else:
             self._is_flushing = True
-            self._loop.call_soon(self._flush)
+            self._loop.call_soon(self._flush_turn)
+
+    def _flush_turn(self) -> None:
+        self._is_crowded = len(self._unsent) > 1
+        self._flush()
+
+    def _flush_next(self) -> None:
+        """Whoever was told something runs in the next turn of the loop, and may ask again: what they ask leaves at the
+        end of that turn, not of the one after it."""
+        if self.is_open and not self._is_flushing:
+            self._is_flushing = True
+            self._loop.call_soon(self._flush_turn)
+
+    def flush(self) -> None:
+        if self._unsent and self.is_open:
+            self._flush()
 
     def follow(self, packed: bytes) -> bool:
         if not self.is_open:

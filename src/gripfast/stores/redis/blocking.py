@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server, left_
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut, no_reply
 from gripfast.stores.redis.listening import Listening, ListeningInbox
+from gripfast.stores.redis.unread import READ_BY_ANOTHER, Late, Parked, Unread
 from gripfast.stores.redis.wire import Wire
 
 
@@ -39,18 +41,23 @@ class BlockingLink:
         self._dialer = dialer
         self._lending: Lending[Wire] = Lending(server, idle_most)
         self._idle = self._lending.idle
+        self._late: Late[Wire] = Late()
+        self._unread = self._late.by_name
         self.clean_up = clean_up or functools.partial(server.clean_up, parks=True)
         self._notifications = Notifications(dialer, self.inboxes, server)
         self.inbox = functools.partial(ListeningInbox, self._notifications)
         self._at_end = at_end
 
-    def ask(self, packed: bytes, owner: str | None = None) -> Any:
+    def ask(self, packed: bytes, owner: str | None = None, name: str | None = None) -> Any:
+        if self._unread and (parked := self._parked(name)) is not None:
+            replies = self._ask_behind(parked, (packed,), owner, name)
+            return replies if isinstance(replies, Fault) else replies[0]
         try:
             wire, within = (self._idle.pop(), math.inf) if self._idle else self._dial(math.inf)
         except LinkDown as down:
             return down.fault
         except IndexError:  # another thread was quicker
-            return self.ask(packed, owner)
+            return self.ask(packed, owner, name)
         if owner is not None:
             self.server.sends(owner, wire)
         try:
@@ -69,6 +76,8 @@ class BlockingLink:
         return replies if isinstance(replies, Fault) else replies[-1]
 
     def _ask_many(self, commands: Sequence[bytes], within: float, owner: str | None) -> Any:
+        if self._unread and (parked := self._parked(None)) is not None:
+            return self._ask_behind(parked, commands, owner, within=within)
         try:
             wire, left = (self._idle.pop(), within) if self._idle else self._dial(within)
         except LinkDown as down:
@@ -83,6 +92,101 @@ class BlockingLink:
             return self._failed(wire, error, within)
         self._lending.take_back(wire, owner, replies)
         return replies
+
+    # -- releases whose replies nobody waits for (`unread.py`) ---------------------------------------------------
+
+    def send(self, unread: Unread) -> bool:
+        parked = self._late.find(unread.name)
+        if parked is None or not self._late.take(parked):
+            parked = None if self._idle else self._late.any()
+        if parked is None and not self._late.is_full and (wire := self._idle_wire()) is not None:
+            parked = Parked(wire)
+        if parked is None:
+            return False
+        wire = parked.connection
+        try:
+            wire.send(unread.packed if wire.taught is unread.script else unread.in_full())
+        except OSError as error:
+            self._failed(wire, error)
+            return False
+        wire.taught = unread.script
+        unread.late_at = boottime() + self._dialer.timeout
+        self._late.has_left(parked, unread)
+        return True
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        until = boottime() + within
+        for parked in self._late.all():
+            if self._late.take(parked):
+                self._read_parked(parked, until)
+        self._late.forget_dropped()
+        return bool(self._unread)
+
+    def _read_parked(self, parked: Parked[Wire, Unread], until: float) -> None:
+        """What has arrived until then. A server that was silent for too long is asked elsewhere, by a clean-up."""
+        wire, reply = parked.connection, None
+        try:
+            while parked.unread and (reply := wire.late(max(0.0, until - boottime()))) is not None:
+                for forgotten in self._late.read(parked, (reply,)):
+                    wire.send(forgotten.in_full())
+                    self._late.has_left(parked, forgotten)
+                    return
+        except (OSError, HiredisError) as error:
+            self._failed(wire, error)
+            return
+        if not parked.unread:
+            self._lending.take_back(wire, None, (reply,))
+        elif boottime() < parked.unread[0].late_at:
+            self._late.put_back(parked)
+
+    def _parked(self, name: str | None) -> Parked[Wire, Unread] | None:
+        """The connection that requests for this name have to take; or one with unread replies, if no other is idle."""
+        ends = boottime() + self._dialer.timeout
+        while name is not None and (parked := self._late.find(name)) is not None and boottime() < ends:
+            if self._late.take(parked):
+                return parked
+            del parked  # another thread has it, and drops it if it is interrupted
+            time.sleep(READ_BY_ANOTHER)
+        return None if self._idle else self._late.any()
+
+    def _ask_behind(
+        self,
+        parked: Parked[Wire, Unread],
+        commands: Sequence[bytes],
+        owner: str | None = None,
+        name: str | None = None,
+        within: float = math.inf,
+    ) -> Any:
+        """The replies, when those before them are read. What comes for a name behind its release is asked again if the
+        server had forgotten that."""
+        wire, owed, packed = parked.connection, len(parked.unread), b"".join(commands)
+        if owner is not None:
+            self.server.sends(owner, wire)
+        try:
+            replies = wire.ask_many(packed, owed + len(commands), within)
+            forgotten = self._late.read(parked, replies[:owed])
+            if forgotten:
+                for each in forgotten:
+                    self._late.carries(parked, each)
+                again = b"".join(each.in_full() for each in forgotten)
+                self._late.read(parked, wire.ask_many(again, len(forgotten), within))
+                if any(each.name == name for each in forgotten):
+                    replies = wire.ask_many(packed, len(commands), within)
+        except (OSError, HiredisError) as error:
+            return self._failed(wire, error, within)
+        finally:
+            parked.unread.clear()  # whoever keeps the frames of an interrupt does not keep these
+        replies = replies[-len(commands) :]
+        self._lending.take_back(wire, owner, replies)
+        return replies
+
+    def _idle_wire(self) -> Wire | None:
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return None
+
+    # ------------------------------------------------------------------------------------------------------------
 
     def ask_acked(
         self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
@@ -115,6 +219,8 @@ class BlockingLink:
 
     async def close(self) -> None:
         self._notifications.close()
+        for wire in self._late.close():
+            wire.close()
         self._lending.close()
         self._at_end()
 

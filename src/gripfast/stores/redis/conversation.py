@@ -222,6 +222,9 @@ class Conversation(Followed):
         """Now, or soon, together with more. `end` is called if it fails."""
         raise NotImplementedError
 
+    def flush(self) -> None:
+        """Now, everything that was written."""
+
     def let_go(self, keep: bool) -> None:
         """Nothing is read or written any more. `keep` leaves it open, so that what was sent still arrives."""
         raise NotImplementedError

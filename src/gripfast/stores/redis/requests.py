@@ -18,6 +18,7 @@ from gripfast.stores.redis.failover import Failover
 from gripfast.stores.redis.faults import not_acknowledged, refused, was_sent
 from gripfast.stores.redis.grace import Grace
 from gripfast.stores.redis.script import Script
+from gripfast.stores.redis.unread import Unread
 
 
 class Link(Protocol):
@@ -31,8 +32,17 @@ class Link(Protocol):
     @property
     def inbox(self) -> Callable[[], Inbox]: ...
 
-    def ask(self, packed: bytes, owner: str | None = None) -> Any:
-        """The reply, or a Fault. With `owner`, it is remembered which connection carried this until it is answered."""
+    def ask(self, packed: bytes, owner: str | None = None, name: str | None = None) -> Any:
+        """The reply, or a Fault. With `owner`, it is remembered which connection carried this until it is answered.
+        With `name`, it leaves behind a release of this name whose reply was not read."""
+        ...
+
+    def send(self, unread: Unread) -> bool:
+        """Have a release leave whose reply nobody waits for. False if it has to be asked for as usual."""
+        ...
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        """As `ReleasesLazily.read_late`."""
         ...
 
     def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
@@ -113,13 +123,15 @@ class Requests:
     async def _got(self, reply: Any) -> Any:
         return await reply if self._link.suspends else reply
 
-    async def _ask(self, script: Script | None, packed: bytes) -> Any:
+    async def _ask(self, script: Script | None, packed: bytes, name: str | None = None) -> Any:
         """The reply, or a Fault."""
-        return await self._made_good(script, packed, await self._sent(script, packed))
+        return await self._made_good(script, packed, await self._sent(script, packed, None, name))
 
-    async def _sent(self, script: Script | None, packed: bytes, owner: str | None = None) -> Any:
+    async def _sent(
+        self, script: Script | None, packed: bytes, owner: str | None = None, name: str | None = None
+    ) -> Any:
         if script is None or not script.is_acked:
-            return await self._got(self._link.ask(packed, owner))
+            return await self._got(self._link.ask(packed, owner, name))
         replies = await self._sent_many(script, [packed], math.inf, owner)
         return replies if isinstance(replies, Fault) else replies[0]
 

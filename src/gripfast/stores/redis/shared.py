@@ -15,9 +15,11 @@ from gripfast.core.ports import Inbox
 from gripfast.errors import ClientClosed, GripfastError
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redis import protocol
 from gripfast.stores.redis.acknowledged import Acknowledged
 from gripfast.stores.redis.conversation import Conversation, Server, left_for_request
 from gripfast.stores.redis.faults import cut
+from gripfast.stores.redis.unread import Unread
 
 
 class Opening:
@@ -153,9 +155,13 @@ class SharedLink:
         self.notifications = notifications
         self.inboxes = inboxes
         self.new_future = new_future
+        self.unread: dict[str, _Sent] = {}
+        """By name: the last release that has left, and whose reply was not read (`unread.py`)."""
         self._now = now
 
-    def ask(self, packed: bytes, owner: str | None = None) -> Awaitable[Any]:
+    def ask(self, packed: bytes, owner: str | None = None, name: str | None = None) -> Awaitable[Any]:
+        if self.unread and name is not None and (sent := self.unread.get(name)) is not None:
+            return self._ask_behind(sent.unread, packed, owner)
         conversation: Conversation | None = self.requests.latest
         if conversation is None or not conversation.is_open:
             return self._open_and_ask(packed, owner)
@@ -204,6 +210,33 @@ class SharedLink:
         conversation.expect_within(left_for_request(timeout, self._now() - started), told=timeout)
         return await reply
 
+    async def _ask_behind(self, unread: Unread, packed: bytes, owner: str | None) -> Any:
+        """The reply to the release is read before this one's. If the server had forgotten the script, the release has
+        left once more by then, and so does this."""
+        reply = await self.ask(packed, owner)
+        return await self.ask(packed, owner) if unread.was_forgotten and not isinstance(reply, Fault) else reply
+
+    def send(self, unread: Unread) -> bool:
+        """It is written, with all that was to be written before it."""
+        conversation: Conversation | None = self.requests.latest
+        if conversation is None or not conversation.is_open:
+            return False
+        is_known = unread.script in conversation.taught
+        conversation.taught.add(unread.script)
+        sent = _Sent(unread, conversation, self.unread)
+        conversation.ask_for(sent, unread.packed if is_known else unread.in_full())
+        conversation.flush()
+        return True
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        """Whatever is asked now is answered behind them; otherwise they are read as they come."""
+        if within and self.unread and (conversation := self.requests.connection) is not None:
+            reply = self.new_future()
+            conversation.ask_for(reply, protocol.command(b"PING"))
+            conversation.expect_within(within, told=within, spares=True)
+            await reply
+        return False
+
     def hears(self, inbox: Inbox) -> None:
         """Wherever an inbox was made: the loop reads all connections."""
 
@@ -232,3 +265,25 @@ class SharedLink:
         self.notifications.close()
         self.acknowledged.opening.close()
         self.server.close()
+
+
+class _Sent:
+    """Takes the reply to a release that nobody waits for. A Fault ends it, and with it what it has."""
+
+    __slots__ = ("_by_name", "_conversation", "unread")
+
+    def __init__(self, unread: Unread, conversation: Conversation, by_name: dict[str, _Sent]) -> None:
+        self.unread = unread
+        self._conversation = conversation
+        self._by_name = by_name
+        by_name[unread.name] = self
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, reply: Any, /) -> None:
+        unread, by_name = self.unread, self._by_name
+        if not isinstance(reply, Fault) and not unread.take(reply):
+            self._conversation.ask_for(self, unread.in_full())
+        elif by_name.get(unread.name) is self:
+            del by_name[unread.name]

@@ -16,6 +16,7 @@ CAPABILITIES = Capabilities(
     tells_reason=True,
     keeps=True,
     hands_over=True,
+    lazy_release=True,
     semaphores=True,
     rwlocks=True,
     downgrades=True,

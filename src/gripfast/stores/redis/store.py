@@ -22,7 +22,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gripfast import machine
@@ -58,6 +58,7 @@ from gripfast.stores.redis.requests import Link as Link
 from gripfast.stores.redis.requests import Requests
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redis.spec import CAPABILITIES
+from gripfast.stores.redis.unread import Unread
 
 if TYPE_CHECKING:
     from gripfast.stores.redis.permit_store import RedisPermits
@@ -113,7 +114,7 @@ class RedisStore(Requests, Store, PermitStore):
         if script.is_acked:
             reply = await self._sent(script, packed, claim.owner)
         else:
-            reply = link.ask(packed, claim.owner)
+            reply = link.ask(packed, claim.owner, claim.name)
             if link.suspends:
                 reply = await reply
         if type(reply) is not int:
@@ -175,6 +176,21 @@ class RedisStore(Requests, Store, PermitStore):
         if hold.owner in link.server.late:
             self._clean_up_after(hold.name, hold.owner)  # not earlier: it would do the work of the release
         return answer
+
+    async def release_lazily(self, hold: Hold, told: Callable[[bool], None]) -> None:
+        """As usual if a claim of its owner is still on its way, or if there is no connection at hand; or if claims have
+        connections of their own, on which the next one could overtake it."""
+        link, script, packed = self._link, scripts.RELEASE, protocol.release(hold.name, hold)
+        if self._grace is not None:
+            script, packed = self._grace.guarded(script, packed)
+        is_late = hold.owner in link.server.late or (self._grace is not None and self._grace.replicas > 0)
+        if is_late or not link.send(Unread(hold.name, script, packed, told)):
+            answer = await self.release(hold)
+            if not isinstance(answer, Unreachable):
+                told(answer is None)
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        return await self._link.read_late(within)
 
     async def _release_slowly(self, hold: Hold, script: Script, packed: bytes, reply: Any) -> Loss | Unreachable | None:
         was_lost = isinstance(reply, Fault)
@@ -295,7 +311,7 @@ class RedisStore(Requests, Store, PermitStore):
         return self._link.clean_up(owner, script.in_full(packed))
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
-        reply = await self._ask(scripts.INSPECT, protocol.inspect(name))
+        reply = await self._ask(scripts.INSPECT, protocol.inspect(name), name)
         return unreachable(reply.error, reply.was_sent) if isinstance(reply, Fault) else protocol.read_info(name, reply)
 
     async def page(self, prefix: str, after: str | None) -> Page | Unreachable:

@@ -31,6 +31,8 @@ class Wire:
         self.is_sent = False
         """The last command left completely, so that another one may follow it."""
         self.has_answered = False
+        self.taught: object = None
+        """The script of a release that was sent on it, in full."""
         self.sock = sock
         self._timeout = timeout
         self._grave = Grave.dig(self, sock)
@@ -66,6 +68,23 @@ class Wire:
             self._read_on(until)
             reply = reader.gets()
         self.has_answered = True
+        return reply
+
+    def send(self, packed: bytes) -> None:
+        """Nobody waits for the reply: it comes before that of what is asked next, or `late` reads it."""
+        until = boottime() + self._timeout
+        self.is_sent = False
+        if self._poll is None:
+            self.sock.settimeout(self._timeout)
+        sent = self._send(packed)
+        if sent != len(packed):
+            self._send_rest(packed[sent:], until)
+        self.is_sent = True
+
+    def late(self, seconds: float) -> Any:
+        """The next reply to what was only sent; None if there was none in time. Raises OSError."""
+        reply = self.hear(seconds)
+        self._rest()
         return reply
 
     def ask_many(self, packed: bytes, count: int, within: float = math.inf) -> list[Any]:

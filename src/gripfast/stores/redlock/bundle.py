@@ -119,6 +119,16 @@ class Bundle:
             if boottime() >= timers.next_at:
                 timers.run(boottime())
 
+    def hear_until(self, moment: float) -> bool:
+        """What the nodes say first; False if nothing comes until then."""
+        ready = self._poller.poll(max(0.0, moment - boottime()) * 1000)
+        for fd, _ in ready:
+            if (conversation := self.by_fd.get(fd)) is not None:
+                conversation.read()
+        if boottime() >= self.timers.next_at:
+            self.timers.run(boottime())
+        return bool(ready)
+
     def connect(self) -> None:
         """Wait for all connections that are being made."""
         for call in ended(self.dials, self.made, self._seconds) if self.dials else ():

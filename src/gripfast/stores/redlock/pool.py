@@ -96,6 +96,10 @@ class Pool:
         self._loans[bundle] = dropped
         return loan
 
+    @property
+    def has_idle(self) -> bool:
+        return bool(self._idle)
+
     def put_back(self, loan: Loan) -> None:
         """Whoever leaves something to be sent looks afterwards whether it came back; so does this, the other way."""
         bundle = loan.bundle

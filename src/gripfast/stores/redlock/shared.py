@@ -8,10 +8,10 @@ from typing import Any
 
 from gripfast.core.ports import Inbox
 from gripfast.core.redlock.ballot import majority
-from gripfast.core.redlock.nodes import Ballot, Request
+from gripfast.core.redlock.nodes import Ballot, Decided, Request
 from gripfast.errors import ClientClosed
 from gripfast.stores.inboxes import Inboxes
-from gripfast.stores.redlock.polls import Poll
+from gripfast.stores.redlock.polls import Poll, too_few
 from gripfast.stores.redlock.protocol import Wording
 from gripfast.stores.redlock.talk import Health, Node, NodeTalk, Talk
 
@@ -38,6 +38,24 @@ class SharedNodes:
         if self._is_closed:
             raise ClientClosed
         await poll_on(self.talk, requests, ballot, within, self.new_future())
+
+    def begin(self, requests: Sequence[Request | None], ballot: Ballot, decided: Decided) -> bool:
+        """Requests of one owner share a connection, so whatever comes behind arrives behind."""
+        asked = len(requests) - requests.count(None)
+        up = [talk for talk, each in zip(self.talk.talks, requests, strict=True) if each is not None and talk.is_up]
+        if self._is_closed or not asked or too_few(len(up), asked):
+            return False
+        self.talk.poll(requests, Poll(ballot, asked, decided), math.inf, asked)
+        for talk in up:
+            talk.flush()
+        return True
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        """Whatever is asked now is answered behind them; otherwise they are read as they come."""
+        answers = [talk.barrier(self.new_future(), within) for talk in self.talk.talks if within and talk.owes]
+        for answer in answers:
+            await answer
+        return False
 
     def send(self, request: Request, nodes: Iterable[int]) -> None:
         if not self._is_closed:

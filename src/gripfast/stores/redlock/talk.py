@@ -36,6 +36,7 @@ from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import LOOKS, Conversation, Loop, Server, Timer
 from gripfast.stores.redis.conversation import NOBODY as NO_TAKER
 from gripfast.stores.redis.faults import cut, not_connected
+from gripfast.stores.redis.protocol import command
 from gripfast.stores.redis.shared import Opening
 from gripfast.stores.redlock import polls
 from gripfast.stores.redlock.polls import NOBODY, Poll, Question
@@ -281,6 +282,27 @@ class NodeTalk:
             self._timer.cancel()
         self.requests.close()
         self._refuse(cut(self.node.where, None))
+
+    @property
+    def is_up(self) -> bool:
+        """What is asked leaves at once."""
+        return self.requests.connection is not None and not self._waiting
+
+    @property
+    def owes(self) -> bool:
+        conversation: Conversation | None = self.requests.connection
+        return conversation is not None and bool(conversation.owed)
+
+    def flush(self) -> None:
+        if (conversation := self.requests.connection) is not None:
+            conversation.flush()
+
+    def barrier(self, answer: Any, within: float) -> Any:
+        """It is told when all that is owed was read, or won't be."""
+        conversation: Conversation = self.requests.connection
+        conversation.ask_for(answer, command(b"PING"))
+        conversation.expect_within(within, told=within, spares=True)
+        return answer
 
     def let_go(self) -> None:
         """Use this connection no more."""

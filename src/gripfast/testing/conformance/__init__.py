@@ -10,6 +10,7 @@ from gripfast.testing.conformance.test_forks import *
 from gripfast.testing.conformance.test_frozen import *
 from gripfast.testing.conformance.test_handover import *
 from gripfast.testing.conformance.test_kept import *
+from gripfast.testing.conformance.test_lazy import *
 from gripfast.testing.conformance.test_loss import *
 from gripfast.testing.conformance.test_names import *
 from gripfast.testing.conformance.test_observers import *

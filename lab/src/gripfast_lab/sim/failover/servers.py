@@ -16,6 +16,7 @@ from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import Server
 from gripfast.stores.redis.failover import Failover
 from gripfast.stores.redis.store import RedisStore
+from gripfast.stores.redis.unread import Unread
 from gripfast_lab.sim.redis.group import GUARDED
 from gripfast_lab.sim.redis.keyspace import Snapshot, Value
 from gripfast_lab.sim.redis.replication import Follower, ReplicatedServer
@@ -160,7 +161,14 @@ class Direct:
     def inbox(self) -> Told:
         return Told()
 
-    def ask(self, packed: bytes, owner: str | None = None) -> Any:
+    def send(self, unread: Unread) -> bool:
+        """Everybody waits."""
+        return False
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        return False
+
+    def ask(self, packed: bytes, owner: str | None = None, name: str | None = None) -> Any:
         return self._answers(packed, 1)[0]
 
     def ask_many(self, commands: Sequence[bytes], within: float = 0.0) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from gripfast_lab.sim.mutants.cleanup import CLEAN_UP
 from gripfast_lab.sim.mutants.deadlines import DEADLINES
 from gripfast_lab.sim.mutants.failover import FAILOVER
+from gripfast_lab.sim.mutants.lazy import LAZY
 from gripfast_lab.sim.mutants.once import ONCE
 from gripfast_lab.sim.mutants.permits import PERMITS
 from gripfast_lab.sim.mutants.planting import Mutant
@@ -31,4 +32,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *PERMITS,
     *ONCE,
     *FAILOVER,
+    *LAZY,
 )

@@ -22,7 +22,9 @@ from gripfast.stores.redis import protocol
 from gripfast_lab.sim.redis import group, kept, node, permits, voter
 from gripfast_lab.sim.redis.lua import ENGINE
 
-Area = Literal["deadlines", "queue", "renewal", "clean-up", "tokens", "truth", "redlock", "permits", "once", "failover"]
+Area = Literal[
+    "deadlines", "queue", "renewal", "clean-up", "tokens", "truth", "redlock", "permits", "once", "failover", "lazy",
+]  # fmt: skip
 
 _SCRIPTS = dict.fromkeys((*node.SCRIPTS, *voter.SCRIPTS, *permits.SCRIPTS, *kept.SCRIPTS, *group.GUARDED))
 CACHES = (protocol.heads_of, protocol.packed_times, protocol.packed_terms)

@@ -22,6 +22,7 @@ from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import IDLE_MOST, NOBODY, Conversation, Lending, Server
 from gripfast.stores.redis.faults import cut, not_connected, refused
 from gripfast.stores.redis.shared import Opening, SharedLink
+from gripfast.stores.redis.unread import READ_BY_ANOTHER, Late, Parked, Unread
 from gripfast_lab.sim.network import Connection, Network, Peer
 from gripfast_lab.sim.processes import Process, Timer
 from gripfast_lab.sim.world import Cancelled, Promise
@@ -96,6 +97,8 @@ class SimConversation(Conversation):
     def __init__(self, server: Server, connection: Connection) -> None:
         super().__init__(server, SimLoop(connection.process))
         self.connection = connection
+        self.late: deque[Future] = deque()
+        """Where it is lent: the replies to what was only sent, read or not."""
         connection.receive = self._receive
         connection.ended = partial(self.end, None)
 
@@ -238,6 +241,8 @@ class LendingLink(SimLink):
         super().__init__(place)
         self._dial = place.dial
         self._lending: Lending[SimConversation] = Lending(place.server, idle_most)
+        self._late: Late[SimConversation] = Late()
+        self._process = place.process
         self.clean_up = clean_up or partial(place.server.clean_up, parks=True)
 
     async def listen(self) -> None:
@@ -247,8 +252,8 @@ class LendingLink(SimLink):
         except ClientClosed:
             raise LinkDown(cut(self.server.where, None)) from None
 
-    async def ask(self, packed: bytes, owner: str | None = None) -> Any:
-        replies = await self._lend(packed, owner, 1)
+    async def ask(self, packed: bytes, owner: str | None = None, name: str | None = None) -> Any:
+        replies = await self._lend(packed, owner, 1, name=name)
         return replies if isinstance(replies, Fault) else replies[0]
 
     async def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
@@ -259,19 +264,27 @@ class LendingLink(SimLink):
     ) -> Any:
         return await self._lend(b"".join([*commands, wait]), owner, len(commands) + 1, within)
 
-    async def _lend(self, packed: bytes, owner: str | None, count: int, within: float = math.inf) -> Any:
+    async def _lend(
+        self, packed: bytes, owner: str | None, count: int, within: float = math.inf, name: str | None = None
+    ) -> Any:
+        parked = await self._parked(name)
         try:
-            conversation = self._lending.idle.pop() if self._lending.idle else await self._dial()
+            conversation = await self._lent() if parked is None else parked.connection
         except LinkDown as down:
             return down.fault
         if owner is not None:
             self.server.sends(owner, conversation)
-        future = Future()
-        conversation.ask_many_for(future, packed, [None] * count)
-        if within < self.server.timeout:
-            conversation.expect_within(within, told=within)
         try:
-            replies = await future
+            replies = await self._exchange(conversation, packed, count, within)
+            if parked is not None and not isinstance(replies, Fault):
+                forgotten = self._read(parked)
+                for each in forgotten:
+                    self._carries(parked, each, each.in_full())
+                if any(each.name == name for each in forgotten):  # what came behind it was too early
+                    replies = await self._exchange(conversation, packed, count, within)
+                elif forgotten:
+                    await conversation.late[-1]
+                self._read(parked)
         except Cancelled:
             self._close_unless_known(conversation, owner or "")
             raise
@@ -282,12 +295,89 @@ class LendingLink(SimLink):
         self._close_unless_known(conversation, owner or "")
         return replies
 
+    async def _lent(self) -> SimConversation:
+        return self._lending.idle.pop() if self._lending.idle else await self._dial()
+
+    async def _exchange(self, conversation: SimConversation, packed: bytes, count: int, within: float) -> Any:
+        future = Future()
+        conversation.ask_many_for(future, packed, [None] * count)
+        if within < self.server.timeout:
+            conversation.expect_within(within, told=within)
+        return await future
+
+    # -- releases whose replies nobody waits for: they are read when somebody looks -------------------------------
+
+    def send(self, unread: Unread) -> bool:
+        parked = self._late.find(unread.name)
+        if parked is None or not self._late.take(parked):
+            parked = None if self._lending.idle else self._late.any()
+        if parked is None and not self._late.is_full and self._lending.idle:
+            parked = Parked(self._lending.idle.pop())
+        if parked is None or not parked.connection.is_open:
+            return False
+        taught = parked.connection.taught
+        self._carries(parked, unread, unread.packed if unread.script in taught else unread.in_full())
+        taught.add(unread.script)
+        self._late.put_back(parked)
+        return True
+
+    async def read_late(self, within: float = 0.0) -> bool:
+        until = self._process.now() + within
+        while True:
+            for parked in self._late.all():
+                if self._late.take(parked):
+                    self._read_parked(parked)
+            if not self._late.all() or self._process.now() >= until:
+                break
+            await self._process.sleep(within / 10)
+        self._late.forget_dropped()
+        return bool(self._late.by_name)
+
+    async def _parked(self, name: str | None) -> Parked[SimConversation, Unread] | None:
+        ends = self._process.now() + self.server.timeout
+        while name is not None and (parked := self._late.find(name)) is not None and self._process.now() < ends:
+            if self._late.take(parked):
+                return parked
+            del parked
+            await self._process.sleep(READ_BY_ANOTHER)
+        return None if self._lending.idle else self._late.any()
+
+    def _carries(self, parked: Parked[SimConversation, Unread], unread: Unread, packed: bytes) -> None:
+        reply = Future()
+        parked.connection.late.append(reply)
+        self._late.carries(parked, unread)
+        parked.connection.ask_for(reply, packed)
+
+    def _read(self, parked: Parked[SimConversation, Unread]) -> list[Unread]:
+        """What has arrived; what has to be sent again."""
+        late, forgotten = parked.connection.late, list[Unread]()
+        while late and late[0].is_kept and not isinstance(late[0].value, Fault):
+            forgotten += self._late.read(parked, [late.popleft().value])
+        return forgotten
+
+    def _read_parked(self, parked: Parked[SimConversation, Unread]) -> None:
+        for forgotten in self._read(parked):
+            self._carries(parked, forgotten, forgotten.in_full())
+        if not parked.connection.is_open:
+            parked.connection.close()
+        elif parked.unread:
+            self._late.put_back(parked)
+        else:
+            self._lending.take_back(parked.connection, None, ())
+            self._close_unless_known(parked.connection, "")
+
     def _close_unless_known(self, conversation: SimConversation, owner: str) -> None:
         """As the interpreter does in production."""
-        known = [*self._lending.idle, *self.server.unanswered_of(owner)]
+        known = [
+            *self._lending.idle,
+            *self.server.unanswered_of(owner),
+            *(each.connection for each in self._late.all()),
+        ]
         if conversation not in known and not self.server.has_parked(conversation):
             conversation.close()
 
     def close_now(self) -> None:
+        for conversation in self._late.close():
+            conversation.close()
         self._lending.close()
         super().close_now()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from gripfast.core.redlock.nodes import Ballot, Request
+from gripfast.core.redlock.nodes import Ballot, Decided, Request
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import IDLE_MOST
 from gripfast.stores.redis.shared import Opening
@@ -91,6 +91,9 @@ class LendingNodes(SimNodes):
             talk.dismiss()
             raise
         self._put_back(talk)
+
+    def begin(self, requests: Sequence[Request | None], ballot: Ballot, decided: Decided) -> bool:
+        return False
 
     def send(self, request: Request, nodes: Iterable[int]) -> None:
         talk = self._borrow(request)

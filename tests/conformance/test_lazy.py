@@ -1,0 +1,1 @@
+from gripfast.testing.conformance.test_lazy import *
