@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 
@@ -198,6 +199,32 @@ async def test_fewer_than_may_be_promoted_are_refused_also_later(
         await actor.try_acquire("other", ttl=TTL)
     promotable[0] = 1
     assert (await actor.acquire("other", wait=5, ttl=TTL)).held
+
+
+@played
+async def test_nobody_slips_in_while_another_counts_what_may_be_promoted(
+    world: World, failing: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a while, because the Sentinels are slow. Whoever comes meanwhile has no right to an answer either."""
+    counting = threading.Event()
+
+    def count() -> int:
+        counting.set()
+        time.sleep(0.3)
+        return 2
+
+    failover = Failover(TTL, 0.5, 1, count)
+    monkeypatch.setattr("gripfast.stores.redis.factory.failover_of", lambda options: (options.clear(), failover)[1])
+    first, second = world.actors(2, world.connect())
+    for _ in range(2):
+        counting.clear()
+        asked = first.acquire("job", wait=0, ttl=TTL)
+        await auntil(counting.is_set)
+        for number in range(2):
+            with pytest.raises(gripfast.StoreUnavailable, match=r"has 2 replicas that may be promoted"):
+                await second.try_acquire(f"other {number}", ttl=TTL)
+        with pytest.raises(gripfast.StoreUnavailable, match=r"has 2 replicas that may be promoted"):
+            await asked
 
 
 @played

@@ -90,6 +90,8 @@ class Grace:
         self._open = NO_SERVER
         """The incarnation that is known to grant."""
         self._look_at = 0.0
+        self._is_fit = False
+        """As it was seen last: the marker can be read, and no more replicas may be promoted than acknowledge."""
         self._begun = b"", "other"
         """The incarnation whose grace the log tells of, and why it began."""
 
@@ -114,11 +116,16 @@ class Grace:
         """Before a claim or a renewal: know the marker, and how many replicas may be promoted."""
         if self._now() < self._look_at:
             return None
-        self._look_at = self._now() + LOOK_EVERY  # for the others, who need not look at the same time
-        found = await self._look(ask)
-        trouble = found if isinstance(found, Fault) else await self._too_few(aside) if self.replicas else None
-        if trouble is not None:
+        if self._is_fit:
+            self._look_at = self._now() + LOOK_EVERY  # for the others, who need not look at the same time
+        try:
+            found = await self._look(ask)
+            trouble = found if isinstance(found, Fault) else await self._too_few(aside) if self.replicas else None
+        except BaseException:  # whoever comes next looks
             self._look_at = 0.0
+            raise
+        self._is_fit = trouble is None
+        self._look_at = self._now() + LOOK_EVERY if self._is_fit else 0.0
         return trouble
 
     async def _too_few(self, aside: Aside) -> Fault | None:
@@ -176,7 +183,6 @@ class Grace:
     def _read(self, found: Marked) -> Marked:
         self._max_ttl = max(self._max_ttl, found.max_ttl)
         self._open = NO_SERVER if found.left > 0.0 else found.incarnation
-        self._look_at = self._now() + LOOK_EVERY
         if found.left > 0.0 and (found.why or found.incarnation != self._begun[0]):
             self._begun = found.incarnation, found.why or "other"
             _log.warning("%s", self._error(found), extra={"gripfast_store": self._where})
