@@ -228,6 +228,18 @@ async def test_nobody_slips_in_while_another_counts_what_may_be_promoted(
 
 
 @played
+async def test_a_limit_is_changed_only_when_that_is_acknowledged(world: World, failing: Failing) -> None:
+    """Otherwise a failover forgets it, and the promoted replica grants more than its operator was told."""
+    actor = world.actor()
+    semaphore = actor.client.semaphore("pool", 3, ttl=TTL)
+    await actor.release(await actor.acquire(semaphore))
+    await actor.does(lambda: semaphore.resize(2))
+    cut_off(failing)
+    with pytest.raises(gripfast.OutcomeUnknown, match="have acknowledged"):
+        await actor.does(lambda: semaphore.resize(1))
+
+
+@played
 async def test_the_promoted_replica_has_what_was_believed(world: World, failing: Failing) -> None:
     """The old primary is cut off with its holder and goes on, the replica is promoted: one of them is believed."""
     holder = world.actor(target=f"redis://{HOST}:{failing.primary.port}/0?{LEVEL}&request_timeout=1")
