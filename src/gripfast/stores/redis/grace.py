@@ -99,6 +99,11 @@ class Grace:
     def replicas(self) -> int:
         return self.failover.replicas
 
+    @property
+    def is_known(self) -> bool:
+        """Which ttl is the largest: the marker was read. That only grows."""
+        return self._max_ttl > 0.0
+
     def guarded(self, script: Script, packed: bytes) -> tuple[Script, bytes]:
         """The form of this call that grants only if the server is the one that is known to grant, and whose answer is
         believed only if enough replicas have acknowledged it."""
