@@ -214,6 +214,11 @@ async def test_no_lease_is_extended_beyond_the_ttl_in_force(world: World, failin
     assert not lease.held
 
 
+def test_init_needs_no_longer_than_a_request_may_take(failing: Failing, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"redis://{HOST}:{failing.primary.port}/0?{LEVEL}&request_timeout=0.4"
+    assert main(["init", url]) == 0, capsys.readouterr().err
+
+
 def test_init_changes_nothing_where_locks_are_held(failing: Failing) -> None:
     url = failing.url()
     with gripfast.connect(url) as client, client.lock("job", ttl=TTL):

@@ -43,7 +43,7 @@ _log = logging.getLogger("gripfast.connection")
 LOOK_EVERY = 10.0
 """Seconds after which the next claim looks at the marker first."""
 PREPARE_MS = 1000
-"""For how long it is waited until all replicas have what `gripfast init` wrote."""
+"""For how long it is waited at most until all replicas have what `gripfast init` wrote."""
 NO_SERVER = pack(b"run_id:?", b"master_replid:?")
 """The incarnation of no server."""
 _WHY = {"none": "it had no marker: it is new, or has lost its data", "other": "it was promoted or restarted"}
@@ -165,11 +165,11 @@ class Grace:
             )
 
     async def prepare_server(
-        self, where: str, ask_together: Callable[..., Awaitable[Any]], max_ttl: float | None
+        self, where: str, ask_together: Callable[..., Awaitable[Any]], max_ttl: float | None, timeout: float
     ) -> Prepared | Unreachable:
         """End its grace, and raise the largest ttl. The replicas must know of that before anybody uses it."""
         packed = mark(self._key, self.failover, max(self._max_ttl, max_ttl or 0.0), opens=True)
-        wait = command(b"WAIT", b"%d" % REPLICAS_MOST, b"%d" % PREPARE_MS)
+        wait = command(b"WAIT", b"%d" % REPLICAS_MOST, b"%d" % min(PREPARE_MS, round(timeout * 500)))
         replies = await ask_together(scripts.MARK, packed, wait)
         if isinstance(replies, Fault):
             return unreachable(replies.error)

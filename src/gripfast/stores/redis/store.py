@@ -343,7 +343,8 @@ class RedisStore(Requests, Store, PermitStore):
                 f"{self._link.server.where} needs no `gripfast init` without failover_grace: if the server has "
                 "replicas, add that to the URL, as in redis://host?failover_grace=15"
             )
-        return await self._grace.prepare_server(self._link.server.where, self._ask_together, max_ttl)
+        server = self._link.server
+        return await self._grace.prepare_server(server.where, self._ask_together, max_ttl, server.timeout)
 
     async def _ask_together(self, script: Script, *commands: bytes) -> Any:
         """The replies to commands on one connection, the first of them a script's, which is sent in full."""
