@@ -162,6 +162,25 @@ async def test_done_is_recorded_only_when_it_is_acknowledged(world: World, faili
 
 
 @played
+async def test_nobody_is_told_done_before_it_is_acknowledged(world: World, failing: Failing) -> None:
+    """A failover may forget it, and then the next one begins it again."""
+    with gripfast.connect(world.url) as client:
+        with pytest.raises(gripfast.OutcomeUnknown), client.once("digest", keep=60, ttl=TTL):
+            cut_off(failing)
+        assert str(failing.of_primary.get("lock:digest")).startswith("b'done:")
+        with gripfast.connect(world.url) as other:
+            with (
+                pytest.raises(gripfast.OutcomeUnknown, match="have acknowledged"),
+                other.once("digest", keep=60, ttl=TTL),
+            ):
+                pass
+            failing.link.let_go()
+            await auntil(lambda: str(failing.of_replica.get("lock:digest")).startswith("b'done:"), within=10)
+            with other.once("digest", keep=60, ttl=TTL) as run:
+                assert run.done
+
+
+@played
 async def test_a_follower_too_many_is_refused(world: World, failing: Failing) -> None:
     """A backup, say, which is never promoted, could acknowledge what the replica lacks."""
     actor = world.actor()

@@ -147,7 +147,7 @@ class Requests:
         if type(acks) is int and acks >= self._grace.replicas:
             return answers
         fault = not_acknowledged(self._link.server.where, acks, self._grace.replicas)
-        return [fault.copy() if protocol.is_yes(answer) else answer for answer in answers]
+        return [fault.copy() if protocol.is_believed(answer) else answer for answer in answers]
 
     async def _made_good(self, script: Script | None, packed: bytes, reply: Any, owner: str | None = None) -> Any:
         """What can be mended is: a connection that was too old, a script that was forgotten. The reply, or a Fault.
