@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
 
@@ -161,6 +162,25 @@ async def test_done_is_recorded_only_when_it_is_acknowledged(world: World, faili
 
 
 @played
+async def test_nobody_is_told_done_before_it_is_acknowledged(world: World, failing: Failing) -> None:
+    """A failover may forget it, and then the next one begins it again."""
+    with gripfast.connect(world.url) as client:
+        with pytest.raises(gripfast.OutcomeUnknown), client.once("digest", keep=60, ttl=TTL):
+            cut_off(failing)
+        assert str(failing.of_primary.get("lock:digest")).startswith("b'done:")
+        with gripfast.connect(world.url) as other:
+            with (
+                pytest.raises(gripfast.OutcomeUnknown, match="have acknowledged"),
+                other.once("digest", keep=60, ttl=TTL),
+            ):
+                pass
+            failing.link.let_go()
+            await auntil(lambda: str(failing.of_replica.get("lock:digest")).startswith("b'done:"), within=10)
+            with other.once("digest", keep=60, ttl=TTL) as run:
+                assert run.done
+
+
+@played
 async def test_a_follower_too_many_is_refused(world: World, failing: Failing) -> None:
     """A backup, say, which is never promoted, could acknowledge what the replica lacks."""
     actor = world.actor()
@@ -198,6 +218,44 @@ async def test_fewer_than_may_be_promoted_are_refused_also_later(
         await actor.try_acquire("other", ttl=TTL)
     promotable[0] = 1
     assert (await actor.acquire("other", wait=5, ttl=TTL)).held
+
+
+@played
+async def test_nobody_slips_in_while_another_counts_what_may_be_promoted(
+    world: World, failing: Failing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It takes a while, because the Sentinels are slow. Whoever comes meanwhile has no right to an answer either."""
+    counting = threading.Event()
+
+    def count() -> int:
+        counting.set()
+        time.sleep(0.3)
+        return 2
+
+    failover = Failover(TTL, 0.5, 1, count)
+    monkeypatch.setattr("gripfast.stores.redis.factory.failover_of", lambda options: (options.clear(), failover)[1])
+    first, second = world.actors(2, world.connect())
+    for _ in range(2):
+        counting.clear()
+        asked = first.acquire("job", wait=0, ttl=TTL)
+        await auntil(counting.is_set)
+        for number in range(2):
+            with pytest.raises(gripfast.StoreUnavailable, match=r"has 2 replicas that may be promoted"):
+                await second.try_acquire(f"other {number}", ttl=TTL)
+        with pytest.raises(gripfast.StoreUnavailable, match=r"has 2 replicas that may be promoted"):
+            await asked
+
+
+@played
+async def test_a_limit_is_changed_only_when_that_is_acknowledged(world: World, failing: Failing) -> None:
+    """Otherwise a failover forgets it, and the promoted replica grants more than its operator was told."""
+    actor = world.actor()
+    semaphore = actor.client.semaphore("pool", 3, ttl=TTL)
+    await actor.release(await actor.acquire(semaphore))
+    await actor.does(lambda: semaphore.resize(2))
+    cut_off(failing)
+    with pytest.raises(gripfast.OutcomeUnknown, match="have acknowledged"):
+        await actor.does(lambda: semaphore.resize(1))
 
 
 @played

@@ -13,10 +13,12 @@ import gripfast
 from gripfast.cli.app import main
 from gripfast.stores.redis import grace
 from gripfast.stores.redis.keys import MARKER
+from gripfast.testing.colours import renewal_of
 from regressions.redis_failing import GRACE, LEVEL, TTL, Failing
 from regressions.redis_stage import played
 from support.colours import COLOURS, World
 from support.ports import HOST
+from support.waiting import auntil
 
 
 @pytest.fixture
@@ -194,6 +196,27 @@ async def test_a_ttl_above_the_one_in_force_is_refused_until_it_is_raised(
     lease = await actor.try_acquire("job", ttl=4)
     assert lease.held
     assert str(failing.of_primary.get(MARKER)).endswith(" 0 5000'")
+
+
+@played
+async def test_no_lease_is_extended_beyond_the_ttl_in_force(world: World, failing: Failing) -> None:
+    """The next primary would grant the lock before such a lease is over. Other leases are renewed as ever."""
+    larger = f"redis://{HOST}:{failing.address.port}/0?failover_grace=0.5&max_ttl=30"
+    holder = world.actor(target=larger)
+    others = await holder.acquire("other", ttl=TTL)
+    lease = await holder.acquire("job", ttl=TTL)
+    with pytest.raises(gripfast.StoreUnavailable, match=r"a ttl of 20 s .* in force .*, 1 s"):
+        await holder.extend(lease, 20)
+    await auntil(renewal_of(others))
+    failing.fail()
+    second = await world.actor().acquire("job", wait=None, ttl=TTL)
+    assert second.held
+    assert not lease.held
+
+
+def test_init_needs_no_longer_than_a_request_may_take(failing: Failing, capsys: pytest.CaptureFixture[str]) -> None:
+    url = f"redis://{HOST}:{failing.primary.port}/0?{LEVEL}&request_timeout=0.4"
+    assert main(["init", url]) == 0, capsys.readouterr().err
 
 
 def test_init_changes_nothing_where_locks_are_held(failing: Failing) -> None:

@@ -43,7 +43,7 @@ _log = logging.getLogger("gripfast.connection")
 LOOK_EVERY = 10.0
 """Seconds after which the next claim looks at the marker first."""
 PREPARE_MS = 1000
-"""For how long it is waited until all replicas have what `gripfast init` wrote."""
+"""For how long it is waited at most until all replicas have what `gripfast init` wrote."""
 ANY_SERVER = b"open"
 NO_SERVER = pack(b"run_id:?", b"master_replid:?")
 """The incarnation of no server."""
@@ -101,12 +101,19 @@ class Grace:
         self._known = b""
         """The same in other words, for the marker."""
         self._look_at = 0.0
+        self._is_fit = False
+        """As it was seen last: the marker can be read, and no more replicas may be promoted than acknowledge."""
         self._begun = b"", "other"
         """The incarnation whose grace the log tells of, and why it began."""
 
     @property
     def replicas(self) -> int:
         return self.failover.replicas
+
+    @property
+    def is_known(self) -> bool:
+        """Which ttl is the largest: the marker was read. That only grows."""
+        return self._max_ttl > 0.0
 
     def key(self) -> bytes:
         """Of the marker."""
@@ -132,14 +139,19 @@ class Grace:
     async def begin(self, ask: Ask, aside: Aside, ttl: float) -> Fault | None:
         """Before a claim or a renewal: know the marker, and how many replicas may be promoted. Raises
         ConfigurationError if the ttl is too large."""
-        self._look_at = self._now() + LOOK_EVERY  # for the others, who need not look at the same time
-        found = await self._look(ask)
-        trouble = found if isinstance(found, Fault) else await self._too_few(aside) if self.replicas else None
-        if trouble is not None:
+        if self._is_fit:
+            self._look_at = self._now() + LOOK_EVERY  # for the others, who need not look at the same time
+        try:
+            found = await self._look(ask)
+            trouble = found if isinstance(found, Fault) else await self._too_few(aside) if self.replicas else None
+        except BaseException:  # whoever comes next looks
             self._look_at = 0.0
-            return trouble
-        self.check(ttl)
-        return None
+            raise
+        self._is_fit = trouble is None
+        self._look_at = self._now() + LOOK_EVERY if self._is_fit else 0.0
+        if trouble is None:
+            self.check(ttl)
+        return trouble
 
     async def _too_few(self, aside: Aside) -> Fault | None:
         try:
@@ -173,11 +185,11 @@ class Grace:
             )
 
     async def prepare_server(
-        self, where: str, ask_together: Callable[..., Awaitable[Any]], max_ttl: float | None
+        self, where: str, ask_together: Callable[..., Awaitable[Any]], max_ttl: float | None, timeout: float
     ) -> Prepared | Unreachable:
         """End its grace, and raise the largest ttl. The replicas must know of that before anybody uses it."""
         packed = mark(self.key(), self.failover, max(self._max_ttl, max_ttl or 0.0), ANY_SERVER)
-        wait = command(b"WAIT", b"%d" % REPLICAS_MOST, b"%d" % PREPARE_MS)
+        wait = command(b"WAIT", b"%d" % REPLICAS_MOST, b"%d" % min(PREPARE_MS, round(timeout * 500)))
         replies = await ask_together(scripts.MARK, packed, wait)
         if isinstance(replies, Fault):
             return unreachable(replies.error)
@@ -198,7 +210,6 @@ class Grace:
         self._max_ttl = max(self._max_ttl, found.max_ttl)
         self._open = NO_SERVER if found.left > 0.0 else found.incarnation
         self._known = b"" if found.left > 0.0 else found.in_words
-        self._look_at = self._now() + LOOK_EVERY
         if found.left > 0.0 and (found.why or found.incarnation != self._begun[0]):
             self._begun = found.incarnation, found.why or "other"
             _log.warning("%s", self._error(found), extra={"gripfast_store": self._where})

@@ -201,6 +201,7 @@ return {{1, more}}
     ),
     keys=len(KEYS),
     arguments=1,
+    is_believed=True,
 )
 
 # ARGV: owner or "", slot or "", what the holder is to be told or "". {1 if someone had them, more}.

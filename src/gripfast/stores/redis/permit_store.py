@@ -104,8 +104,10 @@ class RedisPermits:
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> list[Loss | Unreachable | None]:
         answers: list[Loss | Unreachable | None] = []
         store = self._store
-        if store._grace is not None and (trouble := await store._begin_renewal(holds)) is not None:
-            return [trouble] * len(holds)
+        if store._grace is not None and any(troubles := await store._begin_renewal(holds)):
+            fit = [hold for hold, trouble in zip(holds, troubles, strict=True) if trouble is None]
+            rest = iter(await self.renew(fit, within))
+            return [trouble or next(rest) for trouble in troubles]
         for start in range(0, len(holds), CHUNK):
             sent = [store._guarded(scripts.RENEW, protocol.renew(hold)) for hold in holds[start : start + CHUNK]]
             for reply in await store._ask_each(sent[0][0], [packed for _, packed in sent], within):

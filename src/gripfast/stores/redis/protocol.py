@@ -170,10 +170,10 @@ def is_heard(taken: Any) -> bool:
     return bool(taken[4] == 1)
 
 
-def is_yes(reply: Any) -> bool:
-    """A lease may be dated by it."""
+def is_believed(reply: Any) -> bool:
+    """A lease may be dated by it, or somebody told that it is done."""
     first = reply[0] if isinstance(reply, list) and reply else reply
-    return type(first) is int and first > 0
+    return (type(first) is int and first > 0) or (type(first) is bytes and first.startswith(DONE.encode()))
 
 
 def is_free(taken: Any) -> bool:

@@ -112,13 +112,21 @@ class Requests:
         """The form of a request that may grant."""
         return (script, packed) if self._grace is None else self._grace.guarded(script, packed)
 
-    async def _begin_renewal(self, holds: Sequence[Hold]) -> Unreachable | None:
-        """A replica may have been added that has to acknowledge, too."""
+    async def _begin_renewal(self, holds: Sequence[Hold]) -> list[Unreachable | None]:
+        """Why each can't be renewed. A replica may have been added that has to acknowledge, too; and one lease with a
+        ttl that is too large must not cost the others."""
+        assert self._grace is not None
+        looks = self._grace.replicas or not self._grace.is_known
+        trouble = await self._begin(0.0) if looks and holds else None
+        return [trouble or self._too_long(hold.ttl) for hold in holds]
+
+    def _too_long(self, ttl: float) -> Unreachable | None:
         assert self._grace is not None
         try:
-            return await self._begin(max((hold.ttl for hold in holds), default=0.0)) if self._grace.replicas else None
+            self._grace.check(ttl)
         except ConfigurationError as error:
             return unreachable(StoreUnavailable(str(error)))
+        return None
 
     async def _got(self, reply: Any) -> Any:
         return await reply if self._link.suspends else reply
@@ -152,7 +160,7 @@ class Requests:
         if type(acks) is int and acks >= self._grace.replicas:
             return answers
         fault = not_acknowledged(self._link.server.where, acks, self._grace.replicas)
-        return [fault.copy() if protocol.is_yes(answer) else answer for answer in answers]
+        return [fault.copy() if protocol.is_believed(answer) else answer for answer in answers]
 
     async def _made_good(self, script: Script | None, packed: bytes, reply: Any, owner: str | None = None) -> Any:
         """What can be mended is: a connection that was too old, a script that was forgotten. The reply, or a Fault.

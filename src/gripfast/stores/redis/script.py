@@ -43,7 +43,8 @@ class Script:
         is_acked: bool = False,
     ) -> None:
         self.is_believed = is_believed
-        """A lease is dated by its answer: with `replicas=N`, so many have to acknowledge what it wrote."""
+        """A lease is dated by its answer, or a limit is in force: with `replicas=N`, so many have to acknowledge what
+        it wrote."""
         self.is_acked = is_acked
         """It is followed by WAIT."""
         self._make = text

@@ -119,6 +119,13 @@ local function hand_over(asker)
 end
 """
 
+_TOUCH_DONE = """
+if seen[1] and string.sub(seen[1], 1, 5) == 'done:' then
+  redis.call('PEXPIRE', lock, math.max(1, redis.call('PTTL', lock)))
+end
+"""
+"""Nothing changes, but it is written: whoever is told "done" believes it, so the replicas have to acknowledge that."""
+
 _LOOK = """
 local function look()
   return {redis.call('GET', lock), redis.call('PTTL', lock), redis.call('GET', fence), redis.call('ZCARD', line)}
@@ -164,6 +171,7 @@ if not seen[1]{and_open} then
   end
   seen = redis.call('MGET', lock, fence)
 end
+{_TOUCH_DONE if and_open else ""}
 local hears, waiters = 0, nil
 if channel ~= '' then
   hears = is_heard(channel) and 1 or 0

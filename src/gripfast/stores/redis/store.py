@@ -240,8 +240,10 @@ class RedisStore(Requests, Store, PermitStore):
             locks, permits = _apart(holds)
             renewed = iter(await self.renew(locks, within)), iter(await self._permits.renew(permits, within))
             return [next(renewed[hold.share is not None]) for hold in holds]
-        if self._grace is not None and (trouble := await self._begin_renewal(holds)) is not None:
-            return [trouble] * len(holds)
+        if self._grace is not None and any(troubles := await self._begin_renewal(holds)):
+            fit = [hold for hold, trouble in zip(holds, troubles, strict=True) if trouble is None]
+            rest = iter(await self.renew(fit, within))
+            return [trouble or next(rest) for trouble in troubles]
         replies: list[Any] = []
         for start in range(0, len(holds), CHUNK):
             sent = [self._guarded(scripts.RENEW, protocol.renew(hold.name, hold)) for hold in holds[start:][:CHUNK]]
@@ -361,7 +363,8 @@ class RedisStore(Requests, Store, PermitStore):
                 f"{self._link.server.where} needs no `gripfast init` without failover_grace: if the server has "
                 "replicas, add that to the URL, as in redis://host?failover_grace=15"
             )
-        return await self._grace.prepare_server(self._link.server.where, self._ask_together, max_ttl)
+        server = self._link.server
+        return await self._grace.prepare_server(server.where, self._ask_together, max_ttl, server.timeout)
 
     async def _ask_together(self, script: Script, *commands: bytes) -> Any:
         """The replies to commands on one connection, the first of them a script's, which is sent in full."""
