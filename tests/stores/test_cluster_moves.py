@@ -11,7 +11,7 @@ import pytest
 from gripfast import StoreUnavailable
 from gripfast.stores.redis import keys
 from support.both_colours import another, both_colours, each, outcome, staged
-from support.cluster_servers import Cluster
+from support.cluster_servers import Cluster, time_passes
 from support.colours import renewal_of
 from support.redis_server import RedisServer
 from support.waiting import auntil
@@ -84,10 +84,10 @@ async def test_a_lease_is_renewed_while_its_slot_is_on_the_way(place: Place) -> 
     async with both_colours(place.url) as actors:
         leases = await each(actors, lambda actor: actor.acquire(actor.colour, ttl=1.5))
         await place.begin()
-        await asyncio.sleep(3.0)
+        await time_passes(3.0)
         assert all(lease.held for lease in leases)
         await place.send_all()
-        await asyncio.sleep(3.0)
+        await time_passes(3.0)
         assert all(lease.held for lease in leases)
         await place.end()
         for actor, lease in zip(actors, leases, strict=True):
@@ -127,7 +127,7 @@ async def test_claims_and_releases_wait_for_a_slot_that_moves(place: Place) -> N
         releases = [asyncio.ensure_future(actor.release(lease)) for actor, lease in zip(actors, leases, strict=True)]
         others = [another(actor) for actor in actors]
         claims = [asyncio.ensure_future(other.acquire(f"{other.colour}-new")) for other in others]
-        await asyncio.sleep(0.5)
+        await time_passes(0.5)
         assert not any(call.done() for call in (*releases, *claims))
         await place.end()
         ended = time.monotonic()
@@ -153,7 +153,7 @@ async def test_waiters_keep_their_positions_and_are_granted_soon(place: Place) -
             await here.begin()
             await here.end()
             ended = time.monotonic()
-            await asyncio.sleep(1.2)  # by then they have asked
+            await time_passes(1.2)  # by then they have asked
             await actor.release(lease)
             await asyncio.gather(*waits)
             assert time.monotonic() - ended < 1.2 + GRANTS_AGAIN
@@ -239,7 +239,7 @@ async def test_a_list_waits_for_a_slot_that_moves_and_has_each_name_once(place: 
         await place.begin()
         await place.send(*(f"n{number}".encode() for number in range(0, 40, 2)))
         listing = [asyncio.ensure_future(actor.listing()) for actor in actors]
-        await asyncio.sleep(0.3)
+        await time_passes(0.3)
         await place.end()
         for actor, listed in zip(actors, await asyncio.gather(*listing), strict=True):
             found = [info.name for info in listed]
