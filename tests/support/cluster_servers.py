@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
@@ -17,7 +18,7 @@ import redis
 import gripfast
 from support.ports import give_back_port, reserved_port
 from support.redis_server import HOST, RedisServer
-from support.waiting import until
+from support.waiting import auntil, until
 
 PRIMARIES = 3
 SLOTS = 16384
@@ -201,6 +202,12 @@ class Cluster:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+async def time_passes(seconds: float) -> None:
+    """What is waited for is the time itself: that leases would be over by now, or waiters have asked again."""
+    ends = time.monotonic() + seconds
+    await auntil(lambda: time.monotonic() >= ends, within=seconds + 5.0)
 
 
 def _node(kind: type[RedisServer], node_timeout_ms: int, arguments: Sequence[str]) -> tuple[RedisServer, int]:
