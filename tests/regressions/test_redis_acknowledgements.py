@@ -229,7 +229,7 @@ async def test_nobody_slips_in_while_another_counts_what_may_be_promoted(
 
     def count() -> int:
         counting.set()
-        time.sleep(0.3)
+        threading.Event().wait(0.3)
         return 2
 
     failover = Failover(TTL, 0.5, 1, count)

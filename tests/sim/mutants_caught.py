@@ -11,6 +11,8 @@ from gripfast_lab.sim.runner import Chunk, Stop, Task, Worker, collector_off, ra
 SEEDS = 3000
 """Within which a bug must be caught."""
 FIRST_SEED = {
+    "acknowledgement of one of two": 156,
+    "pushes unconfirmed": 420,
     "accepted for one who has lost the node": 378,
     "clean-up of an attempt by owner": 247,
     "closing gives nothing back": 948,

@@ -12,11 +12,10 @@ import asyncio
 import contextlib
 import functools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
 from support.colours import COLOURS, World
-from support.waiting import auntil
 
 Call = Callable[[Any, str], Awaitable[Any]]
 
@@ -88,10 +87,3 @@ async def outcomes(actor: Any, calls: dict[str, Call]) -> dict[str, Outcome]:
         for each in actors:
             await each.leaves()
     return {f"{name}, {actor.colour}": result for name, result in zip(calls, told, strict=True)}
-
-
-async def lost_within(seconds: float, leases: Sequence[Any]) -> list[Any]:
-    """Those of these leases that are not held any more, after so many seconds or as soon as there is one."""
-    with contextlib.suppress(AssertionError):
-        await auntil(lambda: not all(lease.held for lease in leases), within=seconds)
-    return [lease for lease in leases if not lease.held]

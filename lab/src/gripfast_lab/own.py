@@ -95,6 +95,17 @@ OWN = (
         ),
     ),
     Own(
+        "gripfast-replicas",
+        "Gripfast on a Redis server with replicas",
+        "This is the production code. `failover` searches every history of two and three servers with up to two"
+        " failovers, for each level: with a grace, no two clients hold the lock if the primary crashes; with a grace"
+        " and acknowledgements, not even if the old primary goes on. It counts as a violation if the search says"
+        " anything else. Seeds are large random worlds, where primaries crash, are cut off, paused and failed back, and"
+        " replicas lag. In `failover-1`, two holders are counted unless an old primary goes on for longer than it is"
+        " said to; in `failover-2` always.",
+        (*_explored("failover"), partial(_seeds, "failover-1", 60), partial(_seeds, "failover-2", 60)),
+    ),
+    Own(
         "gripfast-redlock",
         "Gripfast's Redlock",
         "This is the production code, on three and five nodes. Some nodes are down, silent, restarted empty or cut"

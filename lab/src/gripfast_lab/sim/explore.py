@@ -178,6 +178,9 @@ class Explored(Protocol):
     def states(self) -> int: ...
 
     @property
+    def ended(self) -> bool: ...
+
+    @property
     def violations(self) -> Sequence[object]: ...
 
 

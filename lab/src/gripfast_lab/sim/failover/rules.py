@@ -75,6 +75,10 @@ class Table:
         return sum(cell.report.states for cell in self.cells)
 
     @property
+    def ended(self) -> bool:
+        return not self.violations
+
+    @property
     def violations(self) -> list[str]:
         return [f"{cell.row.rule}, {cell.column}: {cell}" for cell in self.cells if not cell.is_as_expected]
 

@@ -426,16 +426,7 @@ def _pubsub(keys: Keyspace, words: Words) -> Reply:
 
 @_command("info", 1, ANY_NUMBER)
 def _info(keys: Keyspace, words: Words) -> Reply:
-    """Of its lines, those that Gripfast reads."""
-    run_id, is_replica, replid, followers = keys.about()
-    wanted = {word.lower() for word in words[1:]} or {b"everything"}
-    sections = {
-        b"server": b"# Server\r\nredis_mode:standalone\r\nrun_id:%b\r\n" % run_id,
-        b"replication": b"# Replication\r\nrole:%b\r\nconnected_slaves:%d\r\nmaster_replid:%b\r\n"
-        % (b"slave" if is_replica else b"master", followers, replid),
-    }
-    all_of_them = wanted & {b"all", b"default", b"everything"}
-    return b"\r\n".join([text for name, text in sections.items() if all_of_them or name in wanted])
+    return keys.about().told(words[1:])
 
 
 @_command("ping", 1, ANY_NUMBER)

@@ -10,7 +10,7 @@ came, so that no answer depends on a hash.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple, TypeAlias, TypeVar
 
 from gripfast_lab.sim.redis.replies import wrong_type
@@ -48,6 +48,18 @@ class About(NamedTuple):
     replid: bytes
     """Which history of writes its data belong to: `master_replid`."""
     followers: int
+
+    def told(self, sections: Sequence[bytes]) -> bytes:
+        """Of the lines of these sections, or of all, those that Gripfast reads."""
+        role = b"slave" if self.is_replica else b"master"
+        texts = {
+            b"server": b"# Server\r\nredis_mode:standalone\r\nrun_id:%b\r\n" % self.run_id,
+            b"replication": b"# Replication\r\nrole:%b\r\nconnected_slaves:%d\r\nmaster_replid:%b\r\n"
+            % (role, self.followers, self.replid),
+        }
+        wanted = {section.lower() for section in sections} or {b"all"}
+        is_all = bool(wanted & {b"all", b"default", b"everything"})
+        return b"\r\n".join([text for name, text in texts.items() if is_all or name in wanted])
 
 
 ALONE = About(b"a" * 40, False, b"b" * 40, 0)
