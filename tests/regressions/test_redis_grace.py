@@ -215,8 +215,28 @@ async def test_no_lease_is_extended_beyond_the_ttl_in_force(world: World, failin
 
 
 def test_init_needs_no_longer_than_a_request_may_take(failing: Failing, capsys: pytest.CaptureFixture[str]) -> None:
-    url = f"redis://{HOST}:{failing.primary.port}/0?{LEVEL}&request_timeout=0.4"
+    url = failing.url() + "&request_timeout=0.8"
     assert main(["init", url]) == 0, capsys.readouterr().err
+
+
+def test_init_ends_no_grace_after_a_failover_unless_it_is_told_to(
+    failing: Failing, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the promoted replica lacks is not in its list: that nothing is held there says nothing."""
+    url = failing.url("failover_grace=5&max_ttl=10")
+    with gripfast.connect(url) as client, gripfast.connect(url) as other:
+        client.inspect("job")
+        failing.link.hold("replies")
+        lease = client.lock("job", ttl=10).acquire()
+        failing.fail()
+        for _ in range(2):
+            assert main(["init", url, "--max-ttl", "10s"]) == 1
+            assert "grants no lock for another 1" in capsys.readouterr().err
+            with pytest.raises(gripfast.StoreUnavailable, match="grants no lock"):
+                other.lock("job", ttl=9).try_acquire()
+        assert lease.held
+        assert main(["init", url, "--yes"]) == 0
+        assert other.lock("job", ttl=9).try_acquire() is not None
 
 
 def test_init_changes_nothing_where_locks_are_held(failing: Failing) -> None:

@@ -85,13 +85,13 @@ class Operators(AnyClient):
         was_held = reached(drive(forced(self._store(), key, note)))
         return was_forced(name, note, was_held, not was_held and drive(keeping.done(self, key)) is not None)
 
-    def _prepare(self, max_ttl: float | None) -> Prepared:
+    def _prepare(self, max_ttl: float | None, ends_grace: bool = True) -> Prepared:
         """For `gripfast init`."""
         prepare = getattr(self._store(), "prepare", None)
         if prepare is None:
             raise ConfigurationError("this store needs no `gripfast init`: use it as it is")
         largest = None if max_ttl is None else rules.checked_max_ttl(max_ttl)
-        done: Prepared = reached(drive(prepare(largest)))
+        done: Prepared = reached(drive(prepare(largest, ends_grace)))
         return done
 
     def forget(self, name: str) -> bool:

@@ -16,7 +16,7 @@ KINDS = ("lock", "semaphore", "rwlock")
 @click.argument("server", required=False, metavar="[URL]")
 @url_option
 @duration_option("--max-ttl", "Raise the largest ttl that a lock may have to this: 2m, 1h.")
-@click.option("--yes", is_flag=True, help="Also if locks are held there.")
+@click.option("--yes", is_flag=True, help="Also if locks are held there, or a failover was not long ago.")
 @click.pass_context
 def init(ctx: click.Context, server: str | None, max_ttl: float | None, yes: bool) -> None:
     """Prepare a new Redis whose URL has failover_grace, so that it grants locks at once.
@@ -28,12 +28,16 @@ def init(ctx: click.Context, server: str | None, max_ttl: float | None, yes: boo
     Without this, the first locks have to wait for one grace: the server can't know that no other one was before it.
     --max-ttl raises the largest ttl that a lock may have; write the same max_ttl into the URL of every client.
 
-    If locks are held, gripfast asks for --yes: use it only if no server has failed in the last few minutes.
+    If locks are held, or the server waits for leases that it may not know of, gripfast asks for --yes: use it only if
+    no server has failed in the last few minutes.
     """
     with gripfast.connect(server) if server else open_client(ctx) as client:
         if not yes:
             _refuse_if_in_use(client)
-        done = client._prepare(max_ttl)
+        done = client._prepare(max_ttl, ends_grace=yes)
+    if done.grace > 0.0:
+        words = f"it grants no lock for another {done.grace:.1f} s, because leases of a server before it may be left"
+        raise Failure(codes.DECLINED, f"{words}: wait. If there was no server before it, run this again with --yes")
     click.echo(f"prepared: locks are granted at once, with a ttl of at most {done.max_ttl:g} s")
     if done.unaware:
         count = f"{done.unaware} replica{'s do' if done.unaware > 1 else ' does'}"

@@ -412,13 +412,16 @@ class Prepared(NamedTuple):
     """The largest ttl in force."""
     unaware: int
     """Copies of the engine that have not confirmed that they know of it."""
+    grace: float = 0.0
+    """Seconds for which it grants nothing: leases of an engine before it may be left."""
 
 
 class Prepares(Protocol):
     """What a store can do besides, if it needs to be prepared before it is used (`gripfast init`)."""
 
-    async def prepare(self, max_ttl: float | None) -> Prepared | Unreachable:
-        """It is new: it need not wait for leases of an engine before it. `max_ttl`: raise the largest ttl to this."""
+    async def prepare(self, max_ttl: float | None, ends_grace: bool = True) -> Prepared | Unreachable:
+        """It is new: it need not wait for leases of an engine before it. `max_ttl`: raise the largest ttl to this.
+        `ends_grace`: also if it does wait for them."""
         ...
 
 

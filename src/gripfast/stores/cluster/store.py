@@ -217,15 +217,17 @@ class ClusterStore(Store, PermitStore):
 
     # ------------------------------------------------------------------------------------------------------------------
 
-    async def prepare(self, max_ttl: float | None) -> Prepared | Unreachable:
+    async def prepare(self, max_ttl: float | None, ends_grace: bool = True) -> Prepared | Unreachable:
         """Every primary: none has had another before it."""
         if (trouble := await self._routing.begin()) is not None:
             return trouble
-        done = [await self._nodes[address].store.prepare(max_ttl) for address in self._topology.primaries]
+        stores = [self._nodes[address].store for address in self._topology.primaries]
+        done = [await store.prepare(max_ttl, ends_grace) for store in stores]
         prepared = [each for each in done if not isinstance(each, Unreachable)]
         if len(prepared) < len(done):
             return next(each for each in done if isinstance(each, Unreachable))
-        return Prepared(max(each.max_ttl for each in prepared), sum(each.unaware for each in prepared))
+        largest, left = max(each.max_ttl for each in prepared), max(each.grace for each in prepared)
+        return Prepared(largest, sum(each.unaware for each in prepared), left)
 
     def stop_waiting(self) -> None:
         self._nodes.stop_waiting()

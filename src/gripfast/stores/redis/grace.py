@@ -45,6 +45,8 @@ LOOK_EVERY = 10.0
 PREPARE_MS = 1000
 """For how long it is waited at most until all replicas have what `gripfast init` wrote."""
 ANY_SERVER = b"open"
+NEW_SERVER = b"new"
+"""One that has no grace that would be ended."""
 NO_SERVER = pack(b"run_id:?", b"master_replid:?")
 """The incarnation of no server."""
 _WHY = {"none": "it had no marker: it is new, or has lost its data", "other": "it was promoted or restarted"}
@@ -69,7 +71,7 @@ class Marked(NamedTuple):
 
 
 def mark(key: bytes, failover: Failover, in_force: float = 0.0, opens: bytes = b"") -> bytes:
-    """`opens`: `ANY_SERVER`, or the only incarnation that begins without a grace."""
+    """`opens`: `ANY_SERVER`, `NEW_SERVER`, or the only incarnation that begins without a grace."""
     times = [b"%d" % round(seconds * 1000) for seconds in (failover.goes_on, failover.max_ttl, in_force)]
     return scripts.MARK.by_hash + pack(key, *times, opens)
 
@@ -185,10 +187,17 @@ class Grace:
             )
 
     async def prepare_server(
-        self, where: str, ask_together: Callable[..., Awaitable[Any]], max_ttl: float | None, timeout: float
+        self,
+        where: str,
+        ask_together: Callable[..., Awaitable[Any]],
+        max_ttl: float | None,
+        timeout: float,
+        ends_grace: bool,
     ) -> Prepared | Unreachable:
-        """End its grace, and raise the largest ttl. The replicas must know of that before anybody uses it."""
-        packed = mark(self.key(), self.failover, max(self._max_ttl, max_ttl or 0.0), ANY_SERVER)
+        """It has no grace, or that is ended, and the largest ttl is raised. The replicas must know of that before
+        anybody uses it."""
+        opens = ANY_SERVER if ends_grace else NEW_SERVER
+        packed = mark(self.key(), self.failover, max(self._max_ttl, max_ttl or 0.0), opens)
         wait = command(b"WAIT", b"%d" % REPLICAS_MOST, b"%d" % min(PREPARE_MS, round(timeout * 500)))
         replies = await ask_together(scripts.MARK, packed, wait)
         if isinstance(replies, Fault):
@@ -197,7 +206,7 @@ class Grace:
             if isinstance(reply, ReplyError):
                 return unreachable(_without_info(refused(where, reply), where).error)
         found = self._read(read_mark(replies[0]))
-        return Prepared(found.max_ttl, max(0, found.replicas - replies[1]))
+        return Prepared(found.max_ttl, max(0, found.replicas - replies[1]), found.left)
 
     async def _look(self, ask: Ask) -> Marked | Fault:
         opens = self._known if self.reopens else b""

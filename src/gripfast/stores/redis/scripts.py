@@ -393,8 +393,9 @@ INSPECT = Script(_NAMES + _LOOK + "return look()", keys=4, arguments=0)
 
 # KEYS: the marker, "<run id> <replication id> <since> <max_ttl>", in ms, which never expires. ARGV, in ms: for how long
 # a server before this one may go on, the largest ttl if there is no marker yet, the largest ttl that the client knows
-# to be in force; then "open" to begin without grace, or the one incarnation that does. {ms of grace that are left, what
-# the two arguments of guarded scripts must be, the largest ttl, why a grace begins, how many replicas follow}
+# to be in force; then who begins without a grace: "open" for any server, "new" for one that has none to be ended, or
+# one incarnation. {ms of grace that are left, what the two arguments of guarded scripts must be, the largest ttl, why a
+# grace begins, how many replicas follow}
 MARK = Script(
     """
 local function field(section, name)
@@ -412,7 +413,9 @@ local why = ''
 if of_run ~= run_id or of_replid ~= replid or tonumber(since) > now then
   since, why = now, of_run and 'other' or 'none'
 end
-if ARGV[4] == 'open' or ARGV[4] == 'run_id:' .. run_id .. ' master_replid:' .. replid then
+local is_over = not of_run or since + max_ttl + ARGV[1] <= now
+local is_known = ARGV[4] == 'run_id:' .. run_id .. ' master_replid:' .. replid
+if ARGV[4] == 'open' or (ARGV[4] == 'new' and is_over) or is_known then
   since, why = 0, ''
 end
 max_ttl = math.max(max_ttl or ARGV[2], ARGV[3])

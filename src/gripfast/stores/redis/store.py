@@ -357,14 +357,14 @@ class RedisStore(Requests, Store, PermitStore):
             reply = await self._made_good(script, packed, reply)
         return unreachable(reply.error, reply.was_sent) if isinstance(reply, Fault) else bool(reply == 1)
 
-    async def prepare(self, max_ttl: float | None) -> Prepared | Unreachable:
+    async def prepare(self, max_ttl: float | None, ends_grace: bool = True) -> Prepared | Unreachable:
         if self._grace is None:
             raise ConfigurationError(
                 f"{self._link.server.where} needs no `gripfast init` without failover_grace: if the server has "
                 "replicas, add that to the URL, as in redis://host?failover_grace=15"
             )
-        server = self._link.server
-        return await self._grace.prepare_server(server.where, self._ask_together, max_ttl, server.timeout)
+        server, ask = self._link.server, self._ask_together
+        return await self._grace.prepare_server(server.where, ask, max_ttl, server.timeout, ends_grace)
 
     async def _ask_together(self, script: Script, *commands: bytes) -> Any:
         """The replies to commands on one connection, the first of them a script's, which is sent in full."""
