@@ -20,8 +20,8 @@ from sweeps.test_interrupts_blocking import BlockingTrial
 from sweeps.worlds import PATIENCE, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease
-STORES = ("memory", "sqlite", "redis", "cluster", "postgres-lease", "mysql-lease")
-BUDGET = {"memory": 60, "sqlite": 30, "redis": 30, "cluster": 20, "postgres-lease": 12, "mysql-lease": 12}
+STORES = ("memory", "sqlite", "redis", "postgres-lease", "mysql-lease")
+BUDGET = {"memory": 60, "sqlite": 30, "redis": 30, "postgres-lease": 12, "mysql-lease": 12}
 LONG = 600.0
 
 

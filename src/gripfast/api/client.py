@@ -305,7 +305,7 @@ class Client(PermitDecorators, Operators):
         If the function is not to run, the call returns None. Coroutine functions work.
 
         The name is that of a lock: `client.lock(name)` waits for it. `forget(name)` makes it undone. Needs a store with
-        `capabilities.keeps`.
+        `capabilities.once`.
         """
         if wrong:
             raise unknown_option(Client.once, wrong)

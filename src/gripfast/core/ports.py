@@ -65,7 +65,9 @@ class Capabilities:
     downgrades: bool = False
     """The lease of a writer has `downgrade()`: it becomes a reader's, and no other writer comes in between."""
     keeps: bool = False
-    """A released name can stay taken: `lock(min_hold=…)` and `once()` work."""
+    """A released name can stay taken: `lock(min_hold=…)` works."""
+    once: bool = False
+    """`client.once()` works: what is recorded as done is not forgotten while the engine keeps its memory."""
     hands_over: bool = False
     """Another process can take over a held lock: `lease.detach()` and `client.adopt()` work."""
     lazy_release: bool = False

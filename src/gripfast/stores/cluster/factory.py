@@ -18,7 +18,7 @@ from gripfast.stores.cluster.store import ClusterStore
 from gripfast.stores.cluster.topology import Address, Remap, Topology
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.factory import PREFIX, RedisFactory, check_quoting, connecting
-from gripfast.stores.redis.failover import failover_of
+from gripfast.stores.redis.failover import failover_of, with_replicas
 from gripfast.stores.redis.hosts import login_and_hosts
 from gripfast.stores.redis.plain import Connect
 
@@ -48,6 +48,7 @@ class ClusterFactory(StoreFactory):
         self._remap = remap
         self._tells_grace = "failover_grace" in options
         self._failover = failover_of(options, goes_on(NODE_TIMEOUT))
+        self.capabilities, self.once_needs = with_replicas(self.capabilities, self._failover)
         if self._failover is not None:
             self.max_ttl = self._failover.max_ttl
 

@@ -15,6 +15,7 @@ CAPABILITIES = Capabilities(
     rwlocks=True,
     downgrades=True,
     keeps=True,
+    once=True,
     hands_over=True,
 )
 SPEC = StoreSpec(

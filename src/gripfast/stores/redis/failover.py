@@ -11,10 +11,12 @@ again. Two levels close this:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from gripfast import durations
 from gripfast.core import rules
+from gripfast.core.ports import Capabilities
 from gripfast.errors import ConfigurationError
 from gripfast.stores.options import Option
 
@@ -59,6 +61,14 @@ def failover_of(options: dict[str, Any], goes_on: float | None = None) -> Failov
         return None
     max_ttl = rules.checked_max_ttl(given.get("max_ttl", MAX_TTL))
     return Failover(max_ttl, goes_on, _checked_replicas(given.get("replicas", 0)))
+
+
+def with_replicas(capabilities: Capabilities, failover: Failover | None) -> tuple[Capabilities, str]:
+    """Of a primary that somebody may replace, and what `once()` needs there: a failover forgets what no replica has
+    acknowledged, so a "done" that was told could be begun again."""
+    if failover is not None and failover.replicas:
+        return capabilities, ""
+    return replace(capabilities, once=False), "replicas=N"
 
 
 def _checked_goes_on(value: object) -> float | None:

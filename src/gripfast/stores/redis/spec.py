@@ -15,6 +15,7 @@ CAPABILITIES = Capabilities(
     processes=True,
     tells_reason=True,
     keeps=True,
+    once=True,
     hands_over=True,
     lazy_release=True,
     semaphores=True,

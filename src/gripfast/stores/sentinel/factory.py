@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, unquote
 
 from gripfast.errors import ConfigurationError
 from gripfast.stores.redis.factory import TLS, RedisFactory, check_quoting, connecting
-from gripfast.stores.redis.failover import Failover, failover_of
+from gripfast.stores.redis.failover import Failover, failover_of, with_replicas
 from gripfast.stores.redis.plain import Connect
 from gripfast.stores.sentinel.dial import Rules, Sentinel, Service
 
@@ -34,6 +34,7 @@ class SentinelFactory(RedisFactory):
         if failover is not None:
             failover = failover._replace(promotable=service.promotable)
         super().__init__(scheme, functools.partial(service.connect, connect), settings, failover)
+        self.capabilities, self.once_needs = with_replicas(self.capabilities, failover)
         self.where = service.where
         self.scheme = scheme
         self.service = service

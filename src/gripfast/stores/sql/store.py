@@ -70,6 +70,7 @@ def capabilities(pushes: bool) -> Capabilities:
         processes=True,
         tells_reason=True,
         keeps=True,
+        once=True,
         hands_over=True,
         semaphores=True,
         rwlocks=True,

@@ -412,5 +412,6 @@ def capabilities(synchronous: str) -> Capabilities:
         rwlocks=True,
         downgrades=True,
         keeps=True,
+        once=True,
         hands_over=True,
     )

@@ -177,7 +177,7 @@ async def test_the_rest_of_a_min_hold_travels_along(world: World) -> None:
     assert 500 < info.expires_in <= 600
 
 
-@needs("hands_over", "keeps")
+@needs("hands_over", "once")
 async def test_what_is_to_be_done_once_is_not_detached(world: World) -> None:
     alice = world.actor()
 

@@ -33,7 +33,7 @@ async def outcome(actor: Any, **settings: Any) -> str:
     return found[0]
 
 
-@needs("keeps")
+@needs("once")
 async def test_what_is_done_is_not_begun_again(world: World) -> None:
     alice, bob = world.actors(2)
     tokens: list[int] = []
@@ -55,7 +55,7 @@ async def test_what_is_done_is_not_begun_again(world: World) -> None:
         await bob.acquire("digest", wait=0.05)
 
 
-@needs("keeps")
+@needs("once")
 async def test_it_may_be_done_again_when_its_time_is_over(world: World) -> None:
     alice, bob = world.actors(2)
     await enters(alice, keep=0.3)
@@ -66,7 +66,7 @@ async def test_it_may_be_done_again_when_its_time_is_over(world: World) -> None:
     await auntil(is_to_do)
 
 
-@needs("keeps")
+@needs("once")
 async def test_an_exception_releases_without_done(world: World) -> None:
     alice, bob = world.actors(2)
 
@@ -81,7 +81,7 @@ async def test_an_exception_releases_without_done(world: World) -> None:
     assert await outcome(bob, name="other") == "done"
 
 
-@needs("keeps")
+@needs("once")
 async def test_who_waits_is_told_that_it_is_done(world: World) -> None:
     """It does not wait until the record is forgotten."""
     alice, bob = world.actors(2)
@@ -97,7 +97,7 @@ async def test_who_waits_is_told_that_it_is_done(world: World) -> None:
     assert (info.kept, info.waiters) == ("done", 0)
 
 
-@needs("keeps")
+@needs("once")
 async def test_who_waits_for_one_that_fails_is_to_do_it(world: World) -> None:
     alice, bob = world.actors(2)
     waiting: list[Any] = []
@@ -112,7 +112,7 @@ async def test_who_waits_for_one_that_fails_is_to_do_it(world: World) -> None:
     assert await asyncio.wait_for(waiting[0], 15) == "to do"
 
 
-@needs("keeps")
+@needs("once")
 async def test_what_is_not_waited_for_is_busy(world: World) -> None:
     alice, bob = world.actors(2)
     lease = await alice.acquire("digest", label="at work")
@@ -129,7 +129,7 @@ async def test_what_is_not_waited_for_is_busy(world: World) -> None:
     await alice.release(lease)
 
 
-@needs("keeps")
+@needs("once")
 async def test_what_is_not_yours_any_more_is_not_recorded(world: World) -> None:
     """Somebody else has begun: "not yours" is no success."""
     alice, bob = world.actors(2)
@@ -143,7 +143,7 @@ async def test_what_is_not_yours_any_more_is_not_recorded(world: World) -> None:
     assert (await world.inspect("digest")).kept is None
 
 
-@needs("keeps")
+@needs("once")
 async def test_a_force_release_leaves_alone_what_is_done(world: World, caplog: pytest.LogCaptureFixture) -> None:
     alice, bob = world.actors(2)
     await enters(alice)
@@ -153,7 +153,7 @@ async def test_a_force_release_leaves_alone_what_is_done(world: World, caplog: p
     assert "client.forget('digest')" in caplog.text
 
 
-@needs("keeps")
+@needs("once")
 async def test_what_is_done_can_be_forgotten(world: World) -> None:
     alice, bob = world.actors(2)
     assert await bob.does(lambda: bob.client.forget("digest")) is False
@@ -174,7 +174,7 @@ async def test_what_is_done_can_be_forgotten(world: World) -> None:
     assert tokens[0] > token
 
 
-@needs("keeps")
+@needs("once")
 async def test_a_client_that_is_closed_in_the_middle_has_not_done_it(world: World) -> None:
     alice, bob = world.actors(2)
 
@@ -186,7 +186,7 @@ async def test_a_client_that_is_closed_in_the_middle_has_not_done_it(world: Worl
     assert await outcome(bob) == "to do"
 
 
-@needs("keeps")
+@needs("once")
 async def test_a_decorated_function_runs_once(world: World) -> None:
     alice, bob = world.actors(2)
     days: list[str] = []
@@ -203,7 +203,7 @@ async def test_a_decorated_function_runs_once(world: World) -> None:
     assert days == ["monday", "tuesday"]
 
 
-@needs("keeps")
+@needs("once")
 async def test_a_crowd_does_everything_once(world: World) -> None:
     actors = world.actors(3)
     begun: list[str] = []
@@ -220,7 +220,7 @@ async def test_a_crowd_does_everything_once(world: World) -> None:
     assert sorted(begun) == [f"digest:{number}" for number in range(4)]
 
 
-@needs("keeps")
+@needs("once")
 async def test_bad_settings_are_refused(world: World) -> None:
     client = world.connect()
     for keep in (0, -1, float("inf"), "7d", True):
@@ -236,7 +236,7 @@ async def test_bad_settings_are_refused(world: World) -> None:
         client.once("digest", keep=1).__reduce_ex__(2)
 
 
-@unless("keeps")
-async def test_a_store_that_keeps_nothing_refuses_it(world: World) -> None:
+@unless("once")
+async def test_a_store_that_may_forget_what_is_done_refuses_it(world: World) -> None:
     with pytest.raises(ConfigurationError, match=r"once\(\)"):
         world.connect().once("digest", keep=1)
