@@ -320,3 +320,16 @@ async def test_sentinels_that_hang_take_a_moment_and_no_more() -> None:
                 assert 0.4 < told.seconds < 4.0
         for told in await told_by(f"redis+sentinel://{HOST}:{first},{HOST}:{second}/{SERVICE}", request_timeout=0.5):
             assert f"{HOST}:{first} did not answer in time" in told
+
+
+@pytest.mark.parametrize("url", ["redis+sentinel://a,b,c/main", "redis+cluster://a,b,c"])
+def test_once_needs_replicas_that_acknowledge(url: str) -> None:
+    """A failover could forget what is done."""
+    with gripfast.connect(url) as client:
+        assert not client.capabilities.once
+        with pytest.raises(ConfigurationError, match="needs replicas=N"):
+            client.once("digest", keep=60)
+        client.lock("job", min_hold=5)
+    with gripfast.connect(f"{url}?replicas=2") as client:
+        assert client.capabilities.once
+        client.once("digest", keep=60)
