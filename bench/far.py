@@ -38,7 +38,7 @@ def behind(server: Server, seconds: float) -> Server:
                 yield parts._replace(netloc=f"{parts.hostname}:{port}").geturl()
             finally:
                 relay.terminate()
-                relay.wait()
+                relay.communicate()
 
     return far
 

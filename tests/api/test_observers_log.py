@@ -82,6 +82,7 @@ def test_the_logging_observer_writes_a_line_for_each_event(
         "gripfast_owner": lease.owner,
         "gripfast_token": lease.token,
         "gripfast_store": client.where,
+        "gripfast_engine": "redis",
         "gripfast_ttl": lease.ttl,
         "gripfast_reason": "max_hold",
         "gripfast_request": None,

@@ -173,6 +173,7 @@ def test_when_too_many_events_wait_whole_claims_are_left_out(
         blocks.over.set()
         until(lambda: len(said(caplog)) == 1)
         assert "events were left out, because the observers of memory:// are too slow" in said(caplog)[0]
+        until(lambda: runtime._observers._ticker.queue.qsize() == 0)
         with client.lock("afterwards"):
             pass
     assert broken_stories(seen.events) == []

@@ -60,7 +60,7 @@ def test_another_shell_is_refused(call: Call) -> None:
 @pytest.mark.usefixtures("url")
 def test_bash_completes_commands_and_options(bash: Bash) -> None:
     assert bash.completes("gripfast sh") == ["show"]
-    assert bash.completes("gripfast run --gr") == ["--grace"]
+    assert bash.completes("gripfast run --gra") == ["--grace"]
 
 
 def test_bash_completes_the_names_of_held_locks(client: gripfast.Client, bash: Bash) -> None:

@@ -88,8 +88,15 @@ def test_a_page_on_the_standard_output_is_there_alone(call: Call) -> None:
 
 
 def test_the_real_list_has_every_protocol_and_ends_with_gripfast_s_own() -> None:
-    assert len(ENTRIES) == 40
-    ours = ["gripfast-redis", "gripfast-redlock", "gripfast-rules", "gripfast-permits", "gripfast-relatives"]
+    assert len(ENTRIES) == 43
+    ours = [
+        "gripfast-redis",
+        "gripfast-replicas",
+        "gripfast-redlock",
+        "gripfast-rules",
+        "gripfast-permits",
+        "gripfast-relatives",
+    ]
     assert [own.name for own in OWN] == ours
 
 
@@ -282,7 +289,9 @@ def completed(line: str) -> Sequence[str]:
 
 
 def test_names_are_completed() -> None:
-    assert completed("gripfast lab show fail") == ["failover", "failover-wait"]
+    assert completed("gripfast lab show fail") == [
+        "failover", "failover-wait", "failover-wait-connected", "failover-grace-run-id", "failover-grace"
+    ]  # fmt: skip
     assert completed("gripfast lab show gripfast-ru") == ["gripfast-rules"]
     assert completed("gripfast lab show semaphore-c") == ["semaphore-counter", "semaphore-clocks"]
     assert completed("gripfast lab s") == ["seed", "show"]

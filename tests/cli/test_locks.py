@@ -74,6 +74,7 @@ def test_show_in_json_has_every_field(client: gripfast.Client, call: Call) -> No
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "waiters": 0,
+        "trace": None,
     }
 
 

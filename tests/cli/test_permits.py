@@ -184,6 +184,7 @@ def test_show_in_json_has_every_field(full: list[gripfast.SemaphoreLease], call:
         "pid": os.getpid(),
         "n": 1,
         "slots": [0],
+        "trace": None,
     }
     assert [each["slots"] for each in shown.pop("holders")] == [[0], [1, 2]]
     assert shown == {"name": "api", "kind": "semaphore", "limit": 3, "in_use": 3, "waiters": 0}

@@ -13,6 +13,7 @@ STORES = {
     "embedded": "sqlite:///locks.db",
     "Redis": "redis://localhost",
     "Sentinel": "redis+sentinel://a,b,c/main",
+    "Cluster": "redis+cluster://a,b,c",
     "Redlock": "redlock://a,b,c",
     "PostgreSQL, `lease`": "postgresql://localhost/shop",
     "MariaDB, MySQL, `lease`": "mysql://localhost/shop",

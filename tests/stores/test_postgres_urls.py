@@ -264,7 +264,7 @@ def engine_url(driver: str) -> str:
 
 def dialect_by(engine: Any) -> Any:
     made: Any = factory_of(engine, {})
-    return made._dialect
+    return made.dialect
 
 
 def test_an_engine_of_psycopg_makes_the_connections_as_it_makes_its_own() -> None:

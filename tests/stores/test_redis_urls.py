@@ -318,8 +318,6 @@ def by_a_pool_that_finds_its_server() -> redis.Redis:
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: redis.RedisCluster.__new__(redis.RedisCluster),
-        lambda: redis.asyncio.RedisCluster.__new__(redis.asyncio.RedisCluster),
         lambda: redis.ConnectionPool(),
         lambda: redis.Redis,
         lambda: redis.sentinel.Sentinel([("host", 1)]),
@@ -328,8 +326,6 @@ def by_a_pool_that_finds_its_server() -> redis.Redis:
         lambda: b"redis://host",
     ],
     ids=[
-        "cluster",
-        "asyncio cluster",
         "pool",
         "class",
         "sentinel",

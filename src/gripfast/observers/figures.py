@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import os
 import threading
-import weakref
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from gripfast.core.events import Event, Observer
 from gripfast.errors import Reason
+from gripfast.interrupts.living import Living
 
 GROUPS_MOST = 200
 """So many groups are told apart."""
@@ -213,7 +213,7 @@ class MetricsObserver(Observer):
 
 # -- forks -------------------------------------------------------------------------------------------------------------
 
-_SINKS: weakref.WeakSet[Sink] = weakref.WeakSet()
+_SINKS: Living[Sink] = Living()
 _paused: list[Sink] = []
 """For the thread that forks: no two do so at the same time, because this list is guarded by `_forking`."""
 _forking = threading.Lock()

@@ -173,7 +173,7 @@ class _Instruments(Sink):
 
     def _observer_of(self, metric: Metric) -> Callable[[CallbackOptions], Iterator[Observation]]:
         def observed(_: CallbackOptions) -> Iterator[Observation]:
-            for labels, count in list(self._counts[metric].items()):
+            for labels, count in self._counts[metric].copy().items():
                 yield Observation(count, attributes_of(metric, labels))
 
         return observed

@@ -70,6 +70,8 @@ class Shape(Generic[L]):
         self._latest_terms: Terms | None = None
         if any(kind.__module__.startswith("redis.asyncio") for kind in type(redis).__mro__) is not self._is_async:
             raise DataError("Lock needs a redis.Redis, AsyncLock a redis.asyncio.Redis: use the other class or client")
+        if any(kind.__name__ == "RedisCluster" for kind in type(redis).__mro__):
+            raise DataError(f"a {type(redis).__name__} has no such lock: use gripfast.connect(client).lock(name)")
         with self._in_redis_terms("make"):
             self._clients: Clients = clients_of(redis)
             terms = self._terms()

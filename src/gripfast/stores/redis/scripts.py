@@ -31,11 +31,11 @@ from gripfast.stores.redis.script import Script as Script
 WINDOW_MS = int(rules.WAITER_WINDOW * 1000)
 MEMORY_MS = rules.TOKEN_MEMORY_US // 1000
 
-LINE_MS = 6 * WINDOW_MS
-EXPIRY_EVERY = 8
+LINE_MS = WINDOW_MS
+EXPIRY_EVERY = 2
 """A line and its places expire by themselves when all who waited have died. That expiry is not written by everyone who
 joins, but by the first, by every waiter that asks again, and by every so-manieth that joins. Who waits asks again
-after 3 s at most: so it is written at least every 24 s, and nobody in line is ever forgotten."""
+after 3 s at most: so it is written at least every 6 s, and nobody in line is ever forgotten."""
 
 TOKEN_MOST = 2**53
 """In the year 2255. Lua does not count further, so what is larger was written by somebody else, and is no token."""
@@ -70,8 +70,17 @@ local function leave(owner)
   redis.call('HDEL', places, owner)
 end
 
+local frees = false
+
 local function is_heard(channel)
-  return redis.call('PUBSUB', 'NUMSUB', channel)[2] > 0
+  local heard = redis.pcall('PUBSUB', 'NUMSUB', channel)
+  if heard.err then
+    if frees then
+      redis.call('DEL', lock)
+    end
+    error(heard.err, 0) -- not allowed to: the caller is told
+  end
+  return heard[2] > 0
 end
 
 local function tell(owner, ttl, channel, tail)
@@ -97,7 +106,7 @@ local function now_ms()
 end
 
 -- Who has the lock now, or may take it: the asker. If that is nobody, the lock is as it was.
-local function hand_over(asker)
+local function pass_on(asker)
   local skipped, owners = 0, redis.call('ZRANGE', line, 0, 0)
   while #owners > 0 do
     for _, owner in ipairs(owners) do
@@ -116,6 +125,13 @@ local function hand_over(asker)
     end
     owners = redis.call('ZRANGE', line, skipped, skipped + 31)
   end
+end
+
+local function hand_over(asker)
+  frees = true
+  local next = pass_on(asker)
+  frees = false
+  return next
 end
 """
 
@@ -148,7 +164,8 @@ if redis.call('EXISTS', lock, line) == 0{and_open} then
 {_WRITE}
 end
 {_SETTLE}
-local seen = redis.call('MGET', lock, fence)
+-- no MGET: it would take a key of another type for none
+local seen = {{redis.call('GET', lock), redis.call('GET', fence)}}
 if seen[1] == owner then
   local token, of = string.match(seen[2] or '', '^(%d+).-\\n(.*)$')
   if of ~= owner or tonumber(token) >= {TOKEN_MOST} then
@@ -169,7 +186,7 @@ if not seen[1]{and_open} then
   if not next or next == owner then
     return write(owner, ttl, keep, tail)
   end
-  seen = redis.call('MGET', lock, fence)
+  seen = {{redis.call('GET', lock), redis.call('GET', fence)}}
 end
 {_TOUCH_DONE if and_open else ""}
 local hears, waiters = 0, nil

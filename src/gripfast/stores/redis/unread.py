@@ -137,7 +137,7 @@ class Book(Generic[C, U]):
 
     def forget_dropped(self) -> None:
         """Names of what an interrupt, or a lost connection, has dropped."""
-        for name, ref in list(self.by_name.items()):
+        for name, ref in self.by_name.copy().items():
             if ref() is None and self.by_name.get(name) is ref:
                 self.by_name.pop(name, None)
 
