@@ -38,8 +38,8 @@ TRUTH = (
             Edit(release.release, 'if not state.finish("released"):', "if state.ending is not None:"),
             Edit(
                 release.release,
-                "if isinstance(answer, Unreachable):",
-                'state.finish("released")\n    if isinstance(answer, Unreachable):',
+                "if want.is_lazy:\n        pass",
+                'state.finish("released")\n    if want.is_lazy:\n        pass',
             ),
         ),
     ),
