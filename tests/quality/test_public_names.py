@@ -95,6 +95,7 @@ PUBLIC: dict[str, set[str]] = {
         "keeps",
         "lazy_release",
         "lists",
+        "once",
         "processes",
         "push",
         "rwlocks",
