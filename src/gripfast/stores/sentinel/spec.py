@@ -32,7 +32,7 @@ SPEC = StoreSpec(
         "sentinel_ssl": Option("bool", "whether the Sentinels use TLS; as the servers do, if it is not given"),
     },
     more_options=f"{MORE_OPTIONS}, for the servers; with `sentinel_` before them, for the Sentinels",
-    capabilities=CAPABILITIES,
+    capabilities=None,  # once() depends on `replicas`
     doctor="gripfast.stores.sentinel.doctor",
     builds_on="redis",
 )
