@@ -1,6 +1,7 @@
 """The lock in the shape of asyncio's: release() without await, tasks instead of threads."""
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -54,16 +55,16 @@ async def test_a_waiting_task_gets_it_from_a_release_that_nobody_awaits(url: str
         ours = Lock(client, "job")
         await ours.acquire()
         waiting = asyncio.create_task(other.lock("job").acquire(wait=10).__aenter__())
-        await auntil(lambda: has_a_waiter(other))
+        await auntil(lambda: has_waiters(other))
         ours.release()
         await (await waiting).release()
 
 
-async def has_a_waiter(client: gripfast.AsyncClient) -> bool:
+async def has_waiters(client: gripfast.AsyncClient, count: int = 1) -> bool:
     if not client.capabilities.waiters_seen:
-        return waiters_among([client], "job") == 1
+        return waiters_among([client], "job") == count
     info = await client.inspect("job")
-    return info is not None and info.waiters == 1
+    return info is not None and info.waiters == count
 
 
 async def test_releasing_what_is_not_held_is_a_runtime_error(url: str) -> None:
@@ -111,7 +112,13 @@ async def test_tasks_enter_one_at_a_time_and_where_it_is_fair_in_the_order_they_
                 await asyncio.sleep(0)
                 log.append(number)
 
-        await asyncio.gather(*(work(number) for number in range(8)))
+        await ours.acquire()
+        working = []
+        for number in range(8):
+            working.append(asyncio.create_task(work(number)))
+            await auntil(functools.partial(has_waiters, client, number + 1))
+        ours.release()
+        await asyncio.gather(*working)
         order = list(range(8)) if client.capabilities.fair else log[::2]
         assert log == [number for number in order for _ in range(2)]
         assert sorted(order) == list(range(8))
@@ -186,7 +193,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind(url: str) -> None:
         ours = Lock(client, "job")
         theirs = await other.lock("job").acquire()
         waiting = asyncio.create_task(ours.acquire())
-        await auntil(lambda: has_a_waiter(client))
+        await auntil(lambda: has_waiters(client))
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

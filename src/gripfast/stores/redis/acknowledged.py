@@ -39,19 +39,26 @@ class Acknowledged:
         self._under_way: Together | None = None
 
     async def ask(self, commands: Sequence[bytes], wait: bytes, within: float, owner: str | None) -> Any:
+        """In the order in which they came, also those that come while the connection is being made."""
+        taker = self._new_future()
+        self._waiting.append(Asked(commands, wait, within, owner, taker))
         if self.opening.connection is None:
             try:
                 await self.opening.open()
             except LinkDown as down:
-                return down.fault
-        taker = self._new_future()
-        self._waiting.append(Asked(commands, wait, within, owner, taker))
+                _end(taker, down.fault)
+            except BaseException:
+                _end(taker, None)  # nobody waits for it: it does not leave
+                raise
         if self._under_way is None:
             self.send()
         return await taker
 
     def send(self) -> None:
-        """All that have come until now, together."""
+        """All that have come until now, together. While the connection is being made, they wait for it."""
+        if self.opening.connection is None and self.opening.dialing is not None:
+            self._under_way = None
+            return
         asked, self._waiting = [each for each in self._waiting if not each.taker.done()], []
         conversation: Conversation | None = self.opening.connection
         refused = [each for each in asked if conversation is None or (each.owner and self._server.is_closing)]
@@ -81,6 +88,11 @@ class Acknowledged:
             self.send()
 
 
+def _end(taker: Any, outcome: Any) -> None:
+    if not taker.done():
+        taker.set_result(outcome)
+
+
 class Together:
     """Takes the replies to requests that left together, and tells each its own."""
 
@@ -99,8 +111,7 @@ class Together:
         start = 0
         for each in self._asked:
             end = start + len(each.commands)
-            if not each.taker.done():
-                is_fault = isinstance(replies, Fault)
-                each.taker.set_result(replies.copy() if is_fault else [*replies[start:end], replies[-1]])
+            is_fault = isinstance(replies, Fault)
+            _end(each.taker, replies.copy() if is_fault else [*replies[start:end], replies[-1]])
             start = end
         self._acknowledged.answered()

@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from hiredis import HiredisError
 
-from gripfast.bounded import Calls
+from gripfast.bounded import Call, Calls
 from gripfast.errors import ConfigurationError
 from gripfast.machine import boottime
 from gripfast.stores.faults import Fault, LinkDown
@@ -41,6 +41,8 @@ class AioLink(SharedLink):
         self._dialer = dialer
         self._makes_sure = makes_sure
         self._asides: Calls[Any] = Calls(lambda _: None)
+        self._asked_aside: dict[Callable[[], Any], asyncio.Future[Any]] = {}
+        """Under way."""
         super().__init__(
             Server(dialer.where, dialer.timeout),
             AioOpening(loop, dialer, self._plan_requests),
@@ -62,26 +64,50 @@ class AioLink(SharedLink):
             self.server.close()
 
     async def aside(self, call: Callable[[], Any]) -> Any:
-        ended: asyncio.Future[None] = self._loop.create_future()
-        begun = self._asides.begin(call, lambda _: self._tell_end(ended))
-        try:
-            await asyncio.wait_for(ended, self._dialer.timeout)
-        except TimeoutError:
-            pass
-        except BaseException:
-            begun.give_up()
-            raise
-        try:
-            return begun.outcome()
-        except TimeoutError as error:
-            raise LinkDown(self._dialer.late(error)) from None
+        """Who asks for the same meanwhile shares the answer: so all go on in the order in which they came."""
+        told = self._asked_aside.get(call)
+        if told is None:
+            told = self._asked_aside[call] = self._loop.create_future()
+            self._begin_aside(call, told)
+        outcome = await asyncio.shield(told)
+        if isinstance(outcome, Fault):
+            raise LinkDown(outcome.copy())
+        return outcome
 
-    def _tell_end(self, ended: asyncio.Future[None]) -> None:
+    def _begin_aside(self, call: Callable[[], Any], told: asyncio.Future[Any]) -> None:
+        end = functools.partial(self._end_aside, call, told)
+        try:
+            begun = self._asides.begin(call, functools.partial(self._from_aside, end))
+        except TimeoutError as error:
+            self._tell_aside(call, told, self._dialer.late(error))
+        else:
+            timer = self._loop.call_later(self._dialer.timeout, end, begun)
+            told.add_done_callback(lambda _: timer.cancel())
+
+    def _from_aside(self, end: Callable[[Call[Any]], None], begun: Call[Any]) -> None:
         """On another thread."""
         try:
-            self._loop.call_soon_threadsafe(_end, ended)
+            self._loop.call_soon_threadsafe(end, begun)
         except RuntimeError:  # the loop is closed
             pass
+
+    def _end_aside(self, call: Callable[[], Any], told: asyncio.Future[Any], begun: Call[Any]) -> None:
+        """It has ended, or its time is over."""
+        if told.done():
+            return
+        try:
+            outcome = begun.outcome()
+        except LinkDown as down:
+            outcome = down.fault
+        except TimeoutError as error:
+            outcome = self._dialer.late(error)
+        except Exception as error:  # whatever it is, somebody waits
+            outcome = cut(self.server.where, error)
+        self._tell_aside(call, told, outcome)
+
+    def _tell_aside(self, call: Callable[[], Any], told: asyncio.Future[Any], outcome: Any) -> None:
+        del self._asked_aside[call]
+        told.set_result(outcome)
 
     def _plan_requests(self) -> Plan:
         make = self._dialer.connect_and_ask if self._makes_sure else self._dialer.connect
@@ -91,11 +117,6 @@ class AioLink(SharedLink):
         channel = protocol.new_channel(secrets.token_hex(16))
         make = functools.partial(self._dialer.connect_and_subscribe, channel)
         return make, lambda base: _Listener(self._loop, base, self.server, channel, self.inboxes)
-
-
-def _end(ended: asyncio.Future[None]) -> None:
-    if not ended.done():
-        ended.set_result(None)
 
 
 class _Socket:

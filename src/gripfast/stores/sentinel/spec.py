@@ -5,7 +5,7 @@ from __future__ import annotations
 from gripfast.stores import StoreSpec
 from gripfast.stores.options import Option
 from gripfast.stores.redis.failover import OPTIONS
-from gripfast.stores.redis.spec import CAPABILITIES, MORE_OPTIONS
+from gripfast.stores.redis.spec import MORE_OPTIONS
 
 SPEC = StoreSpec(
     "sentinel",
