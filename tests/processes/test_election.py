@@ -5,31 +5,22 @@ GRIPFAST_CHAOS=long does so ten times on each engine; `-s` shows the figures.
 
 import itertools
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 import gripfast
-from support.family import LONG
+from support.family import LONG, PERMITS, store_url
 from support.processes import Worker, workers
-from support.redis_server import shared_server
-from support.sql_servers import mariadb_server, postgres_server
 from support.waiting import until
-from support.zookeeper_servers import zookeeper_server
 
 SLACK = 1.5
 """Seconds for processes to run and requests to travel, on a busy machine."""
 CANDIDATES = 5
+TTL = {"zookeeper": 2.0}
+"""Others take a second."""
 
-STORES: dict[str, tuple[Callable[[Path], str], float]] = {
-    "sqlite": (lambda folder: f"sqlite:///{folder / 'locks.db'}", 1.0),
-    "redis": (lambda folder: shared_server().url_with(prefix=f"election-{folder.name}:"), 1.0),
-    "zookeeper": (lambda folder: zookeeper_server().lock_space(), 2.0),
-    "postgres": (lambda folder: postgres_server().lock_space(), 1.0),
-    "mysql": (lambda folder: mariadb_server().lock_space(), 1.0),
-}
 ROUNDS = 10 if LONG else 1
 
 
@@ -82,15 +73,15 @@ def check(terms: dict[int, Term]) -> None:
         assert earlier.ended < later.began, (earlier, later)
 
 
-@pytest.mark.in_turn(3)
-@pytest.mark.parametrize("store", STORES)
+@pytest.mark.in_turn(5)
+@pytest.mark.parametrize("store", PERMITS)
 @pytest.mark.parametrize("number", range(ROUNDS))
 def test_a_leader_that_dies_is_replaced_in_time_and_no_two_lead_at_once(
     store: str, number: int, tmp_path: Path
 ) -> None:
-    make_url, ttl = STORES[store]
-    url, journal = make_url(tmp_path), Journal(tmp_path / "journal")
+    journal, ttl = Journal(tmp_path / "journal"), TTL.get(store, 1.0)
     with (
+        store_url(store, tmp_path) as url,
         gripfast.connect(url) as client,
         workers(CANDIDATES, "lead.py", url, "beat", ttl, tmp_path / "journal") as crew,
     ):

@@ -19,7 +19,7 @@ TTL, SLACK = 1.0, 1.0
 
 
 @pytest.mark.parametrize("store", KEEPS)
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(3)
 def test_of_two_processes_that_adopt_at_the_same_moment_one_believes(
     store: str, tmp_path: Path, is_sampled: bool
 ) -> None:
@@ -51,7 +51,7 @@ def test_of_two_processes_that_adopt_at_the_same_moment_one_believes(
 
 
 @pytest.mark.parametrize("store", KEEPS)
-@pytest.mark.in_turn(4)
+@pytest.mark.in_turn(6)
 def test_whoever_is_killed_the_lock_is_free_after_its_ttl_and_never_held_twice(
     store: str, tmp_path: Path, is_sampled: bool
 ) -> None:

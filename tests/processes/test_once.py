@@ -10,18 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from support.family import KEEPS, LONG, store_url
+from support.family import FOR_ONCE, KEEPS, LONG, store_url
 from support.processes import Worker
 
 KEYS, WORKERS, KILLS = (200, 20, 100) if LONG else (20, 3, 8)
 
 
 @pytest.mark.parametrize("store", KEEPS)
+@pytest.mark.in_turn(2)
 def test_what_is_done_is_never_begun_again_though_processes_are_killed(store: str, tmp_path: Path) -> None:
     journal, chance = tmp_path / "journal", random.Random(7)
     journal.touch()
     with contextlib.ExitStack() as stack:
-        url = stack.enter_context(store_url(store, tmp_path))
+        url = stack.enter_context(store_url(store, tmp_path)) + FOR_ONCE.get(store, "")
         arguments = ("once.py", 0, url, journal, KEYS, 0 if store == "sqlite" else 1)
         workers = [stack.enter_context(Worker(*arguments)) for _ in range(WORKERS)]
         for _ in range(KILLS):

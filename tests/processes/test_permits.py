@@ -93,7 +93,7 @@ def _was_stopped(belief: Belief, since: float, pauses: dict[str, list[tuple[floa
 
 
 @pytest.mark.parametrize("store", PERMITS)
-@pytest.mark.in_turn(2)
+@pytest.mark.in_turn(3)
 def test_killed_and_stopped_processes_never_have_more_permits_than_the_limit(
     store: str, tmp_path: Path, is_sampled: bool
 ) -> None:
