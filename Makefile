@@ -73,7 +73,7 @@ observers: $(READY)  ## the conformance suite beside observers that misbehave, o
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist load --sample all --observer all tests/conformance $(ARGS)
 
 chaos: $(READY)  ## breaks servers and processes under load, for long
-	GRIPFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/processes/test_permits.py tests/processes/test_once.py tests/processes/test_hand_over.py tests/processes/test_election.py tests/stores/test_redis_readers.py tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)
+	GRIPFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/processes/test_permits.py tests/processes/test_readers.py tests/processes/test_once.py tests/processes/test_hand_over.py tests/processes/test_election.py tests/stores/test_redis_readers.py tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)
 
 sim: $(READY)  ## a million seeds of the simulation of one Redis server; ARGS="--seeds 10000" for fewer
 	$(BIN)/python -m gripfast_lab.sim --seeds 1000000 --jobs $(CORES) $(ARGS)
