@@ -4,9 +4,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
-# Most tests wait for something, so there are more of them at a time than cores. Those of the simulation compute: they
-# come afterwards, because they would keep the others from waking up in time, even at the lowest priority.
+# Most tests wait for something, so there are more of them at a time than cores. Types and the tests of the simulation
+# compute. They get what the others leave of the cores: as idle tasks, which keep nobody from waking up in time, as they
+# would even at the lowest priority.
 WORKERS ?= 4
+IDLE := $(if $(shell command -v chrt),chrt --idle 0)
 # Which stores a test of all stores runs over: tests/support/sample.py.
 SAMPLE ?= 0
 CORES ?= $(shell nproc 2>/dev/null || echo 2)
@@ -26,14 +28,18 @@ BENCH := $(VENV)/.bench-ready
 DOCS := $(VENV)/.docs-ready
 INTEROP := tests/interop/node_modules/.ready
 
-.PHONY: help test test-all test-local coverage lint format types compiled pytest simtest sweep observers chaos sim bench docs clean
+.PHONY: help test beside test-all test-local coverage lint format types compiled pytest simtest sweep observers chaos sim bench docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 test: $(READY)  ## lint, types and tests; of the tests only a sample, which is printed; SAMPLE=n takes another
-	$(MAKE) --no-print-directory --jobs 2 lint types compiled
-	$(MAKE) --no-print-directory pytest simtest
+	$(MAKE) --no-print-directory --jobs 2 lint compiled
+	$(MAKE) --no-print-directory --jobs 2 pytest beside
+
+beside: $(READY)
+	@# What it says is shown when it is over: two runs of tests would write between each other's lines.
+	@$(IDLE) $(MAKE) --no-print-directory types simtest >$(VENV)/beside.log 2>&1; ended=$$?; cat $(VENV)/beside.log; exit $$ended
 
 test-all:  ## the same with all tests, over every store, sync and async
 	$(MAKE) --no-print-directory test SAMPLE=all
@@ -64,7 +70,7 @@ pytest: $(READY) $(INTEROP)  ## the tests alone, without those of the simulation
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim --sample $(SAMPLE) $(ARGS)
 
 simtest: $(READY)  ## the tests of the simulation: seeds, mutants, small worlds
-	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile --timeout 300 --sample $(SAMPLE) tests/sim
+	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile --timeout 900 --sample $(SAMPLE) tests/sim
 
 sweep: $(READY)  ## every point of every sweep, every test over every store, sync and async; takes long
 	GRIPFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/conformance tests/compat tests/regressions tests/chaos/test_cuts.py tests/sim --timeout 3600 $(ARGS)

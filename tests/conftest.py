@@ -11,13 +11,15 @@ from support import budget, misbehaving, sample, schedule
 from support.signals import pass_on_defaults
 
 # A busy machine may take its time over one example, and over thinking it up.
-hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("patient")
+PATIENT = hypothesis.settings(deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile("all", PATIENT)
+hypothesis.settings.register_profile("sample", PATIENT, max_examples=30)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """In each worker, and in the process that starts them."""
     pass_on_defaults()
+    hypothesis.settings.load_profile("all" if sample.is_everything(config) else "sample")
     config.addinivalue_line("markers", "in_turn(of): `make test` takes one of so many of its parameters, in turn")
     budget.register(config)
 

@@ -43,6 +43,7 @@ def stage(nursery: Worker, watched: Watched, tmp_path: Path, seed: str, level: L
     stage.close()
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize("fault", FAULTS)
 def test_without_a_level_two_hold_the_lock(stage: FailoverStage, fault: str, shard: int) -> None:
@@ -59,6 +60,7 @@ HOLDS = [("kill", "grace"), *((fault, "acknowledged") for fault in FAULTS)]
 """Grace alone is for a primary that is gone; with acknowledgements it may as well go on."""
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("shard", range(SHARDS))
 @pytest.mark.parametrize("fault, level", [(fault, LEVELS[level]) for fault, level in HOLDS], ids=map(", ".join, HOLDS))
 def test_nobody_gets_in_beside_another(stage: FailoverStage, fault: str, shard: int) -> None:

@@ -367,8 +367,8 @@ def assert_left(seen: Seen, left_ms: int, ends: Interval | None) -> None:
         assert ends[0] - seen.at[1] - GRAIN_MS <= left_ms <= ends[1] - seen.at[0] + GRAIN_MS
 
 
-def test_any_order_of_requests(bench: Bench) -> None:
-    quick = settings(max_examples=40, stateful_step_count=40)
+def test_any_order_of_requests(bench: Bench, is_sampled: bool) -> None:
+    quick = settings(max_examples=12 if is_sampled else 40, stateful_step_count=40)
     run_state_machine_as_test(cast(Any, lambda: Machine(bench)), settings=quick)
 
 

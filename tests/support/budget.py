@@ -2,11 +2,14 @@
 
 Seconds are those of the tests added up, whichever worker ran them. On a machine that is slow or busy all folders take
 longer: each may take as much longer as the others together do, beyond the half of their budgets that they take on a
-quiet one. A run of every combination has no budget.
+quiet one. Of tests that only compute, which are run when the cores have nothing else to do (COMPUTING), the seconds are
+those of the processor. A run of every combination has no budget.
 """
 
+import time
 import tomllib
 from collections import Counter
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,8 @@ from support.sample import is_everything
 
 FILE = Path(__file__).parents[1] / "budget.toml"
 SLOWEST = 5
+COMPUTING = "tests/sim/"
+COMPUTED = "seconds of the processor"
 
 
 class Budget:
@@ -24,8 +29,9 @@ class Budget:
         self._files: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self._spent[folder(report.nodeid)] += report.duration  # type: ignore[assignment]
-        self._files[report.nodeid.partition("::")[0]] += report.duration  # type: ignore[assignment]
+        seconds = spent(report)
+        self._spent[folder(report.nodeid)] += seconds  # type: ignore[assignment]
+        self._files[report.nodeid.partition("::")[0]] += seconds  # type: ignore[assignment]
 
     def exceeded(self) -> list[str]:
         return sorted(name for name, spent in self._spent.items() if spent > self._allowed(name))
@@ -52,6 +58,25 @@ class Budget:
                 terminalreporter.write_line(f"  {spent:.0f} s {file}", red=True)
 
 
+class Processor:
+    """In each worker: how long the processor was at a test that only computes stands in its report."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        began = time.process_time()
+        try:
+            return (yield)
+        finally:
+            if item.nodeid.startswith(COMPUTING):
+                item.user_properties.append((COMPUTED, time.process_time() - began))
+
+
+def spent(report: pytest.TestReport) -> float:
+    if not report.nodeid.startswith(COMPUTING):
+        return report.duration
+    return float(dict(report.user_properties).get(COMPUTED, 0.0)) if report.when == "call" else 0.0
+
+
 def folder(nodeid: str) -> str:
     """`tests/cli/test_run.py::test_it` → cli."""
     parts = Path(nodeid.partition("::")[0]).parts
@@ -60,5 +85,6 @@ def folder(nodeid: str) -> str:
 
 def register(config: pytest.Config) -> None:
     """In the process that collects the results; the workers of pytest-xdist only run tests."""
+    config.pluginmanager.register(Processor())
     if not hasattr(config, "workerinput") and not is_everything(config):
         config.pluginmanager.register(Budget(tomllib.loads(FILE.read_text(encoding="utf-8"))["seconds"]))

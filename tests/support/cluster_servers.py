@@ -15,9 +15,8 @@ from typing import Any
 
 import redis
 
-import gripfast
 from support.ports import give_back_port, reserved_port
-from support.redis_server import HOST, RedisServer
+from support.redis_server import HOST, RedisServer, prepare
 from support.waiting import auntil, until
 
 PRIMARIES = 3
@@ -48,7 +47,8 @@ class Cluster:
                 self.servers.append(server)
                 self._buses.append(bus)
             self._form(replicas)
-            self._prepare(max_ttl)
+            # It is new: locks are granted at once.
+            prepare(self.url(max_ttl=max_ttl), replicas=replicas, connect_patience=60)
         except BaseException:
             self.close()
             raise
@@ -60,11 +60,6 @@ class Cluster:
         query = "&".join(f"{name}={value}" for name, value in options.items())
         hosts = ",".join(f"{HOST}:{server.port}" for server in self.servers[:2])
         return f"{self._scheme}+cluster://{hosts}" + (f"?{query}" if query else "")
-
-    def _prepare(self, max_ttl: float) -> None:
-        """It is new: locks are granted at once."""
-        with gripfast.connect(self.url(max_ttl=max_ttl), connect_patience=60) as client:
-            client._prepare(None)
 
     def client(self, server: RedisServer) -> "redis.Redis":
         """Of one node, kept open."""

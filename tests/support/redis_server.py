@@ -19,12 +19,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from unittest import mock
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 import gripfast
+from gripfast.stores.redis import grace
 from support.certificates import LOOPBACK, certificate
 from support.local import needs
 from support.ports import give_back_port, reserved_port
@@ -307,6 +309,13 @@ def lock_space(prefix: str, kind: type[RedisServer] = RedisServer) -> Iterator[s
 def opened(server: RedisServer, **options: object) -> str:
     """Its URL with these options. It is prepared, as by `gripfast init`: no grace is left."""
     url = server.url_with(**options)
-    with gripfast.connect(url) as client:
-        client._prepare(None)
+    with server.client() as client:
+        prepare(url, replicas=client.info("replication")["connected_slaves"])
     return url
+
+
+def prepare(url: str, *, replicas: int, **options: Any) -> None:
+    """As `gripfast init` does it, which gives a second to however many replicas there are. Here their number is known:
+    it returns as soon as so many of each primary's have what it wrote."""
+    with mock.patch.object(grace, "REPLICAS_MOST", replicas), gripfast.connect(url, **options) as client:
+        client._prepare(None)

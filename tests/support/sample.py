@@ -8,7 +8,7 @@ A test that can run over every store, in sync and async, is one test times thirt
 So neighbours run over different stores, every store has its share of every run, and the runs 0 to 15 together leave
 nothing out. A test that costs much for each of its many parameters has the mark `in_turn(of)`: one of so many takes its
 turn. A test of a crowd takes a fifth of it (the fixture `is_sampled`). `--sample all` (`make test-all`) takes
-everything, as does who asks for tests by name.
+everything, as do `make sweep`, `make chaos` and who asks for tests by name.
 """
 
 import itertools
@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import pytest
 
 from support.colours import COLOURS
+from support.family import LONG
 from support.stores import STORES, StoreUnderTest
 from support.sweeping import FULL
 
@@ -51,7 +52,7 @@ def add_option(parser: pytest.Parser) -> None:
 
 def is_everything(config: pytest.Config) -> bool:
     asked_by_name = config.option.keyword or any("::" in argument for argument in config.args)
-    return FULL or bool(asked_by_name) or config.getoption("sample") == ALL
+    return FULL or LONG or bool(asked_by_name) or config.getoption("sample") == ALL
 
 
 def describe(config: pytest.Config) -> str:

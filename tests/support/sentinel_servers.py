@@ -21,11 +21,10 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
-import gripfast
 from gripfast.core import rules
 from support.certificates import certificate
 from support.proxy import Proxy
-from support.redis_server import HOST, RedisServer
+from support.redis_server import HOST, RedisServer, prepare
 from support.waiting import until
 
 SERVICE = "main"
@@ -118,8 +117,7 @@ class Watched:
     def opened(self, **options: object) -> str:
         """The URL with these options. All is prepared, as by `gripfast init`: no grace is left."""
         url = self.url_with(**options)
-        with gripfast.connect(url) as client:
-            client._prepare(None)
+        prepare(url, replicas=len(self.replicas))
         return url
 
     @property

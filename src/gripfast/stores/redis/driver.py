@@ -73,7 +73,8 @@ class Driver:
 
     def for_pool(self, kind: Any, given: Mapping[str, Any]) -> tuple[str, Connect, dict[str, Any]]:
         """The same for the class of a pool's connections, and their settings."""
-        settings = {name: value for name, value in given.items() if self._is_used(name) or name not in self._standard()}
+        standard = self._standard()
+        settings = {name: value for name, value in given.items() if self._is_used(name) or name not in standard}
         if not issubclass(kind, self._blocking.AbstractConnection):
             kind = self.blocking_twin(kind)
             settings = {
