@@ -18,7 +18,7 @@ from gripfast.stores.redlock.health import Node
 from gripfast.stores.redlock.lent import LentConversation
 from gripfast.stores.redlock.polls import NOBODY as NO_POLL
 from gripfast.stores.redlock.polls import Question
-from gripfast.stores.redlock.pool import LOST_AT_ONCE, Pool
+from gripfast.stores.redlock.pool import Pool
 from stores.redlock_stage import lent_by
 from support.switching import at_every_opcode
 
@@ -244,14 +244,27 @@ def interrupted(prepare: Callable[[Lent], Callable[[], None]]) -> Iterator[tuple
 
 
 def test_lost_clean_ups_leave_a_few_at_a_time_until_none_is_left() -> None:
+    """The next ones when the node has answered, however many requests are made meanwhile."""
     with lent() as each:
-        each.put_back()
-        each.node.lost.extend([b"clean-up %d" % number for number in range(2 * LOST_AT_ONCE + 1)])
+        each.read()
+        each.node.lost.extend([b"clean-up %d" % number for number in range(2 * each.node.lost_at_once + 1)])
         left = []
         for _ in range(3):
-            each.pool.put_back(each.pool.borrow(Inspect("job")))
+            for _ in range(2):
+                each.pool.put_back(each.pool.borrow(Inspect("job")))
             left.append(len(each.node.lost))
-        assert left == [LOST_AT_ONCE + 1, 1, 0]
+            each.there.send(b":0\r\n" * len(each.conversation.owed))
+            each.conversation.read()
+        assert left == [each.node.lost_at_once + 1, 1, 0]
+
+
+def test_a_new_connection_is_not_flooded_with_lost_clean_ups() -> None:
+    """A node that could not take them all at once would count as silent, again and again."""
+    with lent() as each:
+        each.node.lost.extend([b"clean-up %d" % number for number in range(1000)])
+        each.loans[0].bundle.talk.talks[0].requests.when_ended(each.conversation)
+        assert len(each.conversation.owed) == each.node.lost_at_once
+        assert len(each.node.lost) > 900
 
 
 def test_a_lost_clean_up_stays_if_the_node_does_not_read() -> None:
