@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -12,10 +14,11 @@ import pytest
 
 from gripfast import stores
 from gripfast.core.redlock.nodes import Free, Inspect
+from gripfast.machine import boottime
 from gripfast.stores.redis.conversation import NOBODY
 from gripfast.stores.redlock.bundle import Loan
 from gripfast.stores.redlock.health import Node
-from gripfast.stores.redlock.lent import LentConversation
+from gripfast.stores.redlock.lent import LentConversation, Timers
 from gripfast.stores.redlock.polls import NOBODY as NO_POLL
 from gripfast.stores.redlock.polls import Question
 from gripfast.stores.redlock.pool import Pool
@@ -317,3 +320,20 @@ def test_an_interrupt_while_a_bundle_is_made_breaks_nothing_later() -> None:
 
 def interrupt() -> None:
     raise KeyboardInterrupt
+
+
+def test_timers_are_called_in_order_however_many_there_are() -> None:
+    """Each renewal makes one for each node, which stays until it is due."""
+    timers, called, many = Timers(), list[int](), 10_000
+
+    def make() -> None:
+        for number in range(many):
+            timers.call_later(number // 2 / 1000, called.append, number)
+        timers.call_soon(called.append, -1).cancel()
+
+    timers.call_soon(make)
+    began = time.process_time()
+    timers.run(boottime() + many, makes_up=True)
+    assert time.process_time() - began < 1.0
+    assert called == list(range(many))
+    assert timers.next_at == math.inf
