@@ -1,20 +1,28 @@
 """What may be repeated, what must get there, whom nobody has to follow: for all drivers of Redlock."""
 
+import itertools
+from typing import Any
+
 from gripfast.core.redlock.nodes import (
+    Accept,
     Each,
     Failed,
     ForceRelease,
     Free,
     Freed,
     Inspect,
+    Renew,
     Request,
+    Scan,
     TakeBack,
     Unlock,
     Vote,
+    Why,
 )
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.stores.inboxes import BlockingInbox, Inboxes
 from gripfast.stores.redlock import polls
+from stores.redlock_stage import wording
 
 VOTE = Vote("job", "ann", 1, 30.0, None, 1, waits=True)
 BACK = TakeBack("job", "bob", 1, 30.0, None, 1)
@@ -76,3 +84,17 @@ def test_a_clean_up_that_has_followed_is_done_though_its_node_was_not_asked() ->
         False,
         False,
     ]
+
+
+def test_an_answer_that_makes_no_sense_is_the_failure_of_its_node_alone() -> None:
+    """Otherwise one of five would have every request of every client fail."""
+    requests: list[Request] = [VOTE, BACK, FREE, UNLOCK, Inspect("job"), ForceRelease("job"), Scan("", "0")]
+    requests += [Accept("job", "ann", 1, 30.0, None, 1), Renew("job", "ann", 1, 30.0, False), Why("job", "ann", 1)]
+    nonsense: list[Any] = [b"OK", None, 7, -5, [], [b"a", b"b", 7], [[1], [b"x"]], b"\xff\xfe", [None], 1.5, True]
+    for request, reply in itertools.product([*requests, Each([FREE])], nonsense):
+        wording().read(request, [reply], "redis://a")
+    answer = wording().read(VOTE, [b"OK"], "redis://a")
+    assert isinstance(answer, Failed)
+    assert answer.was_asked
+    assert "redis://a gave an answer that makes no sense (b'OK')" in str(answer.error)
+    assert isinstance(wording().read(Each([FREE, FREE]), [1], "redis://a"), Failed)

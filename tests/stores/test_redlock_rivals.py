@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -12,13 +14,14 @@ import pytest
 
 from gripfast import stores
 from gripfast.core.redlock.nodes import Free, Inspect
+from gripfast.machine import boottime
 from gripfast.stores.redis.conversation import NOBODY
 from gripfast.stores.redlock.bundle import Loan
 from gripfast.stores.redlock.health import Node
-from gripfast.stores.redlock.lent import LentConversation
+from gripfast.stores.redlock.lent import LentConversation, Timers
 from gripfast.stores.redlock.polls import NOBODY as NO_POLL
 from gripfast.stores.redlock.polls import Question
-from gripfast.stores.redlock.pool import LOST_AT_ONCE, Pool
+from gripfast.stores.redlock.pool import Pool
 from stores.redlock_stage import lent_by
 from support.switching import at_every_opcode
 
@@ -244,14 +247,27 @@ def interrupted(prepare: Callable[[Lent], Callable[[], None]]) -> Iterator[tuple
 
 
 def test_lost_clean_ups_leave_a_few_at_a_time_until_none_is_left() -> None:
+    """The next ones when the node has answered, however many requests are made meanwhile."""
     with lent() as each:
-        each.put_back()
-        each.node.lost.extend([b"clean-up %d" % number for number in range(2 * LOST_AT_ONCE + 1)])
+        each.read()
+        each.node.lost.extend([b"clean-up %d" % number for number in range(2 * each.node.lost_at_once + 1)])
         left = []
         for _ in range(3):
-            each.pool.put_back(each.pool.borrow(Inspect("job")))
+            for _ in range(2):
+                each.pool.put_back(each.pool.borrow(Inspect("job")))
             left.append(len(each.node.lost))
-        assert left == [LOST_AT_ONCE + 1, 1, 0]
+            each.there.send(b":0\r\n" * len(each.conversation.owed))
+            each.conversation.read()
+        assert left == [each.node.lost_at_once + 1, 1, 0]
+
+
+def test_a_new_connection_is_not_flooded_with_lost_clean_ups() -> None:
+    """A node that could not take them all at once would count as silent, again and again."""
+    with lent() as each:
+        each.node.lost.extend([b"clean-up %d" % number for number in range(1000)])
+        each.loans[0].bundle.talk.talks[0].requests.when_ended(each.conversation)
+        assert len(each.conversation.owed) == each.node.lost_at_once
+        assert len(each.node.lost) > 900
 
 
 def test_a_lost_clean_up_stays_if_the_node_does_not_read() -> None:
@@ -304,3 +320,20 @@ def test_an_interrupt_while_a_bundle_is_made_breaks_nothing_later() -> None:
 
 def interrupt() -> None:
     raise KeyboardInterrupt
+
+
+def test_timers_are_called_in_order_however_many_there_are() -> None:
+    """Each renewal makes one for each node, which stays until it is due."""
+    timers, called, many = Timers(), list[int](), 10_000
+
+    def make() -> None:
+        for number in range(many):
+            timers.call_later(number // 2 / 1000, called.append, number)
+        timers.call_soon(called.append, -1).cancel()
+
+    timers.call_soon(make)
+    began = time.process_time()
+    timers.run(boottime() + many, makes_up=True)
+    assert time.process_time() - began < 1.0
+    assert called == list(range(many))
+    assert timers.next_at == math.inf

@@ -143,6 +143,14 @@ def cut(where: str, error: Exception | None, was_idle: bool = False) -> Fault:
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}), was_idle=was_idle)
 
 
+def not_understood(where: str, reply: object) -> Fault:
+    message = (
+        f"gave an answer that makes no sense ({repr(reply)[:40]}): check that a Redis server is at this address, and that "
+        "nothing in between changes its answers"
+    )
+    return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
+
+
 def not_acknowledged(where: str, found: object, wanted: int) -> Fault:
     message = (
         f"has it, but {found} of {wanted} replicas have acknowledged that in time: check that all replicas are "

@@ -31,6 +31,8 @@ class Losses:
 
 class Node(Health):
     server: LentServer
+    lost_at_once = 50
+    """A node does not have to take more than the system keeps for it: that can be less than 100 kB."""
 
     def __init__(self, place: int, dialer: Dialer, down: set[Health], losses: Losses) -> None:
         super().__init__(place, LentServer(dialer.where, dialer.timeout), boottime, down)

@@ -9,6 +9,8 @@ are not read any more, and whoever was not told before is told that there will b
 
 from __future__ import annotations
 
+import heapq
+import itertools
 import math
 import ssl
 import weakref
@@ -213,15 +215,17 @@ class Timers:
 
     def __init__(self) -> None:
         self.next_at = math.inf
-        self._timers: list[_Timer] = []
+        self._heap: list[tuple[float, int, _Timer]] = []
+        """Those of one moment are called in the order in which they were made."""
+        self._count = itertools.count()
         self._moment: float | None = None
         """Which it is, for timers that are late."""
 
     def call_later(self, seconds: float, call: Callable[..., object], /, *args: Any) -> _Timer:
         at = (boottime() if self._moment is None else self._moment) + seconds
-        timer = _Timer(at, call, args)
-        self._timers.append(timer)
-        self.next_at = min(self.next_at, at)
+        timer = _Timer(call, args)
+        heapq.heappush(self._heap, (at, next(self._count), timer))
+        self.next_at = self._heap[0][0]
         return timer
 
     def call_soon(self, call: Callable[..., object], /, *args: Any) -> _Timer:
@@ -230,22 +234,17 @@ class Timers:
     def run(self, now: float, makes_up: bool = False) -> None:
         """What is due. `makes_up`: nobody has looked for a while, so each is called as if it were its moment."""
         while self.next_at <= now:
-            timer = min(self._timers, key=_Timer.when)
-            self._timers.remove(timer)
-            self.next_at = min(map(_Timer.when, self._timers), default=math.inf)
-            self._moment = timer.at if makes_up else now
+            at, _, timer = heapq.heappop(self._heap)
+            self.next_at = self._heap[0][0] if self._heap else math.inf
+            self._moment = at if makes_up else now
             timer.call(*timer.args)
         self._moment = None
 
 
 class _Timer:
-    def __init__(self, at: float, call: Callable[..., object], args: tuple[Any, ...]) -> None:
-        self.at = at
+    def __init__(self, call: Callable[..., object], args: tuple[Any, ...]) -> None:
         self.call = call
         self.args = args
-
-    def when(self) -> float:
-        return self.at
 
     def cancel(self) -> None:
         """It stays until it is due."""

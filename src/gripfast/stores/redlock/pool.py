@@ -30,8 +30,6 @@ LOOK = 0.25
 """Seconds between two looks at connections on which nothing is asked any more."""
 LOOKS_MOST = 4
 """Looks at a connection to a node that answers on others: it has read by then what was sent."""
-LOST_AT_ONCE = 50
-"""Lost clean-ups that one request takes along: a node does not have to take more than the system keeps for it."""
 
 
 class Pool:
@@ -188,7 +186,7 @@ class Pool:
         """Where it has a connection."""
         for talk in bundle.talk.talks:
             if talk.node.lost and (conversation := talk.requests.connection) is not None:
-                talk.node.send_lost(conversation, LOST_AT_ONCE)
+                talk.node.send_lost(conversation)
 
     # -- connections ---------------------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ from gripfast.core.redlock.nodes import (
 )
 from gripfast.stores.redis import keys, protocol
 from gripfast.stores.redis import scripts as of_one
-from gripfast.stores.redis.faults import refused
+from gripfast.stores.redis.faults import not_understood, refused
 from gripfast.stores.redis.keys import pack, side_key
 from gripfast.stores.redis.scripts import Script
 from gripfast.stores.redlock import scripts
@@ -91,10 +91,14 @@ class Wording:
         return any(protocol.forgot_script(reply) for reply in replies)
 
     def read(self, request: Request, replies: Sequence[Any], where: str, is_repeated: bool = False) -> Answer:
-        if type(request) is Each:
-            asked = zip(request.requests, replies, strict=True)
-            return [self._read(each, reply, where, is_repeated) for each, reply in asked]
-        return self._read(request, replies[0], where, is_repeated)
+        """What can't be read is this node's failure, and not that of everybody who asks the others, too."""
+        try:
+            if type(request) is Each:
+                asked = zip(request.requests, replies, strict=True)
+                return [self._read(each, reply, where, is_repeated) for each, reply in asked]
+            return self._read(request, replies[0], where, is_repeated)
+        except (TypeError, ValueError, LookupError, AttributeError):
+            return Failed(not_understood(where, replies[0]).error, was_asked=True)
 
     # -- requests ------------------------------------------------------------------------------------------------
 

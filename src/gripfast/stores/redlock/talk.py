@@ -17,7 +17,8 @@ place, here or in `polls.py`, beside those of `stores/redis/conversation.py`:
    forgotten them (`NodeTalk.answered`): a clean-up may be refused, for want of its script, when nobody listens any
    more. What a thread only sends, it sends in full (`Talk.send`), because the reply may be read late.
 6. *Lost clean-ups* for which nobody waits leave on the next connection (`NodeTalk._give_up`, `CleanUp`,
-   `Health.send_lost`). A thread takes along a few at a time: it has no buffer for what a node does not read.
+   `Health.send_lost`). A thread has no buffer for what a node does not read: it sends a few, and more when those
+   are answered.
 """
 
 from __future__ import annotations
@@ -58,6 +59,9 @@ class Health:
     Drivers differ in who looks after one that is down: a timer, or a thread.
     """
 
+    lost_at_once = LOST_MOST
+    """Lost clean-ups that are under way on one connection."""
+
     def __init__(self, place: int, server: Server, now: Callable[[], float], down: set[Health]) -> None:
         self.place = place
         self.server = server
@@ -80,9 +84,9 @@ class Health:
         """On this connection, or when this one was to be made."""
         self.goes_down(fault)
 
-    def send_lost(self, conversation: Conversation, most: int = LOST_MOST) -> None:
+    def send_lost(self, conversation: Conversation) -> None:
         """Twice does no harm, so two threads may do it at the same time."""
-        for packed in list(self.lost)[:most]:
+        for packed in list(self.lost)[: max(0, self.lost_at_once - len(conversation.owed))]:
             conversation.ask_for(CleanUp(packed, self.lost), packed)
             try:
                 self.lost.remove(packed)
