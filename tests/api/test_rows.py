@@ -133,12 +133,14 @@ def test_a_filter_looks_for_every_word_in_all_texts(text: str, names: str) -> No
 
 
 def test_a_broken_lock_is_free(client: gripfast.Client) -> None:
-    client.lock("a").acquire()
+    lease = client.lock("a").acquire()
     row = look_up(client, "lock", "a")
     assert row is not None
     assert break_holders(client, row) == row.holders
     assert look_up(client, "lock", "a") is None
     assert break_holders(client, row) == ()
+    with pytest.raises(gripfast.LeaseLost):
+        lease.extend()
 
 
 def test_who_came_later_keeps_the_lock(client: gripfast.Client) -> None:
@@ -151,10 +153,12 @@ def test_who_came_later_keeps_the_lock(client: gripfast.Client) -> None:
 
 
 def test_of_permits_only_those_of_the_row_are_broken(client: gripfast.Client) -> None:
-    client.semaphore("a", limit=2).acquire()
+    earlier = client.semaphore("a", limit=2).acquire()
     row = look_up(client, "semaphore", "a")
     with client.semaphore("a", limit=2).acquire() as later:
         assert row is not None
         assert len(break_holders(client, row)) == 1
         assert later.held
         assert [each.owner for each in scan(client).rows[0].holders] == [later.owner]
+    with pytest.raises(gripfast.LeaseLost):
+        earlier.extend()

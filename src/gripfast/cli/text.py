@@ -50,7 +50,7 @@ def portrait(info: LockInfo) -> str:
     """One lock on several lines."""
     lines = {
         "label": visible(info.label) if info.label else "-",
-        "holder": _holder(info),
+        "holder": occupant(info),
         "held since": "unknown" if info.since is None else f"{_moment(info)} ({held_for(info)})",
         "expires in": expires_in(info) + ("" if info.kept or math.isinf(info.expires_in) else " unless renewed"),
         "waiting": str(info.waiters),
@@ -60,7 +60,8 @@ def portrait(info: LockInfo) -> str:
     return "\n".join([visible(info.name), *(f"  {key:<12}{value}" for key, value in lines.items())])
 
 
-def _holder(info: LockInfo) -> str:
+def occupant(info: LockInfo | Holder) -> str:
+    """Who is at work, or why nobody is."""
     if info.kept is not None:
         what = "done" if info.kept == "done" else "released, but kept for its min_hold"
         return f"nobody: {what}, by {visible(info.host) or 'somebody'}"
