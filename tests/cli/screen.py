@@ -1,7 +1,6 @@
 """What a person sees on a terminal: a real one, whose output an emulator turns into a screen."""
 
 import fcntl
-import os
 import re
 import struct
 import termios
@@ -14,12 +13,19 @@ from cli.terminal import Terminal
 from support.waiting import until
 
 
+class _Emulated(pyte.Screen):
+    """With faint text, which pyte does not know: it is grey here."""
+
+    def select_graphic_rendition(self, *codes: int) -> None:
+        super().select_graphic_rendition(*(90 if code == 2 else code for code in codes))
+
+
 class Screen(Terminal):
     """`lines` and `columns` high and wide; `resize()` makes it another size."""
 
     def __init__(self, command: Sequence[str], columns: int, lines: int) -> None:
         super().__init__(command, columns)
-        self._emulated = pyte.Screen(columns, lines)
+        self._emulated = _Emulated(columns, lines)
         self._stream = pyte.ByteStream(self._emulated)
         self._fed = 0
         if lines != 24:
@@ -61,10 +67,15 @@ class Screen(Terminal):
         """How the terminal treats input and output: whoever changes it must restore it."""
         return termios.tcgetattr(self._keyboard)
 
+    def is_restored(self, before: list[object]) -> bool:
+        """The other screen is left, the cursor is seen, lines wrap, nothing is styled."""
+        end = self.screen()[-80:]
+        left = all(code in end for code in ("\x1b[?1049l", "\x1b[?25h", "\x1b[?7h", "\x1b[?2004l", "\x1b[0m"))
+        return left and self.modes() == before
+
 
 @contextmanager
 def on_screen(*command: str, columns: int = 80, lines: int = 24) -> Iterator[Screen]:
-    os.environ.setdefault("TERM", "xterm-256color")
     screen = Screen(command, columns, lines)
     try:
         yield screen

@@ -250,12 +250,19 @@ def ordered(rows: Iterable[Row], by: Order, backwards: bool = False) -> list[Row
 
 
 def matching(rows: Iterable[Row], text: str) -> list[Row]:
-    """The rows that contain every word of the text, in a name, kind, label, host, pid or owner; case does not count."""
+    """The rows that contain every word of the text, in a name, kind, label, host or pid; case does not count."""
     words = text.casefold().split()
-    return [row for row in rows if _has(row, words)] if words else list(rows)
+    return [row for row in rows if has_all(searchable(row), words)]
 
 
-def _has(row: Row, words: Sequence[str]) -> bool:
-    whose = (f"{each.label or ''}\n{each.host}\n{each.pid}\n{each.owner}\n{each.state}" for each in row.holders)
-    text = "\n".join((row.name, row.kind, *whose)).casefold()
-    return all(word in text for word in words)
+def has_all(searchable: str, words: Iterable[str]) -> bool:
+    return all(word in searchable for word in words)
+
+
+def searchable(row: Row) -> str:
+    """What a filter looks at."""
+    parts = [row.name, row.kind]
+    for each in row.holders:
+        # Of our own owner ids any number is a part. Those of other software are all that is known of it.
+        parts += (each.label or "", each.host, str(each.pid), each.state, each.owner if each.state == "foreign" else "")
+    return "\n".join(parts).casefold()

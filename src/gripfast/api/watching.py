@@ -83,6 +83,8 @@ class Watcher:
     ) -> None:
         """`on_view` is called with every new view, on the watcher's thread."""
         self.view = View()
+        self.busy_since: float | None = None
+        """When the scan that is under way began; None between two scans."""
         self._scan = scan
         self._interval = interval
         self._on_view = on_view
@@ -119,9 +121,9 @@ class Watcher:
 
     def _run(self) -> None:
         while self._is_time():
-            began = time.monotonic()
+            began = self.busy_since = time.monotonic()
             view = self._look()
-            took = time.monotonic() - began
+            took, self.busy_since = time.monotonic() - began, None
             with self._changed:
                 if self._is_closed:
                     return

@@ -65,7 +65,7 @@ def top(
     else:
         from gripfast.cli.top.session import live
 
-        live(client, look, interval or INTERVAL, State(order, filter=words))
+        live(client, look, interval or INTERVAL, State(client.where, order, filter=words))
 
 
 def _is_live() -> bool:

@@ -70,6 +70,8 @@ class Column(Generic[T]):
     style: Callable[[T], str] = lambda _: ""
     order: str = ""
     """What the rows can be sorted by."""
+    is_extra: bool = False
+    """Only if the others have all the room that they need."""
 
 
 class Placed(NamedTuple, Generic[T]):
@@ -89,15 +91,23 @@ def placed(columns: Sequence[Column[T]], items: Iterable[T], width: int, at: int
     needs = _needs(columns, items)
     widths: dict[str, int] = {}
     left = width - at + GAP
-    for column in sorted(columns, key=lambda column: column.rank):
-        least = min(column.least, needs[column.heading])
+    for column in sorted(columns, key=lambda column: (column.is_extra, column.rank)):
+        if column.is_extra:
+            left = _grown(widths, needs, left)
+        least = needs[column.heading] if column.is_extra else min(column.least, needs[column.heading])
         if least + GAP <= left or not widths:
             widths[column.heading] = least
             left -= least + GAP
+    _grown(widths, needs, left)
+    return list(_in_a_row(columns, widths, at))
+
+
+def _grown(widths: dict[str, int], needs: dict[str, int], left: int) -> int:
+    """The room that is left then."""
     while left > 0 and (growing := [each for each in widths if widths[each] < needs[each]]):
         widths[min(growing, key=lambda each: widths[each])] += 1
         left -= 1
-    return list(_in_a_row(columns, widths, at))
+    return left
 
 
 def _needs(columns: Sequence[Column[T]], items: Iterable[T]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from gripfast.api.rows import Holder, Row, Scan
+from gripfast.api.watching import View
 from gripfast.cli import permits, text
 from gripfast.cli.failure import redacted
 from gripfast.cli.top.grid import (
@@ -35,6 +36,8 @@ from gripfast.errors import visible
 HEAD = 4
 """Lines above the rows: where, figures, status, headings."""
 FACT = 12
+SILENT = 3.0
+"""Seconds without an answer of which the user is told."""
 KEYS = (
     ("↑ ↓", "move; also PgUp PgDn Home End"),
     ("Enter", "look at one; Esc goes back"),
@@ -118,7 +121,7 @@ def columns(now: datetime) -> list[Column[Row]]:
         Column("LEFT", lambda row: left(row.expires_in), 6, 6, True, age, "expires"),
         Column("WAIT", _waiters, 5, 2, True, lambda row: f"{BOLD};{YELLOW}" if row.waiters else DIM, "waiting"),
         Column("RATE", lambda row: rate(row.rate), 6, 4, True, lambda row: GREEN if row.rate else DIM, "rate"),
-        Column("TOKEN", lambda row: str(row.token), 20, 8, True, age),
+        Column("TOKEN", lambda row: str(row.token), 6, 8, True, age, is_extra=True),
     ]
 
 
@@ -132,7 +135,7 @@ def holder_columns(now: datetime, kind: str) -> list[Column[tuple[Row, Holder]]]
         Column("HOLDER", lambda of: who(of[1]), 9, 0),
         Column("HELD", lambda of: held_for(of[1], now), 7, 1, True),
         Column("LEFT", lambda of: left(of[1].expires_in), 6, 4, True),
-        Column("TOKEN", lambda of: str(of[1].token), 20, 5, True),
+        Column("TOKEN", lambda of: str(of[1].token), 6, 5, True, is_extra=True),
         Column("OWNER", lambda of: of[1].owner, 10, 6, style=lambda _: DIM),
     ]
 
@@ -148,18 +151,19 @@ def picture(state: State, width: int, height: int) -> list[Line]:
 
 def _top(state: State, width: int) -> Iterator[Line]:
     scan = state.view.scan
-    yield _title(scan, state, width)
+    yield _title(state, width)
     yield _figures(scan, state)
     yield _status(state, width)
 
 
-def _title(scan: Scan | None, state: State, width: int) -> Line:
-    where = scan.where if scan else ""
+def _title(state: State, width: int) -> Line:
+    scan = state.view.scan
     clock = f"{scan.wall.astimezone(UTC):%H:%M:%S} UTC" if scan else ""
     room = width - 14 - len(clock) - 2
-    title = line(("gripfast top", BOLD), f"  {clipped(visible(where), max(0, room))}")
-    is_wide = room >= 8
-    return Line([*title.pieces, Piece(width - len(clock), clock, DIM)] if is_wide else title.pieces[:2])
+    if room < 8:
+        return line(("gripfast top  ", BOLD), state.where)
+    title = line(("gripfast top  ", BOLD), clipped(visible(state.where), room))
+    return Line([*title.pieces, Piece(width - len(clock), clock, DIM)])
 
 
 def _figures(scan: Scan | None, state: State) -> Line:
@@ -184,7 +188,9 @@ def _status(state: State, width: int) -> Line:
     if state.message:
         return line((clipped(visible(state.message), width), YELLOW))
     if view.error is not None:
-        return line((_unreachable(view.error, time.monotonic() - view.error_since), f"{BOLD};{RED}"))
+        return line((_unreachable(state, view), f"{BOLD};{RED}"))
+    if state.silent_for > max(SILENT, 2 * view.scan.took if view.scan else 0.0):
+        return line((f"The store has not answered for {shown(state.silent_for)}.", YELLOW))
     if view.scan is None:
         return line(("Looking at the store …", DIM))
     words = [*_choices(state), *view.scan.notes]
@@ -201,8 +207,10 @@ def _choices(state: State) -> Iterator[str]:
         yield f"rows {first:,}–{min(len(state.rows), state.first + state.room):,} of {len(state.rows):,}"
 
 
-def _unreachable(error: Exception, seconds: float) -> str:
-    return f"Unreachable for {shown(seconds)}, retrying: {redacted(str(error))}"
+def _unreachable(state: State, view: View) -> str:
+    """Where it is stands above."""
+    why = redacted(str(view.error)).removeprefix(state.where).strip()
+    return f"Unreachable for {shown(time.monotonic() - view.error_since)}, retrying: {why}"
 
 
 def _list(state: State, width: int) -> Iterator[Line]:

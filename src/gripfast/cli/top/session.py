@@ -6,6 +6,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable
 
 import gripfast
@@ -17,9 +18,9 @@ from gripfast.cli.top.picture import picture
 from gripfast.cli.top.state import Break, State, Wish
 from gripfast.cli.top.terminal import Terminal
 
-IDLE = 60.0
-TICK = 1.0
-"""Seconds between two pictures if nothing happens; the second while the store is unreachable, which counts seconds."""
+IDLE, TICK = 60.0, 1.0
+"""Seconds between two pictures if nothing happens. The shorter one while the store does not answer, which counts the
+seconds."""
 
 
 def live(client: gripfast.Client, scan: Callable[[], Scan], interval: float, state: State) -> None:
@@ -46,14 +47,16 @@ class _Session:
         while True:
             self._see()
             self._draw()
-            for key in self._terminal.next(TICK if self._state.view.error else IDLE):
+            is_waiting = self._state.view.error or self._watcher.busy_since
+            for key in self._terminal.next(TICK if is_waiting else IDLE):
                 wish = self._state.press(key)
                 if wish == "quit":
                     return
                 self._grant(wish)
 
     def _see(self) -> None:
-        view = self._watcher.view
+        view, since = self._watcher.view, self._watcher.busy_since
+        self._state.silent_for = time.monotonic() - since if since else 0.0
         if view is not self._state.view:
             self._state.see(view)
         if view.error is not None and not isinstance(view.error, gripfast.GripfastError):

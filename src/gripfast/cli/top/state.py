@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, get_args
 
-from gripfast.api.rows import Holder, Order, Row, matching, ordered
+from gripfast.api.rows import Holder, Order, Row, has_all, ordered, searchable
 from gripfast.api.watching import View
 
 ORDERS: tuple[Order, ...] = get_args(Order)
@@ -25,11 +25,14 @@ Page = Literal["list", "one", "help"]
 
 @dataclass
 class State:
+    where: str = ""
     order: Order = "waiting"
     is_backwards: bool = False
     filter: str = ""
     is_paused: bool = False
     view: View = field(default_factory=View)
+    silent_for: float = 0.0
+    """Seconds for which the store has not answered a look that is under way."""
     page: Page = "list"
     message: str = ""
     """What became of the last wish; until the next key."""
@@ -46,22 +49,39 @@ class State:
     """The one that is looked at, as it was last seen."""
     is_gone: bool = False
     holder: int = 0
+    _is_settled: bool = False
+    _texts: Sequence[str] | None = None
+    """What the filter looks at, of each row of the view."""
 
     def see(self, view: View) -> None:
+        if view.scan is not self.view.scan:
+            self._is_settled = False
+            self._texts = None
         self.view = view
-        self._arrange()
         if self.one is not None and view.scan is not None and not view.error:
             now = next((row for row in view.scan.rows if row.key == self.one.key), None)
             self.one, self.is_gone = now or self.one, now is None
             self.holder = min(self.holder, len(self.one.holders) - 1)
 
-    def _arrange(self) -> None:
-        """The cursor stays on its row, wherever that goes, so that no key hits another one."""
-        chosen = self.chosen
+    def _settle(self) -> None:
+        """Sorts and filters if that is due: of many keys that came at once, only the last has it done. The cursor stays
+        on its row, wherever that goes, so that no key hits another one."""
+        if self._is_settled:
+            return
+        followed = self.chosen
+        self.rows = ordered(self._matching(), self.order, self.is_backwards)
+        self._is_settled = True
+        places = (at for at, row in enumerate(self.rows) if followed and row.key == followed.key)
+        self._move_to(next(places, self.index))
+
+    def _matching(self) -> Sequence[Row]:
         found = self.view.scan.rows if self.view.scan else ()
-        self.rows = ordered(matching(found, self.filter), self.order, self.is_backwards)
-        if chosen is not None:
-            self._move_to(next((at for at, row in enumerate(self.rows) if row.key == chosen.key), self.index))
+        words = self.filter.casefold().split()
+        if not words:
+            return found
+        if self._texts is None:
+            self._texts = [searchable(row) for row in found]
+        return [row for row, text in zip(found, self._texts, strict=True) if has_all(text, words)]
 
     @property
     def chosen(self) -> Row | None:
@@ -74,6 +94,7 @@ class State:
     def fit(self, room: int) -> None:
         """Scrolls, so that the cursor is seen."""
         self.room = max(1, room)
+        self._settle()
         self._move_to(self.index)
 
     def _move_to(self, index: int) -> None:
@@ -88,6 +109,7 @@ class State:
         if self.is_typing:
             self._type(key)
             return None
+        self._settle()
         if self.page == "help":
             self.page = "one" if self.one else "list"
             return None
@@ -111,10 +133,7 @@ class State:
             self.filter = ""
         elif len(key) == 1 or key.startswith("paste:"):
             self.filter += key.removeprefix("paste:")
-        elif key in ("up", "down"):
-            self._step(1 if key == "down" else -1)
-            return
-        self._arrange()
+        self._is_settled = False
 
     def _step(self, by: int) -> None:
         if self.page == "one" and self.one is not None:
@@ -125,11 +144,11 @@ class State:
     def _sort(self, by: int) -> None:
         self.order = ORDERS[(ORDERS.index(self.order) + by) % len(ORDERS)]
         self.is_backwards = False
-        self._arrange()
+        self._is_settled = False
 
     def _turn(self) -> None:
         self.is_backwards = not self.is_backwards
-        self._arrange()
+        self._is_settled = False
 
     def _begin_to_type(self) -> None:
         self.before_typing = self.filter
@@ -143,7 +162,7 @@ class State:
 
     def _clear(self) -> None:
         self.filter = ""
-        self._arrange()
+        self._is_settled = False
 
     def _help(self) -> None:
         self.page = "help"
