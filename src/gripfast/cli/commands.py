@@ -35,6 +35,7 @@ OWN = {
     "run": "run:run",
     "schema": "schema:schema",
     "show": "locks:show",
+    "top": "top.command:top",
     "wait": "locks:wait",
 }
 """Command to module and name."""

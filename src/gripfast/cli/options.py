@@ -61,6 +61,8 @@ url_option = click.option(
     help="Where the locks are. [default: $GRIPFAST_URL, or a file in your home directory] "
     "If the URL has a password, set $GRIPFAST_URL: other users of the machine can see the arguments of a command.",
 )
+url_argument = click.argument("target", required=False, metavar="[URL]", callback=_remember_url, expose_value=False)
+"""The same without --url, for commands that are about a store."""
 kind_option = click.option(
     "--kind",
     type=click.Choice(list(NAMES)),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from gripfast import LockInfo
+from gripfast.api.rows import Holder, row_of
 from gripfast.columns import cells
 from gripfast.durations import shown
 from gripfast.errors import describe_holder, visible
@@ -16,11 +17,11 @@ FOREIGN = "software other than Gripfast"
 """A key that other software has set: who that is, it does not tell."""
 
 
-def held_for(info: LockInfo) -> str:
+def held_for(info: LockInfo | Holder) -> str:
     return "?" if info.since is None else shown((datetime.now(UTC) - info.since).total_seconds())
 
 
-def expires_in(info: LockInfo) -> str:
+def expires_in(info: LockInfo | Holder) -> str:
     return "never" if math.isinf(info.expires_in) else shown(info.expires_in)
 
 
@@ -30,6 +31,10 @@ def holder(info: LockInfo | None) -> str:
         return "held, but the holder is unknown"
     if info.kept is not None:
         return describe_holder(info)
+    return held_by(info)
+
+
+def held_by(info: LockInfo | Holder) -> str:
     if info.since is None:
         return f"held by {FOREIGN} ({visible(info.owner)})"
     label = f'"{visible(info.label)}", ' if info.label else ""  # first: on a narrow terminal the rest is cut off
@@ -45,7 +50,7 @@ def portrait(info: LockInfo) -> str:
     """One lock on several lines."""
     lines = {
         "label": visible(info.label) if info.label else "-",
-        "holder": _holder(info),
+        "holder": occupant(info),
         "held since": "unknown" if info.since is None else f"{_moment(info)} ({held_for(info)})",
         "expires in": expires_in(info) + ("" if info.kept or math.isinf(info.expires_in) else " unless renewed"),
         "waiting": str(info.waiters),
@@ -55,7 +60,8 @@ def portrait(info: LockInfo) -> str:
     return "\n".join([visible(info.name), *(f"  {key:<12}{value}" for key, value in lines.items())])
 
 
-def _holder(info: LockInfo) -> str:
+def occupant(info: LockInfo | Holder) -> str:
+    """Who is at work, or why nobody is."""
     if info.kept is not None:
         what = "done" if info.kept == "done" else "released, but kept for its min_hold"
         return f"nobody: {what}, by {visible(info.host) or 'somebody'}"
@@ -91,27 +97,30 @@ def as_json(value: object) -> str:
 
 
 def info_as_dict(info: LockInfo) -> dict[str, object]:
-    from dataclasses import asdict
-
-    since = info.since and info.since.isoformat()
-    expires = None if math.isinf(info.expires_in) else round(info.expires_in, 3)
-    return {**asdict(info), "since": since, "expires_in": expires, **({"kept": info.kept} if info.kept else {})}
+    """A lock has one holder: flat."""
+    return {"name": info.name, **row_of(info).holders[0].to_json(), "waiters": info.waiters}
 
 
 def holders_as_dict(info: LockInfo) -> dict[str, object]:
     return {"holder": info_as_dict(info)}
 
 
-def _moment(info: LockInfo) -> str:
+def _moment(info: LockInfo | Holder) -> str:
     return "unknown" if info.since is None else f"{info.since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def human_row(info: LockInfo) -> Sequence[str]:
-    who = (visible(info.name), visible(info.label) if info.label else "-", visible(info.host) or "?", _pid(info))
-    return (*who, held_for(info), expires_in(info), str(info.waiters), str(info.token))
+    return (visible(info.name), *holder_row(info), str(info.waiters), str(info.token))
 
 
-def _pid(info: LockInfo) -> str:
+def holder_row(info: LockInfo | Holder) -> Sequence[str]:
+    """Label, host, pid, held for, expires in."""
+    who = (visible(info.label) if info.label else "-", visible(info.host) or "?", pid(info))
+    return (*who, held_for(info), expires_in(info))
+
+
+def pid(info: LockInfo | Holder) -> str:
+    """Or why there is nobody at work."""
     return {"done": "done", "min_hold": "kept"}[info.kept] if info.kept else str(info.pid)
 
 
