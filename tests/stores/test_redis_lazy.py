@@ -207,6 +207,39 @@ async def test_a_connection_that_was_closed_while_idle_is_no_loss(admin: redis.R
             await read(actor)
 
 
+def hang_up(admin: redis.Redis) -> None:
+    admin.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+
+
+def test_the_next_attempt_comes_behind_a_release_that_was_lost_with_its_connection(
+    admin: redis.Redis, server: RedisServer
+) -> None:
+    """An idle connection was closed, which is noticed when the next request is made."""
+    with gripfast.connect(server.url) as client:
+        for _ in range(10):
+            lease = client.lock("job", lazy_release=True).acquire()
+            hang_up(admin)
+            lease.release()
+            again = client.lock("job").try_acquire()
+            assert again is not None
+            again.release()
+        until(lambda: len(client._runtime.env.ledger) == 0, within=5)
+
+
+@staged
+async def test_the_next_attempt_of_a_task_comes_behind_a_release_that_was_lost(
+    admin: redis.Redis, server: RedisServer
+) -> None:
+    async with gripfast.connect_async(server.url) as client:
+        for _ in range(10):
+            lease = await client.lock("job", lazy_release=True).acquire()
+            hang_up(admin)
+            await lease.release()
+            again = await client.lock("job").try_acquire()
+            assert again is not None
+            await again.release()
+
+
 def test_more_unread_connections_than_are_kept_are_waited_for(proxy: Proxy, url: str) -> None:
     """Threads that release at the same time: their connections are bounded, and nobody is refused."""
     names = [f"job-{number}" for number in range(3 * unread.PARKED_MOST)]
@@ -276,3 +309,18 @@ def test_the_log_says_what_a_late_not_yours_means(url: str, caplog: pytest.LogCa
     record = next(each for each in caplog.records if "already lost" in each.getMessage())
     assert (record.name, record.levelname) == ("gripfast.lease", "WARNING")
     assert vars(record)["gripfast_token"] == lease.token
+
+
+@staged
+async def test_a_key_of_another_type_is_a_late_not_yours(
+    admin: redis.Redis, url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with both_colours(url) as actors:
+        for actor in actors:
+            caplog.clear()
+            lease = await actor.acquire(actor.colour, lazy_release=True)
+            admin.delete(f"lock:{actor.colour}")
+            admin.rpush(f"lock:{actor.colour}", "somebody's list")
+            await actor.release(lease)
+            await read(actor)
+            assert len(lost_in(caplog)) == 1

@@ -19,7 +19,7 @@ from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server, left_for_request
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import cut, no_reply
+from gripfast.stores.redis.faults import cut, no_reply, was_sent
 from gripfast.stores.redis.listening import Listening, ListeningInbox
 from gripfast.stores.redis.unread import READ_BY_ANOTHER, Late, Parked, Unread
 from gripfast.stores.redis.wire import Wire
@@ -158,7 +158,7 @@ class BlockingLink:
         within: float = math.inf,
     ) -> Any:
         """The replies, when those before them are read. What comes for a name behind its release is asked again if the
-        server had forgotten that."""
+        server had forgotten that, and behind it once more if both were lost."""
         wire, owed, packed = parked.connection, len(parked.unread), b"".join(commands)
         if owner is not None:
             self.server.sends(owner, wire)
@@ -173,7 +173,12 @@ class BlockingLink:
                 if any(each.name == name for each in forgotten):
                     replies = wire.ask_many(packed, len(commands), within)
         except (OSError, HiredisError) as error:
-            return self._failed(wire, error, within)
+            fault = self._failed(wire, error, within)
+            lost = [each.in_full() for each in parked.unread if each.name == name]
+            if not lost or not fault.was_idle:
+                return fault
+            replies = was_sent(self._ask_many([*lost, *commands], within, owner))
+            return replies if isinstance(replies, Fault) else replies[len(lost) :]
         finally:
             parked.unread.clear()  # whoever keeps the frames of an interrupt does not keep these
         replies = replies[-len(commands) :]

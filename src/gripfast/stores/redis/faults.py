@@ -145,8 +145,8 @@ def cut(where: str, error: Exception | None, was_idle: bool = False) -> Fault:
 
 def not_understood(where: str, reply: object) -> Fault:
     message = (
-        f"gave an answer that makes no sense ({repr(reply)[:40]}): check that a Redis server is at this address, and that "
-        "nothing in between changes its answers"
+        f"gave an answer that makes no sense ({repr(reply)[:40]}): check that a Redis server is at this address, and "
+        "that nothing in between changes its answers"
     )
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
 

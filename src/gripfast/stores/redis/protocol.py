@@ -258,6 +258,12 @@ def forgot_script(reply: Any) -> bool:
     return isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT")
 
 
+def is_no_lock(reply: Any) -> bool:
+    """An error, as the server says it or we do: someone has put something else under the key. There is nothing of ours
+    any more."""
+    return isinstance(reply, Exception) and "WRONGTYPE" in str(reply)
+
+
 def to_bytes(owner: str) -> bytes:
     """Owner ids of our own are plain; those of other lockers may be any bytes."""
     return owner.encode(errors="surrogateescape")

@@ -18,7 +18,7 @@ from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.acknowledged import Acknowledged
 from gripfast.stores.redis.conversation import Conversation, Server, left_for_request
-from gripfast.stores.redis.faults import cut
+from gripfast.stores.redis.faults import cut, was_sent
 from gripfast.stores.redis.unread import Unread
 
 
@@ -212,9 +212,11 @@ class SharedLink:
 
     async def _ask_behind(self, unread: Unread, packed: bytes, owner: str | None) -> Any:
         """The reply to the release is read before this one's. If the server had forgotten the script, the release has
-        left once more by then, and so does this."""
+        left once more by then, and so does this. If both were lost with an old connection, both leave again."""
         reply = await self.ask(packed, owner)
-        return await self.ask(packed, owner) if unread.was_forgotten and not isinstance(reply, Fault) else reply
+        if isinstance(reply, Fault):
+            return was_sent(await self.ask_behind(unread.in_full(), packed, owner)) if reply.was_idle else reply
+        return await self.ask(packed, owner) if unread.was_forgotten else reply
 
     def send(self, unread: Unread) -> bool:
         """It is written, with all that was to be written before it."""
@@ -226,7 +228,7 @@ class SharedLink:
         sent = _Sent(unread, conversation, self.unread)
         conversation.ask_for(sent, unread.packed if is_known else unread.in_full())
         conversation.flush()
-        return True
+        return conversation.is_open
 
     async def read_late(self, within: float = 0.0) -> bool:
         """Whatever is asked now is answered behind them; otherwise they are read as they come."""

@@ -196,7 +196,7 @@ class RedisStore(Requests, Store, PermitStore):
         was_lost = isinstance(reply, Fault)
         reply = await self._made_good(script, packed, reply)
         if isinstance(reply, Fault):
-            return "taken" if _is_no_lock(reply) else unreachable(reply.error, reply.was_sent)
+            return "taken" if protocol.is_no_lock(reply.error) else unreachable(reply.error, reply.was_sent)
         # The first of two may have done it: then it is not this owner's any more.
         return None if reply == 1 or was_lost else (await self._why([hold]))[0]
 
@@ -205,7 +205,7 @@ class RedisStore(Requests, Store, PermitStore):
         first = await self._sent(script, packed)
         reply = await self._made_good(script, packed, first)
         if isinstance(reply, Fault):
-            return "taken" if _is_no_lock(reply) else unreachable(reply.error, reply.was_sent)
+            return "taken" if protocol.is_no_lock(reply.error) else unreachable(reply.error, reply.was_sent)
         if self._clean_up_after(hold.name, hold.owner) is False:
             return _may_take_effect(hold.name)
         # The first of two may have done it, and the rest of a min_hold may be over since. A "done" lasts longer.
@@ -221,7 +221,7 @@ class RedisStore(Requests, Store, PermitStore):
         reply = await self._sent(script, packed, claim.owner)
         reply = await self._made_good(script, packed, reply, claim.owner)
         if isinstance(reply, Fault):
-            if _is_no_lock(reply):
+            if protocol.is_no_lock(reply.error):
                 return "taken"
             return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
         if reply == protocol.GRACE:
@@ -290,7 +290,7 @@ class RedisStore(Requests, Store, PermitStore):
                 replies = await self._ask_each(sent, commands, self.give_back_within)
             for hold, is_late, reply in zip(chunk, late, replies, strict=True):
                 trouble: Unreachable | None = None
-                if isinstance(reply, Fault) and not _is_no_lock(reply):
+                if isinstance(reply, Fault) and not protocol.is_no_lock(reply.error):
                     trouble = unreachable(reply.error)
                 elif is_late:
                     trouble = _may_take_effect(hold.name)
@@ -340,7 +340,7 @@ class RedisStore(Requests, Store, PermitStore):
         infos: list[LockInfo | Unreachable | None] = []
         for name, each in zip(names, replies, strict=True):
             if isinstance(each, Fault):
-                infos.append(None if _is_no_lock(each) else unreachable(each.error))
+                infos.append(None if protocol.is_no_lock(each.error) else unreachable(each.error))
             else:
                 infos.append(protocol.read_info(name, each))
         return infos
@@ -430,9 +430,4 @@ def _given_back(hold: Hold) -> bytes:
 def _renewal(reply: Any) -> Reason | Unreachable | None:
     if not isinstance(reply, Fault):
         return None
-    return "taken" if _is_no_lock(reply) else unreachable(reply.error)
-
-
-def _is_no_lock(fault: Fault) -> bool:
-    """Someone has put something else under the key: there is nothing of ours any more."""
-    return "WRONGTYPE" in str(fault.error)
+    return "taken" if protocol.is_no_lock(reply.error) else unreachable(reply.error)

@@ -5,7 +5,8 @@
    its own client has released.
 2. *Forgotten.* If the server has forgotten the script, the release is sent again, in full, and what came behind it for
    the same name is asked again. The first one on a connection is sent in full at once.
-3. *Lost.* Where a reply can't be read any more, its Unread is dropped: that is what a clean-up follows.
+3. *Lost.* Where a reply can't be read any more, its Unread is dropped: that is what a clean-up follows. A request for
+   the same name that was lost with it does not wait for that: if it may be repeated, it leaves behind the release.
 4. *Lent connections* (`Late`). One with unread replies is parked. Whoever takes it reads them with its own reply. A
    thread that wants it for its name while another one reads it waits for that. The watchdog reads what has arrived.
 """
@@ -53,7 +54,7 @@ class Unread:
         if protocol.forgot_script(reply) and not self.was_forgotten:
             self.was_forgotten = True
             return False
-        if isinstance(reply, int):
+        if isinstance(reply, int) or protocol.is_no_lock(reply):
             self._told(reply == 1)
         return True
 
