@@ -18,6 +18,10 @@ CORES ?= $(shell nproc 2>/dev/null || echo 2)
 COVERED ?= tests/core tests/runtime tests/api tests/compat tests/conformance tests/fencing tests/stores
 LOCAL_CLI := $(addprefix tests/cli/test_,completion.py failures.py locks.py schema.py text.py waiting.py)
 
+# Of `make doctor-next`: where its servers are, for all users of this machine, and its tests.
+NEXT ?= /var/tmp/gripfast-next
+DOCTORS := $(addprefix tests/stores/test_,$(addsuffix _doctor.py,redis redlock sentinel cluster postgres mysql zookeeper))
+
 # Hundreds of tests start an interpreter: none of them need compile what one before it has compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -28,7 +32,7 @@ BENCH := $(VENV)/.bench-ready
 DOCS := $(VENV)/.docs-ready
 INTEROP := tests/interop/node_modules/.ready
 
-.PHONY: help test beside test-all test-local coverage lint format types compiled pytest simtest sweep observers chaos sim bench docs clean
+.PHONY: help test beside test-all test-local coverage lint format types compiled pytest simtest sweep observers chaos doctor-next sim bench docs clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -80,6 +84,12 @@ observers: $(READY)  ## the conformance suite beside observers that misbehave, o
 
 chaos: $(READY)  ## breaks servers and processes under load, for long
 	GRIPFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/processes/test_permits.py tests/processes/test_readers.py tests/processes/test_once.py tests/processes/test_hand_over.py tests/processes/test_election.py tests/stores/test_redis_readers.py tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)
+
+doctor-next: $(READY)  ## gripfast doctor at newer servers than this machine's: downloads 150 MB once
+	scripts/next-servers $(NEXT)
+	PATH="$(NEXT)/bin:$$PATH" ZOOKEEPER_JARS=$(NEXT)/java-forky/usr/share/java $(BIN)/python -m pytest $(DOCTORS) $(ARGS)
+	PATH="$(NEXT)/valkey:$$PATH" $(BIN)/python -m pytest tests/stores/test_redis_doctor.py $(ARGS)
+	ZOOKEEPER_JARS=$(NEXT)/java-trixie/usr/share/java $(BIN)/python -m pytest tests/stores/test_zookeeper_doctor.py $(ARGS)
 
 sim: $(READY)  ## a million seeds of the simulation of one Redis server; ARGS="--seeds 10000" for fewer
 	$(BIN)/python -m gripfast_lab.sim --seeds 1000000 --jobs $(CORES) $(ARGS)

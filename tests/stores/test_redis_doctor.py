@@ -1,5 +1,6 @@
 """`gripfast doctor` at real Redis servers that are set up wrongly, each in one way, and at sound ones."""
 
+import re
 import shutil
 import socket
 import subprocess
@@ -18,6 +19,7 @@ from gripfast.stores.redis.failover import Failover
 from stores.doctor_stage import by_name, found, problems, report_on
 from support.jumping_clock import JumpingClock
 from support.redis_server import HOST, RedisServer
+from support.valkey_server import ValkeyServer as SupportedValkey
 from support.waiting import until
 
 TERMS = Terms(rules.TTL_DEFAULT, 5.0)
@@ -53,7 +55,7 @@ def test_a_sound_server_has_no_problem(arguments: str) -> None:
         report = report_on(server.url)
         assert problems(server.url) == []
     assert report.usable
-    assert report.summary.startswith("Redis 7.")
+    assert re.match(r"(Redis|Valkey) \d+\.", report.summary)
     assert report.latency is not None
     if "always" in arguments:
         assert report.findings == ()
@@ -64,6 +66,12 @@ def test_todays_valkey_has_no_problem() -> None:
         report = report_on(f"redis://{server.host}:{server.port}/0")
     assert [each for each in report.findings if each.kind == "problem"] == []
     assert report.summary.startswith("Valkey 9.")
+
+
+def test_a_node_of_a_valkey_cluster_is_found() -> None:
+    """Valkey calls it server_mode, Redis redis_mode."""
+    with SupportedValkey("--cluster-enabled", "yes") as server:
+        assert found(server.url)["redis-cluster-node"].kind == "problem"
 
 
 def test_sound_servers_over_tls_and_by_a_socket_have_no_problem() -> None:

@@ -14,6 +14,8 @@ from support.zookeeper_servers import Ensemble, ZooKeeperServer, connected, url_
 
 USUAL = ("tickTime=2000", "minSessionTimeout=-1", "maxSessionTimeout=-1", "maxClientCnxns=60")
 """What a server has if its configuration says nothing."""
+FAULTY_HERE = {"3.8.0": "ZOOKEEPER-4643", "3.9.3": "ZOOKEEPER-4925"}
+"""Of the versions that these tests run with, those that lose writes."""
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +25,7 @@ def server() -> Iterator[ZooKeeperServer]:
 
 
 def test_a_sound_server_has_no_problem(server: ZooKeeperServer) -> None:
-    """One alone: an ensemble of this version is not sound."""
+    """One alone, of any version: its leader can't change."""
     report = report_on(server.lock_space())
     assert [each for each in report.findings if each.kind == "problem"] == []
     assert report.usable
@@ -86,10 +88,20 @@ def ensemble() -> Iterator[Ensemble]:
         yield ensemble
 
 
-def test_the_version_of_an_ensemble_is_judged(ensemble: Ensemble) -> None:
-    finding = found(ensemble.lock_space())["zookeeper-faulty-version"]
-    assert (finding.kind, "ZOOKEEPER-4643" in finding.what) == ("problem", True)
-    assert all(server.address in finding.where for server in ensemble.servers)
+def test_a_sound_ensemble_has_no_problem_and_a_faulty_version_no_other() -> None:
+    """Debian 12 has 3.8.0, which is faulty; `make doctor-next` runs this with a sound version, too."""
+    with Ensemble(*USUAL, "syncLimit=5") as ensemble:
+        report = report_on(ensemble.lock_space())
+        told = {each.name: each for each in report.findings}
+        version = report.summary.split(",")[0].removeprefix("ZooKeeper ")
+        fault = FAULTY_HERE.get(version)
+        assert report.usable
+        assert sorted(report.summary.split(", ")[1:]) == ["follower", "follower", "leader"]
+        assert told.keys() == {"zookeeper-open", *(["zookeeper-faulty-version"] if fault else [])}
+        if fault:
+            finding = told["zookeeper-faulty-version"]
+            assert (finding.kind, fault in finding.what) == ("problem", True)
+            assert all(server.address in finding.where for server in ensemble.servers)
 
 
 def test_servers_that_the_url_does_not_name_are_found(ensemble: Ensemble) -> None:

@@ -12,6 +12,7 @@ from one to another, so that one of them can be cut off from the others while it
 import contextlib
 import functools
 import itertools
+import os
 import shutil
 import signal
 import socket
@@ -32,9 +33,11 @@ from support.waiting import until
 
 T = TypeVar("T")
 
-JARS = Path("/usr/share/java")
-CLASSES = ("zookeeper", "zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "metrics-core", "snappy-java")
-"""All that a server needs: a class path of everything there is takes the virtual machine longer to start with."""
+JARS = Path(os.environ.get("ZOOKEEPER_JARS", "/usr/share/java"))
+"""`make doctor-next` names those of a newer version."""
+CLASSES = ("zookeeper-jute", "slf4j-api", "slf4j-simple", "netty-all", "metrics-core", "snappy-java", "zookeeper")
+"""All that a server needs: a class path of everything there is takes the virtual machine longer to start with. Its own
+jar comes last, because it names others by where Debian installs them, and these may be of another version."""
 QUICK_START = ("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 MEMBERS = 3
 INNER_PORTS = range(14000, 20000)

@@ -220,6 +220,11 @@ class Facts(NamedTuple):
         number = self.info.get(f"{name}_version", self.info.get("redis_version", ""))
         return f"{name.capitalize()} {number}".strip()
 
+    @property
+    def mode(self) -> str:
+        """standalone, sentinel or cluster. Valkey has another name for it."""
+        return self.info.get("server_mode") or self.info.get("redis_mode", "")
+
 
 def examine(factory: RedisFactory, terms: Terms) -> Examination:
     facts = gather(factory.dialer(terms.request_timeout), facts_of(factory, terms))
@@ -294,7 +299,7 @@ def _text(value: Any) -> str:
 def summary(facts: Facts) -> str:
     if not facts.info:
         return "Redis"
-    role = {"master": "primary", "slave": "replica"}.get(facts.info.get("role", ""), facts.info.get("redis_mode", ""))
+    role = {"master": "primary", "slave": "replica"}.get(facts.info.get("role", ""), facts.mode)
     replicas = int(facts.number("connected_slaves") or 0)
     return ", ".join(filter(None, [facts.version, role, _several(replicas) if replicas else "", _kept(facts)]))
 
@@ -315,10 +320,9 @@ def _several(replicas: int) -> str:
 
 def judge_mode(facts: Facts) -> Iterator[Finding]:
     """It should be a server like any other."""
-    mode = facts.info.get("redis_mode")
-    if mode == "cluster":
+    if facts.mode == "cluster":
         yield CLUSTER_NODE(facts.where)
-    if mode == "sentinel":
+    if facts.mode == "sentinel":
         yield SENTINEL(facts.where)
 
 
