@@ -28,7 +28,9 @@ INTERVAL = 2.0
 @json_option
 @click.option("--once", is_flag=True, help="Print one table and end; the same if stdout is not a terminal.")
 @duration_option("--interval", "Look at the store this often. [default: 2s] With --once: look twice, so far apart.")
-@click.option("--sort", "order", type=click.Choice(ORDERS), default="waiting", help="[default: waiting]")
+@click.option(
+    "--sort", "order", type=click.Choice(ORDERS), default="waiting", help="What comes first. [default: waiting]"
+)
 @click.option("--filter", "words", default="", metavar="WORDS", help="Only rows that contain each of these words.")
 @click.option("--prefix", default="", metavar="TEXT", help="Only names that start with TEXT; others are not even read.")
 @click.pass_context

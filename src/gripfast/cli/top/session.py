@@ -18,9 +18,8 @@ from gripfast.cli.top.picture import picture
 from gripfast.cli.top.state import Break, State, Wish
 from gripfast.cli.top.terminal import Terminal
 
-IDLE, TICK = 60.0, 1.0
-"""Seconds between two pictures if nothing happens. The shorter one while the store does not answer, which counts the
-seconds."""
+TICK = 1.0
+"""Seconds between two pictures if nothing happens: while the store does not answer, a picture counts the seconds."""
 
 
 def live(client: gripfast.Client, scan: Callable[[], Scan], interval: float, state: State) -> None:
@@ -47,8 +46,7 @@ class _Session:
         while True:
             self._see()
             self._draw()
-            is_waiting = self._state.view.error or self._watcher.busy_since
-            for key in self._terminal.next(TICK if is_waiting else IDLE):
+            for key in self._terminal.next(TICK):
                 wish = self._state.press(key)
                 if wish == "quit":
                     return
