@@ -103,10 +103,8 @@ def test_a_server_that_is_not_there_at_first_may_come_later() -> None:
 
 
 def test_other_software_is_shown_but_not_obeyed(server: RedisServer) -> None:
-    with gripfast.connect(server.url) as client, client.lock("theirs\x1b[2J"):
-        pass  # a list has the names that Gripfast knows
     with server.client() as redis:
-        redis.set("theirs\x1b[2J", "\x1b]0;pwned\x07", px=600_000)
+        redis.set("lock:theirs\x1b[2J", "\x1b]0;pwned\x07", px=600_000)
     with on_screen(*GRIPFAST, "top", server.url, columns=120) as screen:
         screen.sees(r"^▸theirs\\x1b\[2J +lock +- +other software")
         screen.type("\r")
