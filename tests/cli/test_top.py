@@ -340,16 +340,16 @@ def test_it_stops_and_goes_on(client: gripfast.Client) -> None:
         screen.sees("Nothing is held")
         while_up = screen.modes()
         screen.type(CTRL_Z)
-        screen.sees(r"^\[1\]\+ +Stopped")
+        screen.sees(r"\[1\]\+ +Stopped")
         assert screen.modes() != while_up
         with client.lock("meanwhile").acquire():
             screen.type("fg\n")
             screen.sees("^▸meanwhile")
             assert screen.modes() == while_up
             screen.type("q")
-        screen.sees(r"^shell> $|^shell>$")
+        screen.sees("shell>")  # anywhere: the emulator has one screen only
         screen.type("echo back: $?\n")
-        screen.sees("^back: 0")
+        screen.sees("back: 0")
 
 
 def test_it_goes_on_after_it_was_stopped_from_outside() -> None:

@@ -101,6 +101,16 @@ def test_one_long_text_does_not_take_all_the_room() -> None:
     assert (short.width, long.width) == (20, 38)
 
 
+def test_names_are_cut_in_the_middle() -> None:
+    def text(item: str) -> str:
+        return item
+
+    (name,) = placed([Column("NAME", text, 4, 0, keeps_end=True)], ["x" * 99], 10)
+    assert name.piece("report:12345").text == "repo…12345"
+    assert name.piece("report:1").text == "report:1"
+    assert cells(name.piece("备份备份备份备份").text) <= 10
+
+
 @pytest.mark.parametrize("width", [1, 5, 20, 40, 79, 80, 81, 132, 200])
 def test_rows_fit_into_every_width(width: int) -> None:
     rows = [held("备份" * 30, label="e\u0301" * 90, host="h" * 99, waiters=12345), held("x")]

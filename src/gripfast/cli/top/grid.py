@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from gripfast.columns import cells, clipped
+from gripfast.columns import cells, clipped, head
 from gripfast.errors import visible
 
 GAP = 2
@@ -70,6 +70,8 @@ class Column(Generic[T]):
     style: Callable[[T], str] = lambda _: ""
     order: str = ""
     """What the rows can be sorted by."""
+    keeps_end: bool = False
+    """What does not fit is cut in the middle: names often differ at their ends."""
     is_extra: bool = False
     """Only if the others have all the room that they need."""
 
@@ -80,9 +82,16 @@ class Placed(NamedTuple, Generic[T]):
     width: int
 
     def piece(self, text: str, style: str = "") -> Piece:
-        text = clipped(visible(text), self.width)
+        text = (_without_middle if self.column.keeps_end else clipped)(visible(text), self.width)
         shift = self.width - cells(text) if self.column.is_right else 0
         return Piece(self.at + shift, text, style)
+
+
+def _without_middle(text: str, width: int) -> str:
+    if cells(text) <= width or width < 3:
+        return clipped(text, width)
+    end = head(text[::-1], width // 2)[::-1]
+    return f"{head(text, width - 1 - cells(end))}…{end}"
 
 
 def placed(columns: Sequence[Column[T]], items: Iterable[T], width: int, at: int = 0) -> list[Placed[T]]:

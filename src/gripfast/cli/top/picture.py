@@ -113,7 +113,7 @@ def columns(now: datetime) -> list[Column[Row]]:
         return DIM if row.holders[0].kept else ""
 
     return [
-        Column("NAME", lambda row: row.name, 12, 0, style=lambda row: age(row) or BOLD, order="name"),
+        Column("NAME", lambda row: row.name, 12, 0, style=lambda row: age(row) or BOLD, order="name", keeps_end=True),
         Column("KIND", use, 7, 5, style=age, order="kind"),
         Column("LABEL", _label, 8, 7, style=lambda row: CYAN if _label(row) != "-" else DIM),
         Column("HOLDER", _whose, 9, 3, style=age, order="host"),
