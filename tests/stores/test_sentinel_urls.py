@@ -173,6 +173,7 @@ def test_a_plain_url_loads_no_redis_py() -> None:
 # Clients --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("library", ["redis", "valkey"])
 @pytest.mark.parametrize("colour", ["", ".asyncio"], ids=["sync", "async"])
 @staged
