@@ -177,6 +177,7 @@ def test_two_who_have_the_lock_at_the_same_time_are_noticed(world: World, server
     assert re.match("overlap: .*first token .* and second .* token", world.problem() or "")
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_connection_in_use_is_cut_after_every_byte(world: World, scenario: str, direction: Direction) -> None:
@@ -186,6 +187,7 @@ def test_a_connection_in_use_is_cut_after_every_byte(world: World, scenario: str
     assert swept.broken > swept.missed
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("scenario", ["try_acquire", "acquire that waits"])
 def test_a_connection_that_is_being_made_is_cut_after_every_byte(
@@ -197,6 +199,7 @@ def test_a_connection_that_is_being_made_is_cut_after_every_byte(
     assert swept.broken > swept.missed
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("request_timeout", [0.1])
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("scenario", OUT_OF_REACH)

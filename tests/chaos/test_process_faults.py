@@ -48,6 +48,7 @@ def test_processes_are_killed_whatever_they_are_at(stage: Stage) -> None:
     stage.judge(steady, recover_within=TTL + SERVED_AGAIN)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("actors", [{"threads": 1, "tasks": 0}, {"threads": 0, "tasks": 1}], ids=["thread", "task"])
 def test_a_process_is_killed_while_it_holds(stage: Stage, actors: dict[str, int]) -> None:
     """It would hold for a minute; the next one has the lock when its ttl is over."""
@@ -60,6 +61,7 @@ def test_a_process_is_killed_while_it_holds(stage: Stage, actors: dict[str, int]
     stage.judge(others, recover_within=TTL + 0.5)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("actors", [{"threads": 2, "tasks": 0}, {"threads": 0, "tasks": 2}], ids=["threads", "tasks"])
 def test_processes_are_killed_while_they_wait(stage: Stage, actors: dict[str, int]) -> None:
     """Nobody hears what they are pushed: they are passed over at once, or at the latest when their ttl is over."""
@@ -77,6 +79,7 @@ def test_processes_are_killed_while_they_wait(stage: Stage, actors: dict[str, in
     stage.judge(others, recover_within=TTL + SERVED_AGAIN)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("actors", [{"threads": 1, "tasks": 0}, {"threads": 0, "tasks": 1}], ids=["thread", "task"])
 def test_a_process_that_holds_is_stopped_for_longer_than_its_ttl(stage: Stage, actors: dict[str, int]) -> None:
     holder = holder_for_good(stage, actors)

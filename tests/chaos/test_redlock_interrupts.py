@@ -21,6 +21,7 @@ def servers() -> Iterator[list[RedisServer]]:
         yield nodes
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_nothing_is_left_of_threads_that_were_interrupted(servers: list[RedisServer], seed: int) -> None:
     assert attack(servers, seed, seconds=3.0) == []

@@ -25,6 +25,7 @@ def test_scripts_are_flushed_again_and_again(stage: Stage) -> None:
     stage.judge(crew, recover_within=TTL + SERVED_AGAIN)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("kind", ["normal", "pubsub"])
 def test_connections_are_killed_again_and_again(stage: Stage, kind: str) -> None:
     crew = stage.crew()
@@ -39,6 +40,7 @@ def test_connections_are_killed_again_and_again(stage: Stage, kind: str) -> None
     stage.judge(crew, may_be_unreachable=True, recover_within=TTL + SERVED_AGAIN)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize(
     ("seconds", "everything"),
     [(0.15, True), (1.2, True), (1.2, False)],
@@ -57,6 +59,7 @@ def test_the_server_makes_its_clients_wait(stage: Stage, seconds: float, everyth
     stage.judge(crew, may_be_unreachable=True, recover_within=TTL + SERVED_AGAIN)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize(
     ("seconds", "request_timeout"),
     [(0.3, 0.1), (1.2, 0.1), (1.2, 5.0)],

@@ -249,7 +249,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Serve
         yield lambda server: lambda _: nullcontext(url(server))
 
 
-@pytest.mark.in_turn(4)
+@pytest.mark.in_turn(7)
 @pytest.mark.parametrize("each", CATALOGUE, ids=lambda each: each.name)
 def test_every_scenario_runs_and_its_promises_are_about_figures_it_has(
     each: Scenario, served: Callable[[Server], Server], tmp_path: Path

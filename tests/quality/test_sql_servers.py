@@ -21,6 +21,8 @@ from support.sql_process import SqlServer
 from support.sql_servers import MariaServer, PostgresServer, mariadb_server, postgres_server
 from support.waiting import until
 
+pytestmark = pytest.mark.in_turn(2)
+
 KINDS = [PostgresServer, MariaServer]
 FAILURES = (psycopg.Error, pymysql.err.Error)
 

@@ -10,7 +10,7 @@ each_mutant = pytest.mark.parametrize(
 )
 
 
-@pytest.mark.in_turn(3)
+@pytest.mark.in_turn(4)
 @each_mutant
 def test_it_is_caught_by_a_rule_and_only_with_the_bug_of_which_nothing_stays(mutant: Mutant) -> None:
     check_that_it_is_caught(mutant)

@@ -1,4 +1,4 @@
-"""The production code on 2,000 seeds, every time. A failing one is told with how to replay it.
+"""The production code on 500 seeds, every time. A failing one is told with how to replay it.
 
 `make sim` runs a million.
 """
@@ -15,7 +15,7 @@ from gripfast_lab.sim.scenarios import SCENARIOS
 from gripfast_lab.sim.shrink import shrunk
 
 CHUNK = 250
-SEEDS = 1000
+SEEDS = 500
 REDIS = SCENARIOS["redis"]
 
 

@@ -21,8 +21,8 @@ def rows(server: SqlServer, url: str, name: str, table: str = "gripfast_permit_w
 
 
 def await_queue(server: SqlServer, url: str, name: str, count: int) -> None:
-    """Until so many are queued."""
-    until(lambda: rows(server, url, name) == count)
+    """Until so many are queued, some of them in processes that have just been started."""
+    until(lambda: rows(server, url, name) == count, within=30)
 
 
 def waiting_sessions(server: SqlServer, url: str, name: str) -> set[int]:

@@ -105,7 +105,7 @@ async def test_a_primary_that_hands_over_to_its_replica_costs_nothing(cluster: C
 async def test_a_promoted_replica_grants_nothing_until_old_leases_are_over() -> None:
     """Only those of its own primary: the other nodes go on. Owners renew and release."""
     with Cluster(max_ttl=4.0) as cluster:
-        async with both_colours(cluster.url(max_ttl=4)) as actors:
+        async with both_colours(cluster.url(max_ttl=4, failover_grace=3)) as actors:
             victim, other = cluster.servers[0], cluster.servers[1]
             names = [name_at(cluster, victim) for _ in actors]
             free, elsewhere = name_at(cluster, victim), name_at(cluster, other)

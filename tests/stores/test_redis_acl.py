@@ -202,6 +202,7 @@ def test_an_async_lock_in_that_shape_lives_as_that_user(server: RedisServer, adm
 # Nothing too much ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("right", [rule for rule in LOCKS if rule.startswith(("+", "~", "&"))])
 def test_every_right_is_needed(
     server: RedisServer, admin: "redis.Redis", right: str, caplog: pytest.LogCaptureFixture

@@ -87,6 +87,7 @@ async def assert_claims_fail_at_once(target: Any, where: str, says: str) -> None
             assert_clear(told, where, says)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("trouble", DEAF)
 @staged
 async def test_who_can_not_ask_the_server_is_told_its_address_and_what_to_do(server: RedisServer, trouble: str) -> None:
@@ -96,6 +97,7 @@ async def test_who_can_not_ask_the_server_is_told_its_address_and_what_to_do(ser
     assert locks_on(server) == []
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("trouble", NO_WRITES)
 @staged
 async def test_a_server_that_takes_no_writes_grants_nothing_and_says_why(server: RedisServer, trouble: str) -> None:
@@ -115,6 +117,7 @@ async def test_a_server_that_takes_no_writes_grants_nothing_and_says_why(server:
     assert locks_on(server) == ["lock:taken"]
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("trouble", sorted(NO_WRITES.keys() - {"out of memory"}))
 @staged
 async def test_a_force_release_that_is_refused_is_no_answer(server: RedisServer, trouble: str) -> None:
@@ -144,6 +147,7 @@ async def test_a_force_release_works_when_memory_is_short_for_it_needs_none(serv
 # What was held before -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turn(3)
 @pytest.mark.parametrize("trouble", DEAF | NO_WRITES)
 @staged
 async def test_trouble_that_ends_in_time_costs_no_lease_and_no_release(server: RedisServer, trouble: str) -> None:
@@ -337,6 +341,7 @@ NO_REDIS = {
 }
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("kind", NO_REDIS)
 @staged
 async def test_a_server_of_another_kind(kind: str) -> None:

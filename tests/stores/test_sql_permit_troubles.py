@@ -25,10 +25,13 @@ from support.sql_process import HOST, SqlServer
 from support.sql_servers import PostgresServer, mariadb_server, postgres_server
 from support.waiting import auntil, until
 
+pytestmark = pytest.mark.in_turn(2)
+
 TABLES = ("gripfast_permit", "gripfast_permit_holder", "gripfast_permit_waiter")
 
 
-@pytest.fixture(params=[postgres_server, mariadb_server], ids=["PostgreSQL", "MariaDB"])
+# The other one first than in test_sql_permits.py: so each has its turn in `make test`.
+@pytest.fixture(params=[mariadb_server, postgres_server], ids=["MariaDB", "PostgreSQL"])
 def server(request: pytest.FixtureRequest) -> SqlServer:
     shared: SqlServer = request.param()
     return shared

@@ -19,6 +19,8 @@ from support.sql_process import SqlServer
 from support.sql_servers import MariaServer, mariadb_server, postgres_server
 from support.waiting import until
 
+pytestmark = pytest.mark.in_turn(2)
+
 
 @pytest.fixture(params=[postgres_server, mariadb_server], ids=["PostgreSQL", "MariaDB"])
 def server(request: pytest.FixtureRequest) -> SqlServer:

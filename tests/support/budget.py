@@ -74,7 +74,8 @@ class Processor:
 def spent(report: pytest.TestReport) -> float:
     if not report.nodeid.startswith(COMPUTING):
         return report.duration
-    return float(dict(report.user_properties).get(COMPUTED, 0.0)) if report.when == "call" else 0.0
+    computed = (value for name, value in report.user_properties if name == COMPUTED and isinstance(value, float))
+    return sum(computed) if report.when == "call" else 0.0
 
 
 def folder(nodeid: str) -> str:

@@ -7,8 +7,8 @@ A test that can run over every store, in sync and async, is one test times thirt
 
 So neighbours run over different stores, every store has its share of every run, and the runs 0 to 15 together leave
 nothing out. A test that costs much for each of its many parameters has the mark `in_turn(of)`: one of so many takes its
-turn. A test of a crowd takes a fifth of it (the fixture `is_sampled`). `--sample all` (`make test-all`) takes
-everything, as do `make sweep`, `make chaos` and who asks for tests by name.
+turn. A test of a crowd takes a fifth of it (the fixture `is_sampled`), a property fewer examples (`conftest.py`).
+`--sample all` (`make test-all`) takes everything, as do `make sweep`, `make chaos` and who asks for tests by name.
 """
 
 import itertools

@@ -23,8 +23,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop 
 COLOUR = "asyncio"
 
 BUDGET = {
-    "memory": 40, "sqlite": 25, "redis": 25, "sentinel": 15, "redlock": 8, "cluster": 15, "zookeeper": 8
-} | dict.fromkeys(SQL, 10)  # fmt: skip
+    "memory": 25, "sqlite": 15, "redis": 15, "sentinel": 9, "redlock": 6, "cluster": 9, "zookeeper": 6
+} | dict.fromkeys(SQL, 6)  # fmt: skip
 
 Main = Callable[[gripfast.AsyncClient, str], Awaitable[None]]
 

@@ -15,8 +15,8 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop 
 COLOUR = "blocking"
 
 BUDGET = {
-    "memory": 120, "sqlite": 60, "redis": 60, "sentinel": 30, "redlock": 20, "cluster": 40, "zookeeper": 15
-} | dict.fromkeys(SQL, 18)  # fmt: skip
+    "memory": 80, "sqlite": 40, "redis": 40, "sentinel": 20, "redlock": 14, "cluster": 26, "zookeeper": 10
+} | dict.fromkeys(SQL, 12)  # fmt: skip
 
 Scenario = Callable[[World], Action]
 

@@ -23,8 +23,8 @@ from sweeps.worlds import PATIENCE, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease
 STORES = ("redis", "redlock")
-BUDGET = {"redis": 60, "redlock": 20}
-LOOP_BUDGET = {"redis": 25, "redlock": 8}
+BUDGET = {"redis": 40, "redlock": 14}
+LOOP_BUDGET = {"redis": 15, "redlock": 6}
 
 
 def read_afterwards(world: World) -> None:

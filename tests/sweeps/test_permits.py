@@ -20,8 +20,8 @@ from sweeps.worlds import PATIENCE, STORES, TARGET, World, new_name, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 
-BUDGET = {"memory": 60, "sqlite": 30}
-BUDGET_OF_SERVERS = 12
+BUDGET = {"memory": 40, "sqlite": 20}
+BUDGET_OF_SERVERS = 8
 LIMIT = 2
 Kind = Literal["semaphore", "rwlock"]
 
