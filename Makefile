@@ -8,7 +8,7 @@ ARGS ?=
 # compute. They get what the others leave of the cores: as idle tasks, which keep nobody from waking up in time, as they
 # would even at the lowest priority.
 WORKERS ?= 4
-IDLE := $(if $(shell command -v chrt),chrt --idle 0)
+IDLE := $(shell chrt --idle 0 true 2>/dev/null && echo chrt --idle 0)
 # Which stores a test of all stores runs over: tests/support/sample.py.
 SAMPLE ?= 0
 CORES ?= $(shell nproc 2>/dev/null || echo 2)

@@ -17,8 +17,7 @@ place, here or in `polls.py`, beside those of `stores/redis/conversation.py`:
    forgotten them (`NodeTalk.answered`): a clean-up may be refused, for want of its script, when nobody listens any
    more. What a thread only sends, it sends in full (`Talk.send`), because the reply may be read late.
 6. *Lost clean-ups* for which nobody waits leave on the next connection (`NodeTalk._give_up`, `CleanUp`,
-   `Health.send_lost`). A thread has no buffer for what a node does not read: it sends a few, and more when those
-   are answered.
+   `Health.send_lost`). A thread, which has no buffer, sends a few, and more when those are answered.
 """
 
 from __future__ import annotations
