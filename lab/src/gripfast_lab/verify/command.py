@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 NAMESPACE = "gripfast-verify:"
 SECONDS, TTL = 60.0, 2.0
-SHOWN = 10
+SHOWN = 3
 """Violations that are told one by one."""
 ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 

@@ -26,8 +26,10 @@ from gripfast_lab.sim.history import ANY, WORLD, Event
 from gripfast_lab.verify.journal import Journal, Reader
 from gripfast_lab.verify.worker import Order
 
-SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 1.6
-"""In ttls."""
+SHORT_PAUSE, LONG_PAUSE = (0.1, 0.5), (1.05, 1.6)
+"""In ttls: one that a lease survives, and one that it does not."""
+PAUSES = 0.6
+"""How many of the faults are pauses; the others are deaths."""
 REST = 1.0
 """Ttls at most between two faults."""
 PATIENCE = 15.0
@@ -52,7 +54,7 @@ class Crew:
             self._start()
 
     def _start(self) -> None:
-        who = f"worker {self._started:04}"  # no name begins with another one: a death is of all that begin with a name
+        who = f"w{self._started:04}"  # no name begins with another one: a death is of all that begin with a name
         self._started += 1
         with (Path(self._order.folder) / f"{who}.err").open("w") as errors:
             worker = subprocess.Popen(
@@ -82,7 +84,7 @@ class Crew:
             rest(min(until, now() + self._chance.uniform(0.0, REST) * self._order.ttl))
             self.check()
             who = self._victim()
-            if self._chance.random() < 0.5:
+            if self._chance.random() < PAUSES:
                 self._pause(who, rest)
             else:
                 self._kill(who)
@@ -97,7 +99,7 @@ class Crew:
 
     def _pause(self, who: str, rest: Callable[[float], object]) -> None:
         self.faults["paused"] += 1
-        lasts = self._chance.uniform(SHORTEST_PAUSE, LONGEST_PAUSE) * self._order.ttl
+        lasts = self._chance.uniform(*self._chance.choice((SHORT_PAUSE, LONG_PAUSE, LONG_PAUSE))) * self._order.ttl
         self._stop(who)
         since = now()
         try:

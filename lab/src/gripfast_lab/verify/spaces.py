@@ -105,14 +105,28 @@ def is_below(prefix: bytes, key: bytes) -> bool:
     return any(name.startswith(prefix) and side_key(name, kind) == key for name, kind in parts)
 
 
+class _Watched:
+    """The texts of an engine. It remembers whether somebody wanted those that make the tables."""
+
+    def __init__(self, scripts: Any) -> None:
+        self._scripts = scripts
+        self.made = False
+
+    def __getattr__(self, name: str) -> Any:
+        self.made = self.made or name == "SCHEMA"
+        return getattr(self._scripts, name)
+
+
 class SqlSpace(Space):
     def __init__(self, config: Config) -> None:
         super().__init__(config)
         engine = "postgresql" if config.kind == "postgres" else "mysql"
         self._is_postgres = config.kind == "postgres"
         self._tables = re.findall(r"CREATE TABLE IF NOT EXISTS (\w+)", schema.locks(engine))
-        with self._asking() as ask:
-            self._was_empty = all(ask(f"SELECT 1 FROM {table} LIMIT 1") is None for table in self._tables)
+        factory: Any = config.factory
+        factory.dialect.scripts = self._scripts = _Watched(factory.dialect.scripts)
+        with self._asking():
+            pass  # a connection makes the tables, if there are none
 
     def found(self) -> list[str]:
         with self._asking() as ask:
@@ -125,7 +139,7 @@ class SqlSpace(Space):
                 ask(f"DELETE FROM {table} WHERE {self._is_ours}")
             counts = {table: ask(f"SELECT count(*) FROM {table}") or [(b"0",)] for table in self._tables}
             is_unused = all(int(rows[0][0]) <= LAYOUT_ROWS.get(table, 0) for table, rows in counts.items())
-            if self._was_empty and is_unused:
+            if self._scripts.made and is_unused:
                 ask(f"DROP TABLE IF EXISTS {', '.join(self._tables)}")
 
     @property

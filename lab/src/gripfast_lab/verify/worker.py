@@ -22,7 +22,7 @@ from gripfast_lab.sim.quiet import quietly
 from gripfast_lab.verify.journal import Fenced, Journal, now
 from gripfast_lab.verify.notes import Notes
 
-LIMIT = 3
+LIMIT = 2
 """Permits of the semaphore."""
 LOCKS = ("lock-a", "lock-b")
 SEMAPHORE, RWLOCK = "semaphore", "rwlock"
@@ -30,8 +30,8 @@ WAITS = (0.0, 0.0, 0.1, 0.5, 1.5)
 """In ttls."""
 RESTS, HOLDS = 0.03, 0.02
 """Seconds at most, between two attempts and for most holds."""
-KEEPS = 1.8
-"""Ttls at most, for a long hold: it needs renewals."""
+LONG, KEEPS = 0.07, 1.8
+"""How likely a long hold is, and how many ttls it takes at most: it needs renewals."""
 LOOKS = 20
 """How often in a ttl somebody who holds for long looks at its lease."""
 
@@ -103,7 +103,7 @@ class Worker:
         chance, ttl = self._chance, self._order.ttl
         renews = chance.random() < 0.7
         lock, says = self._lock(chance.choice((*LOCKS, *self._order.kinds)), renews)
-        is_long = chance.random() < 0.1
+        is_long = chance.random() < LONG
         hold = chance.uniform(0.3, KEEPS) * ttl if is_long else chance.uniform(0.0, HOLDS)
         return Plan(lock, chance.choice(WAITS) * ttl, hold, renews, says)
 

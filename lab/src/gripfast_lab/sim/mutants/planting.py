@@ -28,6 +28,7 @@ Area = Literal[
 ]  # fmt: skip
 
 _SCRIPTS = dict.fromkeys((*node.SCRIPTS, *voter.SCRIPTS, *permits.SCRIPTS, *kept.SCRIPTS, *group.GUARDED))
+_FOR_GOOD: list[object] = []
 CACHES = (protocol.heads_of, protocol.packed_times, protocol.packed_terms)
 
 
@@ -71,7 +72,9 @@ class Mutant:
 
     def plant_for_good(self) -> None:
         """In this process, which may have real servers: scripts are changed before they are sent, as well."""
-        self.planted().__enter__()
+        planted = self.planted()
+        planted.__enter__()
+        _FOR_GOOD.append(planted)  # what nobody has any more would be taken out
         for bug in self.bugs:
             if isinstance(bug, Rewrite):
                 for script in _SCRIPTS:
