@@ -20,7 +20,6 @@ from gripfast.cli.failure import Failure
 from gripfast.cli.options import duration_option, json_option, url_of, url_option
 from gripfast.cli.signals import Interrupted
 from gripfast.durations import shown
-from gripfast.stores.doctor import precise
 from gripfast_lab.command import draw, html_option, svg_option, timeline
 
 if TYPE_CHECKING:
@@ -195,15 +194,19 @@ def _lines(outcome: Outcome, config: Config, workers: int, seed: str) -> Iterato
     yield _row("trouble", f"{workers} workers, {faults.get('paused', 0)} paused, {faults.get('killed', 0)} killed")
     others = f"{figures.refused:,} refused, {figures.unreachable:,} unreachable"
     yield _row("acquired", f"{figures.entries:,} times, {others}")
-    yield _row("waits", ", ".join(f"{name} {precise(seconds)}" for name, seconds in figures.waits.items()))
+    yield _row("waits", ", ".join(f"{name} {_seconds(seconds)}" for name, seconds in figures.waits.items()))
     fair = "" if config.factory.capabilities.fair else " (this store promises no order)"
     yield _row("fairness", f"waiters were passed over {figures.passed_over:,} times{fair}")
-    margin = "" if figures.least_margin is None else f", the latest when {precise(figures.least_margin)} were left"
+    margin = "" if figures.least_margin is None else f", the latest when {_seconds(figures.least_margin)} were left"
     yield _row("renewals", f"{figures.renewals:,}{margin}")
     yield _row("lost", ", ".join(f"{count:,} {reason}" for reason, count in figures.losses.items()) or "nothing")
     grow = "do NOT grow" if any(each.rule == "token" for each in found) else "grow strictly"
     yield _row("tokens", f"{figures.tokens:,}, which {grow}")
     yield from _verdict(found)
+
+
+def _seconds(number: float) -> str:
+    return f"{number * 1000:.3g} ms" if number < 1.0 else f"{number:.3g} s"
 
 
 def _row(head: str, words: str) -> str:
