@@ -33,7 +33,8 @@ def excerpt(history: Sequence[Event], violation: Violation) -> list[Event]:
     involved = [each for each in attempts if str(each) in violation.what] or attempts[-ATTEMPTS_MOST // 2 :]
     since = min((each.asked.at for each in involved), default=0.0)
     last = max((_last(each) for each in involved), default=0.0)
-    beside = [each for each in attempts if each.granted and since <= each.starts <= last and each not in involved]
+    until = min((_last(each) for each in involved), default=last)
+    beside = [each for each in attempts if each.granted and since <= each.starts <= until and each not in involved]
     shown = [*involved, *beside[-max(0, ATTEMPTS_MOST - len(involved)) :]]
     return [event for event in own if any(_belongs(event, each, since - BEFORE, last) for each in shown)]
 
