@@ -48,7 +48,7 @@ def test_a_sound_store_is_good(store: str, call: Call, tmp_path: Path) -> None:
     with SHARED[store].fresh(tmp_path) as url:
         ended = call("verify", url, "--json", *LENGTH)
         report = read(ended)
-        assert report["violations"] == [], (report["seed"], report["picture"])
+        assert report["violations"] == [], json.dumps(report)
         assert ended.returncode == 0
         assert report["entries"] > 5
         assert report["paused"] + report["killed"] > 0
@@ -168,3 +168,11 @@ def test_workers_end_if_their_crew_is_killed_even_those_that_are_paused(tmp_path
         running.send(signal.SIGKILL)
         running.ended()
         until(lambda: not any(map(is_alive, workers)), within=20.0)
+
+
+def test_sigterm_leaves_nothing_behind(tmp_path: Path) -> None:
+    with started("verify", f"sqlite:///{tmp_path}/locks.db", "--workers", "2") as running:
+        until(lambda: len(workers_of(running.pid)) >= 2, within=30.0)
+        running.send(signal.SIGTERM)
+        assert running.ended() == (128 + signal.SIGTERM, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == []

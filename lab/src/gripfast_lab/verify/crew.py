@@ -41,7 +41,7 @@ class Broken(Exception):
 
 
 class Crew:
-    def __init__(self, order: Order, size: int) -> None:
+    def __init__(self, order: Order) -> None:
         """`order`: that of all; each gets its own name."""
         self._order = order
         self._chance = random.Random(order.seed)
@@ -50,6 +50,8 @@ class Crew:
         self.faults: Counter[str] = Counter()
         self._started = 0
         self._workers: dict[str, subprocess.Popen[str]] = {}
+
+    def start(self, size: int) -> None:
         for _ in range(size):
             self._start()
 

@@ -69,7 +69,8 @@ def ran(config: Config, settings: Settings, progress: Progress) -> Outcome:
         timeout = config.patience.request_timeout
         order = Order(settings.url, config.prefix, ttl, timeout, settings.seed, folder, "", tuple(kinds), settings.bug)
         began = now()
-        with closing(Crew(order, settings.workers)) as crew:
+        with closing(Crew(order)) as crew:
+            crew.start(settings.workers)
             _play(crew, settings, ttl, progress)
             left = _left(config, ttl)
             history = _since(began, [*crew.reader.events(), *_writes(Path(folder)), *left])
