@@ -83,7 +83,7 @@ observers: $(READY)  ## the conformance suite beside observers that misbehave, o
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist load --sample all --observer all tests/conformance $(ARGS)
 
 chaos: $(READY)  ## breaks servers and processes under load, for long
-	GRIPFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/processes/test_permits.py tests/processes/test_readers.py tests/processes/test_once.py tests/processes/test_hand_over.py tests/processes/test_election.py tests/stores/test_redis_readers.py tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)
+	GRIPFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/cli/test_verify.py tests/processes/test_permits.py tests/processes/test_readers.py tests/processes/test_once.py tests/processes/test_hand_over.py tests/processes/test_election.py tests/stores/test_redis_readers.py tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)
 
 doctor-next: $(READY)  ## gripfast doctor at newer servers than this machine's: downloads 150 MB once
 	scripts/next-servers $(NEXT)

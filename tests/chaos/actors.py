@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gripfast
-from chaos.journal import Fenced, Journal, Plain, now
-from chaos.notes import Notes
+from gripfast_lab.verify.journal import Fenced, Journal, Plain, now
+from gripfast_lab.verify.notes import Notes
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from contextlib import suppress
 from typing import Any
 
 import gripfast
-from chaos.notes import Notes
 from gripfast_lab.sim.checks import violations
 from gripfast_lab.sim.history import Event
+from gripfast_lab.verify.notes import Notes
 from support.proxy import Proxy
 from support.waiting import until
 

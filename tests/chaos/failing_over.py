@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 
 import gripfast
 from chaos.cutting import COLOURS, Colour
-from chaos.journal import now
-from chaos.notes import Notes
 from chaos.stage import LONG, Crew, Stage
 from gripfast_lab.sim.checks import Violation, violations
 from gripfast_lab.sim.history import ONLY_TOKENS, Event
+from gripfast_lab.verify.journal import now
+from gripfast_lab.verify.notes import Notes
 from support.redis_server import RedisServer
 from support.sentinel_servers import Watched
 from support.waiting import until

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import gripfast
 import gripfast.stores.redlock.factory  # here, so that no child has to; it brings all of Redis
 from chaos.actors import Keeper, Play, Thread, act_together
-from chaos.journal import Journal
+from gripfast_lab.verify.journal import Journal
 
 
 def say(*words: object) -> None:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from chaos.journal import now
 from gripfast.stores.redis import keys
 from gripfast_lab.sim.history import Event
+from gripfast_lab.verify.journal import now
 from support.cluster_servers import SLOTS, Cluster
 from support.redis_server import HOST, RedisServer
 

@@ -13,10 +13,10 @@ from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import gripfast
-from chaos.journal import now
 from chaos.stage import Crew, Stage
 from gripfast_lab.sim.attempts import Attempt, attempts_of
 from gripfast_lab.sim.history import Event
+from gripfast_lab.verify.journal import now
 from support.processes import Worker
 from support.proxy import Proxy
 from support.sql_process import HOST, SqlServer

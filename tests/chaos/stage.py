@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from chaos.actors import Play
-from chaos.journal import Fenced, Journal, Plain, Reader, now
 from gripfast_lab.sim.checks import Violation, violations
 from gripfast_lab.sim.history import ANY, ONLY_TOKENS, WORLD, Event
+from gripfast_lab.verify.journal import Fenced, Journal, Plain, Reader, now
 from support.processes import Worker
 from support.redis_server import RedisServer
 from support.waiting import until

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.journal import Fenced, Plain
 from chaos.stage import Stage
 from gripfast_lab.sim.checks import violations
+from gripfast_lab.verify.journal import Fenced, Plain
 from support.waiting import until
 
 

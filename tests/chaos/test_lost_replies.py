@@ -8,12 +8,12 @@ import pytest
 
 import gripfast
 from chaos.cutting import Asyncio, Blocking, World
-from chaos.journal import now
 from chaos.losing import lose_every_reply
-from chaos.notes import Notes
 from chaos.stage import Stage
 from gripfast_lab.sim.checks import violations
 from gripfast_lab.sim.history import WORLD, Event
+from gripfast_lab.verify.journal import now
+from gripfast_lab.verify.notes import Notes
 from support.proxy import Proxy
 from support.redis_server import RedisServer
 from support.waiting import until

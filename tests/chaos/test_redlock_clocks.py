@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from chaos.five import LOAD, MAX_TTL, NODE_TIMEOUT, RECOVERED, TTL, as_new, five_nodes
-from chaos.journal import now
 from chaos.stage import NURSERY, Stage
+from gripfast_lab.verify.journal import now
 from support.both_colours import both_colours, staged
 from support.jumping_clock import JumpingClock
 from support.processes import Worker

@@ -13,10 +13,10 @@ import pytest
 
 import gripfast
 from chaos.five import LOAD, MAX_TTL, NODE_TIMEOUT, RECOVERED, TTL, as_new, five_nodes, some, url_of
-from chaos.journal import now
 from chaos.stage import Stage
 from gripfast_lab.sim.attempts import attempts_of
 from gripfast_lab.sim.history import ONLY_TOKENS
+from gripfast_lab.verify.journal import now
 from support.both_colours import Outcome, both_colours, each, outcome, staged
 from support.proxy import Proxy
 from support.redis_server import HOST, RedisServer

@@ -5,8 +5,8 @@ import re
 import pytest
 
 import gripfast
-from chaos.journal import now
 from chaos.stage import Stage
+from gripfast_lab.verify.journal import now
 
 TTL = 1.0
 """The largest of the load."""

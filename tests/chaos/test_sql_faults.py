@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos.journal import now
 from chaos.sql_stage import TTL, Theatre, sql_nursery
 from chaos.stage import LONG
+from gripfast_lab.verify.journal import now
 from support.processes import Worker
 from support.proxy import Proxy
 from support.sql_process import HOST, SqlServer

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from chaos.journal import now
 from chaos.sql_stage import SERVED_AGAIN, TTL, Theatre, sql_nursery
 from chaos.stage import LONG
+from gripfast_lab.verify.journal import now
 from support.processes import Worker
 from support.proxy import Proxy
 from support.sql_process import HOST, SqlServer

@@ -7,9 +7,9 @@ import pytest
 
 import gripfast
 from chaos.cutting import TTL, Blocking
-from chaos.notes import Notes
 from gripfast_lab.sim.checks import violations
 from gripfast_lab.sim.history import Event
+from gripfast_lab.verify.notes import Notes
 from support.redis_server import RedisServer
 
 IN_TIME = 5.0

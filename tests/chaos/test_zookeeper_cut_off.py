@@ -16,14 +16,14 @@ from kazoo.protocol.serialization import Exists
 
 import gripfast
 from chaos.cutting import COLOURS, Blocking, Colour
-from chaos.journal import now
-from chaos.notes import Notes
 from chaos.stage import LONG
 from chaos.zookeeper_stage import left_behind
 from gripfast.stores.zookeeper.node import Node
 from gripfast.stores.zookeeper.store import ZooKeeperStore
 from gripfast_lab.sim.checks import violations
 from gripfast_lab.sim.history import Event
+from gripfast_lab.verify.journal import now
+from gripfast_lab.verify.notes import Notes
 from support.proxy import Proxy
 from support.server_process import HOST
 from support.waiting import until

@@ -15,10 +15,10 @@ from kazoo.exceptions import NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
 
 import gripfast
-from chaos.journal import now
 from chaos.stage import LONG, Crew, Stage
 from gripfast.stores.zookeeper import janitor
 from gripfast_lab.sim.history import Event
+from gripfast_lab.verify.journal import now
 from support.processes import Worker
 from support.waiting import until
 

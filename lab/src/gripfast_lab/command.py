@@ -68,7 +68,7 @@ def show(name: str, program: bool, svg: str | None, html: str | None) -> int:
     if verdict.story is None:
         click.echo(f"{verdict.entry.title}: {verdict}")
         return codes.DECLINED
-    if not _draw(verdict.story, svg, html):
+    if not draw(verdict.story, svg, html):
         _tell(verdict.entry, verdict.story, program)
     return 0
 
@@ -88,8 +88,8 @@ def seed(seed: int, scenario: str, svg: str | None, html: str | None) -> int:
     if scenario not in known:
         raise click.UsageError(f"No scenario is called {scenario}. Scenarios: {', '.join(known)}.")
     story, violations = story_of_seed(seed, scenario)
-    if not _draw(story, svg, html):
-        click.echo(_timeline(story))
+    if not draw(story, svg, html):
+        click.echo(timeline(story))
     for violation in violations:
         say(str(violation))
     return codes.DECLINED if violations else 0
@@ -153,7 +153,7 @@ def _tell(entry: Entry, story: Story, program: bool) -> None:
     parts = [entry.idea]
     if program:
         parts.append(f"\n{source_of(entry)}")
-    parts.append(f"\n{_timeline(story)}\n")
+    parts.append(f"\n{timeline(story)}\n")
     said = f"Study notes    {entry.notes}" if entry.notes else f"Seen           {entry.seen}"
     parts += [f"What happens   {entry.happens}", said, f"Gripfast       {entry.answer}"]
     click.echo("\n".join(_wrapped(part) for part in parts))
@@ -166,7 +166,7 @@ def _wrapped(part: str) -> str:
     return click.wrap_text(part, _width(), subsequent_indent=margin, preserve_paragraphs=True)
 
 
-def _timeline(story: Story) -> str:
+def timeline(story: Story) -> str:
     from gripfast_lab.pictures import terminal
 
     encoding = sys.stdout.encoding or "ascii"
@@ -178,7 +178,7 @@ def _width() -> int:
     return min(shutil.get_terminal_size().columns, WIDTH_AT_MOST)
 
 
-def _draw(story: Story, svg: str | None, html: str | None) -> bool:
+def draw(story: Story, svg: str | None, html: str | None) -> bool:
     """Whether it was asked for."""
     if svg is not None:
         from gripfast_lab.pictures import svg as drawings

@@ -17,7 +17,7 @@ SIGNALLED = 128
 
 MEANINGS = {
     DECLINED: "nothing was changed: you answered no, or the lock has a new holder (break); or there is a problem "
-    "(doctor)",
+    "(doctor), or a rule was broken (verify)",
     USAGE: "wrong usage: an option, name, ttl or URL",
     NOT_FOUND: "nobody holds that lock (show, break), or it is not recorded as done (forget)",
     UNAVAILABLE: "the store can't be reached, or refused the request",

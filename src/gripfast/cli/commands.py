@@ -40,10 +40,11 @@ OWN = {
 }
 """Command to module and name."""
 GROUP = "gripfast.commands"
-NOT_HERE = {
-    "lab": "the lab is a package of its own: in a clone of Gripfast run pip install . ./lab "
+_IN_THE_LAB = (
+    "is in a package of its own: in a clone of Gripfast run pip install . ./lab "
     "(once it is published: pip install gripfast-lab)"
-}
+)
+NOT_HERE = {"lab": f"the lab {_IN_THE_LAB}", "verify": f"gripfast verify {_IN_THE_LAB}"}
 """What to say to who calls a command that is known, but not installed."""
 
 

@@ -19,6 +19,7 @@ from types import CodeType, FunctionType
 from typing import Any, Literal, NamedTuple
 
 from gripfast.stores.redis import protocol
+from gripfast.stores.redis.script import Script
 from gripfast_lab.sim.redis import group, kept, node, permits, voter
 from gripfast_lab.sim.redis.lua import ENGINE
 
@@ -27,6 +28,7 @@ Area = Literal[
 ]  # fmt: skip
 
 _SCRIPTS = dict.fromkeys((*node.SCRIPTS, *voter.SCRIPTS, *permits.SCRIPTS, *kept.SCRIPTS, *group.GUARDED))
+_FOR_GOOD: list[object] = []
 CACHES = (protocol.heads_of, protocol.packed_times, protocol.packed_terms)
 
 
@@ -67,6 +69,16 @@ class Mutant:
             stack.callback(_forget_cached)
             _forget_cached()
             yield
+
+    def plant_for_good(self) -> None:
+        """In this process, which may have real servers: scripts are changed before they are sent, as well."""
+        planted = self.planted()
+        planted.__enter__()
+        _FOR_GOOD.append(planted)  # what nobody has any more would be taken out
+        for bug in self.bugs:
+            if isinstance(bug, Rewrite):
+                for script in _SCRIPTS:
+                    _change(script, bug)
 
 
 class NotThere(LookupError):
@@ -117,6 +129,17 @@ def _texts_with(bugs: Sequence[Rewrite]) -> dict[str, str]:
         for text in having:
             changed[text] = changed.get(text, text).replace(bug.old, bug.new)
     return changed
+
+
+def _change(script: Script, bug: Rewrite) -> None:
+    make = script._make
+
+    def changed(and_open: str) -> str:
+        return (make if isinstance(make, str) else make(and_open)).replace(bug.old, bug.new)
+
+    kept = script._keys, script._arguments, script.is_believed, script.is_acked
+    script.__dict__.clear()  # also its other forms, which were made of the old text
+    script.__init__(changed if callable(make) else changed(""), *kept)  # type: ignore[misc]
 
 
 def _forget_cached() -> None:

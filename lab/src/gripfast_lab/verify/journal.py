@@ -38,6 +38,7 @@ class Reader:
         self._grants: Counter[str] = Counter()
         """By process."""
         self._held: dict[str, float] = {}
+        self._holders: set[str] = set()
 
     def events(self) -> list[Event]:
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
@@ -48,12 +49,21 @@ class Reader:
             if event.kind in ("asked", "granted", "held"):
                 self._held.setdefault(event.name, 0.0)
                 self._held[event.name] = max(self._held[event.name], event.at if event.kind != "asked" else 0.0)
+            if event.kind in ("granted", "held"):
+                self._holders.add(event.who)
+            elif event.kind != "fault":
+                self._holders.discard(event.who)
         return self._events
 
     def all_held_since(self, moment: float) -> bool:
         """Whether someone has had each of the locks after this moment."""
         self.events()
         return all(at > moment for at in self._held.values())
+
+    def holders(self) -> set[str]:
+        """Who holds something, as far as is noted. Each holds one thing at a time."""
+        self.events()
+        return self._holders
 
     def grants(self, process: str | None = None) -> int:
         """Of all, or of one."""

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import gripfast
-from chaos.journal import now
 from gripfast_lab.sim.history import Event, Kind
+from gripfast_lab.verify.journal import now
 
 AT_ONCE = 0.001
 LOOKS = 20
@@ -42,13 +42,13 @@ class Notes:
         at = now()
         self.note("asked", name, at=at, until=at + wait, patience=at + max(wait, request_timeout), **what)
 
-    def answered(self, name: str, lease: Any) -> None:
-        """None is a refusal."""
+    def answered(self, name: str, lease: Any, note: str = "") -> None:
+        """None is a refusal. `note`: of a grant."""
         if lease is None:
             self.note("refused", name)
         else:
             at, left = looked_at(lease)
-            self.note("granted", name, at=at, token=lease.token, until=at + left)
+            self.note("granted", name, at=at, token=lease.token, until=at + left, note=note)
 
     def held(self, lease: Any) -> bool:
         at, left = looked_at(lease)
