@@ -190,15 +190,15 @@ def _serve(
 
     from gripfast.serve.app import Settings
     from gripfast.serve.listening import bind, check, site_at
-    from gripfast.serve.server import serve
+    from gripfast.serve.server import Page
 
     check(address, access, public_url)
     logging.getLogger("gripfast.serve").setLevel(logging.INFO)
     with bind(address) as bound:
         site = site_at(address, bound, public_url)
         settings = Settings(access, site, _cookie(bound.getsockname()), may_break)
-        announce = partial(_announce, client, settings, printed)
-        asyncio.run(serve(settings, client, bound, interval, prefix, announce))
+        page = Page(settings, client, interval, prefix, partial(_announce, client, settings, printed))
+        asyncio.run(page.run_until_signal(bound))
     if address.path:
         Path(address.path).unlink(missing_ok=True)
 

@@ -3,7 +3,7 @@
 A page keeps its rows by id. A *patch* is a row's id with those of its fields that are new; a patch with an id that the
 page does not have is a row. When a lock expires changes with each renewal, and most locks are renewed between two
 scans: so a row has its moments apart from its holders, and a renewal sends no more than a number. Moments are whole
-seconds, and one that is a second off is none: measured from here, it depends on how long the answer took.
+seconds, and the same if they differ by no more than the scan took: when exactly a row was read in it, nobody knows.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from gripfast.api.watching import View
 
 Entry = dict[str, object]
 """A row as the page gets it."""
-SAME = 1
-"""Seconds by which a moment may be off and still be the same."""
+ROUNDING = 1
+"""Seconds by which a moment may be off in any case."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ def entry(number: int, row: Row, scan: Scan, before: Entry | None) -> Entry:
     for each in holders:
         del each["expires_in"]
     moments = [_moment(scan, each.expires_in) for each in row.holders]
-    told["expires"] = _steady(moments, before["expires"] if before else None)
+    told["expires"] = _steady(moments, before["expires"] if before else None, ROUNDING + scan.took)
     return told
 
 
@@ -99,14 +99,14 @@ def _moment(scan: Scan, seconds: float) -> int | None:
     return None if math.isinf(seconds) else round(scan.wall.timestamp() + seconds)
 
 
-def _steady(moments: list[int | None], before: object) -> list[int | None]:
+def _steady(moments: list[int | None], before: object, tolerance: float) -> list[int | None]:
     if not isinstance(before, list) or len(before) != len(moments):
         return moments
-    return [was if _same(now, was) else now for now, was in zip(moments, before, strict=True)]
+    return [was if _same(now, was, tolerance) else now for now, was in zip(moments, before, strict=True)]
 
 
-def _same(now: int | None, was: int | None) -> bool:
-    return now is not None and was is not None and abs(now - was) <= SAME
+def _same(now: int | None, was: int | None, tolerance: float) -> bool:
+    return now is not None and was is not None and abs(now - was) <= tolerance
 
 
 def _patch(before: Entry | None, now: Entry) -> Entry | None:

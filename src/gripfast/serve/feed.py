@@ -102,7 +102,7 @@ class Feed:
             while self._latest is None and not self._is_closed:
                 viewer.woken.clear()
                 await viewer.woken.wait()
-        return self._latest.view if self._latest else View()
+            return self._latest.view if self._latest else View()
 
     @contextmanager
     def _looking(self) -> Iterator[Viewer]:

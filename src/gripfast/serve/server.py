@@ -22,6 +22,42 @@ HEADERS_MOST = 32 * 1024
 """Bytes of a request's head."""
 
 
+class Page:
+    """One page, served at a socket. `on_open` is called when requests are answered."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        client: Client,
+        interval: float,
+        prefix: str = "",
+        on_open: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.feed = Feed(lambda: scan(client, prefix), interval)
+        self._server = _Server(_config(application(settings, client, self.feed)), on_open)
+
+    async def run(self, bound: socket.socket) -> None:
+        """Until `end()` is called."""
+        self.feed.open()
+        try:
+            await self._server.serve([bound])
+        finally:
+            self.feed.close()
+
+    async def run_until_signal(self, bound: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):  # Windows: there Ctrl-C interrupts
+                loop.add_signal_handler(number, self.end)
+        await self.run(bound)
+
+    def end(self) -> None:
+        """Called again, it does not wait for anything."""
+        self._server.force_exit = self._server.should_exit
+        self._server.should_exit = True
+        self.feed.close()
+
+
 class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, on_open: Callable[[], None]) -> None:
         super().__init__(config)
@@ -35,25 +71,6 @@ class _Server(uvicorn.Server):
     def capture_signals(self) -> Iterator[None]:
         """Signals are ours: uvicorn would send itself each one once more when all is done."""
         yield
-
-
-async def serve(
-    settings: Settings,
-    client: Client,
-    bound: socket.socket,
-    interval: float,
-    prefix: str = "",
-    on_open: Callable[[], None] = lambda: None,
-) -> None:
-    """`on_open` is called when requests are answered."""
-    feed = Feed(lambda: scan(client, prefix), interval)
-    feed.open()
-    server = _Server(_config(application(settings, client, feed)), on_open)
-    _end_on_signals(lambda: _end(server, feed))
-    try:
-        await server.serve([bound])
-    finally:
-        feed.close()
 
 
 def _config(app: object) -> uvicorn.Config:
@@ -70,17 +87,3 @@ def _config(app: object) -> uvicorn.Config:
         h11_max_incomplete_event_size=HEADERS_MOST,
         timeout_graceful_shutdown=LAST_REQUESTS,
     )
-
-
-def _end_on_signals(end: Callable[[], None]) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError, RuntimeError):  # Windows; not the main thread
-            loop.add_signal_handler(number, end)
-
-
-def _end(server: uvicorn.Server, feed: Feed) -> None:
-    """A second signal does not wait for anything."""
-    server.force_exit = server.should_exit
-    server.should_exit = True
-    feed.close()

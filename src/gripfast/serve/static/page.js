@@ -54,6 +54,7 @@ async function enter() {
     of("sign-in").hidden = true;
     of("board").hidden = false;
     details.question.tells(session.tells_reason);
+    say("waiting", "Reading the store…");
     listen();
   } else if (answer.status === 401 || answer.status === 403) {
     lock(answer.why);

@@ -75,7 +75,7 @@ export class Table {
 
   move(step) {
     const at = this.#list.findIndex((row) => row.id === this.#current);
-    const to = clamp(at < 0 ? 0 : at + step, 0, this.#list.length - 1);
+    const to = clamp(at < 0 && Number.isFinite(step) ? 0 : at + step, 0, this.#list.length - 1);
     if (this.#list.length > 0) this.#goTo(to);
   }
 
