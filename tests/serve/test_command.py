@@ -151,7 +151,7 @@ def test_what_can_t_be_served_safely_is_refused_with_what_to_do(
 
 
 def test_without_the_extra_it_says_what_to_install(sqlite_url: str) -> None:
-    code = f"import sys, gripfast.cli; sys.modules['uvicorn'] = None; sys.exit(gripfast.cli.main(['serve', {sqlite_url!r}]))"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    calling = "import sys, gripfast.cli as cli; sys.modules['uvicorn'] = None; sys.exit(cli.main(sys.argv[1:]))"
+    ended = subprocess.run([sys.executable, "-c", calling, "serve", sqlite_url], capture_output=True, text=True)
     assert ended.returncode == 64
     assert "gripfast[serve]" in ended.stderr

@@ -12,12 +12,15 @@ export class Details {
   #row = null;
   #shown = "";
 
-  constructor({ mayBreak, now, onBreak }) {
+  constructor({ mayBreak, now, onBreak, onClose }) {
     this.mayBreak = mayBreak;
     this.now = now;
     this.question = new Question(onBreak);
     of("break-all").addEventListener("click", () => this.question.ask(this.#row, this.#row.holders));
-    this.#dialog.addEventListener("close", () => (this.#row = null));
+    this.#dialog.addEventListener("close", () => {
+      this.#row = null;
+      onClose();
+    });
     this.#dialog.addEventListener("click", (event) => event.target === this.#dialog && this.#dialog.close());
   }
 
@@ -57,24 +60,26 @@ export class Details {
   }
 
   #holder(row, holder) {
+    const card = element("div", { class: "card" });
     const facts = element("dl");
-    for (const [title, value] of said(row, holder)) facts.append(fact(title, value));
+    facts.append(...said(row, holder).map(([title, value]) => fact(title, value)));
+    card.append(facts);
     if (row.holders.length > 1 && this.#offers(row)) {
       const button = element("button", { type: "button", class: "danger" }, "Break…");
       button.setAttribute("aria-label", `Break the hold of ${visible(holderName(holder))}, token ${holder.token}…`);
       button.addEventListener("click", () => this.question.ask(row, [holder]));
-      facts.append(button);
+      card.append(button);
     }
-    return facts;
+    return card;
   }
 
   // What changes as time passes.
-  #pass(facts, holder, end) {
+  #pass(card, holder, end) {
     const now = this.now();
     const since = holder.since && Date.parse(holder.since) / 1000;
-    write(facts.querySelector(".since dd"), since ? `${moment(holder.since)} (${duration(now - since)})` : "unknown");
+    write(card.querySelector(".since dd"), since ? `${moment(holder.since)} (${duration(now - since)})` : "unknown");
     const rest = end === null ? "never" : duration(end - now);
-    write(facts.querySelector(".expires dd"), end === null || holder.kept ? rest : `${rest}, unless renewed`);
+    write(card.querySelector(".expires dd"), end === null || holder.kept ? rest : `${rest}, unless renewed`);
   }
 }
 

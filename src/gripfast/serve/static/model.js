@@ -43,7 +43,7 @@ export class Model {
   }
 
   has(row) {
-    return (this.kind === "" || row.kind === this.kind) && this.words.every((word) => row.text.includes(word));
+    return (this.kind === "" || row.kind === this.kind) && this.words.every((word) => found(word, row));
   }
 
   figures() {
@@ -57,15 +57,21 @@ export class Model {
   }
 }
 
+// Owners are random: two digits are in most of them.
+function found(word, row) {
+  return row.text.includes(word) || (word.length >= 6 && row.owners.includes(word));
+}
+
 function compared(a, b) {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
 // What is read often is made once.
 function prepared(row) {
-  const whose = row.holders.map((each) => `${each.label ?? ""}\n${each.host}\n${each.pid}\n${each.owner}\n${each.kept ?? ""}`);
+  const whose = row.holders.map((each) => `${each.label ?? ""}\n${each.host}\n${each.pid}\n${each.kept ?? ""}`);
   const moments = row.holders.filter((each) => each.since).map((each) => Date.parse(each.since) / 1000);
   row.text = `${row.name}\n${row.kind}\n${row.mode ?? ""}\n${whose.join("\n")}`.toLowerCase();
+  row.owners = row.holders.map((each) => each.owner).join("\n").toLowerCase();
   row.since = moments.length > 0 ? Math.min(...moments) : null;
   return row;
 }

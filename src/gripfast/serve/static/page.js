@@ -6,7 +6,12 @@ import { Table, element, write } from "./table.js";
 
 const of = (id) => document.getElementById(id);
 const model = new Model();
-const details = new Details({ mayBreak: () => session?.may_break ?? false, now, onBreak: breakHolders });
+const details = new Details({
+  mayBreak: () => session?.may_break ?? false,
+  now,
+  onBreak: breakHolders,
+  onClose: () => table.move(0), // back to where the keyboard was
+});
 const table = new Table({ onOpen: (row) => details.open(row), onOrder: orderBy, now });
 
 let session = null;

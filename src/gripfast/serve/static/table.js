@@ -97,7 +97,9 @@ export class Table {
 
   #clicked(event) {
     const row = event.target.closest("tr")?.row;
-    if (row && getSelection().isCollapsed) this.onOpen(row);
+    if (!row || !getSelection().isCollapsed) return;
+    this.#current = row.id;
+    this.onOpen(row);
   }
 
   #focused(event) {
@@ -125,7 +127,9 @@ class Line {
     this.cells.name = element("th", { role: "rowheader", scope: "row", class: "name" });
     this.who = element("span", { class: "who" });
     this.from = element("span", { class: "from" });
-    this.cells.name.append(this.button, this.use);
+    const title = element("div", { class: "title" });
+    title.append(this.button, this.use);
+    this.cells.name.append(title);
     this.cells.holder.append(this.who, this.from);
     this.element.append(...COLUMNS.map((name) => this.cells[name]));
   }
