@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import logging
 import secrets
 from collections.abc import Callable
 from functools import partial
@@ -193,7 +192,6 @@ def _serve(
     from gripfast.serve.server import Page
 
     check(address, access, public_url)
-    logging.getLogger("gripfast.serve").setLevel(logging.INFO)
     with bind(address) as bound:
         site = site_at(address, bound, public_url)
         settings = Settings(access, site, _cookie(bound.getsockname()), may_break)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
@@ -126,7 +127,7 @@ class Answers:
         self._client = client
         self._feed = feed
         self._probing = Lock()
-        self._probed: tuple[float, bool] = (float("-inf"), False)
+        self._probed = (-math.inf, True)
 
     def routes(self) -> Iterator[Route]:
         for name, response in _files():
@@ -266,17 +267,20 @@ class Answers:
 
     async def readiness(self, request: Request) -> Response:
         async with self._probing:
-            at, is_ready = self._probed
+            at, was_ready = self._probed
+            is_ready = was_ready
             if time.monotonic() - at > READY_FOR:
-                is_ready = await to_thread.run_sync(self._reaches, abandon_on_cancel=True)
+                is_ready = await to_thread.run_sync(self._reaches, was_ready, abandon_on_cancel=True)
                 self._probed = time.monotonic(), is_ready
         return PlainTextResponse("ok\n") if is_ready else PlainTextResponse("the store can't be reached\n", 503)
 
-    def _reaches(self) -> bool:
+    def _reaches(self, did: bool) -> bool:
+        """On a thread. Probes come often, so only a change is logged."""
         try:
             self._client.inspect(PROBED)
         except GripfastError as error:
-            log.info("not ready: %s", error)
+            if did:
+                log.warning("not ready: %s", error)
             return False
         return True
 

@@ -166,7 +166,7 @@ function startsHigh(order) {
 
 function space() {
   const row = element("tr", { "aria-hidden": "true", class: "space" });
-  const cell = element("td", { colspan: COLUMNS.length });
+  const cell = element("td");
   row.append(cell);
   row.stretch = (height) => {
     row.hidden = height === 0;
