@@ -143,13 +143,13 @@ function draw() {
 
 function drawNow() {
   const list = model.shown();
+  of("table").hidden = list.length === 0; // first: what is hidden is not drawn
   table.show(list, model.order, model.isBackwards);
   details.update(model.rows);
   write(of("count"), model.isFiltered ? `${grouped(list.length)} of ${grouped(model.rows.size)} shown` : "");
   const nothing = model.rows.size === 0 ? "Nothing is held." : "Nothing matches the filter.";
   write(of("empty"), nothing);
   of("empty").hidden = list.length > 0 || looked === null;
-  of("table").hidden = list.length === 0;
   drawFigures();
 }
 
