@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 import gripfast
 from gripfast.api.rows import Holder, Row, Scan
-from gripfast.serve import server
+from gripfast.serve import feed, server
 from serve.browser import Visit, Visits, browser
 from serve.stage import TOKEN, Stage
 from support.proxy import Proxy
@@ -66,6 +66,18 @@ def test_rows_appear_change_and_go_without_a_reload(stage: Stage, client: gripfa
         expect(visitor.row("api")).to_have_count(0)
     waiter.join()
     expect(visitor.page.locator("#empty")).to_have_text("Nothing is held.")
+
+
+def test_a_stream_that_ends_is_followed_by_the_next(
+    stage: Stage, client: gripfast.Client, visit: Visits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(feed, "STREAM_MOST", 0.1)
+    visitor = visit(stage.link)
+    until(lambda: stage.page.feed.viewers == 1, within=15)
+    until(lambda: stage.page.feed.viewers == 0, within=15)
+    with client.lock("n"):
+        expect(visitor.row("n")).to_be_visible()
+        expect(visitor.page.locator("#state")).to_have_text("Live")
 
 
 def test_the_token_can_be_entered_and_a_reload_needs_none(stage: Stage, visit: Visits) -> None:

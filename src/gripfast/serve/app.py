@@ -187,6 +187,7 @@ class Answers:
                 "user": user,
                 "where": self._client.where,
                 "version": gripfast.__version__,
+                "every": self._feed.interval,
                 "may_break": self._settings.may_break,
                 "tells_reason": self._client.capabilities.tells_reason,
                 "can_sign_out": self._settings.access.token is not None,

@@ -56,6 +56,7 @@ class Feed:
     """Belongs to one event loop, the one in which it is opened."""
 
     def __init__(self, scan: Callable[[], Scan], interval: float) -> None:
+        self.interval = interval
         self._changes = Changes()
         self._watcher = Watcher(scan, interval, self._looked)
         self._viewers: set[Viewer] = set()

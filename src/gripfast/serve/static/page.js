@@ -18,6 +18,7 @@ let session = null;
 let events = null;
 let ahead = 0; // seconds by which the server's clock is ahead of ours
 let looked = null; // when the store was last seen, by the server's clock
+let patience = 0; // seconds after which something new is overdue
 let total = null; // entries per second, of all names
 let isWanted = false; // whether something is to be drawn
 
@@ -97,16 +98,22 @@ function listen() {
   events.addEventListener("error", failed);
 }
 
-// A browser comes again by itself, unless it was answered with an error: then we look why.
+// A browser comes again by itself, unless it was answered with an error: then we look why. Each stream ends some time, and
+// the next one begins at once: nobody needs to be told.
 function failed() {
-  say("gone", "gripfast serve does not answer. Trying again…");
-  if (events.readyState === EventSource.CLOSED) setTimeout(enter, 2000);
+  const failing = events;
+  if (failing.readyState === EventSource.CLOSED) setTimeout(enter, 2000);
+  setTimeout(() => {
+    const isBack = failing !== events || failing.readyState === EventSource.OPEN;
+    if (!isBack) say("gone", "gripfast serve does not answer. Trying again…");
+  }, 4000);
 }
 
 function received(news) {
   const measured = news.at + news.took - Date.now() / 1000;
   ahead = Math.abs(measured) > 2 ? measured : 0;
   looked = news.at;
+  patience = 3 * (session.every + news.took) + 5;
   total = news.rate;
   model.apply(news);
   of("trouble").hidden = true;
@@ -168,6 +175,8 @@ function grouped(number) {
 
 function tick() {
   if (document.hidden || session === null || looked === null) return;
+  const isLate = of("state").dataset.state === "live" && now() - looked > patience;
+  if (isLate) say("waiting", "The store takes its time…");
   table.draw();
   details.update(model.rows);
   drawFigures();
