@@ -63,11 +63,12 @@ def test_anyone_else_is_told_what_is_missing(tools: Path) -> None:
         ("openssl", "openssl"),
         ("node", "nodejs npm"),
         ("npm", "npm"),
+        ("chromium", "chromium"),
         ("cc", "gcc libc6-dev"),
     ],
 )
 def test_a_package_is_asked_for_only_where_its_command_does_not_work(tools: Path, command: str, packages: str) -> None:
-    for slow, does in {"java": "exit 0", "node": "exit 0", "npm": "exec node"}.items():
+    for slow, does in {"java": "exit 0", "node": "exit 0", "npm": "exec node", "chromium": "exit 0"}.items():
         put(tools / slow, does)
     put(tools / command, "exit 1")
     ended = system_needs(tools, sys.executable, user=1000)

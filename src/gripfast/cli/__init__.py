@@ -12,6 +12,7 @@ locks        ls, show, break, wait
 commands     which commands there are, those of other packages, too
 completion   what a shell completes
 doctor       doctor: judges a deployment
+serve        serve: a page of what is held; the page itself is in `gripfast.serve`
 run          run: takes the lock and holds it while a command runs
 waiting      waits for a lock, tells who has it meanwhile
 signals      signals are read and passed on, not suffered

@@ -34,6 +34,7 @@ OWN = {
     "renew": "handover:renew",
     "run": "run:run",
     "schema": "schema:schema",
+    "serve": "serve:serve",
     "show": "locks:show",
     "top": "top.command:top",
     "wait": "locks:wait",
