@@ -21,6 +21,7 @@ from gripfast.stores.faults import LinkDown
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.failover import Failover
 from gripfast.stores.redis.faults import no_reply
+from gripfast.stores.redis.followers import Replicas
 from gripfast.stores.redis.grace import Grace
 from gripfast.stores.redis.keys import MARK, SLOTS, slot
 from gripfast.stores.redis.protocol import command
@@ -89,8 +90,8 @@ class NodeGrace(Grace):
         return b"{" + tag + b"}" + MARK + b"primary"
 
 
-def promotable(dialer: Dialer) -> int | None:
-    """The most replicas that any primary has, dead ones included: they may come back."""
+def promotable(dialer: Dialer) -> Replicas | None:
+    """The replicas of this primary, dead ones included: they may come back."""
     wire = dialer.dial()
     try:
         reply = wire.ask(ASK_NODES)
@@ -98,9 +99,12 @@ def promotable(dialer: Dialer) -> int | None:
         raise LinkDown(no_reply(dialer.where, dialer.timeout, error)) from None
     finally:
         wire.close()
-    return most_replicas(reply) if isinstance(reply, bytes) else None
+    return replicas_of_itself(reply) if isinstance(reply, bytes) else None
 
 
-def most_replicas(nodes: bytes) -> int:
-    followed = [line.split()[3] for line in nodes.splitlines() if b"slave" in line.split()[2].split(b",")]
-    return max((followed.count(each) for each in set(followed) - {b"-"}), default=0)
+def replicas_of_itself(nodes: bytes) -> Replicas:
+    """From what a primary says to CLUSTER NODES: id, host:port@bus,name, flags, whom it follows, …"""
+    lines = [line.split() for line in nodes.splitlines()]
+    itself = next((node for node, _, flags, *_ in lines if b"myself" in flags.split(b",")), b"")
+    found = frozenset(at.partition(b"@")[0] for _, at, _, followed, *_ in lines if followed == itself)
+    return Replicas(found, found)

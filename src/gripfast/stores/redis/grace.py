@@ -34,6 +34,7 @@ from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis import scripts
 from gripfast.stores.redis.failover import REPLICAS_MOST, Failover
 from gripfast.stores.redis.faults import refused
+from gripfast.stores.redis.followers import Followers
 from gripfast.stores.redis.keys import MARKER, pack
 from gripfast.stores.redis.protocol import command
 from gripfast.stores.redis.scripts import Script
@@ -105,6 +106,7 @@ class Grace:
         self._look_at = 0.0
         self._is_fit = False
         """As it was seen last: the marker can be read, and no more replicas may be promoted than acknowledge."""
+        self._followers = Followers(failover.replicas)
         self._begun = b"", "other"
         """The incarnation whose grace the log tells of, and why it began."""
 
@@ -125,14 +127,17 @@ class Grace:
         """The form of this call that grants only if the server is the one that is known to grant, and whose answer is
         believed only if enough replicas have acknowledged it."""
         if self.replicas and script.is_believed:
-            form, arguments = script.acked, pack(b"%d" % self.replicas) + self._open
+            form = script.acked
         else:
-            form, arguments = script.guarded, self._open
-        return form, packed if form is script else script.call(form, packed, arguments)
+            form = script.guarded
+        return form, packed if form is script else script.call(form, packed, self._open)
 
-    def wait(self, seconds: float) -> bytes:
-        """For half of the time that the request has: the server counts in steps of 100 ms."""
-        return command(b"WAIT", b"%d" % self.replicas, b"%d" % max(1, round(seconds * 500)))
+    def doubt(self, before: Any, acks: Any, after: Any) -> str | None:
+        """Why what was just written is not believed. Whoever comes next looks who may be promoted."""
+        doubt = self._followers.doubt(before, acks, after)
+        if doubt is not None:
+            self._look_at = 0.0
+        return doubt
 
     def is_settled(self, ttl: float) -> bool:
         """Nothing has to be known or checked before a claim: the usual case."""
@@ -160,11 +165,13 @@ class Grace:
             promotable = await aside(self.failover.promotable)
         except LinkDown as down:
             return down.fault
-        if promotable is None or promotable <= self.replicas:
+        self._followers.take(promotable)
+        count = 0 if promotable is None else len(promotable.promotable)
+        if count <= self.replicas:
             return None
         message = (
-            f"has {promotable} replicas that may be promoted, and replicas={self.replicas}: the promoted one may lack "
-            f"what was acknowledged. Set replicas={promotable} in every client"
+            f"has {count} replicas that may be promoted, and replicas={self.replicas}: the promoted one may lack "
+            f"what was acknowledged. Set replicas={count} in every client"
         )
         return Fault(StoreUnavailable(f"{self._where} {message}", {self._where: message}), "unfit")
 
@@ -217,6 +224,7 @@ class Grace:
 
     def _read(self, found: Marked) -> Marked:
         self._max_ttl = max(self._max_ttl, found.max_ttl)
+        self._followers.belong_to(found.incarnation)
         self._open = NO_SERVER if found.left > 0.0 else found.incarnation
         self._known = b"" if found.left > 0.0 else found.in_words
         if found.left > 0.0 and (found.why or found.incarnation != self._begun[0]):

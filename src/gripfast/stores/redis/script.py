@@ -13,19 +13,8 @@ _SERVER = "redis.call('INFO', 'server')"
 _REPLICATION = "redis.call('INFO', 'replication')"
 
 
-def _is_open(replication: str) -> str:
-    """Whether this server is the incarnation that its client knows to grant: the last two arguments name it."""
-    server_is = f"string.find({_SERVER}, ARGV[#ARGV - 1], 1, true)"
-    return f" and {server_is} and string.find({replication}, ARGV[#ARGV], 1, true)"
-
-
-_FOLLOWERS = f"""
-local replication = {_REPLICATION}
-local followers = tonumber(string.match(replication, 'connected_slaves:(%d+)'))
-if followers > tonumber(ARGV[#ARGV - 2]) then
-  return redis.error_reply('FOLLOWERS ' .. followers .. ' servers follow it, and replicas=' .. ARGV[#ARGV - 2])
-end
-"""
+IS_OPEN = f" and string.find({_SERVER}, ARGV[#ARGV - 1], 1, true) and string.find({_REPLICATION}, ARGV[#ARGV], 1, true)"
+"""Whether this server is the incarnation that its client knows to grant: the last two arguments name it."""
 
 
 class Script:
@@ -67,19 +56,18 @@ class Script:
     @functools.cached_property
     def guarded(self) -> Script:
         """It grants only if the server is the incarnation that two more arguments name (`grace.py`)."""
-        return self if isinstance(self._make, str) else self._with(_is_open(_REPLICATION), 2)
+        return self if isinstance(self._make, str) else self._with(is_acked=False)
 
     @functools.cached_property
     def acked(self) -> Script:
-        """The same, and it fails if more follow the server than a third argument says, which stands before those two:
-        WAIT counts all of them, and the one that is promoted may be another."""
-        return self._with(_is_open("replication"), 3, begin=_FOLLOWERS, is_acked=True)
+        """The same, and it is followed by WAIT (`followers.py`)."""
+        return self._with(is_acked=True)
 
     def call(self, form: Script, packed: bytes, arguments: bytes) -> bytes:
         """The call of another form of this script."""
         return form.by_hash + packed[len(self.by_hash) :] + arguments
 
-    def _with(self, and_open: str, arguments: int, begin: str = "", is_acked: bool = False) -> Script:
+    def _with(self, is_acked: bool) -> Script:
         make = self._make
-        text = begin + (make if isinstance(make, str) else make(and_open))
-        return Script(text, self._keys, self._arguments + arguments, self.is_believed, is_acked)
+        text = make if isinstance(make, str) else make(IS_OPEN)
+        return Script(text, self._keys, self._arguments + 2, self.is_believed, is_acked)
