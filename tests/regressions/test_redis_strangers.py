@@ -39,16 +39,16 @@ def world(request: pytest.FixtureRequest, failing: Failing) -> World:
 
 
 @contextlib.contextmanager
-def stranger() -> Iterator["redis.Redis"]:
+def stranger() -> Iterator[redis.Redis]:
     with RedisServer(*QUICK) as server, server.client() as client:
         yield client
 
 
-async def followed_by(client: "redis.Redis", count: int) -> None:
+async def followed_by(client: redis.Redis, count: int) -> None:
     await auntil(lambda: client.info("replication")["connected_slaves"] == count, within=20)
 
 
-async def second_holder(world: World, failing: Failing, follower: "redis.Redis") -> Any:
+async def second_holder(world: World, failing: Failing, follower: redis.Redis) -> Any:
     """The replica is promoted, with a follower of its own, and grants the lock when its grace is over."""
     failing.of_replica.replicaof("NO", "ONE")
     follower.replicaof(HOST, failing.replica.port)

@@ -1,6 +1,6 @@
 """Which followers of a server have what was just written, and whether that is believed. Pure.
 
-WAIT counts followers, whoever they are: one that attaches while it waits, and one that has taken the place of a replica.
+WAIT counts followers, whoever they are: also one that attaches while it waits, or that has taken a replica's place.
 So a batch of requests that replicas have to acknowledge is followed by ROLE, WAIT and ROLE, on the same connection. The
 first ROLE says at which offset of the replication stream the batch ends. The second one says of each follower, by its
 address, up to which offset it has acknowledged. An answer is believed if

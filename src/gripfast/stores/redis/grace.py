@@ -50,7 +50,6 @@ NEW_SERVER = b"new"
 """One that has no grace that would be ended."""
 NO_SERVER = pack(b"run_id:?", b"master_replid:?")
 """The incarnation of no server."""
-_WHY = {"none": "it had no marker: it is new, or has lost its data", "other": "it was promoted or restarted"}
 
 Ask = Callable[[Script, bytes], Awaitable[Any]]
 """The reply to a request, or a Fault."""
@@ -86,6 +85,7 @@ def read_mark(reply: Any) -> Marked:
 class Grace:
     """Of one server; for a Cluster, of one node."""
 
+    why_none = "it had no marker: it is new, or has lost its data"
     reopens = False
     """The marker's key may change while the server stays the same: one that is known to grant begins without a grace.
     That it does is true for as long as its incarnation lasts."""
@@ -94,15 +94,15 @@ class Grace:
         self, failover: Failover, where: str, key: bytes = MARKER, now: Callable[[], float] = boottime
     ) -> None:
         self.failover = failover
-        self._where = where
+        self.where = where
         self._key = key
         self._now = now
         self._max_ttl = 0.0
         """In force, as far as this client knows."""
-        self._open = NO_SERVER
+        self.incarnation = NO_SERVER
         """The incarnation that is known to grant."""
-        self._known = b""
-        """The same in other words, for the marker."""
+        self.in_words = b""
+        """The same in other words, for the marker. Empty: none is."""
         self._look_at = 0.0
         self._is_fit = False
         """As it was seen last: the marker can be read, and no more replicas may be promoted than acknowledge."""
@@ -123,14 +123,14 @@ class Grace:
         """Of the marker."""
         return self._key
 
-    def guarded(self, script: Script, packed: bytes) -> tuple[Script, bytes]:
-        """The form of this call that grants only if the server is the one that is known to grant, and whose answer is
-        believed only if enough replicas have acknowledged it."""
+    def guarded(self, script: Script, packed: bytes, name: str) -> tuple[Script, bytes]:
+        """The form of this call, which is about this name, that grants only if the server is the one that is known to
+        grant, and whose answer is believed only if enough replicas have acknowledged it."""
         if self.replicas and script.is_believed:
             form = script.acked
         else:
             form = script.guarded
-        return form, packed if form is script else script.call(form, packed, self._open)
+        return form, packed if form is script else script.call(form, packed, self.incarnation)
 
     def doubt(self, before: Any, acks: Any, after: Any) -> str | None:
         """Why what was just written is not believed. Whoever comes next looks who may be promoted."""
@@ -173,7 +173,12 @@ class Grace:
             f"has {count} replicas that may be promoted, and replicas={self.replicas}: the promoted one may lack "
             f"what was acknowledged. Set replicas={count} in every client"
         )
-        return Fault(StoreUnavailable(f"{self._where} {message}", {self._where: message}), "unfit")
+        return Fault(StoreUnavailable(f"{self.where} {message}", {self.where: message}), "unfit")
+
+    def uncertified(self, known: bytes) -> Unreachable | None:
+        """What else may have kept a server from granting that is out of its grace. `known`: the incarnation that was
+        known to grant when it was asked."""
+        return None
 
     async def look(self, ask: Ask) -> Unreachable | None:
         """A server granted nothing, because it is in grace or because this client did not know it. None if it grants
@@ -189,7 +194,7 @@ class Grace:
         largest = self._max_ttl or self.failover.max_ttl
         if ttl > largest:
             raise ConfigurationError(
-                f"a ttl of {ttl:g} s is larger than the max_ttl that is in force at {self._where}, {largest:g} s: use "
+                f"a ttl of {ttl:g} s is larger than the max_ttl that is in force at {self.where}, {largest:g} s: use "
                 f"a shorter ttl, or raise it for everybody with `gripfast init URL --max-ttl {ttl:g}`"
             )
 
@@ -216,28 +221,29 @@ class Grace:
         return Prepared(found.max_ttl, max(0, found.replicas - replies[1]), found.left)
 
     async def _look(self, ask: Ask) -> Marked | Fault:
-        opens = self._known if self.reopens else b""
+        opens = self.in_words if self.reopens else b""
         reply = await ask(scripts.MARK, mark(self.key(), self.failover, self._max_ttl, opens))
         if isinstance(reply, Fault):
-            return _without_info(reply, self._where)
+            return _without_info(reply, self.where)
         return self._read(read_mark(reply))
 
     def _read(self, found: Marked) -> Marked:
         self._max_ttl = max(self._max_ttl, found.max_ttl)
         self._followers.belong_to(found.incarnation)
-        self._open = NO_SERVER if found.left > 0.0 else found.incarnation
-        self._known = b"" if found.left > 0.0 else found.in_words
+        self.incarnation = NO_SERVER if found.left > 0.0 else found.incarnation
+        self.in_words = b"" if found.left > 0.0 else found.in_words
         if found.left > 0.0 and (found.why or found.incarnation != self._begun[0]):
             self._begun = found.incarnation, found.why or "other"
-            _log.warning("%s", self._error(found), extra={"gripfast_store": self._where})
+            _log.warning("%s", self._error(found), extra={"gripfast_store": self.where})
         return found
 
     def _error(self, found: Marked) -> StoreUnavailable:
+        why = self.why_none if self._begun[1] == "none" else "it was promoted or restarted"
         message = (
             f"grants no lock for another {found.left:.1f} s, until all leases are over that it may not know of: "
-            f"{_WHY[self._begun[1]]}. Wait; on a new deployment, run `gripfast init URL` once"
+            f"{why}. Wait; on a new deployment, run `gripfast init URL` once"
         )
-        return StoreUnavailable(f"{self._where} {message}", {self._where: message})
+        return StoreUnavailable(f"{self.where} {message}", {self.where: message})
 
 
 def _without_info(fault: Fault, where: str) -> Fault:

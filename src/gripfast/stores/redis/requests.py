@@ -106,11 +106,17 @@ class Requests:
         """The lock is free, and nobody is granted it: the server is in grace, or it is one that this client does not
         know yet. None if it grants from now on."""
         assert self._grace is not None
+        known = self._grace.incarnation
+        return await self.grace_left() or self._grace.uncertified(known)
+
+    async def grace_left(self) -> Unreachable | None:
+        """None: the server is out of its grace."""
+        assert self._grace is not None
         return await self._grace.look(self._ask)
 
-    def _guarded(self, script: Script, packed: bytes) -> tuple[Script, bytes]:
+    def _guarded(self, script: Script, packed: bytes, name: str) -> tuple[Script, bytes]:
         """The form of a request that may grant."""
-        return (script, packed) if self._grace is None else self._grace.guarded(script, packed)
+        return (script, packed) if self._grace is None else self._grace.guarded(script, packed, name)
 
     async def _begin_renewal(self, holds: Sequence[Hold]) -> list[Unreachable | None]:
         """Why each can't be renewed. A replica may have been added that has to acknowledge, too; and one lease with a

@@ -1,6 +1,6 @@
-"""A script, its calls, and its three forms: plain, guarded and acknowledged.
+"""A script, its calls, and its forms: plain, guarded and acknowledged, and for a Cluster the last two with a stamp.
 
-The texts are in `scripts.py` and `permit_scripts.py`. `grace.py` says what the two other forms are for.
+The texts are in `scripts.py` and `permit_scripts.py`. `grace.py` says what the other forms are for.
 """
 
 from __future__ import annotations
@@ -15,6 +15,10 @@ _REPLICATION = "redis.call('INFO', 'replication')"
 
 IS_OPEN = f" and string.find({_SERVER}, ARGV[#ARGV - 1], 1, true) and string.find({_REPLICATION}, ARGV[#ARGV], 1, true)"
 """Whether this server is the incarnation that its client knows to grant: the last two arguments name it."""
+
+
+_STAMP = "local slot_stamp = table.remove(KEYS, 1)\n"
+_IS_STAMPED = " and redis.call('GET', slot_stamp) == ARGV[#ARGV - 1] .. ' ' .. ARGV[#ARGV]"
 
 
 class Script:
@@ -56,18 +60,33 @@ class Script:
     @functools.cached_property
     def guarded(self) -> Script:
         """It grants only if the server is the incarnation that two more arguments name (`grace.py`)."""
-        return self if isinstance(self._make, str) else self._with(is_acked=False)
+        return self if not self.grants else self._with(is_acked=False)
 
     @functools.cached_property
     def acked(self) -> Script:
         """The same, and it is followed by WAIT (`followers.py`)."""
         return self._with(is_acked=True)
 
-    def call(self, form: Script, packed: bytes, arguments: bytes) -> bytes:
-        """The call of another form of this script."""
-        return form.by_hash + packed[len(self.by_hash) :] + arguments
+    @functools.cached_property
+    def stamped(self) -> Script:
+        """As `guarded`, and only if the stamp of its slot, whose key comes first, names the same incarnation
+        (`stores/cluster/stamps.py`)."""
+        return self._with(is_acked=False, is_stamped=True)
 
-    def _with(self, is_acked: bool) -> Script:
-        make = self._make
-        text = make if isinstance(make, str) else make(IS_OPEN)
-        return Script(text, self._keys, self._arguments + 2, self.is_believed, is_acked)
+    @functools.cached_property
+    def stamped_and_acked(self) -> Script:
+        return self._with(is_acked=True, is_stamped=True)
+
+    @property
+    def grants(self) -> bool:
+        """It may grant something."""
+        return not isinstance(self._make, str)
+
+    def call(self, form: Script, packed: bytes, arguments: bytes, stamp: bytes = b"") -> bytes:
+        """The call of another form of this script."""
+        return form.by_hash + stamp + packed[len(self.by_hash) :] + arguments
+
+    def _with(self, is_acked: bool, is_stamped: bool = False) -> Script:
+        make, and_open = self._make, (_IS_STAMPED if is_stamped else "") + IS_OPEN
+        text = (_STAMP if is_stamped else "") + (make if isinstance(make, str) else make(and_open))
+        return Script(text, self._keys + is_stamped, self._arguments + 2, self.is_believed, is_acked)
