@@ -15,6 +15,7 @@ replica that was added since may be promoted, too.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -41,6 +42,7 @@ def address(host: bytes, port: bytes) -> bytes:
     return host + b":" + port
 
 
+@functools.lru_cache(maxsize=64)
 def wait(replicas: int, seconds: float) -> tuple[bytes, bytes, bytes]:
     """What follows a batch. WAIT ends after half of the time that the request has: the server counts in steps of
     100 ms."""
@@ -69,6 +71,8 @@ class Followers:
         self._known: frozenset[bytes] | None = None
         """Where nobody lists them."""
         self._incarnation = b""
+        self._last: tuple[Any, str | None] = (None, None)
+        """A reply, and what came of it: many requests share one."""
 
     def take(self, listed: Replicas | None) -> None:
         self._listed = listed
@@ -80,6 +84,13 @@ class Followers:
 
     def doubt(self, before: Any, acks: Any, after: Any) -> str | None:
         """Why an answer is not believed. `before`, `after`: the replies to ROLE."""
+        reply, doubt = self._last
+        if reply is not after:
+            doubt = self._found(before, acks, after)
+            self._last = after, doubt
+        return doubt
+
+    def _found(self, before: Any, acks: Any, after: Any) -> str | None:
         first, last = read_role(before), read_role(after)
         if first is None or last is None or type(acks) is not int:
             return "it was demoted meanwhile: try again"

@@ -148,12 +148,15 @@ class Service:
         return wire
 
     def promotable(self) -> Replicas:
-        """Which replicas the Sentinels may promote, by those that have seen the last failover: one of them may not know
-        all yet."""
+        """Which replicas the Sentinels may promote, by those that have seen the last failover. One of them may not know
+        all yet. Raises LinkDown, also if they do not agree: in a failover, some still list those of the old primary."""
         answers = self._answers(protocol.replicas(self.name), COUNT_WITHIN)
         latest = max(each.epoch for each in answers)
         found = [each.replicas for each in answers if each.epoch == latest]
-        return Replicas(*(frozenset().union(*each) for each in zip(*found, strict=True)))
+        fullest = max(found, key=lambda each: len(each.listed))
+        if any(not each.listed <= fullest.listed for each in found):
+            raise LinkDown(faults.disagree(self.where, self.name))
+        return fullest._replace(promotable=frozenset().union(*(each.promotable for each in found)))
 
     def _primary(self, seconds: float) -> tuple[str, int]:
         question = protocol.primary(self.name, self._rules.others_least)

@@ -108,7 +108,7 @@ FAILOVER = (
         "failover",
         "One replica is enough, although another one may be promoted.",
         (
-            Edit(followers.Followers.doubt, "len(have) < self._replicas", "len(have) < 1"),
+            Edit(followers.Followers._found, "len(have) < self._replicas", "len(have) < 1"),
             Edit(followers.Followers._not_listed, "not missing and not strangers", "not strangers"),
             Edit(followers.wait, 'b"%d" % replicas', 'b"1"'),
         ),
@@ -119,7 +119,7 @@ FAILOVER = (
         "failover",
         "Whoever follows may acknowledge, although it can't be promoted.",
         (
-            Edit(followers.Followers.doubt, "len(last.followers) > self._replicas", "False"),
+            Edit(followers.Followers._found, "len(last.followers) > self._replicas", "False"),
             Edit(followers.Followers._not_listed, "not missing and not strangers", "True"),
         ),
         ACKNOWLEDGED,
@@ -130,9 +130,11 @@ FAILOVER = (
         "Who attaches while it is waited may acknowledge instead of a replica.",
         (
             Edit(
-                followers.Followers.doubt, "read_role(before), read_role(after)", "read_role(before), read_role(before)"
+                followers.Followers._found,
+                "read_role(before), read_role(after)",
+                "read_role(before), read_role(before)",
             ),
-            Edit(followers.Followers.doubt, "offset >= first.offset", "acks >= self._replicas"),
+            Edit(followers.Followers._found, "offset >= first.offset", "acks >= self._replicas"),
         ),
         ACKNOWLEDGED,
     ),
@@ -148,7 +150,7 @@ FAILOVER = (
         "failover",
         "Nobody looks at how many replicas have acknowledged.",
         (
-            Edit(followers.Followers.doubt, "len(have) < self._replicas", "False"),
+            Edit(followers.Followers._found, "len(have) < self._replicas", "False"),
             Edit(followers.Followers._not_listed, "not missing and not strangers", "not strangers"),
         ),
         ACKNOWLEDGED,
