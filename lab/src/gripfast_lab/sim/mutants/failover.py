@@ -129,11 +129,7 @@ FAILOVER = (
         "failover",
         "Who attaches while it is waited may acknowledge instead of a replica.",
         (
-            Edit(
-                followers.Followers._found,
-                "read_role(before), read_role(after)",
-                "read_role(before), read_role(before)",
-            ),
+            Edit(followers.Followers._found, "read_role(after)", "read_role(before)"),
             Edit(followers.Followers._found, "offset >= first.offset", "acks >= self._replicas"),
         ),
         ACKNOWLEDGED,
