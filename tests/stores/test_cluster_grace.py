@@ -17,7 +17,7 @@ from gripfast.stores.cluster.stamps import Stamps
 from gripfast.stores.redis import keys
 from support.both_colours import both_colours, outcome, staged
 from support.cluster_servers import Cluster
-from support.redis_server import RedisServer
+from support.redis_server import HOST, RedisServer
 from support.waiting import auntil, until
 
 TTL = 8.0
@@ -50,7 +50,7 @@ class Place:
 
     def _fail(self) -> None:
         self.old.kill()
-        until(self._is_promoted, within=30)
+        until(lambda: self._is_promoted() and self.cluster.is_healthy(), within=30)
         for key in self.cluster.keys_in(self.slot, self.promoted, 100):
             if not key.endswith(b"stamp"):
                 self.cluster.client(self.promoted).delete(key)
@@ -201,3 +201,28 @@ def test_init_ends_no_grace_of_a_promoted_node_unless_it_is_told_to(
 def test_init_may_be_repeated_where_every_node_is_marked(place: Place) -> None:
     assert main(["init", place.url]) == 0
     assert main(["init", place.url, "--max-ttl", "20"]) == 0
+
+
+@staged
+async def test_the_replica_of_a_node_acknowledges_and_nobody_else_does(place: Place) -> None:
+    cluster, quick = place.cluster, ("--repl-diskless-sync-delay", "0")
+    async with both_colours(f"{place.url}&replicas=1") as actors:
+        for actor in actors:
+            lease = await actor.acquire("job", wait=5, ttl=TTL)
+            cluster.call(place.promoted, "READONLY")
+            assert cluster.client(place.promoted).get(f"{{{place.tag}}}:job") == lease.owner
+            await actor.extend(lease)
+            await actor.release(lease)
+            await actor.release(await actor.acquire(actor.client.semaphore("pool", 2, ttl=TTL)))
+        with RedisServer(*quick) as server, server.client() as stranger:
+            stranger.replicaof(HOST, place.old.port)
+            await auntil(lambda: len(cluster.client(place.old).role()[2]) == 2, within=20)
+            for actor in actors:
+                with pytest.raises(gripfast.StoreUnavailable, match="2 servers follow it"):
+                    await actor.acquire(f"job {actor.colour}", wait=0, ttl=TTL)
+            place.promoted.kill()
+            await auntil(lambda: len(cluster.client(place.old).role()[2]) == 1, within=20)
+            for actor in actors:
+                message = rf"acknowledged that, and {HOST}:{place.promoted.port} is listed"
+                with pytest.raises(gripfast.StoreUnavailable, match=message):
+                    await actor.acquire(f"job {actor.colour}", wait=0, ttl=TTL)
