@@ -8,6 +8,7 @@ from gripfast_lab.sim.history import Event
 from gripfast_lab.verify.journal import now
 from support.cluster_servers import SLOTS, Cluster
 from support.redis_server import HOST, RedisServer
+from support.waiting import until
 
 TOGETHER = 32
 """Slots that are on the way at the same time."""
@@ -42,6 +43,7 @@ class Resharding:
                     self._move(some, server, target)
 
     def _move(self, slots: Sequence[int], source: RedisServer, target: RedisServer) -> None:
+        until(self._agree, within=30.0)
         began = now()
         self._tell(target, slots, "IMPORTING", self._ids[source.port])
         self._tell(source, slots, "MIGRATING", self._ids[target.port])
@@ -57,6 +59,18 @@ class Resharding:
             self._tell(server, slots, "NODE", self._ids[target.port])
         self.moves += [Moved(slot, began, now()) for slot in slots]
         self._owners |= dict.fromkeys(slots, target)
+
+    def _agree(self) -> bool:
+        """No two have the same config epoch. Of two that took slots at the same moment one may still lose them to the
+        other, which is no fault of the locks in them."""
+        views = [self._view(server) for server in self._primaries]
+        return all(view == views[0] for view in views) and len({epoch for _, epoch, _ in views[0]}) == len(views)
+
+    def _view(self, server: RedisServer) -> list[tuple[str, str, str]]:
+        """What a node says of each: its id, its config epoch, its slots."""
+        reply = self._all(server, [("CLUSTER", "NODES")])[0]
+        lines = [line.split() for line in (reply.decode() if isinstance(reply, bytes) else reply).splitlines()]
+        return sorted((line[0], line[6], " ".join(each for each in line[8:] if each[0] != "[")) for line in lines)
 
     def _tell(self, server: RedisServer, slots: Sequence[int], state: str, node: bytes) -> None:
         self._all(server, [("CLUSTER", "SETSLOT", slot, state, node) for slot in slots])

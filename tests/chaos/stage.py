@@ -39,7 +39,7 @@ WINDOW_MS = 10_000
 MEMORY_MS = 26 * 3600 * 1000
 """How long a token may: a day, past the later of now and the token itself, which some tests put an hour ahead."""
 STAYS = {b"gripfast\0gripfast:birth", b"gripfast\0gripfast:layout"}
-MARKER = b"\0gripfast:primary"
+MARKERS = (b"\0gripfast:primary", b"\0gripfast:stamp", b"\0gripfast:epoch")
 """Of a server, or of a node of a Cluster."""
 """Of a node of Redlock, of every server, and of one with replicas: these stay."""
 
@@ -199,7 +199,7 @@ class Stage:
                 for key in client.scan_iter():
                     left = client.pttl(key)
                     limit = (MEMORY_MS if b"\0gripfast:token" in key else WINDOW_MS) if b"\0" in key else -1
-                    if key not in STAYS and not key.endswith(MARKER) and left != -2 and not 0 <= left <= limit:
+                    if key not in STAYS and not key.endswith(MARKERS) and left != -2 and not 0 <= left <= limit:
                         yield Event(at, f"server {number}", repr(key), "left", note=f"for {left} ms more")
 
     def _judge_plain_registers(self) -> None:

@@ -12,8 +12,9 @@ import pytest
 import gripfast
 from gripfast.core import rules
 from gripfast.stores.faults import Fault, LinkDown
-from gripfast.stores.redis import grace
+from gripfast.stores.redis import followers, grace
 from gripfast.stores.redis.failover import Failover
+from gripfast.stores.redis.followers import Replicas
 from gripfast.testing.colours import renewal_of
 from regressions.redis_failing import Failing
 from regressions.redis_stage import played
@@ -36,6 +37,12 @@ def failing() -> Iterator[Failing]:
 @pytest.fixture(params=COLOURS)
 def world(request: pytest.FixtureRequest, failing: Failing) -> World:
     return World(failing.url(LEVEL) + "&request_timeout=1&connect_patience=1", COLOURS[request.param])
+
+
+def listed(failing: Failing, count: int) -> Replicas:
+    """The replica, and more that there are not."""
+    names = frozenset(f"{HOST}:{port}".encode() for port in (failing.replica.port, *range(1, count)))
+    return Replicas(names, names)
 
 
 def cut_off(failing: Failing) -> None:
@@ -188,7 +195,9 @@ async def test_a_follower_too_many_is_refused(world: World, failing: Failing) ->
     with RedisServer("--repl-diskless-sync-delay", "0") as backup, backup.client() as client:
         client.replicaof(HOST, failing.primary.port)
         await auntil(lambda: failing.of_primary.info("replication")["connected_slaves"] == 2, within=20)
-        with pytest.raises(gripfast.StoreUnavailable, match=r"set replicas to .*2 servers follow it, and replicas=1"):
+        with pytest.raises(
+            gripfast.StoreUnavailable, match=r"2 servers follow it \(.*\), and replicas=1: set replicas"
+        ):
             await actor.acquire("other", wait=0.1, ttl=TTL)
         assert await actor.hears_of_loss(lease)
 
@@ -200,10 +209,10 @@ async def test_fewer_than_may_be_promoted_are_refused_also_later(
     monkeypatch.setattr(grace, "LOOK_EVERY", 0.0)
     promotable: list[int | LinkDown | None] = [1]
 
-    def count() -> int | None:
+    def count() -> Replicas | None:
         if isinstance(promotable[0], LinkDown):
             raise promotable[0]
-        return promotable[0]
+        return None if promotable[0] is None else listed(failing, promotable[0])
 
     failover = Failover(TTL, 0.5, 1, count)
     monkeypatch.setattr("gripfast.stores.redis.factory.failover_of", lambda options: (options.clear(), failover)[1])
@@ -227,10 +236,10 @@ async def test_nobody_slips_in_while_another_counts_what_may_be_promoted(
     """It takes a while, because the Sentinels are slow. Whoever comes meanwhile has no right to an answer either."""
     counting = threading.Event()
 
-    def count() -> int:
+    def count() -> Replicas:
         counting.set()
         threading.Event().wait(0.3)
-        return 2
+        return listed(failing, 2)
 
     failover = Failover(TTL, 0.5, 1, count)
     monkeypatch.setattr("gripfast.stores.redis.factory.failover_of", lambda options: (options.clear(), failover)[1])
@@ -297,5 +306,5 @@ async def test_many_tasks_share_a_wait(failing: Failing) -> None:
 
 
 def test_the_time_for_an_acknowledgement_is_below_that_of_the_request() -> None:
-    wait = grace.Grace(Failover(60.0, 15.0, 2), "redis://here").wait(rules.RENEWAL_LEAST)
+    _, wait, _ = followers.wait(2, rules.RENEWAL_LEAST)
     assert wait.startswith(b"*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n")

@@ -11,8 +11,12 @@ from gripfast_lab.sim.runner import Chunk, Stop, Task, Worker, collector_off, ra
 SEEDS = 3000
 """Within which a bug must be caught."""
 FIRST_SEED = {
-    "acknowledgement of one of two": 156,
-    "pushes unconfirmed": 420,
+    "a follower too many": 477,
+    "acknowledgement of one of two": 108,
+    "followers by number": 356,
+    "followers counted before WAIT only": 1030,
+    "renewals unconfirmed": 90,
+    "pushes unconfirmed": 491,
     "accepted for one who has lost the node": 378,
     "clean-up of an attempt by owner": 247,
     "closing gives nothing back": 948,

@@ -39,6 +39,12 @@ def test_the_queue_is_handed_to_nobody_in_a_grace() -> None:
     assert not report.violations
 
 
+def test_a_stranger_acknowledges_nothing() -> None:
+    report = explored(Failovers("strangers", Rule(2), goes_on=True, promotions=1, passes=2, strangers=True))
+    assert report.ended, str(report)
+    assert not report.violations
+
+
 NO_OP = Mutant(
     "no-op renewal",
     "failover",
@@ -53,6 +59,7 @@ NO_OP = Mutant(
 """Only here: the world of the seeds would have to repeat a renewal within the same millisecond."""
 QUEUE = {"clients": 3, "promotions": 1, "passes": 0, "waits": True}
 SPLIT = {"goes_on": True, "promotions": 1, "passes": 3}
+STRANGERS = {"goes_on": True, "promotions": 1, "passes": 1, "strangers": True}
 STEPS: dict[str, tuple[int, int, dict[str, Any]]] = {
     "no marker check": (4, 1, {}),
     "identity by run id alone": (7, 1, {}),
@@ -63,6 +70,9 @@ STEPS: dict[str, tuple[int, int, dict[str, Any]]] = {
     "claims unconfirmed": (5, 2, SPLIT),
     "renewals unconfirmed": (8, 2, SPLIT),
     "no-op renewal": (10, 2, SPLIT),
+    "a follower too many": (5, 2, STRANGERS),
+    "followers counted before WAIT only": (5, 2, STRANGERS),
+    "followers by number": (5, 2, STRANGERS),
 }
 """After how many steps there are two holders, at which level, in which world."""
 

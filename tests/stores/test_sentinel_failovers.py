@@ -235,7 +235,7 @@ def test_a_grace_is_kept_unless_it_is_turned_off(watched: Watched) -> None:
     for target in (watched.url_with(), theirs):
         failover = failover_in(target)
         assert failover[:3] == (60.0, 15.0, 0)
-        assert failover.promotable() == 2
+        assert len(failover.promotable().promotable) == 2
         assert failover_in(target, failover_grace="off") is None
         assert failover_in(target, failover_grace=20.0, max_ttl=5.0, replicas=2)[:3] == (5.0, 20.0, 2)
 
@@ -336,13 +336,18 @@ def test_of_sentinels_that_disagree_the_one_that_saw_the_last_failover_is_believ
 
 
 def test_replicas_that_may_be_promoted_are_counted_also_those_that_are_down(watched: Watched) -> None:
-    count = service(watched).promotable
-    assert count() == 2
+    listed = service(watched).promotable
+
+    def count() -> int:
+        return len(listed().promotable)
+
     one, other = watched.replicas
+    assert listed().promotable == {f"{HOST}:{each.port}".encode() for each in (one, other)}
     one.kill()
     assert count() == 2
     watched.command(other, "CONFIG", "SET", "replica-priority", 0)
     until(lambda: count() == 1, within=SERVED)
+    assert len(listed().listed) == 2
     watched.command(other, "CONFIG", "SET", "replica-priority", 100)
     one.restart()
     until(lambda: count() == 2, within=SERVED)

@@ -60,6 +60,7 @@ FAULTS: dict[str, tuple[Sign, Sign | None]] = {
     "replication slow": ("slow", None),
     "replica crashed": ("other", None),
     "backup follows": ("other", None),
+    "primary among strangers": ("other", None),
 }
 """How each begins, and how it is over. Deaths are not among them: they are noted for themselves."""
 TO_EVERYONE: tuple[Sign, ...] = ("pause", "crash", "jump")

@@ -35,6 +35,10 @@ def init(ctx: click.Context, server: str | None, max_ttl: float | None, yes: boo
         if not yes:
             _refuse_if_in_use(client)
         done = client._prepare(max_ttl, ends_grace=yes)
+    if done.why_not:
+        words = "A promoted node must wait until all leases are over that it may not know of, so nothing was changed"
+        advice = "Wait. If no node was promoted in the last minutes, run this again with --yes"
+        raise Failure(codes.DECLINED, f"{done.why_not}. {words}. {advice}")
     if done.grace > 0.0:
         words = f"it grants no lock for another {done.grace:.1f} s, because leases of a server before it may be left"
         raise Failure(codes.DECLINED, f"{words}: wait. If there was no server before it, run this again with --yes")

@@ -416,6 +416,8 @@ class Prepared(NamedTuple):
     """Copies of the engine that have not confirmed that they know of it."""
     grace: float = 0.0
     """Seconds for which it grants nothing: leases of an engine before it may be left."""
+    why_not: str = ""
+    """If nothing was done: why the engine is not new."""
 
 
 class Prepares(Protocol):

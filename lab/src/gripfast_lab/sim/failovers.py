@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gripfast_lab.sim.replicated import ReplicatedStage
     from gripfast_lab.sim.stage import Stage
 
+BACKUP = "backup"
+_TURNS = 5
 _DELAY = 0.000_3
 """Seconds in which one that only copies acknowledges."""
 
@@ -180,18 +182,43 @@ def replica_crashes(stage: Stage, fault: Fault) -> None:
 def backup(stage: Stage, fault: Fault) -> None:
     """A tool follows the primary that can't be promoted: it is counted by WAIT."""
     failing = Failing(stage, fault)
-    server, world = failing.group.members[failing.old].server, stage.world
-    if server.is_replica:
+    if not failing.group.members[failing.old].server.is_replica:
+        failing.fires()
+        _attach(failing, 1.0)
+
+
+def strangers(stage: Stage, fault: Fault) -> None:
+    """The old primary goes on, and its replicas get nothing from it any more. Such a tool follows it instead of one of
+    them, or comes and goes, also while somebody waits for acknowledgements."""
+    failing = Failing(stage, fault)
+    if not failing.can_fail_over():
         return
     failing.fires()
+    _keep_some(failing, is_cut=False)
+    _cut_servers(failing, [])
+    server = failing.group.members[failing.old].server
+    if server.followers and failing.chance.happens(0.5):
+        server.drop(failing.chance.pick(server.followers))
+        _attach(failing, 1.0)
+    else:
+        for turn in range(_TURNS):
+            failing.after((turn + failing.chance.random()) / _TURNS, _attach, failing, (turn + 1.0) / _TURNS)
+    failing.take_over(stage.world.now + fault.lasts)
+    failing.after(1.0, failing.end)
+
+
+def _attach(failing: Failing, until: float) -> None:
+    """One that copies, for that much of the fault."""
+    server, world = failing.group.members[failing.old].server, failing.stage.world
 
     def acknowledge(offset: int) -> None:
         if follower in server.followers:
             server.acknowledge(follower, offset)
 
-    follower = Follower(lambda what: world.at(world.now + _DELAY, acknowledge, what.offset))
-    server.add(follower)
-    failing.after(1.0, server.drop, follower)
+    follower = Follower(lambda what: world.at(world.now + _DELAY, acknowledge, what.offset), BACKUP)
+    if not server.is_replica:
+        server.add(follower)
+        failing.after(until, server.drop, follower)
 
 
 def _keep_some(failing: Failing, is_cut: bool) -> None:

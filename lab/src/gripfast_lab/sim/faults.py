@@ -417,6 +417,7 @@ KINDS: dict[str, Kind] = {
     "replication slow": _GROUP(failovers.slow),
     "replica crashed": _GROUP(failovers.replica_crashes),
     "backup follows": _GROUP(failovers.backup),
+    "primary among strangers": _GROUP(failovers.strangers),
 }
 OF_PERMITS = ("permits force-released", "resize")
 OF_GROUPS = tuple(kind for kind, each in KINDS.items() if each.target == "group")

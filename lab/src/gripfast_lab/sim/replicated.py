@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from gripfast.core import rules
 from gripfast.stores.redis import scripts
 from gripfast.stores.redis.failover import Failover
+from gripfast.stores.redis.followers import Replicas, address
 from gripfast.stores.redis.grace import ANY_SERVER, Grace, mark
 from gripfast.stores.redis.keys import MARKER
 from gripfast_lab.sim.chance import Chance
@@ -15,10 +16,18 @@ from gripfast_lab.sim.plan import Copies, Host, Plan
 from gripfast_lab.sim.redis.group import Group, Member
 from gripfast_lab.sim.redis.guarded import GroupObserver
 from gripfast_lab.sim.redis.node import Node
+from gripfast_lab.sim.redis.replication import PORT
 from gripfast_lab.sim.stage import Stage, clock_of
 
 GRACE_LEVEL, ACKNOWLEDGED_LEVEL = 1, 2
-FAILOVERS = ("primary crashed", "primary goes on", "primary cut off", "primary paused", "failed back")
+FAILOVERS = (
+    "primary crashed",
+    "primary goes on",
+    "primary cut off",
+    "primary paused",
+    "failed back",
+    "primary among strangers",
+)
 
 
 class ReplicatedStage(Stage):
@@ -61,7 +70,16 @@ class ReplicatedStage(Stage):
         return () if any(kind in self.fired for kind in FAILOVERS) else (self.group.primary,)
 
     def _grace(self, host: Host) -> Grace | None:
-        return None if self.failover is None else Grace(self.failover, "group", now=self.processes[host.name].now)
+        if self.failover is None:
+            return None
+        failover = self.failover._replace(promotable=lambda: self._promotable(host.name))
+        return Grace(failover, "group", now=self.processes[host.name].now)
+
+    def _promotable(self, process: str) -> Replicas:
+        """As the Sentinels say that tell this process where the primary is."""
+        primary = self.group.for_process(process)
+        found = frozenset(address(each.name.encode(), b"%d" % PORT) for each in self.nodes if each is not primary)
+        return Replicas(found, found)
 
     def _establish(self) -> None:
         """As `gripfast init` does, long before: the replicas know of it."""
@@ -90,4 +108,4 @@ def _failover(copies: Copies, replicas: int) -> Failover | None:
     if copies.level < GRACE_LEVEL:
         return None
     needed = replicas if copies.level >= ACKNOWLEDGED_LEVEL else 0
-    return Failover(copies.max_ttl, copies.goes_on, needed, lambda: replicas)
+    return Failover(copies.max_ttl, copies.goes_on, needed)

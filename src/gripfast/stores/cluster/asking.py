@@ -60,11 +60,11 @@ class Asking:
         return _answers_to_come(replies) if self.suspends else _answers(replies)
 
     def ask_acked(
-        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+        self, commands: Sequence[bytes], wait: Sequence[bytes], within: float = math.inf, owner: str | None = None
     ) -> Any:
         behind = [each for command in commands for each in (ASKING, command)]
         replies = self._link.ask_acked(behind, wait, within, owner)
-        return _acked_to_come(replies) if self.suspends else _acked(replies)
+        return _acked_to_come(replies, len(wait)) if self.suspends else _acked(replies, len(wait))
 
     async def close(self) -> None:
         """Whoever has made the other one closes it."""
@@ -79,12 +79,13 @@ def _answers(replies: Any) -> Any:
     return replies if isinstance(replies, Fault) else replies[1::2]
 
 
-def _acked(replies: Any) -> Any:
-    return replies if isinstance(replies, Fault) else [*replies[1:-1:2], replies[-1]]
+def _acked(replies: Any, last: int) -> Any:
+    """`last`: how many replies are to what follows the commands."""
+    return replies if isinstance(replies, Fault) else [*replies[1:-last:2], *replies[-last:]]
 
 
-async def _acked_to_come(replies: Any) -> Any:
-    return _acked(await replies)
+async def _acked_to_come(replies: Any, last: int) -> Any:
+    return _acked(await replies, last)
 
 
 async def _answers_to_come(replies: Any) -> Any:

@@ -75,6 +75,14 @@ class Discovery:
             self._is_read = False
         return self._nobody_tells(troubles)
 
+    async def read_from(self, node: Node) -> Unreachable | None:
+        """The topology as this node knows it."""
+        reply = await self._told_by(node, ASK_SLOTS, TELLS_MOST)
+        if isinstance(reply, Fault):
+            return unreachable(reply.error, reply.was_sent, reply.was_refused, reply.is_permanent)
+        self._take(reply, node)
+        return None
+
     def _in_order(self) -> list[Address]:
         return sorted(self._topology.all(), key=lambda address: self._failed.get(address, 0.0))
 

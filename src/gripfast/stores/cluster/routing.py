@@ -16,6 +16,7 @@ from gripfast.stores.cluster import redirects
 from gripfast.stores.cluster.discovery import TELLS_MOST, Discovery
 from gripfast.stores.cluster.nodes import Nodes
 from gripfast.stores.cluster.redirects import Next
+from gripfast.stores.cluster.stamps import Stamps
 from gripfast.stores.cluster.topology import Address, Topology, ranges
 from gripfast.stores.cluster.waiting import Waiting
 from gripfast.stores.faults import Fault
@@ -27,6 +28,8 @@ from gripfast.stores.redis.store import RedisStore
 
 HOPS_MOST = 4
 """Redirects that are followed without a pause: nodes that do not agree yet send a request back and forth."""
+CERTIFIED_MOST = 3
+"""Times that a slot is certified for one request."""
 PAUSE_LEAST, PAUSE_MOST = 0.01, 0.1
 """Seconds before a node is asked again that moves the slot."""
 
@@ -54,6 +57,12 @@ class Trip:
         self.was_sent = False
         self._hops = 0
         self._pauses = 0
+        self._certified = 0
+
+    def may_certify(self) -> bool:
+        """Not for ever: somebody may be moving the slot back and forth."""
+        self._certified += 1
+        return self._certified <= CERTIFIED_MOST
 
     @property
     def is_over(self) -> bool:
@@ -76,6 +85,7 @@ class Routing:
         self.nodes = nodes
         self._where = where
         self.discovery = discovery
+        self.stamps = Stamps(topology, nodes, discovery)
         self._waiting = waiting
         self.is_ready = False
 
@@ -116,11 +126,17 @@ class Routing:
             if inbox is not None:
                 node.link.hears(inbox)
             sent = boottime()
-            answer = await request(node.asked if trip.asks else node.store)
+            store = node.asked if trip.asks else node.store
+            answer = await request(store)
             if not isinstance(answer, Unreachable):
                 return Routed(answer, owner, sent, trip.was_sent)
             trip.was_sent = trip.was_sent or answer.was_sent
             step = redirects.after(answer, self.topology, owner)
+            if step.step == "unstamped" and trip.may_certify():
+                trouble = await self.stamps.certify(node, store, trip.slot)
+                if trouble is None:
+                    continue
+                answer, step = trouble, redirects.after(trouble, self.topology, owner)
             if (answer.was_sent and not repeats) or not await self._goes_on(trip, step, owner):
                 if step.step == "down":
                     await self.discovery.look_for_gaps(owner)

@@ -218,9 +218,19 @@ class ClusterStore(Store, PermitStore):
     # ------------------------------------------------------------------------------------------------------------------
 
     async def prepare(self, max_ttl: float | None, ends_grace: bool = True) -> Prepared | Unreachable:
-        """Every primary: none has had another before it."""
+        """Every primary: none has had another before it. A node that was promoted has no marker, like a new one: only a
+        Cluster where nobody has one is new."""
         if (trouble := await self._routing.begin()) is not None:
             return trouble
+        refusal = None if ends_grace else await self._routing.stamps.why_not_new()
+        if refusal is not None:
+            return refusal
+        prepared = await self._prepare_each(max_ttl, ends_grace)
+        if isinstance(prepared, Prepared) and not prepared.grace:
+            await self._routing.stamps.settle()
+        return prepared
+
+    async def _prepare_each(self, max_ttl: float | None, ends_grace: bool) -> Prepared | Unreachable:
         stores = [self._nodes[address].store for address in self._topology.primaries]
         done = [await store.prepare(max_ttl, ends_grace) for store in stores]
         prepared = [each for each in done if not isinstance(each, Unreachable)]

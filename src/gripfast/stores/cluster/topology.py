@@ -106,6 +106,11 @@ class Topology:
         return found if version == self.version else [slot for slot, owner in enumerate(self.owners) if owner is None]
 
 
+def read_epochs(reply: bytes) -> dict[bytes, bytes]:
+    """From the reply to CLUSTER NODES: the config epoch of each node, by its id."""
+    return {fields[0]: fields[6] for fields in (line.split() for line in reply.splitlines())}
+
+
 def ranges(slots: Iterable[int]) -> str:
     found: list[list[int]] = []
     for slot in slots:

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 class Asked(NamedTuple):
     commands: Sequence[bytes]
-    wait: bytes
+    wait: Sequence[bytes]
     within: float
     owner: str | None
     """Whose claim the last command is, if it is one."""
     taker: Any
-    """A future. It is told the replies, with that to WAIT as the last, or a Fault."""
+    """A future. It is told the replies, with those to `wait` behind them, or a Fault."""
 
 
 class Acknowledged:
@@ -38,7 +38,7 @@ class Acknowledged:
         """They leave when the WAIT that is under way is answered."""
         self._under_way: Together | None = None
 
-    async def ask(self, commands: Sequence[bytes], wait: bytes, within: float, owner: str | None) -> Any:
+    async def ask(self, commands: Sequence[bytes], wait: Sequence[bytes], within: float, owner: str | None) -> Any:
         """In the order in which they came, also those that come while the connection is being made."""
         taker = self._new_future()
         self._waiting.append(Asked(commands, wait, within, owner, taker))
@@ -72,10 +72,10 @@ class Acknowledged:
     def _write(self, conversation: Conversation, together: Together, asked: Sequence[Asked]) -> None:
         """The shortest WAIT is for all: who has little time must not wait for the others."""
         first = min(asked, key=lambda each: each.within)
-        packed = b"".join([command for each in asked for command in each.commands]) + first.wait
+        packed = b"".join([command for each in asked for command in each.commands] + [*first.wait])
         owners = [owner for each in asked for owner in (*[None] * (len(each.commands) - 1), each.owner)]
         try:
-            conversation.ask_many_for(together, packed, [*owners, None])
+            conversation.ask_many_for(together, packed, [*owners, *[None] * len(first.wait)])
         except BaseException as error:  # an interrupt: nobody may wait for what did not leave
             together.set_result(cut(self._server.where, OSError(str(error))))
             raise
@@ -112,6 +112,6 @@ class Together:
         for each in self._asked:
             end = start + len(each.commands)
             is_fault = isinstance(replies, Fault)
-            _end(each.taker, replies.copy() if is_fault else [*replies[start:end], replies[-1]])
+            _end(each.taker, replies.copy() if is_fault else [*replies[start:end], *replies[-len(each.wait) :]])
             start = end
         self._acknowledged.answered()

@@ -194,10 +194,10 @@ class BlockingLink:
     # ------------------------------------------------------------------------------------------------------------
 
     def ask_acked(
-        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+        self, commands: Sequence[bytes], wait: Sequence[bytes], within: float = math.inf, owner: str | None = None
     ) -> Any:
-        """The lent connection carries both, and no other."""
-        return self._ask_many([*commands, wait], within, owner)
+        """The lent connection carries all of it, and nothing else."""
+        return self._ask_many([*commands, *wait], within, owner)
 
     async def aside(self, call: Callable[[], Any]) -> Any:
         return call()

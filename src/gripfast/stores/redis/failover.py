@@ -19,6 +19,7 @@ from gripfast.core import rules
 from gripfast.core.ports import Capabilities
 from gripfast.errors import ConfigurationError
 from gripfast.stores.options import Option
+from gripfast.stores.redis.followers import Replicas
 
 MAX_TTL = 60.0
 REPLICAS_MOST = 100
@@ -40,8 +41,8 @@ class Failover(NamedTuple):
     """Seconds for which an old primary may go on after another was promoted."""
     replicas: int = 0
     """How many replicas must acknowledge; 0 for none."""
-    promotable: Callable[[], int | None] = lambda: None
-    """How many replicas may be promoted, as far as it is known: what Sentinel or the Cluster says. May block; may
+    promotable: Callable[[], Replicas | None] = lambda: None
+    """Which replicas may be promoted, as far as it is known: what Sentinel or the Cluster says. May block; may
     raise LinkDown."""
 
     @property

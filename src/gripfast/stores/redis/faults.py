@@ -28,8 +28,6 @@ _ADVICE: Mapping[str, str] = {
     "NOREPLICAS": "refuses writes because too few replicas are connected: reconnect them, or lower "
     "min-replicas-to-write",
     "CLUSTERDOWN": "belongs to a cluster that is down: run CLUSTER INFO there, and repair the cluster",
-    "FOLLOWERS": "has more followers than replicas= says, and any of them could acknowledge: set replicas to how many "
-    "may be promoted, in every client, and disconnect the others",
     "DB index": "has no database of that number: use a smaller one, or raise its `databases`",
     "MOVED": "is a node of a Redis Cluster: use redis+cluster://host:port, or pass a RedisCluster of redis-py",
     "ASK": "is a node of a Redis Cluster: use redis+cluster://host:port, or pass a RedisCluster of redis-py",
@@ -151,11 +149,11 @@ def not_understood(where: str, reply: object) -> Fault:
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
 
 
-def not_acknowledged(where: str, found: object, wanted: int) -> Fault:
-    message = (
-        f"has it, but {found} of {wanted} replicas have acknowledged that in time: check that all replicas are "
-        "connected, and try again"
-    )
+def not_acknowledged(where: str, doubt: str, role: Any) -> Fault:
+    """`role`: the reply to ROLE, by which the followers are known."""
+    if isinstance(role, ReplyError):
+        return was_sent(refused(where, role))  # type: ignore[no-any-return]
+    message = f"has it, but {doubt}"
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
 
 

@@ -34,6 +34,7 @@ from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis import scripts
 from gripfast.stores.redis.failover import REPLICAS_MOST, Failover
 from gripfast.stores.redis.faults import refused
+from gripfast.stores.redis.followers import Followers
 from gripfast.stores.redis.keys import MARKER, pack
 from gripfast.stores.redis.protocol import command
 from gripfast.stores.redis.scripts import Script
@@ -49,7 +50,6 @@ NEW_SERVER = b"new"
 """One that has no grace that would be ended."""
 NO_SERVER = pack(b"run_id:?", b"master_replid:?")
 """The incarnation of no server."""
-_WHY = {"none": "it had no marker: it is new, or has lost its data", "other": "it was promoted or restarted"}
 
 Ask = Callable[[Script, bytes], Awaitable[Any]]
 """The reply to a request, or a Fault."""
@@ -85,6 +85,7 @@ def read_mark(reply: Any) -> Marked:
 class Grace:
     """Of one server; for a Cluster, of one node."""
 
+    why_none = "it had no marker: it is new, or has lost its data"
     reopens = False
     """The marker's key may change while the server stays the same: one that is known to grant begins without a grace.
     That it does is true for as long as its incarnation lasts."""
@@ -93,18 +94,19 @@ class Grace:
         self, failover: Failover, where: str, key: bytes = MARKER, now: Callable[[], float] = boottime
     ) -> None:
         self.failover = failover
-        self._where = where
+        self.where = where
         self._key = key
         self._now = now
         self._max_ttl = 0.0
         """In force, as far as this client knows."""
-        self._open = NO_SERVER
+        self.incarnation = NO_SERVER
         """The incarnation that is known to grant."""
-        self._known = b""
-        """The same in other words, for the marker."""
+        self.in_words = b""
+        """The same in other words, for the marker. Empty: none is."""
         self._look_at = 0.0
         self._is_fit = False
         """As it was seen last: the marker can be read, and no more replicas may be promoted than acknowledge."""
+        self._followers = Followers(failover.replicas)
         self._begun = b"", "other"
         """The incarnation whose grace the log tells of, and why it began."""
 
@@ -121,18 +123,21 @@ class Grace:
         """Of the marker."""
         return self._key
 
-    def guarded(self, script: Script, packed: bytes) -> tuple[Script, bytes]:
-        """The form of this call that grants only if the server is the one that is known to grant, and whose answer is
-        believed only if enough replicas have acknowledged it."""
+    def guarded(self, script: Script, packed: bytes, name: str) -> tuple[Script, bytes]:
+        """The form of this call, which is about this name, that grants only if the server is the one that is known to
+        grant, and whose answer is believed only if enough replicas have acknowledged it."""
         if self.replicas and script.is_believed:
-            form, arguments = script.acked, pack(b"%d" % self.replicas) + self._open
+            form = script.acked
         else:
-            form, arguments = script.guarded, self._open
-        return form, packed if form is script else script.call(form, packed, arguments)
+            form = script.guarded
+        return form, packed if form is script else script.call(form, packed, self.incarnation)
 
-    def wait(self, seconds: float) -> bytes:
-        """For half of the time that the request has: the server counts in steps of 100 ms."""
-        return command(b"WAIT", b"%d" % self.replicas, b"%d" % max(1, round(seconds * 500)))
+    def doubt(self, before: Any, acks: Any, after: Any) -> str | None:
+        """Why what was just written is not believed. Whoever comes next looks who may be promoted."""
+        doubt = self._followers.doubt(before, acks, after)
+        if doubt is not None:
+            self._look_at = 0.0
+        return doubt
 
     def is_settled(self, ttl: float) -> bool:
         """Nothing has to be known or checked before a claim: the usual case."""
@@ -160,13 +165,20 @@ class Grace:
             promotable = await aside(self.failover.promotable)
         except LinkDown as down:
             return down.fault
-        if promotable is None or promotable <= self.replicas:
+        self._followers.take(promotable)
+        count = 0 if promotable is None else len(promotable.promotable)
+        if count <= self.replicas:
             return None
         message = (
-            f"has {promotable} replicas that may be promoted, and replicas={self.replicas}: the promoted one may lack "
-            f"what was acknowledged. Set replicas={promotable} in every client"
+            f"has {count} replicas that may be promoted, and replicas={self.replicas}: the promoted one may lack "
+            f"what was acknowledged. Set replicas={count} in every client"
         )
-        return Fault(StoreUnavailable(f"{self._where} {message}", {self._where: message}), "unfit")
+        return Fault(StoreUnavailable(f"{self.where} {message}", {self.where: message}), "unfit")
+
+    def uncertified(self, known: bytes) -> Unreachable | None:
+        """What else may have kept a server from granting that is out of its grace. `known`: the incarnation that was
+        known to grant when it was asked."""
+        return None
 
     async def look(self, ask: Ask) -> Unreachable | None:
         """A server granted nothing, because it is in grace or because this client did not know it. None if it grants
@@ -182,7 +194,7 @@ class Grace:
         largest = self._max_ttl or self.failover.max_ttl
         if ttl > largest:
             raise ConfigurationError(
-                f"a ttl of {ttl:g} s is larger than the max_ttl that is in force at {self._where}, {largest:g} s: use "
+                f"a ttl of {ttl:g} s is larger than the max_ttl that is in force at {self.where}, {largest:g} s: use "
                 f"a shorter ttl, or raise it for everybody with `gripfast init URL --max-ttl {ttl:g}`"
             )
 
@@ -209,27 +221,29 @@ class Grace:
         return Prepared(found.max_ttl, max(0, found.replicas - replies[1]), found.left)
 
     async def _look(self, ask: Ask) -> Marked | Fault:
-        opens = self._known if self.reopens else b""
+        opens = self.in_words if self.reopens else b""
         reply = await ask(scripts.MARK, mark(self.key(), self.failover, self._max_ttl, opens))
         if isinstance(reply, Fault):
-            return _without_info(reply, self._where)
+            return _without_info(reply, self.where)
         return self._read(read_mark(reply))
 
     def _read(self, found: Marked) -> Marked:
         self._max_ttl = max(self._max_ttl, found.max_ttl)
-        self._open = NO_SERVER if found.left > 0.0 else found.incarnation
-        self._known = b"" if found.left > 0.0 else found.in_words
+        self._followers.belong_to(found.incarnation)
+        self.incarnation = NO_SERVER if found.left > 0.0 else found.incarnation
+        self.in_words = b"" if found.left > 0.0 else found.in_words
         if found.left > 0.0 and (found.why or found.incarnation != self._begun[0]):
             self._begun = found.incarnation, found.why or "other"
-            _log.warning("%s", self._error(found), extra={"gripfast_store": self._where})
+            _log.warning("%s", self._error(found), extra={"gripfast_store": self.where})
         return found
 
     def _error(self, found: Marked) -> StoreUnavailable:
+        why = self.why_none if self._begun[1] == "none" else "it was promoted or restarted"
         message = (
             f"grants no lock for another {found.left:.1f} s, until all leases are over that it may not know of: "
-            f"{_WHY[self._begun[1]]}. Wait; on a new deployment, run `gripfast init URL` once"
+            f"{why}. Wait; on a new deployment, run `gripfast init URL` once"
         )
-        return StoreUnavailable(f"{self._where} {message}", {self._where: message})
+        return StoreUnavailable(f"{self.where} {message}", {self.where: message})
 
 
 def _without_info(fault: Fault, where: str) -> Fault:

@@ -50,6 +50,12 @@ def side_key(lock: bytes, kind: bytes) -> bytes:
     return b"{" + tag + b"}" + MARK + kind + (b"" if tag == lock else b":" + lock)
 
 
+@functools.lru_cache(maxsize=SLOTS)
+def stamp_of(slot: int) -> bytes:
+    """The key of a slot's stamp (`stores/cluster/stamps.py`), which is in that slot."""
+    return b"{" + _short_tag(slot) + b"}" + MARK + b"stamp"
+
+
 def pack(*arguments: bytes) -> bytes:
     """As arguments of a command."""
     return b"".join([b"$%d\r\n%b\r\n" % (len(each), each) for each in arguments])
@@ -65,6 +71,25 @@ def _hashed(key: bytes) -> bytes:
 def _tag(lock: bytes) -> bytes:
     tag = _hashed(lock)
     return tag if b"}" not in tag else _stand_ins()[slot(lock)]
+
+
+def _short_tag(slot: int) -> bytes:
+    """Two bytes that fall into this slot: every CRC is that of two bytes, which are computed from it backwards."""
+    by_low_byte, crcs = _crcs()
+    for crc in range(slot, 1 << 16, SLOTS):
+        last = by_low_byte[crc & 0xFF]
+        first = by_low_byte[(crc ^ crcs[last]) >> 8]
+        tag = bytes((first, last ^ crcs[first] >> 8))
+        if b"}" not in tag:
+            return tag
+    raise AssertionError(f"slot {slot} has no tag")
+
+
+@functools.cache
+def _crcs() -> tuple[dict[int, int], list[int]]:
+    """Of single bytes, which differ in their low bytes."""
+    crcs = [crc_hqx(bytes((each,)), 0) for each in range(256)]
+    return {crc & 0xFF: each for each, crc in enumerate(crcs)}, crcs
 
 
 @functools.cache

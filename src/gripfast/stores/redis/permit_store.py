@@ -81,7 +81,7 @@ class RedisPermits:
         if channel is not None:
             self._link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
         packed = protocol.claim(claim, self._store._card(claim.told), channel or b"")
-        script, packed = self._store._guarded(scripts.CLAIM, packed)
+        script, packed = self._store._guarded(scripts.CLAIM, packed, claim.name)
         first = await self._store._sent(script, packed, claim.owner)
         return await self._store._made_good(script, packed, first, claim.owner)
 
@@ -109,7 +109,8 @@ class RedisPermits:
             rest = iter(await self.renew(fit, within))
             return [trouble or next(rest) for trouble in troubles]
         for start in range(0, len(holds), CHUNK):
-            sent = [store._guarded(scripts.RENEW, protocol.renew(hold)) for hold in holds[start : start + CHUNK]]
+            some = holds[start : start + CHUNK]
+            sent = [store._guarded(scripts.RENEW, protocol.renew(hold), hold.name) for hold in some]
             for reply in await store._ask_each(sent[0][0], [packed for _, packed in sent], within):
                 if isinstance(reply, Fault):
                     answers.append(unreachable(reply.error))
@@ -143,7 +144,7 @@ class RedisPermits:
         return self._link.clean_up(owner, script.in_full(packed))
 
     def _give_back(self, name: str, kind: Kind, owner: str) -> tuple[Script, bytes]:
-        return self._store._guarded(scripts.GIVE_BACK, protocol.give_back(name, kind, owner))
+        return self._store._guarded(scripts.GIVE_BACK, protocol.give_back(name, kind, owner), name)
 
     async def _settle(self, name: str, kind: Kind, reply: Any) -> None:
         """Until the server has nothing more to do for this name. If it does not answer, others will see to it."""
@@ -151,14 +152,15 @@ class RedisPermits:
             reply = await self._store._ask(*self._give_back(name, kind, ""))
 
     async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
-        reply = await self._store._ask(*self._store._guarded(scripts.DOWNGRADE, protocol.downgrade(hold, n)))
+        call = self._store._guarded(scripts.DOWNGRADE, protocol.downgrade(hold, n), hold.name)
+        reply = await self._store._ask(*call)
         if isinstance(reply, Fault):
             return unreachable(reply.error)
         await self._settle(hold.name, protocol.kind_of(hold), reply)
         return None if reply[0] == 1 else read_why(reply[2])
 
     async def resize(self, name: str, limit: int) -> Unreachable | None:
-        reply = await self._store._ask(*self._store._guarded(scripts.RESIZE, protocol.resize(name, limit)))
+        reply = await self._store._ask(*self._store._guarded(scripts.RESIZE, protocol.resize(name, limit), name))
         if isinstance(reply, Fault):
             return unreachable(reply.error)
         await self._settle(name, "semaphore", reply)
@@ -198,7 +200,7 @@ class RedisPermits:
         if isinstance(looked, Unreachable):
             return looked
         packed = protocol.force_release(name, kind, owner, slot, note)
-        script, packed = self._store._guarded(scripts.FORCE_RELEASE, packed)
+        script, packed = self._store._guarded(scripts.FORCE_RELEASE, packed, name)
         reply = await self._store._got(self._link.ask(packed))
         if not isinstance(reply, Fault):
             reply = await self._store._made_good(script, packed, reply)

@@ -132,6 +132,11 @@ def scan(prefix: str, cursor: str) -> bytes:
     return command(b"SCAN", cursor.encode(), b"MATCH", pattern, b"COUNT", b"%d" % PAGE)
 
 
+def scan_own(cursor: bytes) -> bytes:
+    """Keys that are no locks."""
+    return command(b"SCAN", cursor, b"MATCH", b"{*}" + MARK + b"*", b"COUNT", b"%d" % (10 * PAGE))
+
+
 def subscribe(channel: bytes) -> bytes:
     return command(b"SUBSCRIBE", channel)
 

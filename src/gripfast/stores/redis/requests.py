@@ -12,7 +12,7 @@ from gripfast.core.ports import Granted, Hold, Inbox, Taken, Unreachable, unreac
 from gripfast.errors import ConfigurationError, StoreUnavailable
 from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
-from gripfast.stores.redis import protocol
+from gripfast.stores.redis import followers, protocol
 from gripfast.stores.redis.conversation import Server
 from gripfast.stores.redis.failover import Failover
 from gripfast.stores.redis.faults import not_acknowledged, refused, was_sent
@@ -50,10 +50,10 @@ class Link(Protocol):
         ...
 
     def ask_acked(
-        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+        self, commands: Sequence[bytes], wait: Sequence[bytes], within: float = math.inf, owner: str | None = None
     ) -> Any:
-        """The same, with the reply to WAIT behind the others: how many replicas have what was written. No other request
-        waits for it. `owner`: whose claim it is, if it is one."""
+        """The same, with those to `wait` behind the others (`followers.wait`): which replicas have what was written. No
+        other request waits for that. `owner`: whose claim it is, if it is one."""
         ...
 
     async def aside(self, call: Callable[[], Any]) -> Any:
@@ -106,11 +106,17 @@ class Requests:
         """The lock is free, and nobody is granted it: the server is in grace, or it is one that this client does not
         know yet. None if it grants from now on."""
         assert self._grace is not None
+        known = self._grace.incarnation
+        return await self.grace_left() or self._grace.uncertified(known)
+
+    async def grace_left(self) -> Unreachable | None:
+        """None: the server is out of its grace."""
+        assert self._grace is not None
         return await self._grace.look(self._ask)
 
-    def _guarded(self, script: Script, packed: bytes) -> tuple[Script, bytes]:
+    def _guarded(self, script: Script, packed: bytes, name: str) -> tuple[Script, bytes]:
         """The form of a request that may grant."""
-        return (script, packed) if self._grace is None else self._grace.guarded(script, packed)
+        return (script, packed) if self._grace is None else self._grace.guarded(script, packed, name)
 
     async def _begin_renewal(self, holds: Sequence[Hold]) -> list[Unreachable | None]:
         """Why each can't be renewed. A replica may have been added that has to acknowledge, too; and one lease with a
@@ -151,15 +157,16 @@ class Requests:
             sent: list[Any] | Fault = await self._got(self._link.ask_many(commands, within))
             return sent
         assert self._grace is not None
-        wait = self._grace.wait(min(within, self._link.server.timeout))
+        wait = followers.wait(self._grace.replicas, min(within, self._link.server.timeout))
         replies = await self._got(self._link.ask_acked(commands, wait, within, owner))
         if isinstance(replies, Fault):
             return replies
         answers: list[Any]
-        *answers, acks = replies
-        if type(acks) is int and acks >= self._grace.replicas:
+        *answers, before, acks, after = replies
+        doubt = self._grace.doubt(before, acks, after)
+        if doubt is None:
             return answers
-        fault = not_acknowledged(self._link.server.where, acks, self._grace.replicas)
+        fault = not_acknowledged(self._link.server.where, doubt, before)
         return [fault.copy() if protocol.is_believed(answer) else answer for answer in answers]
 
     async def _made_good(self, script: Script | None, packed: bytes, reply: Any, owner: str | None = None) -> Any:

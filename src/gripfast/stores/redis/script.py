@@ -1,6 +1,6 @@
-"""A script, its calls, and its three forms: plain, guarded and acknowledged.
+"""A script, its calls, and its forms: plain, guarded and acknowledged, and for a Cluster the last two with a stamp.
 
-The texts are in `scripts.py` and `permit_scripts.py`. `grace.py` says what the two other forms are for.
+The texts are in `scripts.py` and `permit_scripts.py`. `grace.py` says what the other forms are for.
 """
 
 from __future__ import annotations
@@ -13,19 +13,12 @@ _SERVER = "redis.call('INFO', 'server')"
 _REPLICATION = "redis.call('INFO', 'replication')"
 
 
-def _is_open(replication: str) -> str:
-    """Whether this server is the incarnation that its client knows to grant: the last two arguments name it."""
-    server_is = f"string.find({_SERVER}, ARGV[#ARGV - 1], 1, true)"
-    return f" and {server_is} and string.find({replication}, ARGV[#ARGV], 1, true)"
+IS_OPEN = f" and string.find({_SERVER}, ARGV[#ARGV - 1], 1, true) and string.find({_REPLICATION}, ARGV[#ARGV], 1, true)"
+"""Whether this server is the incarnation that its client knows to grant: the last two arguments name it."""
 
 
-_FOLLOWERS = f"""
-local replication = {_REPLICATION}
-local followers = tonumber(string.match(replication, 'connected_slaves:(%d+)'))
-if followers > tonumber(ARGV[#ARGV - 2]) then
-  return redis.error_reply('FOLLOWERS ' .. followers .. ' servers follow it, and replicas=' .. ARGV[#ARGV - 2])
-end
-"""
+_STAMP = "local slot_stamp = table.remove(KEYS, 1)\n"
+_IS_STAMPED = " and redis.call('GET', slot_stamp) == ARGV[#ARGV - 1] .. ' ' .. ARGV[#ARGV]"
 
 
 class Script:
@@ -67,19 +60,33 @@ class Script:
     @functools.cached_property
     def guarded(self) -> Script:
         """It grants only if the server is the incarnation that two more arguments name (`grace.py`)."""
-        return self if isinstance(self._make, str) else self._with(_is_open(_REPLICATION), 2)
+        return self if not self.grants else self._with(is_acked=False)
 
     @functools.cached_property
     def acked(self) -> Script:
-        """The same, and it fails if more follow the server than a third argument says, which stands before those two:
-        WAIT counts all of them, and the one that is promoted may be another."""
-        return self._with(_is_open("replication"), 3, begin=_FOLLOWERS, is_acked=True)
+        """The same, and it is followed by WAIT (`followers.py`)."""
+        return self._with(is_acked=True)
 
-    def call(self, form: Script, packed: bytes, arguments: bytes) -> bytes:
+    @functools.cached_property
+    def stamped(self) -> Script:
+        """As `guarded`, and only if the stamp of its slot, whose key comes first, names the same incarnation
+        (`stores/cluster/stamps.py`)."""
+        return self._with(is_acked=False, is_stamped=True)
+
+    @functools.cached_property
+    def stamped_and_acked(self) -> Script:
+        return self._with(is_acked=True, is_stamped=True)
+
+    @property
+    def grants(self) -> bool:
+        """It may grant something."""
+        return not isinstance(self._make, str)
+
+    def call(self, form: Script, packed: bytes, arguments: bytes, stamp: bytes = b"") -> bytes:
         """The call of another form of this script."""
-        return form.by_hash + packed[len(self.by_hash) :] + arguments
+        return form.by_hash + stamp + packed[len(self.by_hash) :] + arguments
 
-    def _with(self, and_open: str, arguments: int, begin: str = "", is_acked: bool = False) -> Script:
-        make = self._make
-        text = begin + (make if isinstance(make, str) else make(and_open))
-        return Script(text, self._keys, self._arguments + arguments, self.is_believed, is_acked)
+    def _with(self, is_acked: bool, is_stamped: bool = False) -> Script:
+        make, and_open = self._make, (_IS_STAMPED if is_stamped else "") + IS_OPEN
+        text = (_STAMP if is_stamped else "") + (make if isinstance(make, str) else make(and_open))
+        return Script(text, self._keys + is_stamped, self._arguments + 2, self.is_believed, is_acked)

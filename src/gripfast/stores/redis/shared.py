@@ -181,7 +181,7 @@ class SharedLink:
         return await replies
 
     def ask_acked(
-        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+        self, commands: Sequence[bytes], wait: Sequence[bytes], within: float = math.inf, owner: str | None = None
     ) -> Awaitable[Any]:
         return self.acknowledged.ask(commands, wait, within, owner)
 

@@ -92,9 +92,9 @@ class RedisStore(Requests, Store, PermitStore):
     def inbox(self) -> Inbox:
         return self._link.inbox()
 
-    async def ask(self, packed: bytes) -> Any:
-        """For a store that has several of these: the reply to a command that is no script, or a Fault."""
-        return await self._ask(None, packed)
+    async def ask(self, packed: bytes, script: Script | None = None) -> Any:
+        """For a store that has several of these: the reply to a command, or a Fault."""
+        return await self._ask(script, packed)
 
     async def claim(self, claim: Claim, is_repeated: bool = False) -> Granted | Taken | Unreachable:
         if claim.share is not None:
@@ -110,7 +110,7 @@ class RedisStore(Requests, Store, PermitStore):
             link.inboxes.add(claim.owner, claim.inbox)  # type: ignore[arg-type]
         script, packed = scripts.CLAIM, protocol.claim(claim.name, claim, self._card(claim.told), channel or b"")
         if grace is not None:
-            script, packed = grace.guarded(script, packed)
+            script, packed = grace.guarded(script, packed, claim.name)
         if script.is_acked:
             reply = await self._sent(script, packed, claim.owner)
         else:
@@ -168,7 +168,7 @@ class RedisStore(Requests, Store, PermitStore):
         link = self._link
         script, packed = scripts.RELEASE, protocol.release(hold.name, hold)
         if self._grace is not None:
-            script, packed = self._grace.guarded(script, packed)
+            script, packed = self._grace.guarded(script, packed, hold.name)
         reply = link.ask(packed)
         if link.suspends:
             reply = await reply
@@ -182,7 +182,7 @@ class RedisStore(Requests, Store, PermitStore):
         connections of their own, on which the next one could overtake it."""
         link, script, packed = self._link, scripts.RELEASE, protocol.release(hold.name, hold)
         if self._grace is not None:
-            script, packed = self._grace.guarded(script, packed)
+            script, packed = self._grace.guarded(script, packed, hold.name)
         is_late = hold.owner in link.server.late or (self._grace is not None and self._grace.replicas > 0)
         if is_late or not link.send(Unread(hold.name, script, packed, told)):
             answer = await self.release(hold)
@@ -201,7 +201,7 @@ class RedisStore(Requests, Store, PermitStore):
         return None if reply == 1 or was_lost else (await self._why([hold]))[0]
 
     async def _keep(self, hold: Hold, keep: Keep) -> Loss | Unreachable | None:
-        script, packed = self._guarded(scripts.KEEP, protocol.keep(hold.name, hold, keep))
+        script, packed = self._guarded(scripts.KEEP, protocol.keep(hold.name, hold, keep), hold.name)
         first = await self._sent(script, packed)
         reply = await self._made_good(script, packed, first)
         if isinstance(reply, Fault):
@@ -217,7 +217,7 @@ class RedisStore(Requests, Store, PermitStore):
         if self._grace is not None and (trouble := await self._begin(claim.ttl)) is not None:
             return trouble
         packed = protocol.adopt(hold.name, hold.owner, claim, self._card(claim.told))
-        script, packed = self._guarded(scripts.ADOPT, packed)
+        script, packed = self._guarded(scripts.ADOPT, packed, hold.name)
         reply = await self._sent(script, packed, claim.owner)
         reply = await self._made_good(script, packed, reply, claim.owner)
         if isinstance(reply, Fault):
@@ -231,7 +231,7 @@ class RedisStore(Requests, Store, PermitStore):
 
     async def detach(self, hold: Hold, token: int) -> Loss | Unreachable | None:
         """Behind a claim that was not answered goes a clean-up of what it may get, and not of what is detached."""
-        script, packed = self._guarded(scripts.DISOWN, protocol.disown(hold.name, hold.owner, token))
+        script, packed = self._guarded(scripts.DISOWN, protocol.disown(hold.name, hold.owner, token), hold.name)
         left = self._link.clean_up(hold.owner, script.in_full(packed))
         return _may_take_effect(hold.name) if left is False else None
 
@@ -246,7 +246,8 @@ class RedisStore(Requests, Store, PermitStore):
             return [trouble or next(rest) for trouble in troubles]
         replies: list[Any] = []
         for start in range(0, len(holds), CHUNK):
-            sent = [self._guarded(scripts.RENEW, protocol.renew(hold.name, hold)) for hold in holds[start:][:CHUNK]]
+            some = holds[start : start + CHUNK]
+            sent = [self._guarded(scripts.RENEW, protocol.renew(hold.name, hold), hold.name) for hold in some]
             replies += await self._ask_each(sent[0][0], [packed for _, packed in sent], within)
         gone = [hold for hold, reply in zip(holds, replies, strict=True) if reply == 0]
         reasons = iter(await self._why(gone))
@@ -278,7 +279,7 @@ class RedisStore(Requests, Store, PermitStore):
         troubles: list[Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]
-            pairs = [self._guarded(script, _given_back(hold)) for hold in chunk]
+            pairs = [self._guarded(script, _given_back(hold), hold.name) for hold in chunk]
             sent, commands = pairs[0][0], [packed for _, packed in pairs]
             if script is scripts.KEEP:  # first: a clean-up would free what is to be kept
                 replies = await self._ask_each(sent, commands, self.give_back_within)
@@ -309,7 +310,7 @@ class RedisStore(Requests, Store, PermitStore):
 
     def _clean_up_after(self, name: str, owner: str) -> bool | None:
         """In full: nobody reads the reply, and so nobody would see that the script was forgotten."""
-        script, packed = self._guarded(scripts.ABANDON, protocol.abandon(name, owner))
+        script, packed = self._guarded(scripts.ABANDON, protocol.abandon(name, owner), name)
         return self._link.clean_up(owner, script.in_full(packed))
 
     async def inspect(self, name: str) -> LockInfo | Unreachable | None:
@@ -335,6 +336,19 @@ class RedisStore(Requests, Store, PermitStore):
         cursor, names = protocol.read_scan(reply)
         return Names(names, None if cursor == "0" else cursor)
 
+    async def finds(self, ends: tuple[bytes, ...]) -> bool | Unreachable:
+        """Whether a key of ours ends so."""
+        cursor = b"0"
+        while True:
+            reply = await self._ask(None, protocol.scan_own(cursor))
+            if isinstance(reply, Fault):
+                return unreachable(reply.error)
+            cursor, found = reply
+            if any(key.endswith(ends) for key in found):
+                return True
+            if cursor == b"0":
+                return False
+
     async def inspect_each(self, names: Sequence[str]) -> list[LockInfo | Unreachable | None]:
         replies = await self._ask_each(scripts.INSPECT, [protocol.inspect(name) for name in names]) if names else []
         infos: list[LockInfo | Unreachable | None] = []
@@ -351,7 +365,7 @@ class RedisStore(Requests, Store, PermitStore):
         looked = await self.inspect(name)
         if isinstance(looked, Unreachable):
             return looked
-        script, packed = self._guarded(scripts.FORCE_RELEASE, protocol.force_release(name, note))
+        script, packed = self._guarded(scripts.FORCE_RELEASE, protocol.force_release(name, note), name)
         reply = await self._got(self._link.ask(packed))
         if not isinstance(reply, Fault):
             reply = await self._made_good(script, packed, reply)
@@ -363,10 +377,10 @@ class RedisStore(Requests, Store, PermitStore):
                 f"{self._link.server.where} needs no `gripfast init` without failover_grace: if the server has "
                 "replicas, add that to the URL, as in redis://host?failover_grace=15"
             )
-        server, ask = self._link.server, self._ask_together
+        server, ask = self._link.server, self.ask_together
         return await self._grace.prepare_server(server.where, ask, max_ttl, server.timeout, ends_grace)
 
-    async def _ask_together(self, script: Script, *commands: bytes) -> Any:
+    async def ask_together(self, script: Script, *commands: bytes) -> Any:
         """The replies to commands on one connection, the first of them a script's, which is sent in full."""
         return await self._got(self._link.ask_many([script.in_full(commands[0]), *commands[1:]]))
 

@@ -21,6 +21,7 @@ from hiredis import ReplyError
 from gripfast.bounded import Call, Calls
 from gripfast.machine import boottime
 from gripfast.stores.faults import Fault, LinkDown
+from gripfast.stores.redis.followers import Replicas
 from gripfast.stores.redis.plain import Connect
 from gripfast.stores.redis.wire import Wire
 from gripfast.stores.sentinel import faults, protocol
@@ -32,7 +33,7 @@ HASTE = 0.5
 SHARE = 0.8
 """Of the time for a connection, how much the Sentinels may have: so it is told in time what is wrong with them."""
 COUNT_WITHIN = 2.0
-"""Seconds for the count of replicas, if all Sentinels are slow."""
+"""Seconds for the list of replicas, if all Sentinels are slow."""
 
 T = TypeVar("T")
 
@@ -146,9 +147,16 @@ class Service:
         wire.has_answered = False  # no request yet
         return wire
 
-    def promotable(self) -> int:
-        """How many replicas the Sentinels may promote. The largest count: one may not know all of them yet."""
-        return max(self._answers(protocol.replicas(self.name), COUNT_WITHIN))
+    def promotable(self) -> Replicas:
+        """Which replicas the Sentinels may promote, by those that have seen the last failover. One of them may not know
+        all yet. Raises LinkDown, also if they do not agree: in a failover, some still list those of the old primary."""
+        answers = self._answers(protocol.replicas(self.name), COUNT_WITHIN)
+        latest = max(each.epoch for each in answers)
+        found = [each.replicas for each in answers if each.epoch == latest]
+        fullest = max(found, key=lambda each: len(each.listed))
+        if any(not each.listed <= fullest.listed for each in found):
+            raise LinkDown(faults.disagree(self.where, self.name))
+        return fullest._replace(promotable=frozenset().union(*(each.promotable for each in found)))
 
     def _primary(self, seconds: float) -> tuple[str, int]:
         question = protocol.primary(self.name, self._rules.others_least)

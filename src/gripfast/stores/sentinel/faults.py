@@ -55,6 +55,14 @@ def primary_down(where: str, service: str, primary: str, error: Exception) -> Fa
     return fault._replace(error=StoreUnavailable(f"{where} {message}", {where: message}))
 
 
+def disagree(where: str, service: str) -> Fault:
+    message = (
+        f"has Sentinels that do not agree which replicas {service} has: they will when the failover is over. If this "
+        f"lasts, compare what each of them says to SENTINEL REPLICAS {service}"
+    )
+    return Fault(StoreUnavailable(f"{where} {message}", {where: message}))
+
+
 def no_primary(where: str, primary: str) -> Fault:
     message = (
         f"can't be used: the Sentinels say that {primary} is its primary, and that server says that it is a replica"

@@ -8,6 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from hiredis import ReplyError
 
+from gripfast.stores.redis.followers import Replicas, address
 from gripfast.stores.redis.protocol import command
 
 T = TypeVar("T")
@@ -50,18 +51,29 @@ def _read_view(others_least: int, replies: Sequence[Any]) -> View | None:
     return View(host.decode(), int(port), int(fields.get(b"config-epoch", 0)))
 
 
-def replicas(service: str) -> Question[int]:
-    return Question([command(b"SENTINEL", b"REPLICAS", service.encode())], _read_promotable)
+class Listed(NamedTuple):
+    epoch: int
+    replicas: Replicas
 
 
-def _read_promotable(replies: Sequence[Any]) -> int | None:
-    """How many replicas it may promote some day: also those that are down now, but none with the priority 0."""
-    (listed,) = replies
+def replicas(service: str) -> Question[Listed]:
+    name = service.encode()
+    commands = [command(b"SENTINEL", b"REPLICAS", name), command(b"SENTINEL", b"MASTER", name)]
+    return Question(commands, _read_replicas)
+
+
+def _read_replicas(replies: Sequence[Any]) -> Listed | None:
+    """Which replicas it may promote some day: also those that are down now, but none with the priority 0."""
+    listed, state = replies
     if isinstance(listed, ReplyError):
         if "No such" in str(listed):
             return None
         raise listed
-    return sum(_fields(each).get(b"slave-priority") != b"0" for each in listed)
+    fields = [_fields(each) for each in listed]
+    known = {address(each[b"ip"], each[b"port"]): each.get(b"slave-priority") for each in fields}
+    promotable = frozenset(each for each, priority in known.items() if priority != b"0")
+    epoch = _fields(state).get(b"config-epoch", 0) if isinstance(state, list) else 0
+    return Listed(int(epoch), Replicas(promotable, frozenset(known)))
 
 
 def is_primary(role: Any) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from gripfast.core.ports import Claim, Granted, Hold, Taken
 from gripfast.stores.redis.failover import Failover
 from gripfast.stores.redis.protocol import new_channel
-from gripfast_lab.sim.failover.servers import EMPTY, Done, Request, Servers, Told, Who
+from gripfast_lab.sim.failover.servers import EMPTY, Acks, Done, Request, Servers, Told, Who
 
 TTL = 10.0
 TTL_MS = 10_000
@@ -70,8 +70,6 @@ class Rule(NamedTuple):
     """What is done against failovers."""
 
     level: int = 0
-    acks: int = 0
-    """How many acknowledgements are asked for, at level 2; 0: of all replicas."""
 
 
 NOTHING = Rule()
@@ -94,12 +92,14 @@ class Failovers:
     """An old primary may go on; otherwise one is promoted when there is none."""
     waits: bool = False
     """Clients wait for each other, so that the lock is handed over."""
+    strangers: bool = False
+    """Servers that are never promoted follow a primary, too, and acknowledge."""
 
     def __post_init__(self) -> None:
         replicas = self.servers - 1
-        needed = (self.rule.acks or replicas) if self.rule.level == 2 else 0
-        failover = Failover(TTL, 0.0, needed, lambda: needed or replicas) if self.rule.level else None
-        self.table = Servers(failover)
+        needed = replicas if self.rule.level == 2 else 0
+        failover = Failover(TTL, 0.0, needed) if self.rule.level else None
+        self.table = Servers(failover, self.servers)
 
     def starts(self) -> Iterator[State]:
         replicas = range(1, self.servers)
@@ -110,8 +110,9 @@ class Failovers:
 
     def _prepared(self) -> int:
         """What all of them have after `gripfast init`."""
-        who = Who(EMPTY, 0, 0, 0, self.servers - 1, frozenset())
-        return self.table.do(who, 0, self.servers - 1, "init", b"", lambda store: store.prepare(None)).contents
+        replicas = frozenset(range(1, self.servers))
+        who = Who(EMPTY, 0, 0, 0, replicas, frozenset())
+        return self.table.do(who, 0, Acks(replicas), "init", b"", lambda store: store.prepare(None)).contents
 
     def steps(self, state: State) -> Iterator[Step]:
         if sum(each.phase in (IDLE, WAITS, HOLDS) for each in state.clients) < 2:
@@ -150,24 +151,32 @@ class Failovers:
                 yield from self._asked(state, place, who, "releases again")
 
     def _asked(self, state: State, place: int, who: int, what: str) -> Iterator[Step]:
-        server = state.servers[place]
+        for acks in self._acks(state, place):
+            done = self._do(state, place, who, what, acks)
+            if acks != Acks() and not done.waited:
+                return  # nobody asked them
+            after = self._written(state, place, done, acks.by)
+            label = (what, who, place, _said(done.answer), acks if done.waited else None)
+            yield label, self._believed(after, place, who, what, done)
+        assert state.servers[place].role == PRIMARY
+
+    def _acks(self, state: State, place: int) -> Iterator[Acks]:
+        """First that of nobody."""
         following = [each for each, other in enumerate(state.servers) if other.follows == place]
         for count in range(len(following) + 1):
-            done = self._do(state, place, who, what, count if count else 0)
-            if count and not done.waited:
-                return  # nobody asked them
             for acking in combinations(following, count):
-                after = self._written(state, place, done, acking)
-                label = (what, who, place, _said(done.answer), acking if done.waited else None)
-                yield label, self._believed(after, place, who, what, done)
-        assert server.role == PRIMARY
+                yield Acks(frozenset(acking))
+                if self.strangers:
+                    yield Acks(frozenset(acking), attaches=True)
+                    for replaced in state.servers[place].listed - set(acking):
+                        yield Acks(frozenset(acking), replaced)
 
-    def _do(self, state: State, place: int, who: int, what: str, acks: int) -> Done:
+    def _do(self, state: State, place: int, who: int, what: str, acks: Acks) -> Done:
         server = state.servers[place]
         listeners = frozenset(
             channel_of(each, place) for each, client in enumerate(state.clients) if client.at == place
         )
-        asked = Who(server.contents, place, server.run, server.replid, len(server.listed), listeners)
+        asked = Who(server.contents, place, server.run, server.replid, server.listed, listeners)
         name = what, who, self.waits
         return self.table.do(asked, state.now, acks, name, channel_of(who, place), self._request(who, what))
 
@@ -180,7 +189,7 @@ class Failovers:
             return lambda store: store.renew([Hold(LOCK, owner, TTL)])
         return lambda store: store.release(Hold(LOCK, owner, TTL))
 
-    def _written(self, state: State, place: int, done: Done, acking: tuple[int, ...]) -> State:
+    def _written(self, state: State, place: int, done: Done, acking: frozenset[int]) -> State:
         """Those that acknowledge have all of it; the others may get it later."""
         servers = list(state.servers)
         if done.contents != servers[place].contents:
@@ -317,9 +326,17 @@ TEXTS = {
 
 
 def _asked_words(label: Label) -> tuple[str, ...]:
-    what, who, place, said, acking = label
-    acks = "" if acking is None else f", acknowledged by {', '.join(map(_server, acking)) or 'none'}"
-    return _client(who), what, _server(place), said, acks
+    what, who, place, said, acks = label
+    return _client(who), what, _server(place), said, "" if acks is None else f", acknowledged by {_by(acks)}"
+
+
+def _by(acks: Acks) -> str:
+    names = [_server(each) for each in sorted(acks.by)]
+    if acks.attaches:
+        names.append("a stranger that attached meanwhile")
+    if acks.replaced is not None:
+        names.append(f"a stranger instead of {_server(acks.replaced)}")
+    return ", ".join(names) or "none"
 
 
 _SHOWN: dict[str, Any] = {

@@ -28,14 +28,14 @@ class Row(NamedTuple):
     """A bug that is planted for it."""
 
 
-ONE_OF_TWO = "a follower too many"
+ONE_OF_TWO = "acknowledgement of one of two"
 """With this bug, production believes what one of two replicas has acknowledged."""
 ROWS = (
     Row("none", Failovers("none"), (4, 3)),
     Row("grace", Failovers("grace", Rule(1)), (0, 5)),
     Row(
         "grace, and an acknowledgement of one of two replicas",
-        Failovers("one", Rule(2, acks=1), servers=3, promotions=1),
+        Failovers("one", Rule(2), servers=3, promotions=1),
         (0, 6),
         ONE_OF_TWO,
     ),

@@ -15,14 +15,16 @@ from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import Server
 from gripfast.stores.redis.failover import Failover
+from gripfast.stores.redis.followers import Replicas, address
 from gripfast.stores.redis.store import RedisStore
 from gripfast.stores.redis.unread import Unread
 from gripfast_lab.sim.redis.group import GUARDED
 from gripfast_lab.sim.redis.keyspace import Snapshot, Value
-from gripfast_lab.sim.redis.replication import Follower, ReplicatedServer
+from gripfast_lab.sim.redis.replication import PORT, Follower, ReplicatedServer
 
 START_US = 1_700_000_000_000_000
 EMPTY = 0
+STRANGER = -1
 
 
 class Who(NamedTuple):
@@ -32,10 +34,21 @@ class Who(NamedTuple):
     place: int
     run: int
     replid: int
-    followers: int
-    """As many as it believes to have."""
+    followers: frozenset[int]
+    """Those that it believes to have."""
     listeners: frozenset[bytes]
     """Channels that clients listen to at this server."""
+
+
+class Acks(NamedTuple):
+    """What followers do when a request has to be acknowledged. A stranger is one that is never promoted."""
+
+    by: frozenset[int] = frozenset()
+    """Replicas that acknowledge."""
+    replaced: int | None = None
+    """Which replica a stranger has taken the place of."""
+    attaches: bool = False
+    """A stranger begins to follow while it is waited."""
 
 
 class Done(NamedTuple):
@@ -61,8 +74,9 @@ Request = Callable[[RedisStore], Coroutine[Any, Any, Any]]
 
 
 class Servers:
-    def __init__(self, failover: Failover | None) -> None:
+    def __init__(self, failover: Failover | None, servers: int) -> None:
         self._failover = failover
+        self._servers = servers
         self._now_us = START_US
         self._snapshots: list[Snapshot] = []
         self._numbers: dict[Hashable, int] = {}
@@ -70,7 +84,7 @@ class Servers:
         self.runs = 0
         self._number(ReplicatedServer(lambda: self._now_us, "server"))
 
-    def do(self, who: Who, now_ms: int, acks: int, name: Hashable, channel: bytes, request: Request) -> Done:
+    def do(self, who: Who, now_ms: int, acks: Acks, name: Hashable, channel: bytes, request: Request) -> Done:
         """`name`: of the request; the same does the same."""
         key = who, now_ms, acks, name
         done = self._done.get(key)
@@ -82,24 +96,33 @@ class Servers:
         values, expiries = self._snapshots[contents]
         return lock not in values or expiries.get(lock, now_ms) < START_US // 1000 + now_ms
 
-    def _found_out(self, who: Who, now_ms: int, acks: int, channel: bytes, request: Request) -> Done:
+    def _found_out(self, who: Who, now_ms: int, acks: Acks, channel: bytes, request: Request) -> Done:
         self.runs += 1
         self._now_us = START_US + now_ms * 1000
         server = ReplicatedServer(lambda: self._now_us, "server")
         server.run_id, server.replid = b"%040d" % (100 * who.place + who.run), b"%040x" % (2**40 + who.replid)
         server.database.restore(self._snapshots[who.contents])
-        for _ in range(who.followers):
-            follower = Follower(_drop)
-            server.add(follower)
-            server.acknowledge(follower, 0)
+        for place in sorted(who.followers - {acks.replaced}):
+            _add(server, place)
+        if acks.replaced is not None:
+            _add(server, STRANGER)
         for script in GUARDED:
             server.remember(script.text)
         pushed: list[tuple[str, Granted]] = []
         for each in who.listeners:
             server.connect(lambda message: pushed.append(_push(message))).receive(protocol.subscribe(each))
         link = Direct(server, acks, channel)
-        answer = _ran(request(RedisStore(link, self._failover)))
+        answer = _ran(request(RedisStore(link, self._for(who.place))))
         return Done(self._number(server), answer, tuple(pushed), server.offset > 0, link.waited)
+
+    def _for(self, place: int) -> Failover | None:
+        """As it is told who may be promoted instead of this server."""
+        if self._failover is None:
+            return None
+        others = frozenset(
+            address(_name(each).encode(), b"%d" % PORT) for each in range(self._servers) if each != place
+        )
+        return self._failover._replace(promotable=lambda: Replicas(others, others))
 
     def _number(self, server: ReplicatedServer) -> int:
         server.commit()
@@ -130,6 +153,16 @@ def _push(message: Any) -> tuple[str, Granted]:
     return push.owner, push.granted
 
 
+def _name(place: int) -> str:
+    return f"server-{place}"
+
+
+def _add(server: ReplicatedServer, place: int) -> None:
+    follower = Follower(_drop, _name(place))
+    server.add(follower)
+    server.acknowledge(follower, 0)
+
+
 def _drop(_: object) -> None:
     pass
 
@@ -144,11 +177,11 @@ def _ran(coroutine: Coroutine[Any, Any, Any]) -> Any:
 
 
 class Direct:
-    """A link without a network: whatever is asked is answered at once. `acks`: how many replicas acknowledge."""
+    """A link without a network: whatever is asked is answered at once."""
 
     suspends = False
 
-    def __init__(self, server: ReplicatedServer, acks: int, channel: bytes) -> None:
+    def __init__(self, server: ReplicatedServer, acks: Acks, channel: bytes) -> None:
         self.server = Server("a server", 1.0)
         self.inboxes = Inboxes()
         self.waited = False
@@ -175,9 +208,9 @@ class Direct:
         return self._answers(b"".join(commands), len(commands))
 
     def ask_acked(
-        self, commands: Sequence[bytes], wait: bytes, within: float = 0.0, owner: str | None = None
+        self, commands: Sequence[bytes], wait: Sequence[bytes], within: float = 0.0, owner: str | None = None
     ) -> list[Any]:
-        return self._answers(b"".join([*commands, wait]), len(commands) + 1)
+        return self._answers(b"".join([*commands, *wait]), len(commands) + len(wait))
 
     async def aside(self, call: Callable[[], Any]) -> Any:
         return call()
@@ -186,7 +219,10 @@ class Direct:
         self.waited = self.waited or b"\r\nWAIT\r\n" in packed
         replies = self._session.receive(packed)
         while len(replies) < count:
-            for follower in self._redis.followers[: self._acks]:
+            if self._acks.attaches:
+                _add(self._redis, STRANGER)
+            names = [_name(each) for each in (*self._acks.by, STRANGER)]
+            for follower in [each for each in self._redis.followers if each.name in names]:
                 self._redis.acknowledge(follower, self._redis.offset)
             if not self._late:
                 self._session.time_out()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gripfast.stores.redis import grace, requests, script
+from gripfast.stores.redis import followers, grace, requests, script
 from gripfast_lab.sim.mutants.planting import Edit, Mutant, Rewrite
 
 GRACE, ACKNOWLEDGED = "failover-1", "failover-2"
 
 _SERVER_IS = f"string.find({script._SERVER}, ARGV[#ARGV - 1], 1, true)"
 _HISTORY_IS = f"string.find({script._REPLICATION}, ARGV[#ARGV], 1, true)"
-_AND_OPEN = script._is_open(script._REPLICATION)
+_AND_OPEN = script.IS_OPEN
 _OTHER = "of_run ~= run_id or of_replid ~= replid or tonumber(since) > now"
 _HANDS_OVER = f"if redis.call('EXISTS', line) == 1{_AND_OPEN} then"
 _BELIEVED = "script.is_believed"
@@ -108,8 +108,9 @@ FAILOVER = (
         "failover",
         "One replica is enough, although another one may be promoted.",
         (
-            Edit(requests.Requests._sent_many, "acks >= self._grace.replicas", "acks >= 1"),
-            Edit(grace.Grace.wait, 'b"%d" % self.replicas', 'b"1"'),
+            Edit(followers.Followers._found, "len(have) < self._replicas", "len(have) < 1"),
+            Edit(followers.Followers._not_listed, "not missing and not strangers", "not strangers"),
+            Edit(followers.wait, 'b"%d" % replicas', 'b"1"'),
         ),
         ACKNOWLEDGED,
     ),
@@ -117,14 +118,37 @@ FAILOVER = (
         "a follower too many",
         "failover",
         "Whoever follows may acknowledge, although it can't be promoted.",
-        (Rewrite("if followers > tonumber(ARGV[#ARGV - 2]) then", "if false then"),),
+        (
+            Edit(followers.Followers._found, "len(last.followers) > self._replicas", "False"),
+            Edit(followers.Followers._not_listed, "not missing and not strangers", "True"),
+        ),
+        ACKNOWLEDGED,
+    ),
+    Mutant(
+        "followers counted before WAIT only",
+        "failover",
+        "Who attaches while it is waited may acknowledge instead of a replica.",
+        (
+            Edit(followers.Followers._found, "read_role(after)", "read_role(before)"),
+            Edit(followers.Followers._found, "offset >= first.offset", "acks >= self._replicas"),
+        ),
+        ACKNOWLEDGED,
+    ),
+    Mutant(
+        "followers by number",
+        "failover",
+        "Who has taken the place of a replica may acknowledge instead of it.",
+        (Edit(followers.Followers._not_listed, "not missing and not strangers", "True"),),
         ACKNOWLEDGED,
     ),
     Mutant(
         "unacknowledged is believed",
         "failover",
         "Nobody looks at how many replicas have acknowledged.",
-        (Edit(requests.Requests._sent_many, "acks >= self._grace.replicas", "acks >= 0"),),
+        (
+            Edit(followers.Followers._found, "len(have) < self._replicas", "False"),
+            Edit(followers.Followers._not_listed, "not missing and not strangers", "not strangers"),
+        ),
         ACKNOWLEDGED,
     ),
     Mutant(

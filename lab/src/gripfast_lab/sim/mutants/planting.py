@@ -18,7 +18,7 @@ from textwrap import dedent
 from types import CodeType, FunctionType
 from typing import Any, Literal, NamedTuple
 
-from gripfast.stores.redis import protocol
+from gripfast.stores.redis import followers, protocol
 from gripfast.stores.redis.script import Script
 from gripfast_lab.sim.redis import group, kept, node, permits, voter
 from gripfast_lab.sim.redis.lua import ENGINE
@@ -29,7 +29,7 @@ Area = Literal[
 
 _SCRIPTS = dict.fromkeys((*node.SCRIPTS, *voter.SCRIPTS, *permits.SCRIPTS, *kept.SCRIPTS, *group.GUARDED))
 _FOR_GOOD: list[object] = []
-CACHES = (protocol.heads_of, protocol.packed_times, protocol.packed_terms)
+CACHES = (protocol.heads_of, protocol.packed_times, protocol.packed_terms, followers.wait)
 
 
 class Edit(NamedTuple):

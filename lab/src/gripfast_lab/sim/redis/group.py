@@ -125,7 +125,7 @@ class Stream:
         there, back = paths
         self._there = Pipe(world, there, chance.fork("there"), self._arrived)
         self._back = Pipe(world, back, chance.fork("back"), self._acknowledged)
-        self.follower = Follower(self._there.send)
+        self.follower = Follower(self._there.send, replica.name)
         primary.server.add(self.follower)
 
     def comes_from(self, member: Member) -> bool:

@@ -260,9 +260,9 @@ class LendingLink(SimLink):
         return await self._lend(b"".join(commands), None, len(commands), within)
 
     async def ask_acked(
-        self, commands: Sequence[bytes], wait: bytes, within: float = math.inf, owner: str | None = None
+        self, commands: Sequence[bytes], wait: Sequence[bytes], within: float = math.inf, owner: str | None = None
     ) -> Any:
-        return await self._lend(b"".join([*commands, wait]), owner, len(commands) + 1, within)
+        return await self._lend(b"".join([*commands, *wait]), owner, len(commands) + len(wait), within)
 
     async def _lend(
         self, packed: bytes, owner: str | None, count: int, within: float = math.inf, name: str | None = None

@@ -10,6 +10,7 @@ moments; applied to equal data they come to the same. A write that changes nothi
 - *Run id*: of a server's process; a restart changes it. *Replid* (`master_replid`): of the history that the data belong
   to; a replica has its primary's from its sync on, a promotion changes it. A server that is demoted keeps its
   own until it has synced, its run id always, and its clients' connections.
+- *ROLE* tells which followers have acknowledged how much, by name.
 - *WAIT* counts the followers that have acknowledged what this connection has written, whoever they are; one that has
   written nothing is answered at once. (Redis 7.0 waits for all that was written before this connection's last command;
   later ones as it is here, which acknowledges less.) Its time-out comes in steps of 100 ms. Until it is answered,
@@ -32,6 +33,8 @@ from gripfast_lab.sim.redis.server import Deliver, Server, Session
 
 WAIT_STEP_MS = 100
 NOT_SYNCED = -1
+PORT = 6379
+"""Of every server, as others are told it."""
 
 Entry: TypeAlias = "tuple[bytes, Value | None, int | None]"
 """A key, what it has, and its expiry."""
@@ -132,10 +135,11 @@ def _copied(value: Value | None) -> Value | None:
 class Follower:
     """One that follows a primary, as the primary sees it."""
 
-    __slots__ = ("acknowledged", "send")
+    __slots__ = ("acknowledged", "name", "send")
 
-    def __init__(self, send: Callable[[Sync | Effect], None]) -> None:
+    def __init__(self, send: Callable[[Sync | Effect], None], name: str = "") -> None:
         self.send = send
+        self.name = name
         self.acknowledged = NOT_SYNCED
 
 
@@ -178,6 +182,14 @@ class ReplicatedServer(Server):
         return ReplicatedSession(self, deliver, send)
 
     # As a primary ---------------------------------------------------------------------------------------------------
+
+    def role(self) -> list[Reply]:
+        """As ROLE tells it: of the followers those that have what they need to begin."""
+        if self.is_replica:
+            return [b"slave", b"primary", PORT, b"connected", self.offset]
+        synced = [each for each in self.followers if each.acknowledged != NOT_SYNCED]
+        followers: list[Reply] = [[each.name.encode(), b"%d" % PORT, b"%d" % each.acknowledged] for each in synced]
+        return [b"master", self.offset, followers]
 
     def commit(self) -> bool:
         """A request was carried out: whether it has changed anything."""
@@ -287,8 +299,12 @@ class ReplicatedSession(Session):
         return replies
 
     def _answer(self, words: list[bytes], replies: list[Reply]) -> None:
-        if words[0].upper() == b"WAIT" and self._server.refusal is None:
+        name = words[0].upper()
+        if name == b"WAIT" and self._server.refusal is None:
             self._wait(words, replies)
+            return
+        if name == b"ROLE" and self._server.refusal is None:
+            replies.append(self._server.role() if len(words) == 1 else wrong_number("role"))
             return
         super()._answer(words, replies)
         if self._server.commit():
