@@ -36,7 +36,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not sample.is_everything(config):
-        left_out = sample.left_out(items, int(config.getoption("sample")))
+        left_out = sample.left_out(items, int(config.getoption("sample")), sample.takes_halves(config))
         config.hook.pytest_deselected(items=list(left_out))
         items[:] = [item for item in items if item not in left_out]
     schedule.sort_by_length(items)

@@ -36,6 +36,7 @@ async def hold_many(url: str) -> None:
 
 
 @pytest.mark.parametrize("columns", [80, 40])
+@pytest.mark.in_turn(2)
 def test_ten_thousand_locks(server: RedisServer, columns: int) -> None:
     asyncio.run(hold_many(server.url))
     with on_screen(*GRIPFAST, "top", server.url, "--sort", "name", columns=columns) as screen:
@@ -59,7 +60,7 @@ def test_ten_thousand_locks(server: RedisServer, columns: int) -> None:
 
 def test_keys_work_while_the_server_hangs(server: RedisServer) -> None:
     with gripfast.connect(server.url) as client, client.lock("a", ttl=300).acquire(), client.lock("b").acquire():
-        with on_screen(*GRIPFAST, "top", f"{server.url}?request_timeout=8s", "--interval", "100ms") as screen:
+        with on_screen(*GRIPFAST, "top", f"{server.url}?request_timeout=4s", "--interval", "100ms") as screen:
             screen.sees("^▸a")
             server.pause()
             try:

@@ -71,7 +71,7 @@ STEPS: dict[str, tuple[int, int, dict[str, Any]]] = {
     "renewals unconfirmed": (8, 2, SPLIT),
     "no-op renewal": (10, 2, SPLIT),
     "a follower too many": (5, 2, STRANGERS),
-    "followers counted before WAIT only": (5, 2, STRANGERS),
+    "followers counted before WAIT only": (7, 2, STRANGERS),
     "followers by number": (5, 2, STRANGERS),
 }
 """After how many steps there are two holders, at which level, in which world."""

@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from gripfast.core import rules
-from gripfast.stores.redis import scripts
+from gripfast.stores.redis import followers, scripts
 from gripfast_lab.sim.mutants import MUTANTS, Mutant
 from gripfast_lab.sim.mutants.planting import CACHES, Edit, NotThere, Rewrite
 from gripfast_lab.sim.redis.lua import ENGINE
@@ -101,6 +101,7 @@ def test_one_bug_at_a_time() -> None:
 
 def test_what_was_cached_is_forgotten_before_and_after() -> None:
     told(0)
+    followers.wait(1, 1.0)  # of a world with replicas
     assert all(cached.cache_info().currsize for cached in CACHES)
     with mutant_of(LONGER).planted():
         assert [cached.cache_info().currsize for cached in CACHES] == [0] * len(CACHES)

@@ -245,6 +245,7 @@ def test_owners_who_never_say_that_they_are_done_are_forgotten(nodes: BlockingNo
 # Interrupts -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore:coroutine.*never awaited:RuntimeWarning")  # interrupted before its first step
 def test_whatever_an_interrupt_leaves_can_be_cleaned_up(
     nodes: BlockingNodes, servers: list[RedisServer], is_sampled: bool
 ) -> None:

@@ -6,14 +6,16 @@ A test that can run over every store, in sync and async, is one test times thirt
 - one step of NEAR and one of FAR: the test with the number i takes the steps (n + i), round and round.
 
 So neighbours run over different stores, every store has its share of every run, and the runs 0 to 15 together leave
-nothing out. A test that costs much for each of its many parameters has the mark `in_turn(of)`: one of so many takes its
-turn. A test of a crowd takes a fifth of it (the fixture `is_sampled`), a property fewer examples (`conftest.py`).
-`--sample all` (`make test-all`) takes everything, as do `make sweep`, `make chaos` and who asks for tests by name.
+nothing out. Of the files in IN_HALVES, which are about one engine each, every second one takes its turn; their tests of
+all stores, or with a mark, go by these. A test that costs much for each of its many parameters has the mark
+`in_turn(of)`: one of so many takes its turn. A test of a crowd takes a fifth of it (the fixture `is_sampled`), a
+property fewer examples (`conftest.py`). `--sample all` (`make test-all`) takes everything, as do `make sweep`,
+`make chaos` and who asks for tests by name.
 """
 
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -41,6 +43,7 @@ FAR: list[Step] = [
 ]  # fmt: skip
 """Stores whose answers take milliseconds."""
 
+IN_HALVES = ("tests/stores/", "tests/regressions/")
 BY_NAME = "tests/sweeps/"
 """Where stores are only named, because each sweep makes its own."""
 _BY_NAME = {store.name: store.name for store in STORES} | {f"{e}-lease": e for e in ("postgres", "mysql")}
@@ -59,13 +62,20 @@ def describe(config: pytest.Config) -> str:
     if is_everything(config):
         return "sample: every test over every store, in sync and async"
     turn = config.getoption("sample")
-    return f"sample {turn}: a test of all stores runs over memory and two more; SAMPLE=1 takes others, SAMPLE=all all"
+    halved = "; of the files about one engine every second runs" * takes_halves(config)
+    return f"sample {turn}: a test of all stores runs over memory and two more{halved}; SAMPLE=1 takes others, =all all"
 
 
-def left_out(items: list[pytest.Item], turn: int) -> set[pytest.Item]:
+def takes_halves(config: pytest.Config) -> bool:
+    """Who names a file wants it."""
+    return not any(argument.endswith(".py") for argument in config.args)
+
+
+def left_out(items: list[pytest.Item], turn: int, in_halves: bool = False) -> set[pytest.Item]:
     numbers: dict[str, int] = {}
     marked: dict[str, Iterator[int]] = defaultdict(itertools.count)
     out = set()
+    halved = _numbered(items) if in_halves else {}
     for item in items:
         combination = _combination(item)
         if combination is not None:
@@ -76,7 +86,15 @@ def left_out(items: list[pytest.Item], turn: int) -> set[pytest.Item]:
             number = next(marked[_test(item)])
             if not is_one_of(mark.args[0], number, turn):
                 out.add(item)
+        elif _file(item) in halved and not is_one_of(2, halved[_file(item)], turn):
+            out.add(item)
     return out
+
+
+def _numbered(items: Iterable[pytest.Item]) -> dict[str, int]:
+    """The files that take turns."""
+    files = dict.fromkeys(_file(item) for item in items)
+    return {file: number for number, file in enumerate(sorted(file for file in files if file.startswith(IN_HALVES)))}
 
 
 def is_in_turn(step: int, store: str, colour: str | None) -> bool:
@@ -90,6 +108,10 @@ def is_in_turn(step: int, store: str, colour: str | None) -> bool:
 def is_one_of(many: int, number: int, turn: int) -> bool:
     """Every so many-th number, one further in each round: so the last of several parameters takes turns, too."""
     return (number + number // many + turn) % many == 0
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
 
 
 def _combination(item: pytest.Item) -> tuple[str, str | None] | None:
