@@ -6,9 +6,9 @@ A test that can run over every store, in sync and async, is one test times thirt
 - one step of NEAR and one of FAR: the test with the number i takes the steps (n + i), round and round.
 
 So neighbours run over different stores, every store has its share of every run, and the runs 0 to 15 together leave
-nothing out. Of the files in IN_HALVES, which are about one engine each, every second one takes its turn; their tests of
-all stores, or with a mark, go by these. A test that costs much for each of its many parameters has the mark
-`in_turn(of)`: one of so many takes its turn. A test of a crowd takes a fifth of it (the fixture `is_sampled`), a
+nothing out. Of the files in IN_HALVES, every second one takes its turn; their tests of all stores, or with a mark, go
+by these. A test that costs much for each of its many parameters has the mark `in_turn(of)`: one of so many takes its
+turn. A test of a crowd takes a fifth of it (the fixture `is_sampled`), a
 property fewer examples (`conftest.py`). `--sample all` (`make test-all`) takes everything, as do `make sweep`,
 `make chaos` and who asks for tests by name.
 """
@@ -43,7 +43,7 @@ FAR: list[Step] = [
 ]  # fmt: skip
 """Stores whose answers take milliseconds."""
 
-IN_HALVES = ("tests/stores/", "tests/regressions/")
+IN_HALVES = tuple(f"tests/{folder}/" for folder in ("chaos", "cli", "interop", "regressions", "stores"))
 BY_NAME = "tests/sweeps/"
 """Where stores are only named, because each sweep makes its own."""
 _BY_NAME = {store.name: store.name for store in STORES} | {f"{e}-lease": e for e in ("postgres", "mysql")}
@@ -62,7 +62,7 @@ def describe(config: pytest.Config) -> str:
     if is_everything(config):
         return "sample: every test over every store, in sync and async"
     turn = config.getoption("sample")
-    halved = "; of the files about one engine every second runs" * takes_halves(config)
+    halved = "; in some folders every second file runs" * takes_halves(config)
     return f"sample {turn}: a test of all stores runs over memory and two more{halved}; SAMPLE=1 takes others, =all all"
 
 
