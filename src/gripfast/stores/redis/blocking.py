@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import math
 import os
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -21,7 +20,7 @@ from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server, left_
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut, no_reply, was_sent
 from gripfast.stores.redis.listening import Listening, ListeningInbox
-from gripfast.stores.redis.unread import READ_BY_ANOTHER, Late, Parked, Unread
+from gripfast.stores.redis.unread import Late, Parked, Unread
 from gripfast.stores.redis.wire import Wire
 
 
@@ -141,12 +140,8 @@ class BlockingLink:
 
     def _parked(self, name: str | None) -> Parked[Wire, Unread] | None:
         """The connection that requests for this name have to take; or one with unread replies, if no other is idle."""
-        ends = boottime() + self._dialer.timeout
-        while name is not None and (parked := self._late.find(name)) is not None and boottime() < ends:
-            if self._late.take(parked):
-                return parked
-            del parked  # another thread has it, and drops it if it is interrupted
-            time.sleep(READ_BY_ANOTHER)
+        if name is not None and (parked := self._late.take_for(name, self._dialer.timeout)) is not None:
+            return parked
         return None if self._idle else self._late.any()
 
     def _ask_behind(

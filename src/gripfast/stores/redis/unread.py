@@ -1,4 +1,5 @@
-"""Releases that have left, and whose replies nobody waits for (`core/lazy.py`). No socket, no clock.
+"""Releases that have left, and whose replies nobody waits for (`core/lazy.py`). No socket; only threads that wait for
+each other look at a clock.
 
 1. *Order.* Until its reply is read, requests of this client for the same name leave on the same connection, behind it
    (`Link.ask`, with the name). Otherwise a claim could overtake the release, and find the lock taken by the lease that
@@ -14,11 +15,13 @@
 from __future__ import annotations
 
 import math
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
+from gripfast.machine import boottime
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.script import Script
 
@@ -109,6 +112,16 @@ class Book(Generic[C, U]):
         except ValueError:
             return False
         return True
+
+    def take_for(self, name: str, within: float) -> Parked[C, U] | None:
+        """The connection that requests for this name have to take, if there is one."""
+        ends = boottime() + within
+        while (parked := self.find(name)) is not None and boottime() < ends:
+            if self.take(parked):
+                return parked
+            del parked  # another thread has it, and drops it if it is interrupted
+            time.sleep(READ_BY_ANOTHER)
+        return None
 
     def any(self) -> Parked[C, U] | None:
         """The one that was parked first: it may have been answered by now."""

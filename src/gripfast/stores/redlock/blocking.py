@@ -19,7 +19,7 @@ from gripfast.machine import boottime
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.listening import ListeningInbox
-from gripfast.stores.redis.unread import READ_BY_ANOTHER, Book, Parked
+from gripfast.stores.redis.unread import Book, Parked
 from gripfast.stores.redlock.bundle import Decision, Loan
 from gripfast.stores.redlock.health import Losses, Node
 from gripfast.stores.redlock.notifications import Notifications
@@ -131,12 +131,8 @@ class BlockingNodes:
 
     def _parked(self, name: str | None) -> Parked[Loan, _Begun] | None:
         """As that of `stores/redis/blocking.py`."""
-        ends = boottime() + self._timeout
-        while name is not None and (parked := self._late.find(name)) is not None and boottime() < ends:
-            if self._late.take(parked):
-                return parked
-            del parked
-            time.sleep(READ_BY_ANOTHER)
+        if name is not None and (parked := self._late.take_for(name, self._timeout)) is not None:
+            return parked
         return None if self._pool.has_idle else self._late.any()
 
     def _put_back(self, parked: Parked[Loan, _Begun]) -> None:
