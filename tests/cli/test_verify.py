@@ -13,7 +13,7 @@ import pytest
 
 import gripfast
 from chaos.stage import LONG
-from cli.commandline import GRIPFAST, Call, Outcome, started
+from cli.commandline import GRIPFAST, Call, Outcome, is_stopped, started
 from cli.terminal import CTRL_C, on_terminal
 from gripfast.api.config import configure
 from gripfast.cli import codes
@@ -165,6 +165,7 @@ def test_workers_end_if_their_crew_is_killed_even_those_that_are_paused(tmp_path
         until(lambda: len(workers_of(running.pid)) >= 3, within=30.0)
         workers = workers_of(running.pid)
         os.kill(min(workers), signal.SIGSTOP)
+        until(lambda: is_stopped(min(workers)), within=15.0)  # by then the system knows whom to wake
         running.send(signal.SIGKILL)
         running.ended()
         until(lambda: not any(map(is_alive, workers)), within=20.0)

@@ -8,11 +8,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
+from gripfast_lab import beside
 from gripfast_lab import page as lab_page
 from gripfast_lab.entries import ENTRIES
 from gripfast_lab.entry import Entry
 from gripfast_lab.own import OWN, RELATIVES, Own
-from gripfast_lab.sim.explore import EXPLORATIONS, Report
+from gripfast_lab.sim.explore import EXPLORATIONS, Report, explore
 from support.pages import DOCS, blocks, is_as_told, page, run_typed
 
 PAGE = page("lab")
@@ -53,7 +54,23 @@ def test_the_picture_shows_what_is_found_now(entry: Entry) -> None:
 
 
 def test_there_is_no_picture_of_anything_else() -> None:
-    assert {path.name for path in (DOCS / "lab").iterdir()} == {f"{entry.name}.svg" for entry in ENTRIES}
+    names = [*(entry.name for entry in ENTRIES), beside.NAME]
+    assert {path.name for path in (DOCS / "lab").iterdir()} == {f"{name}.svg" for name in names}
+
+
+def test_the_picture_of_a_lease_shows_the_events_that_break_a_lock_and_nothing_breaks_it() -> None:
+    drawn = (DOCS / "lab" / f"{beside.NAME}.svg").read_text(encoding="utf-8")
+    assert drawn == written()[f"{beside.NAME}.svg"], OLD
+    story = beside.beside()
+    assert [(moment.lane, moment.sign) for moment in story.moments] == [
+        *(("A", "enter"), ("A", "slow")),
+        *(("time", "time"), ("B", "enter")),
+    ]
+    first, second = story.bars
+    assert first.ends is not None
+    assert first.ends < second.begins
+    found = explore(beside.lab())
+    assert (found.ended, list(found.violations)) == (True, [])
 
 
 def test_every_program_is_shown_and_none_that_could_not_be() -> None:

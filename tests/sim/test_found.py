@@ -233,7 +233,10 @@ def five_nodes(*items: Item) -> Plan:
     [
         ("once", 75387),  # after a jump of the server's clock it is not known where a waiter stands
         ("once", 81070),  # the reply of a release was lost, and the rest of its min_hold was over when it was repeated
+        ("once", 26144),  # a waiter that joined late, and died, was forgotten before its time: the queue expired
+        ("once", 74268),  # the same, of one that was paused
         ("permits", 59897),  # a client was closed while its downgrade was under way, which the holder did not expect
+        ("permits", 70729),  # a waiter that was not seen for too long, but not dropped yet, kept its position
         ("permits", 41592),  # a timer that was set while a clock was slow fired late when it was right again
     ],
 )

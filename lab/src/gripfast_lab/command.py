@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from gripfast_lab.story import Story
 
 WIDTH_AT_MOST = 120
-SCENARIO_HELP = "What to simulate: redis (one server), redlock3 (three nodes) or redlock5 (five nodes)."
+SCENARIO_HELP = (
+    "What to simulate: redis, permits, once, failover-0 to failover-2, redlock3 or redlock5; docs/simulation.md."
+)
 _FILE = click.Path(dir_okay=False, allow_dash=True)
 svg_option = click.option("--svg", type=_FILE, help="Draw a picture into this file; - is the standard output.")
 html_option = click.option("--html", type=_FILE, help="Write a self-contained HTML page to this file.")

@@ -267,7 +267,7 @@ LOCKS: tuple[Entry, ...] = (
             renewal=redis.RENEWAL,
         ),
         "exclusion",
-        "The grace of every promotion is kept. It outlives every lock of a primary that went down.",
+        "Every promoted server keeps its grace. The grace lasts longer than every lock of a primary that went down.",
         "The old primary is not down: it was cut off or paused, or Sentinel has not told it yet. A is connected to it"
         " and renews its lock there, while the grace of the new primary ends.",
         "",

@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
+from gripfast_lab.beside import NAME as BESIDE
+from gripfast_lab.beside import beside
 from gripfast_lab.entries import ENTRIES
 from gripfast_lab.entry import Entry
 from gripfast_lab.own import NOT_HERE, OWN
@@ -41,6 +43,7 @@ def written(folder: Path) -> Iterator[Path]:
     for verdict in verdicts:
         if verdict.story is not None:
             yield _write(pictures / f"{verdict.entry.name}.svg", svg.drawn(verdict.story))
+    yield _write(pictures / f"{BESIDE}.svg", svg.drawn(beside()))
     own = [judged_own(each) for each in OWN]
     yield _write(folder / "lab.md", "\n\n".join(_page(verdicts, own)) + "\n")
 
@@ -61,12 +64,12 @@ def _page(verdicts: list[Verdict], own: list[OwnVerdict]) -> Iterator[str]:
 def _table(verdicts: list[Verdict], own: list[OwnVerdict]) -> Iterator[str]:
     yield "| | protocol | verdict |\n|---|---|---|"
     for number, verdict in enumerate(verdicts, 1):
-        yield f"| {number} | {_link(number, verdict.entry.title)} | {verdict} |"
+        yield f"| {number} | {link(number, verdict.entry.title)} | {verdict} |"
     for number, each in enumerate(own, len(verdicts) + 1):
-        yield f"| {number} | {_link(number, each.own.title)} | {each} |"
+        yield f"| {number} | {link(number, each.own.title)} | {each} |"
 
 
-def _link(number: int, title: str) -> str:
+def link(number: int | str, title: str) -> str:
     """To its heading, by the anchor that code hosts and the site make of it."""
     anchor = re.sub(r"[^\w\- ]", "", f"{number}. {title}".lower()).replace(" ", "-")
     return f"[{title}](#{anchor})"

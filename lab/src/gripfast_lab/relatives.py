@@ -250,7 +250,8 @@ RELATIVES: tuple[Entry, ...] = (
         " again.",
         "",
         "Say which run is meant: `client.once('digest:2026-11-15', keep=7 * 86400)`. The record is kept by the engine's"
-        " clock, for much longer than clocks can be apart. `min_hold=` keeps a lock for a while after its release, but"
+        " clock, for much longer than clocks can be apart. `min_hold=` keeps a lock taken for a while, even if it is"
+        " released sooner, but"
         " promises no more than that.",
         "ShedLock's lockAtLeastFor is meant for small differences between clocks. ShedLock #231 and #639 are about"
         " larger ones.",

@@ -62,8 +62,8 @@ class _Teller:
         lanes = [Lane(who, "client") for who in self._clients] + [Lane(node, "node") for node in self._engine.nodes]
         if has_waited:
             lanes.append(Lane(WORLD, "world"))
-        broken = self._broken(found.what, before)
-        goes_on = self._goes_on(broken, before)
+        broken = self._broken(found.what, before) if found.what else None
+        goes_on = self._goes_on(broken, before) if broken else ""
         verbs = self._lab.protocol.words.verbs
         return Story(
             self._lab.name, title, tuple(lanes), tuple(self._moments), tuple(self._bars), broken, goes_on, verbs

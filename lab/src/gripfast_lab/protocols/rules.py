@@ -1,4 +1,4 @@
-"""The rules of Gripfast's semaphore, run-once and hand-over, as protocols. The production code is elsewhere."""
+"""The rules of Gripfast's lease, semaphore, run-once and hand-over, as protocols. The production code is elsewhere."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from gripfast_lab.moves import DONE, REFUSED, TTL, WORK, Move, Outcome, ask, enter, leave, record, rest, run
 from gripfast_lab.protocols.permits import LIMIT
-from gripfast_lab.protocols.redis import DELETE_IF_MINE
+from gripfast_lab.protocols.redis import DELETE_IF_MINE, delete_if_mine
 
 Attempt = Generator[Move, Any, Outcome]
 
@@ -41,6 +41,17 @@ if owner ~= 'web' and owner ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[1], 'EX', {TTL})
 return 1
 """
+
+
+def leased(me: str) -> Attempt:
+    """The holder knows when its lease ends, and is no holder from then on."""
+    if not (yield ask(f"SET lock {me} NX PX {TTL * 1000}")):
+        return REFUSED
+    yield enter(lasts=TTL)
+    yield rest(WORK)
+    yield leave()
+    yield delete_if_mine(me)
+    return DONE
 
 
 def leased_permit(me: str) -> Attempt:

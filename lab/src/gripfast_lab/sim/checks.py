@@ -26,8 +26,8 @@ WAKES_WITHIN = 0.3
 
 RULES: Mapping[str, str] = {
     "overlap": "Two leases of the same name are never valid at the same time (measured by one clock for all).",
-    "exceeded": "The permits that all holders believe to have never exceed the limit.",
-    "slot": "No two holders believe to have the same slot.",
+    "exceeded": "All holders together never believe that they have more permits than the limit.",
+    "slot": "No two holders believe at the same time that they have the same slot.",
     "redone": "What is recorded as done is not begun again for `keep` seconds.",
     "invented": "Nobody is told that something is done before it is done.",
     "hurried": "A lease that was believed keeps others out for its `min_hold`, however it ends, except by a death.",
@@ -40,7 +40,7 @@ RULES: Mapping[str, str] = {
     "boasted": "No lease says that it has more time left than its ttl.",
     "robbed": "No lease is lost before its deadline, except by a declared fault.",
     "outlived": "No lease counts as held for longer than the engine keeps the lock.",
-    "misled": "A holder is told at once of a loss, releasing a lost lease raises an error, and `max_hold` is kept.",
+    "misled": "A holder is notified of a loss at once, releasing a lost lease raises an error, and `max_hold` is kept.",
     "neglected": "No lease that is renewed expires while no fault is in the way.",
     "confirmed": "The server accepts a renewal only from the holder.",
     "stolen": "A request never takes a lock away from its holder.",

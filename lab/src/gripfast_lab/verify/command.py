@@ -41,9 +41,11 @@ ENDING = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(sig
 @duration_option("--seconds", "How long to pause and kill workers: 60 (seconds), 10m, 1h. [default: 60]")
 @click.option("--workers", type=click.IntRange(2, 256), default=8, show_default=True, help="How many processes.")
 @duration_option("--ttl", "The ttl of the locks. A short one finds more. [default: 2 seconds]")
-@click.option("--seed", help="Make the same random choices again. What the processes do in which order is up to them.")
+@click.option(
+    "--seed", help="Make the same random choices again. The order in which the processes act may still differ."
+)
 @click.option("--prefix", help=f"Keep the locks below this prefix. [default: that of the URL, and {NAMESPACE}]")
-@click.option("--force", is_flag=True, help="Remove what is below the prefix, if there is something.")
+@click.option("--force", is_flag=True, help="First remove what is already below the prefix.")
 @json_option
 @svg_option
 @html_option
@@ -72,15 +74,16 @@ def verify(
     gripfast verify --json --svg broken.svg
 
     The workers acquire locks (and semaphores and read/write locks, where the store has them), wait, hold and release.
-    The rules are those of the simulation: no two holders at the same time, tokens that grow, no lease that counts as
-    held after its deadline, no lost update behind a fence, a lock that is free again after its holder died. While it
-    runs, try what your deployment should survive: restart a replica, fail over. It is some load for the server.
+    Every second worker uses asyncio. The rules are those of the simulation: no two holders at the same time, tokens
+    that grow, no lease that counts as held after its deadline, no lost update behind a fence, a lock that is free again
+    after its holder died. While it runs, try what your deployment should survive: restart a replica, fail over. It puts
+    some load on the server.
 
     It prints how often locks were acquired, how long that took, how many waiters were passed over, and what was lost.
     The exit code is 1 if a rule was broken, and a picture shows how; --svg and --html draw it into a file.
 
-    All names are below a prefix of their own. If there is something already, it refuses to start. In the end everything
-    is removed, also after Ctrl-C: keys, processes, and tables or a file that were not there before.
+    All names are below a prefix of their own. If something is there already, gripfast verify refuses to start. In the
+    end everything is removed, also after Ctrl-C: keys, processes, and tables or a file that were not there before.
 
     Without URL it tries the store in --url or $GRIPFAST_URL, or else the file in your home directory. If the URL has a
     password, set $GRIPFAST_URL: other users of the machine can see the arguments of a command.

@@ -1,4 +1,4 @@
-"""The workers of a run: started, paused, killed and replaced, as chance has it.
+"""The workers of a run: started, paused, killed and replaced, as chance has it. Every second one is on asyncio.
 
 Each is in a process group of its own. So Ctrl-C does not reach it, and if this process is killed while one is paused,
 the system ends that one: nobody else could wake it.
@@ -57,6 +57,7 @@ class Crew:
 
     def _start(self) -> None:
         who = f"w{self._started:04}"  # no name begins with another one: a death is of all that begin with a name
+        order = replace(self._order, who=who, is_async=self._started % 2 == 1)
         self._started += 1
         with (Path(self._order.folder) / f"{who}.err").open("w") as errors:
             worker = subprocess.Popen(
@@ -68,7 +69,7 @@ class Crew:
                 process_group=0,
             )
         self._workers[who] = worker
-        self._say(worker, replace(self._order, who=who).to_json())
+        self._say(worker, order.to_json())
 
     @staticmethod
     def _say(worker: subprocess.Popen[str], line: str) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gripfast.api.client import Client
 from gripfast.api.config import Config
+from gripfast.core import rules
 from gripfast.errors import ConfigurationError, StoreUnavailable
 from gripfast.machine import boottime as now
 from gripfast_lab.sim.checks import Violation, violations
@@ -21,10 +22,8 @@ from gripfast_lab.verify.figures import Figures, Told, figures, unobserved
 from gripfast_lab.verify.journal import Fenced
 from gripfast_lab.verify.picture import gravest_first
 from gripfast_lab.verify.spaces import KINDS, Space, reaching, space_of
-from gripfast_lab.verify.worker import LOCKS, RWLOCK, SEMAPHORE, Order
+from gripfast_lab.verify.worker import KEEPS, LOCKS, RWLOCK, SEMAPHORE, WAITS, Order
 
-SERVED_AGAIN = 5.0
-"""Seconds, besides a ttl, after which each lock is acquired again when there is no trouble any more."""
 GLANCE = 0.1
 CLEARS = 3
 TIMES = ("at", "until", "patience")
@@ -68,14 +67,15 @@ def ran(config: Config, settings: Settings, progress: Progress) -> Outcome:
         kinds = [kind for kind, has in ((SEMAPHORE, can.semaphores), (RWLOCK, can.rwlocks)) if has]
         timeout = config.patience.request_timeout
         order = Order(settings.url, config.prefix, ttl, timeout, settings.seed, folder, "", tuple(kinds), settings.bug)
-        began = now()
+        began, within = now(), recovers_within(ttl, timeout)
         with closing(Crew(order)) as crew:
             crew.start(settings.workers)
-            _play(crew, settings, ttl, progress)
-            left = _left(config, ttl)
+            _play(crew, settings, ttl, within, progress)
+            left = _left(config, within)
             history = _since(began, [*crew.reader.events(), *_writes(Path(folder)), *left])
             told = _told(Path(folder))
-        return _judged(history, told, ttl, now() - began, dict(crew.faults))
+        found = _judged(history, told, within)
+        return Outcome(ttl, now() - began, history, found, figures(history, told), dict(crew.faults))
 
 
 @contextmanager
@@ -115,7 +115,14 @@ def _ttl_given(config: Config, ttl: float) -> float:
             return lease.ttl
 
 
-def _play(crew: Crew, settings: Settings, ttl: float, progress: Progress) -> None:
+def recovers_within(ttl: float, request_timeout: float) -> float:
+    """Seconds from the end of the trouble until each lock has been acquired again, at most. What the dead have left is
+    forgotten: a position in the queue, and then a lease, if one of them got it last. A request that hangs is given up.
+    And a worker that waits for another lock, and holds it, comes round."""
+    return rules.forgotten_at(0.0, ttl) + ttl + request_timeout + (max(WAITS) + KEEPS) * ttl
+
+
+def _play(crew: Crew, settings: Settings, ttl: float, within: float, progress: Progress) -> None:
     _until(lambda: crew.reader.grants() > 0 or crew.has_lost(), PATIENCE + ttl)
     began = now()
 
@@ -126,7 +133,7 @@ def _play(crew: Crew, settings: Settings, ttl: float, progress: Progress) -> Non
 
     crew.trouble(began + settings.seconds, rest)
     healed = now()
-    _until(lambda: crew.reader.all_held_since(healed), ttl + SERVED_AGAIN + GLANCE)
+    _until(lambda: crew.reader.all_held_since(healed), within + GLANCE)
     crew.end()
 
 
@@ -140,7 +147,7 @@ def _until(condition: Callable[[], object], within: float) -> bool:
 # -- what is known of it -----------------------------------------------------------------------------------------------
 
 
-def _left(config: Config, ttl: float) -> list[Event]:
+def _left(config: Config, within: float) -> list[Event]:
     """What is still held when everyone is gone, and those who were killed have had their time."""
     with Client(config) as client:
         can = client.capabilities
@@ -149,7 +156,7 @@ def _left(config: Config, ttl: float) -> list[Event]:
         def held() -> list[str]:
             return [info.name for kind in KINDS if has[kind] for info in client.list(kind=kind)]
 
-        if _until(lambda: not held(), ttl + SERVED_AGAIN):
+        if _until(lambda: not held(), within):
             return []
         return [Event(now(), config.factory.where, name, "left", note="held by nobody who lives") for name in held()]
 
@@ -171,8 +178,7 @@ def _since(began: float, events: list[Event]) -> list[Event]:
     return [event._replace(**{time: at - began for time in TIMES if (at := getattr(event, time))}) for event in events]
 
 
-def _judged(history: list[Event], told: list[Told], ttl: float, seconds: float, faults: Mapping[str, int]) -> Outcome:
-    found = violations(history, may_be_unreachable=True, recover_within=ttl + SERVED_AGAIN)
+def _judged(history: list[Event], told: list[Told], within: float) -> list[Violation]:
+    found = violations(history, may_be_unreachable=True, recover_within=within)
     found = [each for each in found if each.rule != "unreachable"]  # a figure: a server may be slow at any time
-    found += unobserved(history, told)
-    return Outcome(ttl, seconds, history, gravest_first(found), figures(history, told), faults)
+    return gravest_first([*found, *unobserved(history, told)])

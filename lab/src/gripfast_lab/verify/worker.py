@@ -2,16 +2,20 @@
 
 The first line of its standard input is its order, as JSON: so a password in a URL is in no list of processes. The next
 one, `end`, lets it finish what it is at. If the input ends without it, its crew is gone, and it ends at once.
+
+What a worker does is written once, as a coroutine. With an AsyncClient it runs as a task. With a Client it runs to its
+end in one step, because nothing that it awaits suspends.
 """
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import json
 import os
 import random
 import sys
 import threading
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +53,8 @@ class Order:
     """Besides locks: of those SEMAPHORE and RWLOCK that the store has."""
     bug: str = ""
     """A mutant of the simulation, to be planted."""
+    is_async: bool = False
+    """It has an AsyncClient."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -86,7 +92,8 @@ class Recorder(gripfast.Observer):
 
 
 class Worker:
-    def __init__(self, order: Order, client: gripfast.Client, stop: threading.Event) -> None:
+    def __init__(self, order: Order, client: Any, stop: threading.Event) -> None:
+        """`client`: of the kind that the order says."""
         self._order = order
         self._client = client
         self._stop = stop
@@ -94,10 +101,16 @@ class Worker:
         self._notes = Notes(order.who, Journal(Path(order.folder) / "journal").note)
         self._fences = {name: Fenced.of(Path(order.folder), name) for name in LOCKS}
 
-    def work(self) -> None:
+    async def work(self) -> None:
         while not self._stop.is_set():
-            self._attempt(self._plan())
-            self._stop.wait(self._chance.uniform(0.0, RESTS))
+            await self._attempt(self._plan())
+            await self._rest(self._chance.uniform(0.0, RESTS))
+
+    async def _rest(self, seconds: float) -> None:
+        if self._order.is_async:
+            await asyncio.sleep(seconds)
+        else:
+            self._stop.wait(seconds)
 
     def _plan(self) -> Plan:
         chance, ttl = self._chance, self._order.ttl
@@ -117,26 +130,26 @@ class Worker:
             return both.read() if is_reader else both.write(), f"{1 if is_reader else RW_LIMIT} of {RW_LIMIT}"
         return self._client.lock(name, **terms), ""
 
-    def _attempt(self, plan: Plan) -> None:
+    async def _attempt(self, plan: Plan) -> None:
         name, notes, order = plan.lock.name, self._notes, self._order
         notes.asked(name, plan.wait, order.request_timeout, ttl=order.ttl, renews=plan.renews, note=plan.says)
         try:
-            lease = plan.lock.acquire(wait=plan.wait) if plan.wait else plan.lock.try_acquire()
+            lease = await _result(plan.lock.acquire(wait=plan.wait) if plan.wait else plan.lock.try_acquire())
             notes.answered(name, lease, note=",".join(map(str, getattr(lease, "slots", ()))))
             if lease is not None:
-                self._hold(plan, lease)
+                await self._hold(plan, lease)
                 notes.note("releasing", name)
-                lease.release()
+                await _result(lease.release())
                 notes.note("released", name)
         except BaseException as error:
             notes.error(name, error)
 
-    def _hold(self, plan: Plan, lease: Any) -> None:
+    async def _hold(self, plan: Plan, lease: Any) -> None:
         fence, ends = self._fences.get(lease.name), now() + plan.hold
         read = None if fence is None else fence.read(self._order.who, lease.token)
         while (left := ends - now()) > 0.0 and not self._stop.is_set():
             self._look(lease)
-            lease.lost.wait(min(left, self._order.ttl / LOOKS))
+            await _result(lease.lost.wait(min(left, self._order.ttl / LOOKS)))
         if fence is not None and read is not None:
             fence.write(self._order.who, lease.token, read, read + 1)
         self._look(lease)
@@ -144,6 +157,11 @@ class Worker:
     def _look(self, lease: Any) -> None:
         if not self._notes.held(lease):
             lease.ensure_held()
+
+
+async def _result(answer: Any) -> Any:
+    """Of a call to either kind of client."""
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 def plant(name: str) -> None:
@@ -165,10 +183,30 @@ def main() -> None:
     threading.Thread(target=_listen, args=(stop,), daemon=True).start()
     if order.bug:
         plant(order.bug)
-    options: Mapping[str, Any] = {"prefix": order.prefix, "request_timeout": order.request_timeout}
+    options: dict[str, Any] = {"prefix": order.prefix, "request_timeout": order.request_timeout}
     recorder = Recorder(Path(order.folder) / "observed", order.who)
-    with quietly(), gripfast.connect(order.url, observers=[recorder], **options) as client:
-        Worker(order, client, stop).work()
+    with quietly():
+        if order.is_async:
+            asyncio.run(work_async(order, stop, options | {"observers": [recorder]}))
+        else:
+            with gripfast.connect(order.url, observers=[recorder], **options) as client:
+                work_at_once(Worker(order, client, stop))
+
+
+def work_at_once(worker: Worker) -> None:
+    """With a Client: whatever it awaits blocks instead."""
+    work = worker.work()
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    work.close()
+    raise RuntimeError("a worker with a Client has suspended")
+
+
+async def work_async(order: Order, stop: threading.Event, options: dict[str, Any]) -> None:
+    async with gripfast.connect_async(order.url, **options) as client:
+        await Worker(order, client, stop).work()
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ CLEAN_UP = (
     Mutant(
         "refused waiter stays in line",
         "clean-up",
-        "An attempt whose patience is over leaves its place in line behind.",
+        "An attempt whose wait is over stays in the queue.",
         (Edit(acquire._leave, "if may_have_left and any(", "if False and any("),),
     ),
     Mutant(
@@ -64,7 +64,7 @@ CLEAN_UP = (
     Mutant(
         "reaper gives up too early",
         "clean-up",
-        "What could not be given back is forgotten when its ttl is over, although a place in line is kept longer.",
+        "What could not be released is forgotten when its ttl is over, although a queue position is kept longer.",
         (Edit(rules.forgotten_at, "max(ttl, WAITER_WINDOW)", "ttl"),),
     ),
     Mutant(

@@ -87,7 +87,7 @@ QUEUE = (
     Mutant(
         "stays in line with the lock",
         "queue",
-        "A waiter that gets the lock by asking keeps its place in line.",
+        "A waiter that gets the lock by a retry keeps its position in the queue.",
         (
             Rewrite("if next == owner then\n    leave(owner)\n  end", ""),
             Rewrite("  leave(owner)\n  redis.call('PEXPIRE', lock", "  redis.call('PEXPIRE', lock"),

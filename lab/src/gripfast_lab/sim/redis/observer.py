@@ -101,11 +101,16 @@ class Observer:
         self._note(WORLD, key.decode(), "forgot", until=self._now())
 
     def _handed(self, key: bytes, line: _Line, holder: bytes, asker: bytes | None, fence: bytes) -> None:
-        place = line.get(holder)
-        is_unknown = place is not None and (place.has_lapsed or (holder == asker and self._is_stale(place)))
-        waiting = [] if is_unknown else self._live(line, asker)
+        waiting = self._waiting_before(line, holder, asker)
         token = protocol.last_token(self._server.database.text(fence))
         self._tell("handed", key, holder, token=token, note=b" ".join(waiting).decode())
+
+    def _waiting_before(self, line: _Line, holder: bytes, asker: bytes | None) -> list[bytes]:
+        """Nobody, if it is not known whether the one that was served had been dropped: being dropped ends a position,
+        and a node drops whoever it has not seen for long when it looks, not at that moment."""
+        place = line.get(holder)
+        is_unknown = place is not None and (place.has_lapsed or (holder == asker and self._is_stale(place)))
+        return [] if is_unknown else self._live(line, asker)
 
     def _live(self, line: _Line, asker: bytes | None) -> list[bytes]:
         """Where somebody stands that was dropped, or not, and asks again just now, is not known."""

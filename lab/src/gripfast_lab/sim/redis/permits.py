@@ -40,21 +40,20 @@ class Having(NamedTuple):
 def holders_of(server: Server, name: str, kind: Kind) -> dict[bytes, Having]:
     """Those whose time is not over."""
     database = server.database
-    holders, ends = _keys_of(name, kind)
+    holders, ends, *_ = _keys_of(name, kind)
     found: dict[bytes, Having] = {}
     scores: Any = database.call([b"ZRANGE", ends, b"0", b"-1", b"WITHSCORES"])
     for owner, score in zip(scores[::2], scores[1::2], strict=True):
         text: Any = database.call([b"HGET", holders, owner])
-        holder = permit_protocol.read_holder(text or b"")
+        holder = _read_holder(text or b"")
         if holder is not None and float(score) >= database.now_us() // 1000:
             found[owner] = Having(holder.n, holder.slots, holder.token, float(score))
     return found
 
 
-@functools.cache
-def _keys_of(name: str, kind: Kind) -> list[bytes]:
-    """Asked for after every request: a third of a run's time went into them."""
-    return permit_protocol.keys_of(name, kind)[:2]
+# Both are used before and after every request: a third of a run's time went into them.
+_keys_of = functools.cache(permit_protocol.keys_of)
+_read_holder = functools.lru_cache(1000)(permit_protocol.read_holder)
 
 
 class PermitObserver(Observer):
@@ -87,7 +86,7 @@ class PermitObserver(Observer):
             self._had = holders_of(self._server, self._name, self.kinds[self._name])
 
     def _first_key(self, name: str) -> bytes:
-        return permit_protocol.keys_of(name, self.kinds[name])[0]
+        return _keys_of(name, self.kinds[name])[0]
 
     def _after(self, _: object, args: list[bytes], reply: Any) -> None:
         what = self._what
@@ -141,8 +140,7 @@ class PermitObserver(Observer):
         """In their order: one request may serve several."""
         new = [owner for owner in has if owner not in had or had[owner].token != has[owner].token]
         for owner in sorted(new, key=lambda each: has[each].token):
-            place = line.get(owner)
-            waiting = [] if place is not None and place.has_lapsed else self._live(line, asker)
+            waiting = self._waiting_before(line, owner, asker)
             self._tell("handed", key, owner, token=has[owner].token, note=b" ".join(waiting).decode())
             line.pop(owner, None)
 
@@ -172,7 +170,7 @@ class PermitNode(Node):
 
     def limit_of(self, name: str) -> int | None:
         """None if nobody has said so yet."""
-        pool: Any = self.server.database.call([b"HGET", permit_protocol.keys_of(name, self.kinds[name])[0], b""])
+        pool: Any = self.server.database.call([b"HGET", _keys_of(name, self.kinds[name])[0], b""])
         return int(pool.split()[1]) or None if pool else None
 
     def keeps_until(self, lock: str, owner: str) -> float:
@@ -184,7 +182,7 @@ class PermitNode(Node):
 
     def has(self, lock: str, owner: str) -> bool:
         """Permits, or a position in the queue."""
-        _, _, _, queue, waiters, *_ = permit_protocol.keys_of(lock, self.kinds[lock])
+        _, _, _, queue, waiters, *_ = _keys_of(lock, self.kinds[lock])
         if owner in self.holders(lock):
             return True
         database, who = self.server.database, owner.encode()
