@@ -20,7 +20,7 @@ from typing import NamedTuple
 from gripfast.core import rules
 from gripfast.core.ports import Broken, Claim, Granted, Hold, LockInfo, Loss, Page, Taken
 from gripfast.errors import StoreUnavailable
-from gripfast.machine import boot_id, boottime, hostname, wall_us
+from gripfast.machine import boot_id, hostname, shared_boottime, wall_us
 from gripfast.stores.inboxes import Inboxes
 from gripfast_files.spec import CAPABILITIES
 
@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
     @property
     def is_held(self) -> bool:
-        return self.owner is not None and self.boot == boot_id() and self.expires > boottime()
+        return self.owner is not None and self.boot == boot_id() and self.expires > shared_boottime()
 
     def freed(self) -> Row:
         return self._replace(owner=None)
@@ -65,7 +65,7 @@ class Row(NamedTuple):
         """What `inspect()` shows; None if nobody holds the lock."""
         if self.owner is None or not self.is_held:
             return None
-        since, left = datetime.fromtimestamp(self.since_us / 1_000_000, UTC), self.expires - boottime()
+        since, left = datetime.fromtimestamp(self.since_us / 1_000_000, UTC), self.expires - shared_boottime()
         return LockInfo(self.name, self.owner, self.token, self.label, self.host, self.pid, since, left, waiters=0)
 
 
@@ -86,7 +86,7 @@ class FilesEngine:
                 row = self._given(row, claim)
             if row.owner != claim.owner:
                 return Taken(row.info(), row.token, again_in=self._pace)
-            self._write(row._replace(expires=boottime() + claim.ttl))
+            self._write(row._replace(expires=shared_boottime() + claim.ttl))
             return Granted(row.token, claim.ttl)
 
     def renew(self, holds: Sequence[Hold]) -> Sequence[Loss | None]:
@@ -145,7 +145,7 @@ class FilesEngine:
         row = self._read(hold.name)
         reason = row.gone_because(hold.owner)
         if reason is None:
-            self._write(row._replace(expires=boottime() + hold.ttl))
+            self._write(row._replace(expires=shared_boottime() + hold.ttl))
         return reason
 
     # -- files ---------------------------------------------------------------------------------------------------------
@@ -165,12 +165,12 @@ class FilesEngine:
             raise StoreUnavailable(f"the folder {self._folder} can't be used: {error}") from error
 
     def _await_turn(self, descriptor: int) -> None:
-        until = boottime() + self._timeout
+        until = shared_boottime() + self._timeout
         while True:
             try:
                 return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                if boottime() > until:
+                if shared_boottime() > until:
                     raise
             time.sleep(PAUSE)
 

@@ -1,0 +1,7 @@
+"""The same with the decorator on `handle()`."""
+
+from .count import Locked
+
+
+class Command(Locked):
+    pass
