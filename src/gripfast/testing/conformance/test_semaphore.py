@@ -148,10 +148,10 @@ async def test_permits_are_renewed_and_keep_their_slots(world: World) -> None:
 async def test_who_comes_with_another_limit_is_told_both(world: World) -> None:
     alice, bob = world.actors(2)
     lease = await taking(alice)
-    with pytest.raises(ConfigurationError, match=r"'api' has a limit of 3, and this program came with 4"):
+    with pytest.raises(ConfigurationError, match=r"'api' has a limit of 3, and this program uses 4"):
         await taking(bob, 1, 4)
     await alice.release(lease)
-    with pytest.raises(ConfigurationError, match=r"limit of 3.* came with 2"):  # also while nobody has a permit
+    with pytest.raises(ConfigurationError, match=r"limit of 3.* uses 2"):  # also while nobody has a permit
         await try_take(bob, 1, 2)
     assert await try_take(bob)
 

@@ -1,0 +1,201 @@
+"""The store of a World: memory that can have an outage, and in which others hold locks.
+
+It is the memory engine, so everything that clients do there is real. Each request first looks whether there is an
+outage. Inboxes and pauses follow the clock (`moments.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from gripfast.core.ports import Claim, Granted, Hold, Label, Taken, Unreachable, unreachable
+from gripfast.errors import StoreUnavailable
+from gripfast.machine import Process, boottime
+from gripfast.stores import AioStores, StoreFactory
+from gripfast.stores.holder import Holder, dump_holder, write_holder
+from gripfast.stores.inboxes import BlockingInbox
+from gripfast.stores.local import LocalStore, directly
+from gripfast.stores.local_aio import AioInbox, yielding
+from gripfast.stores.memory.engine import MemoryEngine
+from gripfast.stores.memory.spec import CAPABILITIES
+from gripfast.testing.clock import runtimes, skipping
+from gripfast.testing.moments import moments
+
+T = TypeVar("T")
+
+FOR_EVER = 3600.0
+"""Seconds of the clock after which a wait that is skipped counts as endless."""
+
+
+class ThreadInbox(BlockingInbox):
+    since: float | None = None
+
+    async def hear(self, until: float) -> Granted | None:
+        self.since = self.since or boottime()
+        with moments.waits(self, until, self.nudge):
+            push = await super().hear(until)
+        if push is not None:
+            moments.is_over(self)
+        return push
+
+
+class TaskInbox(AioInbox):
+    since: float | None = None
+
+    async def hear(self, until: float) -> Granted | None:
+        self.since = self.since or boottime()
+        with moments.waits(self, until, lambda: self.deliver(None)):
+            push = await super().hear(until)
+        if push is not None:
+            moments.is_over(self)
+        return push
+
+
+class ThreadPause:
+    """Before a thread retries."""
+
+    def __init__(self) -> None:
+        self._bell = threading.Event()
+
+    async def pause(self, until: float) -> None:
+        while (left := until - boottime()) > 0.0:
+            self._bell.clear()
+            with moments.waits(self, until, self._bell.set):
+                self._bell.wait(left)
+        moments.is_over(self)
+
+
+class TaskPause:
+    """Before a task retries."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._bell = asyncio.Event()
+
+    async def pause(self, until: float) -> None:
+        try:
+            while (left := until - boottime()) > 0.0:
+                self._bell.clear()
+                with moments.waits(self, until, self._wake), contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await self._bell.wait()
+        finally:
+            moments.is_over(self)
+
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._bell.set)
+
+
+async def _pause_thread(seconds: float) -> None:
+    await ThreadPause().pause(boottime() + seconds)
+
+
+async def _pause_task(seconds: float) -> None:
+    await TaskPause().pause(boottime() + seconds)
+
+
+class WorldStore(LocalStore):
+    """For threads or tasks, as the inboxes and the way to call the engine say."""
+
+    def __init__(
+        self, factory: WorldFactory, inbox: type[ThreadInbox] | type[TaskInbox], call: Callable[..., Any]
+    ) -> None:
+        super().__init__(factory.engine, inbox, call)
+        self.factory = factory
+        self._follows_clock = False
+
+    async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        if not self._follows_clock:
+            self._follow_clock()
+        inbox = claim.inbox
+        if isinstance(inbox, ThreadInbox | TaskInbox):
+            _check_for_ever(claim, inbox.since)
+        answer = await super().claim(claim)
+        if inbox is not None and not isinstance(answer, Taken):
+            moments.is_over(inbox)
+        return answer
+
+    async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
+        answers = await super().abandon(holds)
+        for hold in holds:
+            if (inbox := self.inboxes.find(hold.owner)) is not None:
+                moments.is_over(inbox)
+        return answers
+
+    async def _ask(self, request: Callable[..., T], *args: Any, is_held: bool = False) -> T | Unreachable:
+        if self.factory.outages:
+            return unreachable(StoreUnavailable(*self.factory.refusal()), was_sent=False, was_refused=True)
+        self.factory.tend()
+        return await super()._ask(request, *args, is_held=is_held)
+
+    def _follow_clock(self) -> None:
+        """The pauses of its client, which is just made."""
+        for env in [runtime.env for runtime in runtimes() if runtime.env.store is self]:
+            env.pause = _pause_thread if self._new_inbox is ThreadInbox else _pause_task
+            self._follows_clock = True
+
+
+def _check_for_ever(claim: Claim, since: float | None) -> None:
+    if skipping and since is not None and boottime() - since > FOR_EVER:
+        raise AssertionError(
+            f"the code waits for {claim.name!r} without an end: for more than an hour of the clock that fast_forward() "
+            "moves. Give the code a `wait`, or have the lock released: world.hold(name, seconds=…)"
+        )
+
+
+class Stranger(NamedTuple):
+    """Somebody else, who is not there."""
+
+    host: str
+    label: str | None
+    pid: int
+
+
+class WorldEngine(MemoryEngine):
+    def __init__(self) -> None:
+        super().__init__()
+        self._details = functools.lru_cache(maxsize=256)(_details)  # of strangers, too
+
+    def keep(self, hold: Hold) -> None:
+        """A stranger renews whatever happens here: also while this process was suspended."""
+        self._guard.run(self._keep, hold)
+
+    def _keep(self, hold: Hold) -> None:
+        row = self._row(hold.name)
+        if row.owner == hold.owner:
+            self._rows[hold.name] = row._replace(expires=boottime() + hold.ttl)
+
+    def claim_for(self, hold: Hold, stranger: Stranger) -> Granted | Taken:
+        return self.claim(Claim(hold.name, hold.owner, hold.ttl, stranger, None))  # type: ignore[arg-type]
+
+
+def _details(label: Label | Stranger) -> str:
+    if not isinstance(label, Stranger):
+        return write_holder(label)
+    return dump_holder(Holder(label.host, label.label, (Process("", "", "", label.pid, ""),)))
+
+
+class WorldFactory(StoreFactory):
+    capabilities = CAPABILITIES
+
+    def __init__(self, name: str) -> None:
+        self.where = f"memory://{name}"
+        self.engine = WorldEngine()
+        self.outages: list[object] = []
+        self.tend: Callable[[], None] = lambda: None
+        """Before each request: what others do meanwhile, who are not there."""
+
+    def refusal(self) -> tuple[str, dict[str, str]]:
+        reason = "connection refused (world.outage() of a test)"
+        return f"can't reach {self.where}: {reason}", {self.where: reason}
+
+    def blocking(self, request_timeout: float) -> WorldStore:
+        return WorldStore(self, ThreadInbox, directly)
+
+    def aio(self, request_timeout: float) -> AioStores:
+        return AioStores(WorldStore(self, TaskInbox, yielding), WorldStore(self, ThreadInbox, directly))

@@ -1,0 +1,250 @@
+"""What happens around the code under test: others who hold locks, outages, losses. And what is left at the end."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+import gripfast
+from gripfast.api.default import default_client
+from gripfast.errors import Reason
+from gripfast.testing import World
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with World() as world:
+        yield world
+
+
+def test_the_default_client_and_the_environment_are_in_the_world(world: World) -> None:
+    with gripfast.lock("job"), gripfast.connect() as another:
+        assert world.held() == ["job"]
+        assert world.client.lock("job").try_acquire() is None
+        assert another.lock("job").try_acquire() is None
+
+
+def test_two_worlds_do_not_meet(world: World) -> None:
+    with World() as inner, world.client.lock("job"):
+        assert inner.held() == []
+        inner.client.lock("job").acquire(wait=0).release()
+
+
+def test_after_it_everything_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRIPFAST_URL", "memory://before")
+    gripfast.configure()
+    before = default_client()
+    with World() as world:
+        assert default_client().where == world.url == os.environ["GRIPFAST_URL"]
+    assert default_client() is before
+    assert os.environ["GRIPFAST_URL"] == "memory://before"
+    gripfast.configure()
+
+
+def test_a_closed_world_can_not_be_used(world: World) -> None:
+    with World() as closed:
+        pass
+    with pytest.raises(gripfast.ClientClosed):
+        closed.client.lock("job").acquire()
+
+
+def test_somebody_else_holds_it_and_can_be_seen(world: World) -> None:
+    with world.hold("job", label="cron", host="web7", pid=12) as held:
+        with pytest.raises(gripfast.LockTimeout, match="pid 12 on web7 \\(cron\\)"):
+            gripfast.lock("job").acquire(wait=0)
+        assert world.client.inspect("job").token == held.token
+        assert world.held() == []
+    with gripfast.lock("job") as lease:
+        assert lease.token > held.token
+
+
+def test_somebody_else_goes_on_holding_it_while_this_process_is_suspended(world: World) -> None:
+    with world.hold("job"):
+        world.clock.suspend(3600)
+        assert gripfast.lock("job").try_acquire() is None
+
+
+def test_what_is_held_can_not_be_held_by_somebody_else(world: World) -> None:
+    with gripfast.lock("job"), pytest.raises(gripfast.LockTimeout):
+        world.hold("job")
+
+
+def test_somebody_else_holds_it_for_a_while(world: World) -> None:
+    began = world.clock.now()
+    world.hold("job", seconds=5)
+    with world.clock.fast_forward(), gripfast.lock("job").acquire(wait=10):
+        assert 4.9 < world.clock.now() - began < 9.0
+
+
+@pytest.mark.parametrize("wait", [0, 10, None])
+def test_an_outage_is_an_error_when_patience_is_over(world: World, wait: float | None) -> None:
+    with (
+        world.outage(),
+        world.clock.fast_forward(),
+        pytest.raises(gripfast.StoreUnavailable, match="refused") as raised,
+    ):
+        gripfast.lock("job").acquire(wait=wait)
+    assert list(raised.value.nodes) == [world.url]
+    gripfast.lock("job").acquire(wait=0).release()
+
+
+def test_a_waiter_survives_an_outage_that_ends(world: World) -> None:
+    with world.outage(seconds=3), world.clock.fast_forward(), gripfast.lock("job").acquire(wait=10) as lease:
+        assert lease.held
+
+
+def test_a_lease_survives_an_outage_shorter_than_its_ttl(world: World) -> None:
+    lease = gripfast.lock("job").acquire()
+    with world.outage():
+        world.clock.advance(15)
+    world.clock.advance(20)
+    assert lease.held
+    with world.outage():
+        world.clock.advance(31)
+    with pytest.raises(gripfast.LeaseLost, match="expired"):
+        lease.release()
+
+
+@pytest.mark.parametrize("reason", ["expired", "taken", "broken", "session", "max_hold"])
+@pytest.mark.parametrize("by_name", [True, False])
+def test_a_lease_is_lost_on_demand(world: World, reason: Reason, by_name: bool) -> None:
+    told: list[str] = []
+    lease = gripfast.lock("job", on_lost=lambda _, reason: told.append(reason)).acquire()
+    world.lose("job" if by_name else lease, reason)
+    assert told == [reason]
+    assert (world.client.inspect("job") is not None) == (reason == "taken")
+    with pytest.raises(gripfast.LeaseLost) as raised:
+        lease.release()
+    assert raised.value.reason == reason
+
+
+def test_the_operators_note_is_told(world: World) -> None:
+    with pytest.raises(gripfast.LeaseLost, match="maintenance"), gripfast.lock("job"):
+        world.lose("job", "broken", note="maintenance")
+
+
+def test_permits_are_lost_on_demand(world: World) -> None:
+    with pytest.raises(gripfast.LeaseLost), world.client.semaphore("jobs", 2):
+        world.lose("jobs")
+    assert world.client.inspect("jobs", "semaphore") is None
+
+
+def test_what_is_lost_goes_to_a_client_that_waits(world: World) -> None:
+    lease = gripfast.lock("job").acquire()
+    world.lose(lease)
+    gripfast.lock("job").acquire(wait=0).release()
+
+
+def test_what_nobody_holds_can_not_be_lost(world: World) -> None:
+    with gripfast.lock("job"), pytest.raises(gripfast.ConfigurationError, match="holds 'job', not 'jobs'"):
+        world.lose("jobs")
+
+
+@pytest.mark.parametrize(("reason", "note"), [("released", None), ("expired", "a note"), ("stolen", None)])
+def test_a_loss_that_can_not_be_is_refused(world: World, reason: Reason, note: str | None) -> None:
+    with gripfast.lock("job"), pytest.raises(gripfast.ConfigurationError):
+        world.lose("job", reason, note=note)
+
+
+client_of_a_module = gripfast.connect("redis://localhost:1", prefix="shop:", ttl=7)
+
+
+@client_of_a_module.locked("decorated")
+def decorated() -> float:
+    return gripfast.current_lease().ttl
+
+
+def test_a_client_that_was_made_before_is_redirected(world: World) -> None:
+    before = dict(vars(client_of_a_module))
+    with World() as inner:
+        inner.redirect(client_of_a_module)
+        assert decorated() == 7
+        with client_of_a_module.lock("job"):
+            assert inner.held() == ["job"]
+            assert [info.name for info in inner.client.list()] == ["shop:job"]
+    assert vars(client_of_a_module) == before
+
+
+client_with_the_prefix_of_redis = gripfast.connect("redis://localhost:1")
+
+
+def test_a_prefix_that_nobody_chose_is_left_behind(world: World) -> None:
+    """Otherwise `hold()` would hold another name than the code under test locks."""
+    world.redirect(client_with_the_prefix_of_redis)
+    with world.hold("job"):
+        assert client_with_the_prefix_of_redis.lock("job").try_acquire() is None
+
+
+def test_a_prefix_that_the_program_chose_is_part_of_the_name(world: World) -> None:
+    world.redirect(client_of_a_module)
+    with world.hold("shop:job"):
+        assert client_of_a_module.lock("job").try_acquire() is None
+
+
+def test_a_loss_that_is_noticed_late_says_why(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    lease = world.client.lock("job").acquire()
+    world.clock.suspend(600)
+    assert not lease.held
+    assert "noticed 570 s late: this process was paused, or its code blocked the event loop" in caplog.text
+
+
+def test_a_loss_that_is_noticed_in_time_does_not(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    lease = world.client.lock("job", renew=False).acquire()
+    world.clock.advance(600)
+    assert not lease.held
+    assert "lost (expired)" in caplog.text
+    assert "late" not in caplog.text
+
+
+# -- what is left at the end -----------------------------------------------------------------------------------------
+
+
+def test_a_lock_that_is_still_held_is_named_with_its_line() -> None:
+    with pytest.raises(AssertionError, match=r"'job' is still held \(it was acquired in .*test_world.py, line \d+\)"):
+        with World():
+            lease = gripfast.lock("job").acquire()
+    assert not lease.held  # the world is closed
+
+
+@pytest.mark.parametrize("kind", ["semaphore", "rwlock"])
+def test_permits_that_are_still_held_are_named(kind: str) -> None:
+    with pytest.raises(AssertionError, match="'jobs' is still held"), World() as world:
+        lock = world.client.semaphore("jobs", 2) if kind == "semaphore" else world.client.rwlock("jobs").write()
+        lease = lock.acquire()
+    assert not lease.held
+
+
+def test_a_lease_that_was_dropped_is_named() -> None:
+    with pytest.raises(AssertionError, match="lease on 'job' was dropped while it was held"), World():
+        gripfast.lock("job").acquire()
+
+
+def test_a_lease_of_another_client_is_named() -> None:
+    with pytest.raises(AssertionError, match="'job' is still held"), World() as world:
+        client = gripfast.connect(world.url)
+        lease = client.lock("job").acquire()
+    client.close()
+    del lease
+
+
+def test_what_may_stay_held_is_not_named() -> None:
+    with World() as world:
+        world.may_stay_held("job", "another")
+        lease = gripfast.lock("job").acquire()
+        gripfast.lock("another").acquire()
+        world.check()
+    assert not lease.held
+
+
+def test_neither_a_min_hold_nor_what_is_done_nor_a_holder_elsewhere_is_left_held() -> None:
+    with World() as world:
+        with world.client.lock("job", min_hold=60), world.client.once("digest", keep=60):
+            pass
+        world.hold("another")
+
+
+def test_a_test_that_failed_is_not_told_what_it_has_left() -> None:
+    with pytest.raises(ZeroDivisionError), World():
+        lease = gripfast.lock("job").acquire()
+        _ = 1 / 0
+    assert not lease.held
