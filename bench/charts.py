@@ -1,11 +1,14 @@
 """Charts of a run: one SVG for each scenario, drawn by hand.
 
-Bars with their numbers written beside them, a thin line from low to high. Gripfast's bars are blue, everybody else's
-grey, so that nothing depends on telling two hues apart; the colours follow the reader's light or dark setting.
+As wide as a phone, so that nobody has to zoom: names stand above their bars, numbers beside them, and a thin line goes
+from low to high. Gripfast's bars are blue, everybody else's grey, so that nothing depends on telling two hues apart;
+the colours follow the reader's light or dark setting. A chart also has its figures as JSON, for the tables of the page
+(`page.py`).
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -16,23 +19,22 @@ from bench.report import number_text
 from bench.runner import slug
 from bench.scenario import OURS, more_is_better
 
-WIDTH = 760
-MARGIN = 16
-NAMES = 210
-"""The column in which the contestants' names stand."""
-NUMBERS = 90
-BAR = 18
-ROW = 28
-LINE = 20
-CHARACTERS = 105
+WIDTH = 400
+MARGIN = 12
+NUMBERS = 62
+BAR = 14
+ROW = 40
+LINE = 19
+CHARACTERS = 52
 """What surely fits into a line."""
 
 SERVERS = {"redis-server": "Redis", "postgresql": "PostgreSQL", "mariadb": "MariaDB", "zookeeper": "ZooKeeper"}
 
 STYLE = """
-  text { font-family: system-ui, sans-serif; font-size: 13px; fill: #24292f; }
-  .title { font-weight: 600; font-size: 15px; }
-  .small { font-size: 12px; fill: #57606a; }
+  text { font-family: system-ui, sans-serif; font-size: 14px; fill: #24292f; }
+  .title { font-weight: 600; font-size: 16px; }
+  .figure { font-weight: 600; }
+  .small { font-size: 13px; fill: #57606a; }
   .other { fill: #8c959f; }
   .gripfast { fill: #0b65c2; }
   .spread { stroke: #24292f; stroke-width: 1.5; }
@@ -53,9 +55,9 @@ class Canvas:
         self.parts: list[str] = []
         self.y = float(MARGIN)
 
-    def text(self, words: str, kind: str = "", x: float = MARGIN, anchor: str = "start") -> None:
+    def text(self, words: str, kind: str = "", x: float = MARGIN) -> None:
         """On the line that begins at the current height."""
-        place = f'x="{x:.1f}" y="{self.y + 14:.1f}" text-anchor="{anchor}"'
+        place = f'x="{x:.1f}" y="{self.y + 14:.1f}"'
         self.parts.append(f'<text class="{kind}" {place}>{escape(words)}</text>')
 
     def line(self, words: str, kind: str = "") -> None:
@@ -63,11 +65,14 @@ class Canvas:
             self.text(part, kind)
             self.y += LINE
 
-    def svg(self, label: str) -> str:
+    def svg(self, label: str, data: Mapping[str, Any]) -> str:
         height = self.y + MARGIN
         size = f'width="{WIDTH}" height="{height:.0f}" viewBox="0 0 {WIDTH} {height:.0f}"'
         head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{escape(label)}">'
-        return "\n".join([head, f"<style>{STYLE}</style>", *self.parts, "</svg>", ""])
+        figures = escape(json.dumps(data, ensure_ascii=False), quote=False)
+        return "\n".join(
+            [head, f"<metadata>{figures}</metadata>", f"<style>{STYLE}</style>", *self.parts, "</svg>", ""]
+        )
 
 
 def chart(scenario: Mapping[str, Any], footer: str) -> str:
@@ -82,40 +87,41 @@ def chart(scenario: Mapping[str, Any], footer: str) -> str:
     for name, why in scenario["absent"].items():
         canvas.line(f"not measured: {name} ({why})", "small")
     canvas.line(footer, "small")
-    return canvas.svg(f"{scenario['name']}: {scenario['about']}")
+    return canvas.svg(f"{scenario['name']}: {scenario['about']}", {**scenario, "footer": footer})
 
 
 def _panel(canvas: Canvas, scenario: Mapping[str, Any], figure: str) -> None:
     """One figure of all contestants, the same scale for all bars."""
     canvas.y += MARGIN / 2
-    canvas.line(f"{figure} ({'more' if more_is_better(figure) else 'less'} is better)")
+    canvas.line(f"{figure} ({'more' if more_is_better(figure) else 'less'} is better)", "figure")
     rows = [
         (each["contestant"], each["figures"][figure]) for each in scenario["standings"] if figure in each["figures"]
     ]
-    scale = (WIDTH - 2 * MARGIN - NAMES - NUMBERS) / (max((spread["high"] for _, spread in rows), default=0) or 1)
+    scale = (WIDTH - 2 * MARGIN - NUMBERS) / (max((spread["high"] for _, spread in rows), default=0) or 1)
     for name, spread in rows:
         _bar(canvas, name, spread, scale)
     canvas.y += MARGIN / 2
 
 
 def _bar(canvas: Canvas, name: str, spread: Mapping[str, float], scale: float) -> None:
-    left, middle = MARGIN + NAMES, canvas.y + BAR / 2
-    canvas.text(name, x=left - 8, anchor="end")
+    canvas.text(name)
+    top = canvas.y + LINE
     kind = "gripfast" if name.startswith(OURS) else "other"
     size = f'width="{max(1.0, spread["median"] * scale):.1f}" height="{BAR}" rx="2"'
-    canvas.parts.append(f'<rect class="{kind}" x="{left}" y="{canvas.y:.1f}" {size}/>')
-    low, high = (left + spread[end] * scale for end in ("low", "high"))
-    ends = f'x1="{low:.1f}" x2="{high:.1f}" y1="{middle:.1f}" y2="{middle:.1f}"'
+    canvas.parts.append(f'<rect class="{kind}" x="{MARGIN}" y="{top:.1f}" {size}/>')
+    low, high = (MARGIN + spread[end] * scale for end in ("low", "high"))
+    ends = f'x1="{low:.1f}" x2="{high:.1f}" y1="{top + BAR / 2:.1f}" y2="{top + BAR / 2:.1f}"'
     canvas.parts.append(f'<line class="spread" {ends}/>')
-    canvas.text(number_text(spread["median"]), x=max(high, left + spread["median"] * scale) + 8)
-    canvas.y += ROW
+    canvas.y += LINE - 2
+    canvas.text(number_text(spread["median"]), x=max(high, MARGIN + spread["median"] * scale) + 6)
+    canvas.y += ROW - LINE + 2
 
 
 def _promise(verdict: Mapping[str, Any]) -> str:
     if verdict["value"] is None:
-        return f"– not measured: {verdict['promise']}"
-    mark, word = ("✓", "kept") if verdict["kept"] else ("✗", "not kept")
-    return f"{mark} {word}: {verdict['promise']} (measured {number_text(verdict['value']['median'])})"
+        return f"– goal not measured: {verdict['promise']}"
+    reached = "✓ goal" if verdict["kept"] else "goal not reached yet"
+    return f"{reached}: {verdict['promise']} (measured {number_text(verdict['value']['median'])})"
 
 
 def footer(run: Mapping[str, Any]) -> str:

@@ -62,7 +62,7 @@ def number_text(value: float) -> str:
 
 
 def _verdict(verdict: Verdict) -> str:
-    word = "not measured" if verdict.value is None else "kept" if verdict.kept else "NOT KEPT"
+    word = "goal not measured" if verdict.value is None else "goal reached" if verdict.kept else "goal not reached yet"
     measured = f" (measured {spread_text(verdict.value)})" if verdict.value else ""
     return f"{word}: {verdict.promise}{measured}"
 

@@ -44,7 +44,7 @@ def run(path: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
         "ZOOKEEPER_HOSTS": zookeeper_server().address,
     }
     env = {**os.environ, **servers}
-    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=60, check=False)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -1,14 +1,16 @@
 """What the README shows works as printed."""
 
+import re
 import subprocess
 import sysconfig
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sim.test_redlock_seeds import CHUNK, CHUNKS
 from sim.test_seeds import SEEDS
-from support.pages import ROOT, blocks, run_program
+from support.pages import ROOT, blocks, page, run_program
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FRESH_MACHINE = (
@@ -17,9 +19,33 @@ FRESH_MACHINE = (
 EVERYTHING = "make test"
 
 
-@pytest.mark.parametrize("code", blocks(README, "python"))
-def test_every_example_of_the_readme_runs(code: str, tmp_path: Path) -> None:
-    assert run_program(code, tmp_path)
+def test_every_example_of_the_readme_runs_from_top_to_bottom_and_again(tmp_path: Path) -> None:
+    for code in blocks(README, "python") * 2:
+        assert run_program(code, tmp_path)
+
+
+def test_the_readme_begins_with_what_it_does_for_its_reader() -> None:
+    """Before the first heading: a program, and nothing that has to be installed, configured or measured first."""
+    beginning = README.partition("\n## ")[0]
+    assert blocks(beginning, "python")
+    assert not blocks(beginning, "sh")
+
+
+def test_the_readme_shows_a_lock_of_the_lab_that_breaks_and_how_many_there_are() -> None:
+    pictures = re.findall(r"!\[[^]]+\]\((docs/lab/.+?)\)", README)
+    broken, kept = ((ROOT / picture).read_text(encoding="utf-8") for picture in pictures)
+    assert "Broken: exclusion" in broken
+    assert "Broken" not in kept
+    assert f"[The lab](docs/lab.md) has {page('lab').count(' breaks after ')} such" in README
+
+
+def test_what_runs_where_is_what_the_workflows_run() -> None:
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8"))["jobs"]
+    linux, macos = (jobs[name]["strategy"]["matrix"]["python"] for name in ("linux", "macos"))
+    table = README.partition("## What runs where")[2].partition("\n## ")[0]
+    assert f"with Python {linux[0]} to {linux[-1]} and real servers" in table
+    assert f"with Python {' and '.join(macos)}:" in table
+    assert not any("windows" in jobs[name]["runs-on"] for name in jobs)
 
 
 def test_the_readme_shows_a_sync_and_an_async_example() -> None:
