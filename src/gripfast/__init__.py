@@ -4,6 +4,8 @@ import gripfast
 
 with gripfast.lock("nightly") as lease:
     ...                      # nobody else is in here; lease.token fences what you write
+
+PYTEST_DONT_REWRITE (a program may import this before it starts pytest, which would complain)
 """
 
 from __future__ import annotations

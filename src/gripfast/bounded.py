@@ -1,8 +1,8 @@
-"""Calls that nobody can bound, on threads of their own: whoever waits for one gets an answer in time.
+"""Calls that have no time-out of their own: they run on threads, so that their callers get an answer in time.
 
-Asking for a name's address has no time-out, nor has the beginning of a connection against a server that sends a byte
-now and then. A call that is given up goes on until it ends by itself, and what it brings is discarded. While several of
-them hang no more are begun, so that an outage does not fill the process with threads.
+The look-up of a host's name has no time-out, nor has a handshake with a server that sends a byte now and then. A call
+that is given up goes on until it ends by itself, and what it brings is discarded. While several of them hang no more
+are begun, so that an outage does not fill the process with threads.
 """
 
 from __future__ import annotations

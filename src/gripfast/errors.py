@@ -28,6 +28,8 @@ WHY: Mapping[Reason, str] = {
     "released": "it was already released",
     "detached": "it was detached, and belongs to whoever adopts it",
 }
+_MINUTES_FROM = 100.0
+"""Seconds, from which on a duration is told in minutes, hours and days."""
 _STOP = "Someone else may hold the lock: stop the work that needs it"
 
 
@@ -45,12 +47,16 @@ class LockTimeout(GripfastError, TimeoutError):
     """The wait is over, and someone else still holds the lock. `holder` says who, or is None if that is not known."""
 
     def __init__(
-        self, name: str, waited: float, holder: LockInfo | None = None, here: str = "", what: str = "lock"
+        self, name: str, waited: float, holder: LockInfo | str | None = None, here: str = "", what: str = "lock"
     ) -> None:
-        """`here`: the holder in words, if it is in the process that waited. `what`: the kind of lock, in words."""
+        """`here`: the holder in words, if it is in the process that waited. `what`: the kind of lock, in words.
+
+        Whoever carries an error as JSON, as Celery's results do, brings the holder back as a text: it says who, but
+        nobody can ask it for `expires_in`.
+        """
         self.name = name
         self.waited = waited
-        self.holder = holder
+        self.holder: LockInfo | None = None if isinstance(holder, str) else holder
         self._here = here
         self._what = what
         super().__init__(name, waited, holder)
@@ -182,9 +188,18 @@ def _describe_kept(holder: LockInfo) -> str:
     label = f" ({_shown(holder.label)})" if holder.label else ""
     since = f" at {holder.since:%Y-%m-%d %H:%M:%S} UTC" if holder.since else ""
     if holder.kept == "done":
-        return f"done{by}{label}{since}, so nobody needs it; that is forgotten in {holder.expires_in:.3g} s"
-    return f"released{by}{label}{since}, but kept for its min_hold: free in {holder.expires_in:.3g} s"
+        return f"done{by}{label}{since}, as once() has recorded; the record ends in {_seconds(holder.expires_in)}"
+    return f"released{by}{label}{since}, but kept for its min_hold: free in {_seconds(holder.expires_in)}"
 
 
 def _expiry(seconds: float, unless: str = "") -> str:
-    return "does not expire by itself" if seconds == math.inf else f"expires in {seconds:.3g} s{unless}"
+    return "does not expire by itself" if seconds == math.inf else f"expires in {_seconds(seconds)}{unless}"
+
+
+def _seconds(number: float) -> str:
+    """As `6d 23h`, not as `6.05e+05 s`."""
+    if number < _MINUTES_FROM:
+        return f"{number:.3g} s"
+    from gripfast import durations  # most programs never show such a time
+
+    return durations.shown(number)

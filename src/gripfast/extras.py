@@ -1,6 +1,6 @@
-"""What to do about a package that is not installed: one text for whoever finds out.
+"""What to do about a package that is not installed: one text for all messages.
 
-Gripfast is installed from a package index or from a clone. Only a reader knows which, so both lines are told.
+Gripfast is installed from a package index or from a clone. Only a reader knows which, so the text has both.
 """
 
 from __future__ import annotations

@@ -26,11 +26,31 @@ def _boottime_clock() -> int | None:
 
 _CLOCK = _boottime_clock()
 
-if _CLOCK is None:
-    boottime = time.monotonic
-else:
-    # A partial keeps this a single C call: it is read several times per acquisition.
-    boottime = functools.partial(time.clock_gettime, _CLOCK)
+
+def _new_boottime() -> functools.partial[float]:
+    """A partial keeps this a single C call: it is read several times per acquisition."""
+    return functools.partial(time.monotonic) if _CLOCK is None else functools.partial(time.clock_gettime, _CLOCK)
+
+
+boottime = _new_boottime()
+"""What this process goes by."""
+shared_boottime = _new_boottime()
+"""The same, for what other processes of this machine read as well: no test moves it."""
+_ahead = [0.0]
+
+
+def advance_boottime(seconds: float) -> None:
+    """For `gripfast.testing`: from now on `boottime` is so many seconds later, also for those who have imported it.
+
+    It never goes back. So a client of a real engine takes it for a while in which this process was suspended: it may
+    give up a lease too early, and never holds one for too long.
+    """
+    _ahead[0] += seconds
+    boottime.__setstate__((_moved_boottime, (), {}, None))  # type: ignore[attr-defined] # the only way to change one
+
+
+def _moved_boottime() -> float:
+    return shared_boottime() + _ahead[0]
 
 
 def wall_us() -> int:
@@ -99,7 +119,7 @@ def _boot_session() -> str:
         command = ["/usr/sbin/sysctl", "-n", "kern.bootsessionuuid"]
         return subprocess.run(command, capture_output=True, check=True, text=True, timeout=5).stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        return f"booted {round((time.time() - boottime()) / 10)}"
+        return f"booted {round((time.time() - shared_boottime()) / 10)}"
 
 
 def this_process() -> Process:

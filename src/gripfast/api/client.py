@@ -21,7 +21,7 @@ from gripfast.api.decorator import LockedBy, check_decoration, locked_async, loc
 from gripfast.api.lease import Lease
 from gripfast.api.lock import Lock
 from gripfast.api.loops import ClientPerLoop
-from gripfast.api.misuse import exact, unknown_option
+from gripfast.api.misuse import NEEDS_PLAIN_WITH, exact, unknown_option
 from gripfast.api.operators import Operators
 from gripfast.api.permit_decorators import PermitDecorators
 from gripfast.core import rules
@@ -58,6 +58,8 @@ class Client(PermitDecorators, Operators):
     """Locks for threads. Thread-safe. A context manager: leaving the block closes the client."""
 
     _drive = staticmethod(drive)
+    if not TYPE_CHECKING:  # which has words of its own
+        __aenter__ = NEEDS_PLAIN_WITH
 
     def __init__(self, config: Config = None) -> None:  # type: ignore[assignment]
         super().__init__(config)
@@ -96,13 +98,14 @@ class Client(PermitDecorators, Operators):
           512 UTF-8 bytes.
         - `wait`: how many seconds `with lock`, `acquire()` and `within()` wait for the lock before they raise
           LockTimeout, unless they are called with a `wait` of their own. None: for ever. `try_acquire()` never waits.
-        - `min_hold`: the name stays taken for so many seconds from its acquisition, however early it is released, also
-          if the work fails or the client is closed. If the holder dies, it is free when its ttl is over. Needs a store
-          with `capabilities.keeps`.
+        - `min_hold`: the name stays taken for this many seconds from its acquisition, however early it is released,
+          even if the work fails or the client is closed. If the holder dies, the name is free when the ttl is over.
+          Needs a store with `capabilities.keeps`.
         - `lazy_release`: if true, `release()` and the end of `with lock` return when the request has left, and do not
-          wait for the store's answer: half the time of a pair on a network. The lock may still be taken for a moment,
-          for everybody but this client. If the lease turns out to have been lost at the store before, that is a WARNING
-          of the logger `gripfast.lease`, not a LeaseLost. Needs a store with `capabilities.lazy_release`.
+          wait for the store's answer. On a network this saves half the time of an acquisition and a release. For
+          everybody but this client, the lock may still be taken for a moment. If the lease turns out to have been lost
+          at the store before, that is a WARNING of the logger `gripfast.lease`, not a LeaseLost. Needs a store with
+          `capabilities.lazy_release`.
         """
         if wrong:
             raise unknown_option(Client.lock, wrong)
@@ -228,11 +231,11 @@ class Client(PermitDecorators, Operators):
         wait: float | None = None,
         **wrong: Unpack[NothingElse],
     ) -> Semaphore:
-        """A semaphore with this name: `limit` permits, so that many may work at the same time. Does no I/O.
+        """A semaphore with this name. It has `limit` permits, and each holder has one or more of them. Does no I/O.
 
-        Everybody has to come with the same limit: who comes with another one gets a ConfigurationError that names both.
-        `resize()` changes it. The other settings are those of `lock()`. A lock and a semaphore of the same name have
-        nothing to do with each other.
+        All programs must use the same limit: a program with another limit gets a ConfigurationError that names both.
+        `resize()` changes the limit. The other settings are those of `lock()`. A lock and a semaphore of the same name
+        have nothing to do with each other.
         """
         if wrong:
             raise unknown_option(Client.semaphore, wrong)
@@ -284,15 +287,16 @@ class Client(PermitDecorators, Operators):
         done_on_error: bool = False,
         **wrong: Unpack[NothingElse],
     ) -> Once:
-        """Something that is to be done once, whoever comes first: `with client.once("digest:2026-11-15", keep=7*86400)
+        """Something that is to be done once, by the first caller: `with client.once("digest:2026-11-15", keep=7*86400)
         as run:` and inside it `if run:`. Does no I/O.
 
-        The run is true for the one that is to do the work. When its block ends normally, that is recorded for `keep`
-        seconds. Whoever comes then finds `run.done`; whoever comes while the work is going on finds `run.busy`.
+        The run is true for the caller that is to do the work. When its block ends normally, the store records for
+        `keep` seconds that the work is done. A caller that comes later finds `run.done`; a caller that comes while the
+        work is going on finds `run.busy`.
 
         - `keep`: for how many seconds the store remembers that it was done, up to ten years. By the store's clock.
-        - `wait`: how many seconds to wait for somebody who is doing it. It ends when that is done, and if it has
-          failed, this one is to do it. None: for ever. Unlike locks, this does not wait unless told to.
+        - `wait`: how many seconds to wait while somebody else does the work. The wait ends when the work is done. If it
+          has failed, this caller is to do it. None: for ever. Unlike a lock, `once()` does not wait by default.
         - `done_on_error`: if the block raises an Exception, that counts as done, too. Otherwise an exception releases
           the name, and somebody else may begin. An interrupt never counts as done.
         - `ttl`, `label` and `group` are those of `lock()`. The lease is renewed while the block runs: `run.lease`.
@@ -355,6 +359,8 @@ class Client(PermitDecorators, Operators):
         - `"skip"`: it returns None.
         - a function: it calls this function with the LockTimeout, and returns the result.
 
+        The last two need a `wait`, such as 0: without it a call waits until the lock is free.
+
         Inside the function, `gripfast.current_lease()` returns the lease.
 
         Coroutine functions work, too: they use an AsyncClient of the same store, one for each event loop. For them,
@@ -382,11 +388,11 @@ class Client(PermitDecorators, Operators):
         group: str | None = None,
     ) -> Lease:
         """Take over a lock that `lease.detach()`, or `gripfast acquire`, has detached on the same store. The lease has
-        a new owner id and a larger token. Only one can adopt it: whoever comes second, or after the lock has expired,
-        gets LeaseLost.
+        a new owner id and a larger token. Only one client can adopt it: a second one, or one that comes after the lock
+        has expired, gets LeaseLost.
 
-        `ttl` and `label` are those of the detached lease, unless you pass others. What was left of a `min_hold` counts
-        from now on. The other settings are those of `lock()`.
+        `ttl` and `label` are those of the detached lease, unless you pass others. The rest of a `min_hold` counts from
+        now on. The other settings are those of `lock()`.
         """
         from gripfast.api.handover import settings_of_adopted
         from gripfast.core.handover import adopt

@@ -76,6 +76,15 @@ def current_lease(kind: type[Lease] | type[AsyncLease] | None = None) -> Lease |
     return lease
 
 
+def ensure_all_held() -> None:
+    """Raise LeaseLost if a lease is lost that one of the decorated functions runs with, the innermost first."""
+    call = _innermost.get()
+    while call is not None:
+        lease, call = call.lease(), call._outer
+        if lease is not None:
+            lease.ensure_held()
+
+
 class _Call:
     """One call of a decorated function."""
 

@@ -97,6 +97,11 @@ def check_decoration(busy: object, settings: Mapping[str, object], method: str =
         raise ConfigurationError(
             f"busy must be 'raise', 'skip', or a function that is called with the LockTimeout, not {busy!r}"
         )
+    if busy != "raise" and settings.get("wait") is None:
+        what = "busy='skip' would skip no call" if busy == "skip" else "the function in busy would never be called"
+        raise ConfigurationError(
+            f"{what}: without `wait`, a call waits until the lock is free. Write wait=0 not to wait, or wait=seconds"
+        )
 
 
 def no_coroutine(result: Any, function: Callable[..., Any]) -> Any:
@@ -128,6 +133,18 @@ def refuse_generators(function: Callable[..., Any]) -> None:
         )
 
 
+def fields_of(template: str) -> list[str]:
+    """The placeholders of a name, as they are written."""
+    rules.checked_name(template)
+    try:
+        parsed = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"the name {template!r} is not a valid template: {error}. Write a literal brace as {{{{ or }}}}"
+        ) from None
+    return [field for _, field, _, _ in parsed if field is not None]
+
+
 class Namer:
     """Fills the arguments of a call into the name."""
 
@@ -138,27 +155,29 @@ class Namer:
                 f"{_name_of(function)} is a class: the decorator would hold the lock only while an object is made. "
                 "Decorate its methods"
             )
-        self._template = rules.checked_name(template)
+        self._template = template
         self._signature = inspect.signature(function)
-        self._fields = self._check_fields(function)
+        kinds = {parameter.kind: name for name, parameter in self._signature.parameters.items()}
+        self._more = kinds.get(inspect.Parameter.VAR_KEYWORD, "")
+        """What the function calls its `**kwargs`, which may have the arguments of the name, too."""
+        self._has_fields = self._check_fields(function)
 
     def __call__(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        if not self._fields:
+        if not self._has_fields:
             return self._template.format()
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return self._template.format(**bound.arguments)
+        try:
+            return self._template.format(**bound.arguments.get(self._more, {}) | bound.arguments)
+        except KeyError as missing:
+            raise ConfigurationError(
+                f"the name {self._template!r} uses {missing.args[0]!r}, but this call has no such argument"
+            ) from None
 
     def _check_fields(self, function: Callable[..., Any]) -> bool:
-        try:
-            parsed = list(string.Formatter().parse(self._template))
-        except ValueError as error:
-            raise ConfigurationError(
-                f"the name {self._template!r} is not a valid template: {error}. Write a literal brace as {{{{ or }}}}"
-            ) from None
-        roots = [field.partition(".")[0].partition("[")[0] for _, field, _, _ in parsed if field is not None]
+        roots = [field.partition(".")[0].partition("[")[0] for field in fields_of(self._template)]
         unknown = [root for root in roots if root not in self._signature.parameters]
-        if unknown:
+        if unknown and not self._more:
             raise ConfigurationError(
                 f"the name {self._template!r} uses {unknown[0]!r}, but {_name_of(function)} has no such argument"
             )

@@ -45,7 +45,7 @@ _WHO_LEADS = "to see who leads, write `{await_}election.leader()`"
 
 class AnyElection(Settled, lacks=OF_ELECTIONS):
     _how_to_make = "gripfast.connect(url).election(name)"
-    _method = "election"
+    _method = "election({})"
     if not TYPE_CHECKING:  # which has words of its own
         __bool__ = no_truth(_WHO_LEADS)
 
@@ -94,10 +94,10 @@ class Election(AnyElection):
         """Iterate over the leaders: the present one at once, then each new one, and None when there is none. It may
         skip some, but never goes back: tokens only grow. The loop ends when the client is closed.
 
-        It asks the store every third of the ttl, at least every 3 seconds, and when the leader's term should be over.
-        So it tells of a new leader up to that much late; before you act on what it told, let the store check the
-        token. It raises StoreUnavailable if the store can't be reached for `connect_patience` seconds; then `next()`
-        goes on.
+        It reads the store every third of the ttl, at least every 3 seconds, and when the leader's term should be over.
+        So it may report a new leader that much later. Do not write because of what it reports, unless the database that
+        you write to checks the token. It raises StoreUnavailable if the store can't be reached for `connect_patience`
+        seconds; then `next()` goes on.
         """
         return _Watching(self._client, self._watch())
 
@@ -113,9 +113,9 @@ class Election(AnyElection):
         If the function returns while it leads, the term ends and `run` returns. If it raises, the term ends and `run`
         raises the same.
 
-        If the store can't be reached, nobody leads by that, and `run` retries with pauses; the logger
-        `gripfast.election` tells why. Only an error that no retry can help raises StoreUnavailable: a wrong password.
-        Inside the function, `gripfast.current_lease()` returns the term.
+        If the store can't be reached, nobody becomes the leader, and `run` retries with pauses; the logger
+        `gripfast.election` says why. Only an error that no retry can cure, such as a wrong password, raises
+        StoreUnavailable. Inside the function, `gripfast.current_lease()` returns the term.
         """
         if more or wrong:
             raise more_for_run(function, more, wrong)

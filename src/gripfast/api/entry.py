@@ -23,7 +23,7 @@ def connect(target: object = None, **options: Any) -> Client:
     list of Redis targets makes one Redlock. Without a target, Gripfast uses $GRIPFAST_URL, or a file in your home
     directory.
 
-    `observers` is a list of objects that are told what happens to the locks of this client: see `Observer`.
+    `observers` is a list of objects that get the events of the locks of this client: see `Observer`.
     """
     return Client(configure(target, options))
 
@@ -32,5 +32,5 @@ def lock(name: str, *more: Never, **settings: Unpack[LockKwargs[Lease]]) -> Lock
     """A lock of the default client: `with gripfast.lock("nightly"): …`. `settings` are those of `Client.lock`;
     `gripfast.configure()` says where the locks are."""
     if more:
-        raise TypeError(f"gripfast.lock() takes one name; settings have names. Write ttl={more[0]!r}, say")
+        raise TypeError(f"gripfast.lock() takes one name; settings are keywords. Write ttl={more[0]!r}, for example")
     return default_client().lock(name, **settings)

@@ -47,9 +47,13 @@ def check_detachable(lease: Handle[Any]) -> None:
     check_hands_over(lease._client, "detach()")
     state = lease._state
     if state.want.share is not None:
-        raise ConfigurationError(f"{lease.name!r}: only a lock can be handed over, not permits")
+        raise ConfigurationError(
+            f"{lease.name!r} is not a lock, and only locks can be handed over: use client.lock(name)"
+        )
     if state.want.is_once:
-        raise ConfigurationError(f"{lease.name!r} is to be done once, and the block that does it has to end it")
+        raise ConfigurationError(
+            f"the lease of once({lease.name!r}) can't be detached: do the work inside its block, or use a lock"
+        )
     others = [each for ref in state.handles if (each := ref()) is not None and each is not lease]
     if any(not each._is_released for each in others):
         raise ConfigurationError(

@@ -153,6 +153,12 @@ class Handle(NotLikeOthers, Generic[R], lacks=OF_LEASES):
         self._enter_once()
         self._runtime.env.ledger.enter_block(self._state.owner)
 
+    def _give_up(self) -> None:
+        """Its holder has ended the work, because the lease could not be renewed in time. So it is lost, although its
+        deadline may be a moment ahead."""
+        if self._state.finish("expired"):
+            self._runtime.env.announce(self._state)
+
     def _told_as(self) -> object | None:
         """What `on_lost` is called with; None if it is not to be called."""
         return self
@@ -201,7 +207,8 @@ class Lease(Handle[BlockingRuntime]):
         is still yours.
 
         The text has no password, but it is a key: whoever has it, and may use the store, can adopt the lock. Needs a
-        store with `capabilities.hands_over`.
+        store with `capabilities.hands_over`. Only a lock can be handed over: the leases of semaphores, read/write locks
+        and `once()` raise ConfigurationError.
         """
         from gripfast.api import handover
         from gripfast.core.handover import detach

@@ -61,7 +61,7 @@ class AnyLocks(NotLikeOthers, lacks=OF_LOCKS):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the locks, in the order in which they were given."""
+        """The names of the locks, in the order in which they were given."""
         return tuple(each.want.name for each in self._settings)
 
     @property
@@ -123,7 +123,7 @@ class AnyLeases(NotLikeOthers, Generic[L], lacks=OF_LEASES):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the locks, in the order in which they were acquired: by name, the same for everybody."""
+        """The names of the locks, in the order in which they were acquired: by name, the same for everybody."""
         return tuple(lease.name for lease in self._leases)
 
     @property

@@ -42,7 +42,8 @@ _TRY = "write `lease = {await_}client.lock(name).try_acquire()`, which is None i
 _ELECTION = "write client.election(name, value), and `{async_}with election.lead() as term:`"
 _RW = "write client.rwlock(name).read() or client.rwlock(name).write()"
 _LIMITED = (
-    "write @client.limited(name, limit): so many calls at the same time. Gripfast does not count calls per second"
+    "write @client.limited(name, limit): it limits how many calls run at the same time. Gripfast does not count calls "
+    "per second"
 )
 _DECORATED = "to decorate a function, write `@client.read_locked(name)` or `@client.write_locked(name)`"
 _REMAINING = "lease.remaining() returns the seconds that are left"
@@ -116,13 +117,13 @@ OF_LEASES: Mapping[str, str] = {
 }
 _LEAD = "write `{async_}with election.lead() as term:`, or `{await_}election.run(function)`"
 _RESIGN = (
-    "the term has it: leave the block of `{async_}with election.lead() as term:`, or write `{await_}term.release()`. A "
-    "function that run() calls returns"
+    "the term has it: leave the block of `{async_}with election.lead() as term:`, or write `{await_}term.release()`. "
+    "With run(), return from the function"
 )
 _LEADS = "write `term = {await_}election.lead()` and read term.held. For who leads, write `{await_}election.leader()`"
 _LEADER = "write `{await_}election.leader()`, which is None if nobody leads"
 _WATCH = "write `{async_}for leader in election.watch():`"
-_VALUE = "it counts for a whole term. Write client.election(name, value), and lead again"
+_VALUE = "a value counts for a whole term. Write client.election(name, value), and lead again"
 _CANDIDATES = "write `info = {await_}client.inspect(name)`. If somebody leads, info.waiters is how many others wait"
 
 OF_ELECTIONS: Mapping[str, str] = {
@@ -186,7 +187,7 @@ _WITHOUT_RENEWAL = "leave it out, because a term is renewed until it is released
 _ELECTION_VALUE = "write value={value}, what others read as leader.value"
 _LEAD_WAIT = "it belongs to a campaign. Write election.lead(wait={value})"
 _KEEP = "write keep={value}, the seconds for which it stays recorded that it was done"
-_ONLY_LOCKS = "leave it out: lock() and locks() have it, where one round trip is half of the time"
+_ONLY_LOCKS = "leave it out: only lock() and locks() have it"
 _TO_BE_CONFIRMED = "leave it out, because the store has to confirm that it was done"
 _ALWAYS_RENEWED = "leave it out, because leases on several locks are always renewed"
 
@@ -194,8 +195,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "acquire": {
         **_POLLING,
         **dict.fromkeys(("timeout", "blocking_timeout"), f"write acquire(wait={{value}}), {_RAISES}"),
-        "fail_when_locked": f"leave it out. Not to wait, {_NOT_WAIT}",
-        "blocking": f"leave it out. Not to wait, {_NOT_WAIT}",
+        **dict.fromkeys(("fail_when_locked", "blocking", "block"), f"leave it out. Not to wait, {_NOT_WAIT}"),
         "ttl": "it is a setting of the lock. Write client.lock(name, ttl={value})",
         "token": "every lease gets its own. Read lease.token",
     },
@@ -223,6 +223,13 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         "reentrant": "leave it out: a thread or task that reads may read again, and one that writes may do both",
         "lazy_release": _ONLY_LOCKS,
     },
+    **{
+        half: dict.fromkeys(
+            ("wait", "timeout", "blocking_timeout"),
+            f"write rwlock.{half}().acquire(wait={{value}}), or make it with client.rwlock(name, wait={{value}})",
+        )
+        for half in ("read", "write")
+    },
     "once": {
         **_LOCK,
         **dict.fromkeys(("ttl_done", "expire_after", "period", "interval", "lock_at_least_for"), _KEEP),
@@ -236,7 +243,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     "locks": {
         **_LOCK,
         **dict.fromkeys(("renew", "auto_renewal", "auto_renew", "auto_extend", "autorenew"), _ALWAYS_RENEWED),
-        "reentrant": "leave it out: who holds one of several locks can't acquire them again",
+        "reentrant": "leave it out: a thread or task that holds one of the locks can't acquire them again",
     },
     "election": {
         **_LOCK,
@@ -247,7 +254,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         **dict.fromkeys(("on_elected", "on_started_leading", "func", "callback"), "write election.run(function)"),
         **dict.fromkeys(("on_stopped_leading", "on_loss"), "write on_lost={value}, called with the lease and a reason"),
         "max_term": "write max_hold={value}",
-        "reentrant": "leave it out: who leads can't lead once more",
+        "reentrant": "leave it out: a leader can't be elected again while it leads",
         "lazy_release": _ONLY_LOCKS,
         "url": "a client makes elections. Write gripfast.connect(url).election(name)",
     },
@@ -286,6 +293,10 @@ NAMES: Mapping[str, str] = {
     **dict.fromkeys(("try_lock", "with_lock", "get_lock", "DistributedLock", "Mutex"), "write gripfast.lock(name)"),
     **dict.fromkeys(("Redis", "RedisCluster", "LockManager"), "write gripfast.connect(url)"),
     "locks": "write gripfast.connect(url).locks(name, name)",
+    **dict.fromkeys(("semaphore", "BoundedSemaphore"), "write gripfast.connect(url).semaphore(name, limit)"),
+    **dict.fromkeys(("rwlock", "rw_lock"), "write gripfast.connect(url).rwlock(name)"),
+    "once": "write gripfast.connect(url).once(name, keep=seconds)",
+    "adopt": "write gripfast.connect(url).adopt(text)",
     **{
         name: f"write @client.{name}({given}), with client = gripfast.connect(url)"
         for name, given in {"limited": "name, limit", "read_locked": "name", "write_locked": "name"}.items()
@@ -336,7 +347,8 @@ class _Missing:
 
 NEEDS_ASYNC_WITH = _Missing("__enter__", "write `async with`")
 NEEDS_PLAIN_WITH = _Missing(
-    "__aenter__", "with client = gripfast.connect_async(url) write `async with client.lock(name):`; here write `with`"
+    "__aenter__",
+    "with client = gripfast.connect_async(url) write `async with`; here write `with`",
 )
 """In place of the method that the wrong `with` looks for first. Without its `__exit__` it is no context manager."""
 
@@ -468,15 +480,18 @@ def made_by_hand(kind: type, how: str) -> TypeError:
 
 def refuse_to_pickle(self: Any, protocol: SupportsIndex = 0) -> NoReturn:
     """As `__reduce_ex__`. Connections, threads and leases belong to one process."""
-    kind, name, make = type(self).__name__, getattr(self, "name", None), getattr(self, "_method", "lock")
+    kind, name = type(self).__name__, getattr(self, "name", None)
+    make = getattr(self, "_method", "lock({})").format(repr(name))
     connect = f"gripfast.connect{'_async' if kind.startswith('Async') else ''}(url)"
+    hand_over = ". To hand this lease over, pass the text of lease.detach(), and call adopt(text) there"
     raise TypeError(
         f"{kind}{'' if name is None else f' {name!r}'} can't be pickled or copied, because it belongs to this process. "
         + (
             f"Pass the URL to the other process, and call {connect} there"
             if name is None
-            else f"Pass the URL and the name {name!r} to the other process, and call {connect}.{make}({name!r}) there"
+            else f"Pass the URL and the name {name!r} to the other process, and call {connect}.{make} there"
         )
+        + (hand_over if kind in ("Lease", "AsyncLease") else "")
         + ". (multiprocessing pickles the arguments of a process that it spawns; a forked one may use a client that it "
         "inherits.)"
     )

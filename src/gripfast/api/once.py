@@ -39,6 +39,7 @@ L = TypeVar("L", "Lease", "AsyncLease")
 
 
 class AnyOnce(NotLikeOthers, lacks=OF_ONCE):
+    _method = "once({}, keep=seconds)"
     __reduce_ex__ = refuse_to_pickle
     if not TYPE_CHECKING:  # which has words of its own
         __bool__ = no_truth("write `{async_}with client.once(…) as run:` and inside it `if run:`")
@@ -83,7 +84,8 @@ class AnyRun(NotLikeOthers, Generic[L]):
     def __init__(self, once: AnyOnce, got: L | Taken) -> None:
         self._once = once
         self._lease: L | None = None if isinstance(got, Taken) else got
-        self.holder: LockInfo | None = got.holder if isinstance(got, Taken) else None
+        holder = got.holder if isinstance(got, Taken) else None
+        self.holder: LockInfo | None = None if holder is None else once._client._shown(holder)
         """Who has done it, or does it now; None if this block does, or if it is not known."""
 
     @property
@@ -105,7 +107,7 @@ class AnyRun(NotLikeOthers, Generic[L]):
         """Held while the block runs: `run.lease.token`, `run.lease.ensure_held()`."""
         if self._lease is None:
             raise ConfigurationError(
-                f"this block is not to do {self.name!r}, so it has no lease: check `if run:` first"
+                f"there is no lease, because {self.name!r} is done, or somebody else does it now: check `if run:` first"
             )
         return self._lease
 

@@ -23,7 +23,7 @@ class Operators(AnyClient):
     def inspect(self, name: str, kind: Literal["semaphore", "rwlock"]) -> PermitInfo | None: ...
 
     def inspect(self, name: str, kind: Literal["lock", "semaphore", "rwlock"] = "lock") -> LockInfo | PermitInfo | None:
-        """Who holds the lock, or None. Of a semaphore or read/write lock: who holds permits, or None."""
+        """Who holds the lock, or None. With `kind`: who holds permits of the semaphore or read/write lock, or None."""
         if kind != "lock":
             found = reached(drive(permits_of(self._store()).inspect_permits(self._key(name), self._check_kind(kind))))
             return found and self._shown_permits(found)
@@ -40,8 +40,9 @@ class Operators(AnyClient):
         self, prefix: str = "", kind: Literal["lock", "semaphore", "rwlock"] = "lock"
     ) -> Iterator[LockInfo] | Iterator[PermitInfo]:
         """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
-        arbitrary, and a lock may occur twice. With `kind`: over the semaphores or read/write locks that somebody
-        holds."""
+        arbitrary, and a lock may occur twice. Names that are kept although nobody holds them are among them: what was
+        done `once()`, and the rest of a `min_hold` (`info.kept`). With `kind`: over the semaphores or read/write locks
+        that somebody holds."""
         return self._list_locks(prefix) if kind == "lock" else self._list_permits(prefix, self._check_kind(kind))
 
     def _list_locks(self, prefix: str) -> Iterator[LockInfo]:
@@ -95,5 +96,5 @@ class Operators(AnyClient):
         return done
 
     def forget(self, name: str) -> bool:
-        """Make undone what `once()` has recorded as done: the next one may begin. True if it was recorded."""
+        """Forget what `once()` has recorded as done, so that it can be done again. True if it was recorded."""
         return drive(keeping.forget(self, self._key(name)))

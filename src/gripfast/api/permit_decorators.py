@@ -73,8 +73,8 @@ class PermitDecorators(AnyClient):
         **settings: Unpack[PermitKwargs[Any]],
     ) -> Callable[[Any], Any]:
         """A decorator: hold one permit of a semaphore while the function runs, so that at most `limit` calls run at the
-        same time, on all machines together. With a placeholder in the name, such as `{user_id}`, it is so many for
-        each user.
+        same time, on all machines together. With a placeholder in the name, such as `{user_id}`, each user has
+        this limit.
 
         `settings` are those of `semaphore()`: ttl, renew, max_hold, label, on_lost, group, wait. The name, the `group`
         and `busy` are as in `locked()`. Coroutine functions work, too. Inside the function,

@@ -65,7 +65,7 @@ def check_whom(kind: str, owner: object, slot: object) -> None:
     if slot is not None and (kind == "rwlock" or not isinstance(slot, int) or isinstance(slot, bool)):
         raise ConfigurationError(f"slot must be the number of a semaphore's permit, not {slot!r}")
     if not isinstance(owner, str | None):
-        raise ConfigurationError(f"owner must be an owner id, as inspect() tells it, not {owner!r}")
+        raise ConfigurationError(f"owner must be an owner id, as inspect() shows it, not {owner!r}")
 
 
 def resized(store: Store, key: str, limit: int) -> Any:
@@ -73,6 +73,8 @@ def resized(store: Store, key: str, limit: int) -> Any:
 
 
 class AnySemaphore(AnyLock, lacks=OF_SEMAPHORES):
+    _method = "semaphore({}, limit)"
+
     @property
     def limit(self) -> int:
         """How many permits there are, as far as this object knows."""
@@ -132,8 +134,9 @@ class Semaphore(AnySemaphore):
 
     def resize(self, limit: int) -> None:
         """Change the limit for everybody, in one step. If it grows, waiters are served at once. If it shrinks, holders
-        keep what they have, and nobody gets a permit until it fits. Waiters that want more permits than the new limit
-        get a ConfigurationError. So does everybody who comes with the old limit from now on."""
+        keep what they have, and nobody gets a permit until fewer permits than the new limit are in use. Waiters that
+        want more permits than the new limit get a ConfigurationError, and so does every later request with the old
+        limit."""
         limit = rules.checked_limit(limit)
         answer = drive(resized(self._client._store(), self._settings.want.key, limit))
         if isinstance(answer, Unreachable):
@@ -184,6 +187,7 @@ class SemaphoreLease(Lease):
 
 
 class AnyRWLock(NotLikeOthers, lacks=OF_RWLOCKS):
+    _method = "rwlock({})"
     __reduce_ex__ = refuse_to_pickle
 
     def __init__(self, client: AnyClient, read: LockSettings, write: LockSettings) -> None:
@@ -207,12 +211,18 @@ class RWLock(AnyRWLock):
 
     _client: Client
 
-    def read(self) -> ReadLock:
-        """A lock that others may have at the same time, but no writer. Does no I/O."""
+    @exact
+    def read(self, **wrong: Unpack[NothingElse]) -> ReadLock:
+        """A lock that other readers may hold at the same time, but no writer. Does no I/O."""
+        if wrong:
+            raise unknown_option(RWLock.read, wrong)
         return ReadLock(self._client, self._read)
 
-    def write(self) -> WriteLock:
+    @exact
+    def write(self, **wrong: Unpack[NothingElse]) -> WriteLock:
         """A lock that nobody else has, for reading or writing, at the same time. Does no I/O."""
+        if wrong:
+            raise unknown_option(RWLock.write, wrong)
         return WriteLock(self._client, self._write)
 
 

@@ -22,7 +22,7 @@ def locks(engine: str) -> str:
     """The DDL of the tables the locks are in, for all modes; safe to run again."""
     if engine not in _SCRIPTS:
         raise ConfigurationError(
-            f"{engine} needs no tables for locks, because the embedded store creates its own file. For the table of "
+            f"{engine} needs no tables for locks, because the embedded store creates its own file. For the tables of "
             "fencing tokens, use --fencing-only"
         )
     statements = importlib.import_module(_SCRIPTS[engine]).SCHEMA

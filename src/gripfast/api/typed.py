@@ -56,6 +56,7 @@ class LockedOr(Protocol[T]):
 
 
 class AsyncLockedOr(Protocol[T]):
-    """The same, only for coroutine functions: of `AsyncClient.locked`, or if `busy` is a coroutine function."""
+    """Like LockedOr, but only for coroutine functions: the type of the decorator that `AsyncClient.locked(…, busy=…)`
+    returns, and `Client.locked(…, busy=…)` if `busy` is a coroutine function."""
 
     def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> Callable[P, Coroutine[Any, Any, R | T]]: ...

@@ -15,7 +15,7 @@ doctor       doctor: judges a deployment
 serve        serve: a page of what is held; the page itself is in `gripfast.serve`
 run          run: takes the lock and holds it while a command runs
 waiting      waits for a lock, tells who has it meanwhile
-signals      signals are read and passed on, not suffered
+signals      how signals are read and passed on
 spawn        the command's process; `child` is what runs in it before the command does
 supervise    the command must not outlive the lease
 family       processes that the command left behind

@@ -23,8 +23,8 @@ MEANINGS = {
     UNAVAILABLE: "the store can't be reached, or refused the request",
     INTERNAL: "a bug in gripfast",
     BUSY: "someone else holds the lock (run: see --busy-exit-code)",
-    LOST: "the lock was lost while the command ran, or before it could start (run; lead, if it ends then); or it is "
-    "not held (renew, release)",
+    LOST: "the lock was lost while the command ran, or before it could start (run, and lead if it ends because of "
+    "that); or it is not held (renew, release)",
     DONE: "it was done before (run --once: see --done-exit-code)",
     NOT_EXECUTABLE: "the command can't be executed (run, lead)",
     NO_COMMAND: "the command was not found (run, lead)",

@@ -45,8 +45,9 @@ def doctor(ctx: click.Context, target: str | None, in_json: bool, quick: bool) -
     the settings of the server. It changes nothing else. The more its user may read (INFO and CONFIG GET on Redis, for
     instance), the more it sees.
 
-    The exit code is 1 if there is a problem: something that can make two holders or stop locks from working as things
-    stand. Advice alone does not change the exit code. docs/doctor.md lists every finding.
+    The exit code is 1 if there is a problem: something that, as the server is now, can give one lock to two holders,
+    stop locks from working, or end the lease of a living holder. Advice alone does not change the exit code.
+    docs/doctor.md lists every finding.
 
     Without URL it judges the store in --url or $GRIPFAST_URL, or else the file in your home directory. If the URL has a
     password, set $GRIPFAST_URL: other users of the machine can see the arguments of a command.

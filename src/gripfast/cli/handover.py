@@ -20,7 +20,7 @@ from gripfast.cli.waiting import obtain
 from gripfast.errors import LeaseLost, LockTimeout, why_lost
 
 TTL_HELP = "The lock is free after this long, unless it is renewed or adopted. [default: 30, or what the URL says]"
-RENEW_HELP = "From now on the lock is free after this long. [default: as before]"
+RENEW_HELP = "The lock is free after this long, counted from now, unless it is renewed. [default: as before]"
 
 _text_argument = click.argument("source", metavar="-", type=click.Choice(["-"]))
 
@@ -45,8 +45,8 @@ def acquire(
     echo "$key" | gripfast release -
 
     The text is a key: whoever has it, and may use the store, can renew or release the lock, or adopt it in Python with
-    client.adopt(text). It has no password. Nobody renews the lock by itself, and nothing stops your work when it has
-    expired: if one command is all you need, use gripfast run.
+    client.adopt(text). It has no password. The lock is not renewed unless you call gripfast renew, and nothing stops
+    your work when the lock has expired. If one command is all you need, use gripfast run.
     """
     with open_client(ctx) as client:
         try:
@@ -57,13 +57,13 @@ def acquire(
     return 0
 
 
-@click.command(short_help="Renew a lock of gripfast acquire.")
+@click.command(short_help="Renew a lock that gripfast acquire took.")
 @_text_argument
 @url_option
 @duration_option("--ttl", RENEW_HELP)
 @click.pass_context
 def renew(ctx: click.Context, source: str, ttl: float | None) -> None:
-    """Renew the lock whose text is on standard input. The text stays valid.
+    """Renew the lock whose text, printed by gripfast acquire, is on standard input. The text stays valid.
 
     \b
     echo "$key" | gripfast renew - --ttl 10m
@@ -74,17 +74,17 @@ def renew(ctx: click.Context, source: str, ttl: float | None) -> None:
         _check(client._drive(handover.renew(client, sys.stdin.read(), ttl)))
 
 
-@click.command(short_help="Release a lock of gripfast acquire.")
+@click.command(short_help="Release a lock that gripfast acquire took.")
 @_text_argument
 @url_option
 @click.pass_context
 def release(ctx: click.Context, source: str) -> None:
-    """Release the lock whose text is on standard input.
+    """Release the lock whose text, printed by gripfast acquire, is on standard input.
 
     \b
     echo "$key" | gripfast release -
 
-    The exit code is 76 if it was not held any more: it may have expired while you still worked.
+    The exit code is 76 if the lock was not held any more: it may have expired while you still worked.
     """
     with open_client(ctx) as client:
         _check(client._drive(handover.release(client, sys.stdin.read())))

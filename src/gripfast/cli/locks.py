@@ -11,6 +11,7 @@ from typing import Literal
 import click
 
 import gripfast
+from gripfast.api.rows import break_holders, row_of
 from gripfast.cli import codes, text
 from gripfast.cli.failure import Failure, say
 from gripfast.cli.kinds import NAMES, AnyKind, to_list, to_show, words_of
@@ -37,7 +38,7 @@ def ls(ctx: click.Context, in_json: bool, prefix: str, kind: AnyKind) -> None:
     label, host, pid, since, seconds until the lock expires unless it is renewed, waiters, token. A blank inside one of
     these is written as \\x20.
 
-    Of a semaphore or read/write lock it prints one line: name, kind, limit, permits in use (or read, or write), their
+    For a semaphore or read/write lock it prints one line: name, kind, limit, permits in use (or read, or write), their
     slots, the number of holders, waiters. gripfast show tells who the holders are.
     """
     with open_client(ctx) as client:
@@ -108,10 +109,10 @@ def break_(
     holder is gone.
 
     Where a lock lives in a database session (mode=row, mode=advisory), breaking it ends the session, and the old holder
-    can't be told the reason.
+    does not get the reason.
 
-    Of a semaphore or read/write lock, all holders lose their permits, or the one that --owner or --slot names. Whoever
-    gets a permit in the meantime keeps it.
+    If NAME is a semaphore or read/write lock, all holders lose their permits. With --owner or --slot, only that holder
+    does. A holder that gets a permit in the meantime keeps it.
     """
     _check_whom(ctx, kind, owner, slot)
     if not (yes or sys.stdin.isatty()):
@@ -148,9 +149,9 @@ def _break_lock(client: gripfast.Client, name: str, yes: bool, reason: str | Non
     if info.kept == "done":
         raise Failure(codes.DECLINED, f"{name!r} is {text.holder(info)}. To have it done again: {_forget(name)}")
     if not yes:
-        _confirm(client, info)
-    if not client.force_release(name, reason):
-        raise _nobody(name)
+        _ask(text.portrait(info), "Release this lock by force? Its holder may still be at work.")
+    if not break_holders(client, row_of(info), reason):
+        raise _nobody(name) if client.inspect(name) is None else _another(name)
     return info
 
 
@@ -177,13 +178,13 @@ def _break_permits(
     if not yes:
         question = "Release the permits of these holders by force? They may still be at work."
         _ask(words_of(info.kind).portrait(info, chosen), question)
-    hit = [each for each in chosen if client.force_release(info.name, reason, kind=info.kind, owner=each.owner)]
+    hit = {each.owner for each in break_holders(client, row_of(replace(info, holders=tuple(chosen))), reason)}
     if not hit:
         raise _nobody(info.name, info.kind)
-    return replace(info, holders=tuple(hit))
+    return replace(info, holders=tuple(each for each in chosen if each.owner in hit))
 
 
-@click.command(short_help="Have something done again that was done once.")
+@click.command(short_help="Forget that something was done, so that it is done again.")
 @name_argument
 @url_option
 @json_option
@@ -212,15 +213,6 @@ def _ask(portrait: str, question: str) -> None:
     click.echo(portrait, err=True)
     if not click.confirm(question, err=True):
         raise Failure(codes.DECLINED, "nothing was changed")
-
-
-def _confirm(client: gripfast.Client, info: gripfast.LockInfo) -> None:
-    _ask(text.portrait(info), "Release this lock by force? Its holder may still be at work.")
-    now = client.inspect(info.name)
-    if now is not None and now.owner != info.owner:
-        raise Failure(
-            codes.DECLINED, f"the lock has another holder by now; nothing was changed. Look again: {to_show(info.name)}"
-        )
 
 
 @click.command(short_help="Wait until a lock is free.")
@@ -261,6 +253,11 @@ def _verdict(name: str, waited: float, busy: gripfast.LockTimeout | None) -> dic
 
 def _forget(name: str) -> str:
     return f"gripfast forget {shlex.quote(name)}"
+
+
+def _another(name: str) -> Failure:
+    words = f"the lock has another holder by now; nothing was changed. Look again: {to_show(name)}"
+    return Failure(codes.DECLINED, words)
 
 
 def _nobody(name: str, kind: AnyKind = "lock") -> Failure:

@@ -67,7 +67,7 @@ kind_option = click.option(
     "--kind",
     type=click.Choice(list(NAMES)),
     default="lock",
-    help="Of which kind it is: a lock, a semaphore or a read/write lock. [default: lock]",
+    help="What to look for: a lock, a semaphore or a read/write lock. [default: lock]",
 )
 json_option = click.option("--json", "in_json", is_flag=True, help="Print JSON.")
 wait_option = duration_option("--wait", "Wait at most this long: 30 (seconds), 500ms, 2m, 1h. [default: for ever]")
@@ -86,7 +86,7 @@ quiet_option = click.option(
     "-q",
     is_flag=True,
     callback=_be_quiet,
-    help="Print nothing but errors: not who holds the lock, neither while gripfast waits nor when it gives up.",
+    help="Print only errors. Do not print who holds the lock, while gripfast waits or when it gives up.",
 )
 
 

@@ -41,15 +41,15 @@ GRACE_HELP = f"""If the lock can't be renewed, send TERM this long before the le
 at most half the ttl. [default: {GRACE:g}, or half the ttl if that is less]"""
 MIN_HOLD_HELP = "The lock stays taken for this long from its acquisition, even if the command ends earlier or fails."
 ONCE_HELP = """Run the command only if it was not done before. If it ends with status 0, that is recorded for as long as
---keep says. If it fails, or dies, it may be run again."""
+--keep says. If it fails or is killed, it may be run again."""
 KEEP_HELP = "With --once: for how long it is remembered that the command was done, such as 7d."
 DONE_HELP = f"With --once: exit code if it was done before. [default: {codes.DONE}]"
-LIMIT_HELP = """Take a permit of the semaphore NAME, which has N permits: so many commands may run at the same time.
-Everybody has to come with the same limit."""
+LIMIT_HELP = """Take a permit of the semaphore NAME, which has N permits: at most N commands run at the same time. All
+programs must use the same limit."""
 READ_HELP = "Take the read/write lock NAME for reading: others may read at the same time, and nobody writes."
 WRITE_HELP = "Take the read/write lock NAME for writing: nobody else reads or writes."
-GROUP_HELP = """What metrics call this lock and others like it. Names are not told to metrics, because there may be any
-number of them."""
+GROUP_HELP = """The name that metrics use for this lock and others like it. Metrics never contain the names of locks,
+because there may be any number of them."""
 BUSY_HELP = f"Exit code if someone else holds the lock. [default: {codes.BUSY}]"
 
 
@@ -62,6 +62,8 @@ class Settings(NamedTuple):
     quiet: bool
     done_code: int = codes.DONE
     kind: AnyKind = "lock"
+    look: str = ""
+    """The command that shows who holds it, if that is not `gripfast show`."""
 
 
 class How(TypedDict):
@@ -136,19 +138,19 @@ def run(
 
     In CMD's environment, $GRIPFAST_NAME is the lock's name, and $GRIPFAST_TOKEN is the fencing token, a number that
     grows with every holder. With --limit, $GRIPFAST_SLOTS is the number of the permit, from 0 on: no other holder has
-    the same at the same time. A lock, a semaphore and a read/write lock of the same name have nothing to do with each
-    other; what is said of the lock below holds for all of them.
+    the same number at the same time. A lock, a semaphore and a read/write lock of the same name have nothing to do with
+    each other. What follows about the lock is true for all three.
 
-    gripfast passes signals on to CMD. CMD inherits gripfast's standard input, output and error; one that is closed
-    stays closed.
+    gripfast passes signals on to CMD. CMD inherits gripfast's standard input, output and error. If one of them is
+    closed, it is closed for CMD, too.
 
     If the lock can't be renewed, CMD gets TERM --grace seconds before the lease ends. CMD and everything it started get
     KILL before someone else can get the lock. Then gripfast exits with 76.
 
     If gripfast itself is killed, Linux kills CMD as well (unless CMD is setuid), but not the processes that CMD has
     started. On other systems CMD keeps running. Nobody renews the lock any more, so it is free after its ttl at the
-    latest, even if CMD still runs. With the embedded store (sqlite://, the default) it
-    is free as soon as CMD has ended.
+    latest, even if CMD still runs. With the embedded store (sqlite://, the default) the lock is free as soon as CMD has
+    ended.
 
     The lock is released when CMD ends, even if CMD leaves processes running in the background. There is one exception,
     on Linux: gripfast gets TERM, passes it on, and CMD ends because of it. Then gripfast also sends TERM to the
@@ -173,7 +175,7 @@ def run(
             label, group = how["label"], how["group"]
             attempt = client.once(name, keep=how["keep"], wait=patience, ttl=how["ttl"], label=label, group=group)
             return _run_once(client, attempt, settings, listening())
-        return _run(client, lock, settings, listening())
+        return run_holding(client, lock, settings, listening())
 
 
 def _check(ctx: click.Context, how: How) -> None:
@@ -209,9 +211,10 @@ def check_grace(ctx: click.Context, grace: float | None, ttl: float) -> None:
         raise click.UsageError(f"--grace may be at most half the ttl, here {sane_grace(ttl):g} seconds.", ctx)
 
 
-def _run(
+def run_holding(
     client: gripfast.Client, lock: gripfast.Lock | gripfast.Semaphore, settings: Settings, signals: Signals
 ) -> int:
+    """Run the command while holding the lock; the exit code. Also for `manage.py locked` of `contrib/django/`."""
     try:
         with campaigning(client, lock.name, signals, settings.quiet, settings.kind):
             lease = lock.acquire(wait=settings.wait)
@@ -249,7 +252,8 @@ def _who(client: gripfast.Client, settings: Settings, busy: gripfast.LockTimeout
 def _busy(settings: Settings, who: str) -> int:
     if not settings.quiet:
         what_next = "Wait longer with --wait" if settings.wait else "Wait for it with --wait SECONDS"
-        say(f"{settings.name!r} is {who}. {what_next}, or see: {to_show(settings.name, settings.kind)}")
+        look = settings.look or to_show(settings.name, settings.kind)
+        say(f"{settings.name!r} is {who}. {what_next}, or see: {look}")
     return settings.busy_code
 
 
@@ -303,12 +307,4 @@ def say_stopped(lease: gripfast.Lease, ending: Ending, then: str = "") -> None:
     if not ending.complete:
         say("some processes of the command still run although gripfast sent them KILL; look for them with ps")
     what = "has ended, but gripfast could not kill all its processes" if ending.refused else "was stopped"
-    say(f"lost the {called(lease)} {lease.name!r}: {_why(lease)}. The command {what}{then}")
-
-
-def _why(lease: gripfast.Lease) -> str:
-    try:
-        lease.ensure_held()
-    except gripfast.LeaseLost as lost:
-        return why_lost(lost)
-    return "it could not be renewed in time"
+    say(f"lost the {called(lease)} {lease.name!r}: {ending.why}. The command {what}{then}")

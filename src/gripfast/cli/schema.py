@@ -7,7 +7,7 @@ import click
 from gripfast.api import schema as texts
 from gripfast.cli.options import url_of, url_option
 
-FENCING_HELP = "Print only the table for fencing tokens; create it in the database that you write to."
+FENCING_HELP = "Print only the tables for fencing tokens; create them in the database that you write to."
 
 
 @click.command(short_help="Print the SQL that creates Gripfast's tables.")
@@ -25,8 +25,8 @@ def schema(ctx: click.Context, engine: str | None, locks_only: bool, fencing_onl
     gripfast schema mysql --fencing-only
 
     Without ENGINE, it prints the tables for the store in --url or $GRIPFAST_URL. Gripfast creates the tables for locks
-    on first use, if its database user has the right. You always have to create the table for fencing tokens yourself.
-    For sqlite, only that table is printed: the embedded store creates its own file of locks.
+    on first use, if its database user has the right. You always have to create the tables for fencing tokens yourself.
+    For sqlite, only those are printed: the embedded store creates its own file of locks.
     """
     if locks_only and fencing_only:
         raise click.UsageError("Use --locks-only or --fencing-only, not both.", ctx)

@@ -79,7 +79,8 @@ def _networks(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> 
     default=LISTEN,
     callback=_read_by(_address),
     metavar="ADDRESS",
-    help=f"Where: HOST:PORT, or unix:/PATH for a reverse proxy on this machine. Port 0 takes a free one. "
+    help="Where to listen: an IP address and a port, or unix:/PATH for a reverse proxy on this machine. Port 0 takes a "
+    "free one. "
     f"[default: {LISTEN}]",
 )
 @click.option(
@@ -88,13 +89,13 @@ def _networks(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> 
     help="Visitors may break locks, as gripfast break does. The page asks before it does, and each break is logged.",
 )
 @click.option("--prefix", default="", metavar="TEXT", help="Show only what has a name that starts with TEXT.")
-@duration_option("--every", f"How often to look, while somebody has the page open. [default: {INTERVAL:g}s]")
+@duration_option("--every", f"How often to scan the store while somebody has the page open. [default: {INTERVAL:g}s]")
 @click.option(
     "--public-url",
     callback=_read_by(_public),
     metavar="URL",
-    help="The address that visitors use, if it is another: that of the reverse proxy. Needed if ADDRESS is not on the "
-    "loopback interface.",
+    help="The address that visitors use, if it is not ADDRESS: that of the reverse proxy. Needed if ADDRESS is not on "
+    "the loopback interface.",
 )
 @click.option(
     "--token-file",
@@ -140,8 +141,8 @@ def serve(
         --trust-header X-Forwarded-User --public-url https://locks.example.com/
 
     It prints a link with a token, which opens the page. The page is read-only unless you add --allow-break, and only
-    users of this machine can connect unless you choose another address. It looks through the store every two seconds
-    while somebody has the page open, once for all of them, and not at all otherwise.
+    users of this machine can connect unless you choose another address. While somebody has the page open, it scans
+    the store every two seconds, once for all visitors. Otherwise it does not scan.
 
     For machines there are /healthz (the server runs), /readyz (the store can be reached) and /metrics (for Prometheus;
     send the token as Authorization: Bearer TOKEN).
@@ -194,8 +195,8 @@ def _serve(
     check(address, access, public_url)
     with bind(address) as bound:
         site = site_at(address, bound, public_url)
-        settings = Settings(access, site, _cookie(bound.getsockname()), may_break)
-        page = Page(settings, client, interval, prefix, partial(_announce, client, settings, printed))
+        settings = Settings(access, site, _cookie(bound.getsockname()), may_break, prefix)
+        page = Page(settings, client, interval, partial(_announce, client, settings, printed))
         asyncio.run(page.run_until_signal(bound))
     if address.path:
         Path(address.path).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Signals that reach `gripfast` are read, not suffered.
+"""How `gripfast` reads signals, and passes them on.
 
 While we wait for a lock, a signal that asks us to end raises `Interrupted` in the main thread, so that we leave the
 queue. While the user's command runs, signals are read one by one and passed on to it.

@@ -9,9 +9,12 @@
 It looks at the lease's own clock at least every PACE seconds, and kills a moment before the deadline rather than a
 moment after. A lease that was broken or taken has no validity left at all.
 
+A command that got TERM or KILL for this reason has lost its lock, whatever is left of the ttl: gripfast says so, and
+observers are told of one loss.
+
 What belongs to another user may not be signalled (the command is `sudo …`). That is said, and the process waited for,
 while the lock is renewed as ever; if the lock is lost, everything else is killed, and it is waited for all the same:
-whoever asks us for the exit status may start the next one.
+the caller that reads our exit status may start the next command.
 
 A TERM that ends the command ends its session: what is left there gets it, too, and the lock is kept until all are gone.
 """
@@ -21,13 +24,13 @@ from __future__ import annotations
 import signal
 from typing import NamedTuple
 
-from gripfast import Lease
+from gripfast import Lease, LeaseLost
 from gripfast.cli import codes
 from gripfast.cli import signals as sig
 from gripfast.cli.failure import say
 from gripfast.cli.kinds import called
 from gripfast.cli.spawn import Command
-from gripfast.errors import visible
+from gripfast.errors import visible, why_lost
 
 PACE = 0.25
 MARGIN = 0.1
@@ -50,6 +53,8 @@ class Ending(NamedTuple):
     """Some of it could not be killed, and has ended by itself."""
     asked_to_end: bool = False
     """A signal asked gripfast, and so the command, to end."""
+    why: str = ""
+    """Why the lock was lost, or was about to be."""
 
 
 def sane_grace(ttl: float) -> float:
@@ -110,8 +115,10 @@ class Supervisor:
     def _end(self, status: int | None) -> Ending:
         lost = f"the {called(self._lease)} {visible(self._lease.name)} is lost"
         meanwhile = f"{lost}, and gripfast waits until the process has ended"
+        why = _why(self._lease)
         complete, refused = end_family(self._command, self._signals, meanwhile)
-        return Ending(status, self._warned, complete, refused, self._asked_to_end)
+        self._lease._give_up()
+        return Ending(status, self._warned, complete, refused, self._asked_to_end, why)
 
     def _pause(self, left: float) -> float:
         next_moment = left - (self._margin if self._in_danger else self._grace)
@@ -136,6 +143,14 @@ class Supervisor:
         self._terminal_stops = False
         sig.suspend()
         return True
+
+
+def _why(lease: Lease) -> str:
+    try:
+        lease.ensure_held()
+    except LeaseLost as lost:
+        return why_lost(lost)
+    return "it could not be renewed in time"
 
 
 def end_family(command: Command, signals: sig.Signals, meanwhile: str) -> tuple[bool, bool]:

@@ -9,7 +9,7 @@ the second. So every lease is kept with who acquired it, and release() means
 
 There is no mutex that an interrupt or a fork could leave locked: a dict's own operations are atomic, and the one who
 pops a hold has it. A hold is entered by a plain assignment, `holdings[hold] = None`, as the last thing an acquire does:
-an interrupt before it drops the lease, which gives it back, and Python looks for signals at calls and jumps only.
+an interrupt before it drops the lease, which releases the lock, and Python looks for signals at calls and jumps only.
 """
 
 from __future__ import annotations

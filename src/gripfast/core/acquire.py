@@ -213,7 +213,7 @@ async def _leave(env: Env, state: LeaseState, may_have_left: bool) -> None:
 def _another_limit(want: Want, limit: int) -> ConfigurationError:
     assert want.share is not None
     return ConfigurationError(
-        f"the semaphore {want.name!r} has a limit of {limit}, and this program came with {want.share.limit}"
+        f"the semaphore {want.name!r} has a limit of {limit}, and this program uses {want.share.limit}"
         + (f" and wants {want.share.n} permits" if want.share.n > limit else "")
         + f": make it with limit={limit} everywhere, or call resize() to change the limit for everybody"
     )

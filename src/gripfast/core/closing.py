@@ -2,7 +2,7 @@
 
 `begin` comes before anything of the client ends. So a claim that was answered before it is in the ledger, and is
 released with everything else that the client has; one that is answered after it sees `Env.is_closed`, and is undone by
-its own caller: whoever releases what the ledger has may have come too early for it.
+its own caller, because what releases the entries of the ledger may have run before it.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Event:
     kind: EventKind
     """The name of the observer's method that gets it."""
     name: str
-    """The lock's. Do not label metrics with it: there may be any number of names. Use the group."""
+    """The name of the lock. Do not label metrics with it: there may be any number of names. Use the group."""
     group: str | None
     """The lock's `group=`; for a decorated function, by default, the template of its name."""
     owner: str
@@ -58,9 +58,9 @@ class Event:
     queued: bool = False
     """The claim was not granted at once, and waited: for the holder, or for a store that did not answer."""
     trace: str | None = None
-    """The trace that the caller belongs to, as W3C's `traceparent`; None unless `Observer.traceparent` tells it."""
+    """The trace that the caller belongs to, as W3C's `traceparent`; None unless `Observer.traceparent` returns it."""
     holder_trace: str | None = None
-    """The same of the holder that this claim had to wait for, if its store told it."""
+    """The trace of the holder that this claim had to wait for, if the store reports it."""
 
 
 class Observer(Protocol):  # each method returns: one without a body would be abstract to type checkers
@@ -70,9 +70,9 @@ class Observer(Protocol):  # each method returns: one without a body would be ab
     methods that it lacks are skipped.
 
     Gripfast calls the methods on a thread that serves the observers of one client, also for an AsyncClient. They are
-    called one after the other, in the order in which this process learned of them. No lease waits for them. If they
-    are too slow, claims and renewals are left out, and a warning says how many; a claim that was told still gets its
-    end. What a method raises is logged.
+    called for one event after the other, in the order in which this process learned of the events. No lease waits for
+    them. If they are too slow, new claims and renewals are left out, and a warning says how many. If `claimed` was
+    called, the end of that claim is reported, too. What a method raises is logged.
 
     Every claim ends in `granted`, `refused` or `unreachable` (request `claim`). Every lease ends in `released` or
     `lost`. Another handle on a lease by re-entry is not a claim.

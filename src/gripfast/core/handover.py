@@ -2,8 +2,8 @@
 
 *Detached.* The lease was renewed a moment ago, for as long as the adopter may need. Then it is over in this client:
 nobody here renews, releases or believes in it. Up to the last step the ledger has it, so if anything goes wrong, it is
-given back. A claim of it that was not answered may still be on its way: the store sees to it that it brings nobody
-back (`HandsOver.detach`).
+released. A claim of it that was not answered may still be on its way: the store sees to it that it brings nobody back
+(`HandsOver.detach`).
 
 *Adopted.* One compare-and-swap, from the owner id of the text to a new one, with a new token. To renew by the old id
 would let two adopters believe. A repeated request is recognised by the new id. Who comes second, or too late, gets

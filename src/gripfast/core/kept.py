@@ -26,7 +26,7 @@ class Keep(NamedTuple):
 
 
 class Keeping(NamedTuple):
-    """How a lease is given back, if it is not just released. The ledger has it, so that every clean-up does the
+    """How a lease is released, if the name is to stay taken. The ledger has it, so that every clean-up does the
     same."""
 
     marker: Marker

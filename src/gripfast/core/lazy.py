@@ -1,14 +1,14 @@
 """A release whose answer nobody waits for: `lock(…, lazy_release=True)`.
 
-The lease is over, and `release()` returns, when the request has left. Whoever reads the answer calls the
-`LazyRelease`: the next request on the same connection, the event loop, or the watchdog within a second. Until then the
-ledger has the owner.
+The lease is over, and `release()` returns, when the request has left. The reader of the answer calls the `LazyRelease`.
+That is the next request on the same connection, the event loop, or the watchdog within a second. Until then the ledger
+has the owner.
 
 An answer that nobody can read any more (a lost connection, an interrupted reader) needs no code of its own. A
 connection has the only reference to the `LazyRelease` of what it carries. When the connection drops it, the ledger's
 mark is put on the queue of clean-ups, by the interpreter itself, as with every lease that dies (`core/ledger.py`).
 
-Nobody is left to be told that the lease was not this owner's any more. The log says it.
+No caller is left that could get LeaseLost if the lease was lost before. The log says it.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ nothing is left.
 
 The ledger holds leases weakly. When one dies without a confirmed release (a dropped result, an interrupt, a cancelled
 task) its mark is put on a queue, by the interpreter itself and in C: no lock, no I/O, no frame that could be
-interrupted. Whoever reads that queue gives the owner's things back.
+interrupted. The reader of that queue releases what the owner may have.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Mark(weakref.ref[LeaseState]):
     owner: str
     ttl: float
     sent: float
-    """When the last request left that the engine may remember this owner for, by `ttl` or by its place in line."""
+    """When the last request left that the engine may remember this owner for, by `ttl` or by its queue position."""
     may_be_there: bool
     """A request of this owner may have left this machine, so the engine may know the owner."""
     granted: bool
-    """It is a lease that someone may be using; no longer once it is being given back."""
+    """It is a lease that someone may be using; no longer once it is being released."""
     entry: Entry
     """If the lease of a `with` block is dropped, an interrupt or the end of a loop has done it: there is nothing that
     the caller should have written differently. Otherwise the log says where it was acquired."""
     keeping: Keeping | None
-    """How it is given back; None: it is just released. Set when the caller believes in it."""
+    """What its clean-up does; None: it is just released. Set when the caller believes in it."""
     is_unread: bool
     """Its release has left, and the answer to that counts: nobody else gives it back (`core/lazy.py`)."""
 
@@ -83,7 +83,7 @@ class Ledger:
 
     def inherit(self, state: LeaseState, heir: LeaseState) -> None:
         """The lease is being released, and nobody waits for the answer. From now on the heir stands for it: when that
-        dies, the owner's things are given back, whether the lease object lives on or not. The caller has made it: it
+        dies, what the owner has is released, whether the lease object lives on or not. The caller has made it: it
         must outlive this frame if an interrupt ends that."""
         former = self._marks.get(state.owner)
         mark = Mark(heir, self._drop)
@@ -108,7 +108,7 @@ class Ledger:
 
     def rename(self, state: LeaseState, owner: str) -> None:
         """The lease gets another owner id. Until it is confirmed that the engine does not know the former one any more,
-        both are given back if the lease is dropped; it counts as one lease."""
+        both are released if the lease is dropped; it counts as one lease."""
         former = self._marks.get(state.owner)
         state.owner = owner
         mark = self.enter(state)
@@ -118,13 +118,13 @@ class Ledger:
             former.granted = False
 
     def keep(self, owner: str, keeping: Keeping) -> None:
-        """From now on it is given back like this, whoever does it."""
+        """From now on every clean-up of it does this."""
         mark = self._marks.get(owner)
         if mark is not None:
             mark.keeping = keeping
 
     def kept(self, owner: str, now: float) -> Keep | None:
-        """How it is given back now."""
+        """What its clean-up does now."""
         mark = self._marks.get(owner)
         return None if mark is None else mark.keep(now)
 
@@ -137,7 +137,7 @@ class Ledger:
         return mark is None or not mark.granted
 
     def abandon(self, state: LeaseState) -> None:
-        """Have it given back although the lease object may live on; unless the engine can't know it."""
+        """Have it released although the lease object may live on; unless the engine can't know it."""
         mark = self._marks.get(state.owner)
         if mark is None:
             return
@@ -148,7 +148,7 @@ class Ledger:
             self.confirm_gone(state.owner)
 
     def set_aside(self, state: LeaseState) -> None:
-        """Nobody renews it any more, and it is not told of again. It is given back when the lease object dies."""
+        """Nobody renews it any more, and it is not told of again. It is released when the lease object dies."""
         mark = self._marks.get(state.owner)
         if mark is not None:
             mark.granted = False

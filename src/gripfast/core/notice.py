@@ -1,5 +1,5 @@
-"""How loss is told: by looking at the clock, and at sessions where leases have some; at nothing that could wait, so
-that no I/O and no slow callback can delay it."""
+"""How a loss is noticed and reported: by looking at the clock, and at the sessions of leases that have one. Nothing
+here waits, so no I/O and no slow callback can delay a report."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from gripfast.core.soonest import Soonest
 from gripfast.errors import Reason
 
 _log = logging.getLogger("gripfast.lease")
+
+NOTICED_LATE = 0.5
+"""Seconds after the deadline, from which on the log says what may have been the cause."""
 
 
 class Notices:
@@ -55,13 +58,24 @@ class Notices:
         return next_deadline
 
 
+def _why_late(seconds: float, reason: Reason) -> str:
+    """Whoever notices losses also has renewals made: what kept it from the one kept it from the other."""
+    if reason != "expired" or seconds < NOTICED_LATE:
+        return ""
+    return (
+        f". That was noticed {seconds:.3g} s late: this process was paused, or its code blocked the event loop or all "
+        "threads. Move long work out of the event loop (asyncio.to_thread), or to another process, or choose a longer "
+        "ttl"
+    )
+
+
 def _tell(env: Env, state: LeaseState, reason: Reason) -> None:
     # Abandoned first: the engine may still have it (max_hold), and an abandoned lease is not told twice.
     if state.want.is_once and reason == "expired":
         env.ledger.set_aside(state)  # the work goes on, and the engine judges what is recorded at its end
     else:
         env.ledger.abandon(state)
-    _log.warning("%s", state.error(), extra=state.about(reason))
+    _log.warning("%s%s", state.error(), _why_late(env.now() - state.deadline, reason), extra=state.about(reason))
     if state.story is not None:
         state.story.lost(reason)
     state.tell()

@@ -1,10 +1,10 @@
 """How it is recorded that something was done, so that nobody begins it again.
 
-Who does it holds a lock. When the work is done, the release leaves the name to a `done:` marker (`core/kept.py`). Who
-finds the marker does not wait for it, because there is nothing left to do.
+The client that does it holds a lock. When the work is done, the release leaves the name to a `done:` marker
+(`core/kept.py`). A client that finds the marker does not wait for it, because there is nothing left to do.
 
-*How it is given back stands in the ledger before the request leaves.* So whatever interrupts it, the clean-up records
-the same, and never frees a name whose work is done.
+*What the clean-up must do stands in the ledger before the request leaves.* So whatever interrupts the request, the
+clean-up records the same, and never frees a name whose work is done.
 
 *The engine judges.* "Done" is sent even if the lease should be over by the clock of this client: if nobody else has
 got the lock meanwhile, nobody else has begun. That is why a lease that expired is not released while the work goes on

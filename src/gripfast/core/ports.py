@@ -1,11 +1,11 @@
-"""What the recipes may await, and what they are told.
+"""What the recipes may await, and which answers they get.
 
 The recipes of this package are `async def` and await nothing but the methods of these ports. On asyncio the ports
 really suspend. In the blocking runtime they are coroutines that block and never suspend, so that one `send(None)`
 runs a recipe to its end. A recipe never runs two coroutines at once: waiting for one of several things happens inside
 a port.
 
-An engine that could not be asked is an answer, `Unreachable`, not an exception: the recipe has to look at it.
+That an engine can't be reached is an answer, `Unreachable`, not an exception: the recipe has to look at it.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ class LockInfo:
     expires_in: float
     """Seconds until the lock expires if it is not renewed; infinite if it never expires."""
     waiters: int
-    """How many waiters there are; of the holder in a `LockTimeout`, at least so many. Always 0 if
+    """How many waiters there are. In the `holder` of a LockTimeout this is a lower bound. Always 0 if
     `Capabilities.waiters_seen` is false."""
     trace: str | None = None
-    """The trace that the holder's request belongs to, as W3C's `traceparent`, if the holder has an observer that tells
-    it, such as OpenTelemetry's."""
+    """The trace that the holder's request belongs to, as W3C's `traceparent`, if the holder has an observer that
+    returns it, such as OpenTelemetry's."""
 
     @property
     def kept(self) -> Literal["min_hold", "done"] | None:

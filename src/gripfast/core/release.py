@@ -1,4 +1,4 @@
-"""How a lease is given back: the state first, so that no renewal and no reader believes in it any more, then the
+"""How a lease is released: the state first, so that no renewal and no reader believes in it any more, then the
 engine."""
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ def deadline(sent: float, ttl: float) -> float:
 
 
 def forgotten_at(sent: float, ttl: float) -> float:
-    """When the engine has forgotten, by itself, whatever a request left there: a lease, or a place in line."""
+    """When the engine has forgotten, by itself, whatever a request left there: a lease, or a position in the queue."""
     return sent + max(ttl, WAITER_WINDOW) + drift(ttl)
 
 

@@ -3,8 +3,8 @@
 *One order.* Everybody acquires them in the same order, that of their keys. So of those who want several, nobody waits
 for a lock while it holds another that comes later: no circle of waiters can form.
 
-*One patience.* Each lock gets what the ones before it have left of the time. If one is not granted, those that were are
-released.
+*One time limit.* Each lock gets what the ones before it have left of the time. If one is not granted, those that were
+are released.
 
 *Validity.* The first lease may be lost while the last lock is waited for. So all of them are looked at after the last
 grant, and `max_hold` counts from there.

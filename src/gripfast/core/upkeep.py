@@ -1,4 +1,4 @@
-"""What a client's watchdog does, round after round: give back what nobody will release, then renew what is held.
+"""What a client's watchdog does, round after round: release what no other code will release, then renew what is held.
 
 It survives every failure of the engine: what could not be done is done in a later round, until the engine has
 forgotten it by itself.
@@ -33,10 +33,13 @@ _DROPPED_PERMITS = (
     "acquire() and call its release()"
 )
 
+DROPPED = frozenset({_DROPPED, _DROPPED_PERMITS})
+"""What the log says of leases that were dropped."""
+
 _PACKAGE = __file__.removesuffix("core/upkeep.py")
 
 _RETRY = 0.25
-"""Seconds until what could not be given back is tried again."""
+"""Seconds until a failed clean-up is tried again."""
 
 
 class Extend(NamedTuple):
@@ -104,7 +107,7 @@ class Upkeep:
 
     async def read_all(self) -> None:
         """A release that nobody waits for says in the log that it came too late: the last chance for that. Those
-        whose answers do not come are given back with everything else."""
+        whose answers do not come are cleaned up with everything else."""
         if self._lazy is not None:
             try:
                 await self._lazy.read_late(rules.READ_LATE)
@@ -148,7 +151,7 @@ class Reaper:
         say_dropped(dropped)
 
     async def reap(self, marks: Iterable[Mark]) -> float:
-        """Seconds on the clock at which to come again; infinity when all is given back."""
+        """Seconds on the clock at which to come again; infinity when all is released."""
         new = [mark for mark in marks if mark.ledger.knows(mark)]
         for mark in new:
             self._left[mark.owner] = mark
@@ -225,7 +228,7 @@ def say_dropped(marks: Sequence[Mark]) -> None:
         with contextlib.suppress(Exception):
             about = {"gripfast_name": mark.name, "gripfast_owner": mark.owner}
             text = _DROPPED if mark.share is None else _DROPPED_PERMITS
-            _lease_log.warning(text, mark.name, _where(mark.entry), _what(mark.share), extra=about)
+            _lease_log.warning(text, mark.name, where_acquired(mark.entry), _what(mark.share), extra=about)
 
 
 def _what(share: Share | None) -> str:
@@ -236,7 +239,7 @@ def _what(share: Share | None) -> str:
     return f"its {share.n} permits are" if share.n > 1 else "its permit is"
 
 
-def _where(entry: Entry) -> str:
+def where_acquired(entry: Entry) -> str:
     """The line that acquired it, for messages. Lines of our own, such as those of gripfast.compat, say nothing."""
     if isinstance(entry, bool) or entry[0].co_filename.startswith(_PACKAGE):
         return ""

@@ -22,7 +22,7 @@ def guard(connection: object, resource: str, token: int, *, shared: bool = False
     Call guard first, and only then read what the write depends on: until guard returns, a late earlier holder may still
     change the data.
 
-    `shared`: the token is of a holder that others work beside, such as a reader of a read/write lock. It is stale only
+    `shared`: the holder shares the resource with others, as a reader of a read/write lock does. The token is stale only
     if the database has a larger token that was not shared. It needs a second table: `schema(engine, shared=True)`.
     """
     if _is_async(connection):

@@ -52,7 +52,7 @@ class Gate:
         write: in one asyncio task without an await in between, or in one thread that does all writing. Otherwise write
         inside `writing`.
 
-        `shared`: the token is of a holder that others work beside, such as a reader of a read/write lock. It is stale
+        `shared`: the holder shares the resource with others, as a reader of a read/write lock does. The token is stale
         only if the gate has seen a larger token that was not shared.
         """
         token, entry = checked_token(token), self._entry(resource)

@@ -184,7 +184,7 @@ def write(
     must use the same value, and it must be longer than anyone holds the lock. It works only with tokens that are times,
     so not with ZooKeeper's.
 
-    `shared`: the token is of a holder that others work beside, such as a reader of a read/write lock. It is stale only
+    `shared`: the holder shares the resource with others, as a reader of a read/write lock does. The token is stale only
     if the server has seen a larger token that was not shared.
 
     An error of the server is raised as redis-py raises it (redis.ResponseError or a subclass). If one of several

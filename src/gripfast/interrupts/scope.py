@@ -3,12 +3,12 @@
 A `with` statement looks up `__exit__` before it calls `__enter__`, keeps what it found for as long as the block lasts,
 and drops it however the block ends. So here the look-up makes a Scope, the call that follows puts the lease into it,
 and nobody else holds that lease: it lives exactly as long as the block. If an interrupt strikes after the grant but
-before the block, or between the block and its exit, the Scope is dropped with the frame, and the lease is given back.
-A stack of leases kept by the client could not know that.
+before the block, or between the block and its exit, the Scope is dropped with the frame, and the lease is released. A
+stack of leases kept by the client could not know that.
 
-Whoever calls the two methods by hand, or through the class as `contextlib.ExitStack` does, has no such place. There
-the Scope is an entry in a book of the lock, kept alive by the thread or task that entered: if that ends without
-leaving, the entry ends with it, and the lease is given back. The lock itself knows entries weakly. What `__exit__`
+A caller that calls the two methods by hand, or through the class as `contextlib.ExitStack` does, has no such place.
+There the Scope is an entry in a book of the lock, kept alive by the thread or task that entered: if that ends without
+leaving, the entry ends with it, and the lease is released. The lock itself knows entries weakly. What `__exit__`
 releases is, in this order,
 
 1. what was entered with this very `__exit__`, bound before the entry as a `with` statement does it; once;

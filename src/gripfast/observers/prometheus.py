@@ -26,7 +26,7 @@ __all__ = ["PrometheusObserver"]
 
 
 class PrometheusObserver(MetricsObserver):
-    """Counts for Prometheus, in this registry or in the default one. Several observers may have the same."""
+    """Counts for Prometheus, in this registry or in the default one. Several observers may share a registry."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
         registry = registry or REGISTRY

@@ -1,8 +1,8 @@
 """The asyncio runtime: recipes are awaited on the loop of the client.
 
 A timer tells losses and starts a round of the watchdog when something is due; neither exists while nothing is held.
-What must be given back goes to a thread that needs no loop, because a loop may be gone (an interrupt, the end of
-`asyncio.run`) when that is found out.
+Clean-ups run on a thread that needs no loop, because the loop may be gone (an interrupt, the end of `asyncio.run`) when
+it turns out that one is needed.
 
 Everything here belongs to one loop, and so do the sockets of its store: whatever a caller starts is refused elsewhere
 (`check_loop`) before it has touched anything. A reply that was read, or a request that was written, by another thread
@@ -123,6 +123,21 @@ class AioRuntime:
             async with asyncio.timeout(EXIT_PATIENCE):
                 await asyncio.shield(self._ended)
                 self._undertaker.join(LOOK_AT_LEAST)  # it is on its last line
+
+    async def settle_loop(self) -> None:
+        """For tests that move the clock: everything that is due on the loop is done when this returns."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._look()
+        while self._is_going_round:
+            await asyncio.sleep(0)
+
+    def settle(self, seconds: float) -> list[str]:
+        """The same for its threads, from anywhere; which ones are still busy. They never wait for a loop."""
+        late = [] if self._undertaker.settle(seconds) else [self._undertaker.name]
+        if self._observers is not None and not self._observers.settle(seconds):
+            late.append("gripfast-observers")
+        return late
 
     def stop_soon(self) -> None:
         if self.pid == os.getpid():

@@ -101,6 +101,17 @@ class BlockingRuntime:
                 self._end()
             self.notices.join(ends - boottime())
 
+    def settle(self, seconds: float) -> list[str]:
+        """For tests that move the clock: everything that is due is done when this returns; else which threads are still
+        busy. The watchdog twice: what is lost is given back."""
+        tickers: tuple[Ticker[Any], ...] = (self.watchdog, self.notices, self.watchdog)
+        late = [ticker.name for ticker in tickers if not ticker.settle(seconds)]
+        if not self._callbacks.settle(seconds):
+            late.append(self._callbacks.name)
+        if self._observers is not None and not self._observers.settle(seconds):
+            late.append("gripfast-observers")
+        return late
+
     def _end(self) -> None:
         """The last thing the watchdog does, whether the client was closed or just dropped."""
         self.notices.stop()

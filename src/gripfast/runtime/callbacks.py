@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -21,6 +22,8 @@ _log = logging.getLogger("gripfast.lease")
 RETRY = 0.25
 """Seconds until it is tried again to start a thread."""
 
+_A_MOMENT = 0.001
+
 ON_LOST_RAISED = "on_lost of the lock %r raised an exception, which is ignored"
 
 Call = Callable[[], object]
@@ -28,7 +31,7 @@ Call = Callable[[], object]
 
 class Callbacks:
     def __init__(self, name: str) -> None:
-        self._name = name
+        self.name = name
         self._waiting: deque[Call] = deque()
 
     def start(self, call: Call) -> None:
@@ -40,11 +43,22 @@ class Callbacks:
         """A thread for each that waits; the moment at which to try again, if one can't be started."""
         for _ in range(len(self._waiting)):
             try:
-                threading.Thread(target=self.run_waiting, name=self._name, daemon=True).start()
+                threading.Thread(target=self.run_waiting, name=self.name, daemon=True).start()
             except (RuntimeError, MemoryError) as error:
                 _log.log(level, "can't start threads for %d callbacks (%s); will retry", len(self._waiting), error)
                 return boottime() + RETRY
         return math.inf
+
+    def settle(self, seconds: float) -> bool:
+        """For tests: True as soon as none of them runs, also of other clients."""
+        ends = time.monotonic() + seconds
+        while (threads := self._others()) and (left := ends - time.monotonic()) > 0.0:
+            _join(threads[0], left)
+        return not threads
+
+    def _others(self) -> list[threading.Thread]:
+        here = threading.current_thread()
+        return [thread for thread in threading.enumerate() if thread.name == self.name and thread is not here]
 
     def run_waiting(self) -> None:
         """Here, one after the other."""
@@ -55,6 +69,13 @@ class Callbacks:
                 return
             _run(call)
             del call  # it may be the last to know a lease
+
+
+def _join(thread: threading.Thread, seconds: float) -> None:
+    try:
+        thread.join(seconds)
+    except RuntimeError:  # another thread is just starting it
+        time.sleep(_A_MOMENT)
 
 
 def _run(call: Call) -> None:

@@ -77,9 +77,13 @@ class Observers:
             return
         self._ticker.join(self._ends_at - boottime())
         if self._ticker.is_alive():
-            what = "the observers of %s are still busy, so the last events are not told to them"
+            what = "the observers of %s are still busy, so they do not get the last events"
             with contextlib.suppress(Exception):  # a handler of the application's may raise
                 _log.warning(what, self._where, extra={"gripfast_store": self._where})
+
+    def settle(self, seconds: float) -> bool:
+        """For tests: True as soon as everything is told that has happened."""
+        return self._ticker.settle(seconds)
 
     # -- on any thread -------------------------------------------------------------------------------------------
 

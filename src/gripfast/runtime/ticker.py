@@ -33,17 +33,23 @@ class _Gone(weakref.ref[object]):
     """The one that the thread worked for is gone; put by the interpreter itself, and as good as a _Stop."""
 
 
+class _Asked(threading.Event):
+    """Set when everything is done that was due, or queued, before it came."""
+
+
 class Ticker(Generic[T]):
     def __init__(
         self, name: str, work: Callable[[Sequence[T]], float], at_end: Callable[[], None] = lambda: None
     ) -> None:
-        self.queue: queue.SimpleQueue[T | _Stop | _Gone | None] = queue.SimpleQueue()
+        self.queue: queue.SimpleQueue[T | _Stop | _Gone | _Asked | None] = queue.SimpleQueue()
         self.wakes_at = math.inf
         """Whoever has something for an earlier moment must call wake()."""
+        self.name = name
         self._work = work
         self._at_end = at_end
         self._starting = Guard()
         self._idle_rounds = 0
+        self._asked: list[_Asked] = []
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def work_for(self, owner: object) -> None:
@@ -74,6 +80,14 @@ class Ticker(Generic[T]):
             self._thread.join(max(0.0, seconds))
         return self._thread.ident is not None
 
+    def settle(self, seconds: float) -> bool:
+        """For tests that move the clock: True as soon as everything that is due is done."""
+        if not self.is_alive() or self.is_this_thread():
+            return True
+        asked = _Asked()
+        self.queue.put(asked)
+        return asked.wait(seconds)
+
     def is_this_thread(self) -> bool:
         return self._thread is threading.current_thread()
 
@@ -86,10 +100,16 @@ class Ticker(Generic[T]):
         while going:
             self.wakes_at = math.inf  # while it works: whoever announces something now is seen in the next round
             moment = self._work_safely(items)
+            self._answer()
             self.wakes_at = self._next_look(moment)
             items, going = self._wait()
         self._work_safely(items)
+        self._answer()
         self._at_end()
+
+    def _answer(self) -> None:
+        while self._asked:
+            self._asked.pop().set()
 
     def _work_safely(self, items: Sequence[T]) -> float:
         try:
@@ -112,7 +132,9 @@ class Ticker(Generic[T]):
             item = next_in_own_thread(self.queue, timeout)
             self._idle_rounds = 0
             while not isinstance(item, _Stop | _Gone):
-                if item is not None:
+                if isinstance(item, _Asked):
+                    self._asked.append(item)
+                elif item is not None:
                     items.append(item)
                 item = self.queue.get_nowait()
         except queue.Empty:

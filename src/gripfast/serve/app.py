@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
@@ -22,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import gripfast
 from gripfast.api.client import Client
 from gripfast.api.rows import Holder, Row, break_holders, look_up
-from gripfast.errors import ConfigurationError, GripfastError
+from gripfast.errors import ConfigurationError, GripfastError, visible
 from gripfast.serve import metrics
 from gripfast.serve.access import SESSION, Access, Site
 from gripfast.serve.feed import Feed
@@ -55,6 +56,10 @@ TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".s
 PROBES = ("/healthz", "/readyz")
 """They tell nothing but yes or no. Those who probe use addresses, not names, and have no token."""
 BODY_MOST = 16 * 1024
+BODY_WITHIN = 10.0
+"""Seconds for what a request says to arrive."""
+STREAMS_MOST = 300
+"""Open pages: fewer than connections, so that others are still answered."""
 READY_FOR = 1.0
 """Seconds for which one look at the store answers all probes."""
 PROBED = "gripfast-serve:readyz"
@@ -68,6 +73,8 @@ class Settings:
     cookie: str
     """Its name: two servers on one host need two, because cookies do not know ports."""
     may_break: bool = False
+    prefix: str = ""
+    """Of the names that are shown, and may be broken."""
 
 
 def application(settings: Settings, client: Client, feed: Feed) -> ASGIApp:
@@ -96,7 +103,7 @@ class Guard:
 
 def _unknown(host: str) -> Response:
     return PlainTextResponse(
-        f"This server is not known as {host!r}. If it is yours: gripfast serve --public-url tells it its name.\n", 421
+        f"This server is not known as {host!r}. If it should be, name it with gripfast serve --public-url.\n", 421
     )
 
 
@@ -166,14 +173,12 @@ class Answers:
         """What a request that changes something says."""
         if why := self._settings.site.unfit(request.headers):
             raise Refused(403, why)
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > BODY_MOST:
-                raise Refused(413, "This request is too long.")
         try:
-            order = json.loads(body)
-        except ValueError:
+            async with asyncio.timeout(BODY_WITHIN):
+                order = json.loads(await _body(request))
+        except TimeoutError:
+            raise Refused(408, "This request took too long to arrive.") from None
+        except (ValueError, RecursionError):  # a RecursionError: thousands of brackets
             order = None
         if not isinstance(order, dict):
             raise Refused(400, "This request is not a JSON object.")
@@ -216,6 +221,8 @@ class Answers:
 
     async def events(self, request: Request) -> Response:
         self._visitor(request)
+        if self._feed.viewers >= STREAMS_MOST:
+            raise Refused(503, f"{STREAMS_MOST} pages are open already. Close some of them.")
         headers = {"X-Accel-Buffering": "no"}  # nginx passes each event on as it comes
         return StreamingResponse(self._feed.stream(), media_type="text/event-stream", headers=headers)
 
@@ -237,6 +244,8 @@ class Answers:
         kind, name, owners = order.get("kind"), order.get("name"), order.get("owners")
         if kind not in ("lock", "semaphore", "rwlock") or not isinstance(name, str) or not isinstance(owners, list):
             raise Refused(400, "A break needs kind, name and owners.")
+        if not name.startswith(self._settings.prefix):
+            raise Refused(403, "This page does not show that name, so it does not break it.")
         row = look_up(self._client, kind, name)
         meant = [each for each in row.holders if each.owner in owners] if row else []
         if row is None or not meant:
@@ -251,7 +260,8 @@ class Answers:
     def _note(self, user: str, row: Row, reason: object) -> None:
         extra = {"gripfast_user": user, "gripfast_name": row.name, "gripfast_kind": row.kind}
         who = ", ".join(map(_told, row.holders))
-        log.warning("%r broken by %s, reason %r; it was held by %s", row.name, user, reason or "-", who, extra=extra)
+        told = row.name, visible(user), reason or "-", visible(who)
+        log.warning("%r broken by %s, reason %r; it was held by %s", *told, extra=extra)
 
     # -- for machines --------------------------------------------------------------------------------------------------
 
@@ -284,6 +294,15 @@ class Answers:
                 log.warning("not ready: %s", error)
             return False
         return True
+
+
+async def _body(request: Request) -> bytes:
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > BODY_MOST:
+            raise Refused(413, "This request is too long.")
+    return body
 
 
 def _told(holder: Holder) -> str:

@@ -93,7 +93,7 @@ class Holder(NamedTuple):
 def write_holder(label: Label) -> str:
     """The details of this process."""
     text, trace = label if isinstance(label, Traced) else (label, None)
-    return _dump(Holder(machine.hostname(), text, (machine.this_process(),), trace))
+    return dump_holder(Holder(machine.hostname(), text, (machine.this_process(),), trace))
 
 
 def vouched_for(text: str, pid: int) -> str:
@@ -101,12 +101,12 @@ def vouched_for(text: str, pid: int) -> str:
     holder = read_holder(text)
     here = machine.this_process()
     other = Process(here.machine, here.boot, here.namespace, pid, machine.start_time(pid) or "")
-    return _dump(holder._replace(processes=(*holder.processes, other)))
+    return dump_holder(holder._replace(processes=(*holder.processes, other)))
 
 
 def without_process(text: str) -> str:
     """The same, of nobody whose death would end it."""
-    return _dump(read_holder(text)._replace(processes=()))
+    return dump_holder(read_holder(text)._replace(processes=()))
 
 
 def is_gone(text: str) -> bool:
@@ -134,7 +134,7 @@ def _is_process(found: list[Any]) -> bool:
     return found[3] > 0 and _is_pid(found[3])
 
 
-def _dump(holder: Holder) -> str:
+def dump_holder(holder: Holder) -> str:
     processes = [[p.machine, p.boot, p.namespace, p.pid, p.started] for p in holder.processes]
     traced = {} if holder.trace is None else {"trace": holder.trace}
     return json.dumps({"host": holder.host, "label": holder.label, "processes": processes, **traced})

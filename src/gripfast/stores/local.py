@@ -157,7 +157,7 @@ class BlockingLocalStore(LocalStore):
     """Calls the engine on the calling thread."""
 
     def __init__(self, engine: Engine) -> None:
-        super().__init__(engine, BlockingInbox, _directly)
+        super().__init__(engine, BlockingInbox, directly)
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         """As above, without a coroutine in between: this and `release` are the hot path."""
@@ -190,7 +190,7 @@ def _answer_to(error: GripfastError, is_held: bool) -> Unreachable:
     raise error
 
 
-async def _directly(request: Callable[..., T], *args: Any) -> T:
+async def directly(request: Callable[..., T], *args: Any) -> T:
     return request(*args)
 
 

@@ -15,7 +15,7 @@ from gripfast.api.base import forced, reached, was_forced
 from gripfast.api.client import HeldHere
 from gripfast.api.config import Config
 from gripfast.api.decorator import LockedBy, check_decoration, locked_async
-from gripfast.api.misuse import OF_ASYNC_CLIENTS, exact, unknown_option
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, OF_ASYNC_CLIENTS, exact, unknown_option
 from gripfast.core import rules
 from gripfast.core.ports import Kind, LockInfo, PermitInfo, Store, permits_of
 from gripfast.errors import ClientClosed, LockTimeout, Reason
@@ -45,6 +45,8 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
     """
 
     _how_to_make = "gripfast.connect_async(url)"
+    if not TYPE_CHECKING:  # which has words of its own
+        __enter__ = NEEDS_ASYNC_WITH
 
     def __init__(self, config: Config = None) -> None:  # type: ignore[assignment]
         super().__init__(config)
@@ -167,8 +169,8 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         wait: float | None = None,
         **wrong: Unpack[NothingElse],
     ) -> AsyncSemaphore:
-        """A semaphore with this name: `limit` permits, so that many may work at the same time. Does no I/O. The
-        settings are those of `Client.semaphore`; `on_lost` may be a coroutine function."""
+        """A semaphore with this name, which has `limit` permits. Does no I/O. The settings are those of
+        `Client.semaphore`; `on_lost` may be a coroutine function."""
         if wrong:
             raise unknown_option(AsyncClient.semaphore, wrong)
         settings = self._settings_of_semaphore(
@@ -274,7 +276,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
     async def inspect(
         self, name: str, kind: Literal["lock", "semaphore", "rwlock"] = "lock"
     ) -> LockInfo | PermitInfo | None:
-        """Who holds the lock, or None. Of a semaphore or read/write lock: who holds permits, or None."""
+        """Who holds the lock, or None. With `kind`: who holds permits of the semaphore or read/write lock, or None."""
         if kind != "lock":
             found = reached(await permits_of(self._store()).inspect_permits(self._key(name), self._check_kind(kind)))
             return found and self._shown_permits(found)
@@ -356,7 +358,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         return AsyncLease(self, runtime, state, settings.on_lost)
 
     async def forget(self, name: str) -> bool:
-        """Make undone what `once()` has recorded as done. True if it was recorded."""
+        """Forget what `once()` has recorded as done, so that it can be done again. True if it was recorded."""
         return await keeping.forget(self, self._key(name))
 
     async def aclose(self) -> None:

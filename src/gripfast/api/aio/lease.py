@@ -69,7 +69,7 @@ class AsyncLease(Handle[AioRuntime]):
             await release(self._runtime.env, self._state)
 
     def _release_soon(self) -> None:
-        """For callers that can't await, or are in another loop: over at once here, given back in the background."""
+        """For callers that can't await, or are in another loop: over at once here, released in the background."""
         if self._is_inherited():
             return
         self._raise_if_lost()

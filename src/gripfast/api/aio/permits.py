@@ -151,12 +151,18 @@ class AsyncRWLock(AnyRWLock):
 
     _client: AsyncClient
 
-    def read(self) -> AsyncReadLock:
-        """A lock that others may have at the same time, but no writer. Does no I/O."""
+    @exact
+    def read(self, **wrong: Unpack[NothingElse]) -> AsyncReadLock:
+        """A lock that other readers may hold at the same time, but no writer. Does no I/O."""
+        if wrong:
+            raise unknown_option(AsyncRWLock.read, wrong)
         return AsyncReadLock(self._client, self._read)
 
-    def write(self) -> AsyncWriteLock:
+    @exact
+    def write(self, **wrong: Unpack[NothingElse]) -> AsyncWriteLock:
         """A lock that nobody else has, for reading or writing, at the same time. Does no I/O."""
+        if wrong:
+            raise unknown_option(AsyncRWLock.write, wrong)
         return AsyncWriteLock(self._client, self._write)
 
 

@@ -27,7 +27,7 @@ INTERVAL = 2.0
 @url_option
 @json_option
 @click.option("--once", is_flag=True, help="Print one table and end; the same if stdout is not a terminal.")
-@duration_option("--interval", "Look at the store this often. [default: 2s] With --once: look twice, so far apart.")
+@duration_option("--interval", "Look at the store this often. [default: 2s] With --once: look twice, this far apart.")
 @click.option(
     "--sort", "order", type=click.Choice(ORDERS), default="waiting", help="What comes first. [default: waiting]"
 )
@@ -44,9 +44,9 @@ def top(
     gripfast top redis://localhost:6379 --sort held
     gripfast top --once --json --filter web-1
 
-    Keys: Enter looks at one, / filters, s sorts, b breaks (it asks first), p pauses, ? lists all keys, q quits.
+    Keys: Enter shows one row, / filters, s sorts, b breaks (it asks first), p pauses, ? lists all keys, q quits.
 
-    RATE is how often a name is entered each second, at least: it is counted by tokens that changed between two looks.
+    RATE is how often a name is entered each second, at least: top counts the tokens that changed between two looks.
     LEFT is the time until a lock expires unless its holder renews it. If the store can't be reached, the last rows
     stay, and top goes on when the store is back.
 

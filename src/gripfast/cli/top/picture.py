@@ -40,7 +40,7 @@ SILENT = 3.0
 """Seconds without an answer of which the user is told."""
 KEYS = (
     ("↑ ↓", "move; also PgUp PgDn Home End"),
-    ("Enter", "look at one; Esc goes back"),
+    ("Enter", "show one row; Esc goes back"),
     ("s", "sort by the next column"),
     ("< > r", "sort both ways, or reversed"),
     ("/", "filter by words; Esc clears it"),
@@ -49,7 +49,7 @@ KEYS = (
     ("u", "look at the store now"),
     ("q", "quit"),
 )
-ABOUT = """RATE is how often a name is entered, at least: it is counted by tokens that changed between two looks.
+ABOUT = """RATE is how often a name is entered, at least: top counts the tokens that changed between two looks.
 LEFT is the time until a lock expires unless its holder renews it. KIND “kept” or “done”: nobody is at work, but the
 name is taken, for its min_hold or by once()."""
 HINTS: dict[Page, Sequence[tuple[str, str]]] = {

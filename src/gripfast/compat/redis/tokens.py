@@ -3,7 +3,7 @@
 Gripfast's requests are recognised by their owner id, which must be new for every attempt. A caller's token need not be:
 two callers with the same one would both be told "yours". So the lock is acquired under an id of its own, and then its
 holder changes its name on the server. In the books it has a unique id before and after. While the change is under way
-both are in the ledger: whatever happens, both are given back.
+both are in the ledger: whatever happens, both are released.
 """
 
 from __future__ import annotations

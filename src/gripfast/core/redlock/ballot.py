@@ -1,7 +1,7 @@
 """Counting the answers of N nodes, decided as early as it can be.
 
-"Taken" and "failed" are counted apart: whether somebody else has the lock or too many nodes could not be asked are two
-different things to tell.
+"Taken" and "failed" are counted apart: that somebody else has the lock, and that too many nodes could not be reached,
+are different results for the caller.
 """
 
 from __future__ import annotations

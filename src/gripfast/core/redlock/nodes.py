@@ -1,14 +1,14 @@
-"""What can be asked of N nodes at once, and what each of them may answer.
+"""What can be requested from N nodes at once, and what each of them may answer.
 
 A value at a node is `owner.attempt`: each try of an owner has its own, so that the clean-up of one that failed, however
-late it arrives, can't take away what a later one got. Whoever is done with an owner frees whatever has its id.
+late it arrives, can't take away what a later one got. The clean-up of an owner that is done frees whatever has its id.
 
 What an adapter promises:
-- All nodes are asked at the same time, and the ballot hears of each answer as it comes. `poll` returns when the ballot
-  is decided, or when it has heard of every node that was to be asked: a node that stays silent for the length of a
-  time-out has `Failed`.
-- A node that failed costs its time-out once. From then on it is not asked (`Failed`, `was_asked` false), and somebody
-  looks after it in the background until it answers again; unless fewer than a majority would be asked.
+- The request goes to all nodes at the same time, and the ballot counts each answer as it comes. `poll` returns when the
+  ballot is decided, or when every node that got the request has answered or failed: a node that stays silent for the
+  length of a time-out has `Failed`.
+- A node that failed costs its time-out once. From then on it gets no requests (`Failed`, `was_asked` false), and is
+  probed in the background until it answers again. But if fewer than a majority are left, all nodes get the request.
 - Requests of one owner arrive at a node in the order in which they were polled or sent, answered or not, as long as the
   connection that carried the earlier one lives: a late claim can't outlive its release.
 - An answer that comes after the decision is read and dropped.
@@ -76,7 +76,7 @@ class Why(NamedTuple):
 
 
 class Unlock(NamedTuple):
-    """This attempt has failed; its owner may try again, and stays in line."""
+    """This attempt has failed; its owner may try again, and stays queued."""
 
     name: str
     owner: str
@@ -84,7 +84,7 @@ class Unlock(NamedTuple):
 
 
 class Free(NamedTuple):
-    """This owner is done: whatever it has is gone afterwards, lock or place in line."""
+    """This owner is done: whatever it has is gone afterwards, lock or position in the queue."""
 
     name: str
     owner: str

@@ -1,7 +1,7 @@
-"""How long to stay away after a vote that was lost, or that nobody won.
+"""How long to pause after a vote that was lost, or that nobody won.
 
-Two clients that have split the votes must not do so again and again: the pause is random, and grows. Whoever waits for
-a proper holder is woken when that releases; the pause is for wake-ups that got lost.
+Two clients that have split the votes must not do so again and again: the pause is random, and grows. A waiter is
+notified when the holder releases the lock; the pause is for notifications that got lost.
 """
 
 from __future__ import annotations

@@ -12,12 +12,12 @@ class Record:
         self.attempt = 0
         """The number of the last attempt; with the owner's id it is what nodes have as the value of the lock."""
         self.asked: frozenset[int] = frozenset()
-        """The nodes that something was sent to: they may have the lock, or a place in line."""
+        """The nodes that something was sent to: they may have the lock, or a position in the queue."""
         self.token = 0
         """Of the grant."""
         self.label = label
         self.is_over = False
-        """It is being given back."""
+        """It is being released."""
         self.tries = 0
         """Attempts that failed because somebody has it."""
         self.splits = 0

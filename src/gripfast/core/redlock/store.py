@@ -5,7 +5,7 @@ connections. Each attempt has a number of its own, so whatever arrives late of a
 dated by the moment before the vote left (the recipes do that), which is `ttl − elapsed − drift` of validity at the
 moment of the decision.
 
-Keeping it takes a majority, and never sets what is absent. A node that has lost the lock is taken back by a request of
+A renewal needs a majority, and never sets what is absent. A node that has lost the lock is taken back by a request of
 its own, after a majority was renewed; it counts from the next renewal on. One that came back empty must be old enough
 to vote before it is taken back, too: somebody may count on a vote that it has forgotten.
 
@@ -80,7 +80,7 @@ CAPABILITIES = Capabilities(
 )
 
 CHUNK = 500
-"""Leases that are renewed, or given back, together."""
+"""Leases that are renewed, or released, together."""
 WOKEN_AT = 2
 """Nodes that wake the first in their line: it may have left the one of them that it has just got in vain."""
 UNMARKED_MOST = 10_000
@@ -177,7 +177,7 @@ class RedlockStore(Store):
         return ballot
 
     def _lost(self, claim: Claim, record: Record, answers: Sequence[Answer]) -> Taken | Unreachable:
-        """Nothing of a failed attempt is left, as far as its requests arrive; its owner stays in line."""
+        """Nothing of a failed attempt is left, as far as its requests arrive; its owner stays queued."""
         elsewhere = [node for node in record.asked if not isinstance(answers[node], Busy)]
         self._nodes.send(Unlock(claim.name, claim.owner, record.attempt), elsewhere)
         if self._is_short(len(_those(answers, Failed, Unmarked, Newborn))):
@@ -365,7 +365,7 @@ class RedlockStore(Store):
         return None
 
     def _end(self, owner: str) -> Record | None:
-        """Before anything is given back: nothing may be taken back from now on."""
+        """Before anything is released: no node may be taken back from now on."""
         record = self._records.find(owner)
         if record is not None:
             record.is_over = True

@@ -1,7 +1,7 @@
 """How this client learns who has which slot: it asks any node that answers, when it begins and when it has doubts.
 
-One caller reads for all who need it at the same time, and not often: whoever has no use for what was read a moment ago
-has to wait for the cluster, not for us.
+One caller reads for all that need it at the same time, and not often: if what was read a moment ago does not help, only
+waiting for the cluster does.
 """
 
 from __future__ import annotations

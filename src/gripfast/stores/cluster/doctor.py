@@ -43,7 +43,7 @@ FAILED = problem(
 UNREACHED = problem(
     "cluster-node-unreached",
     "this client can't reach this primary: {said}",
-    why="Locks in its slots can't be acquired from here, though the cluster is well.",
+    why="Locks in its slots can't be acquired from here, although the cluster works.",
     todo="Check the address that the node announces (cluster-announce-ip, cluster-announce-port), and firewalls",
 )
 NO_REPLICA = advice(
@@ -74,8 +74,8 @@ SEED_DOWN = advice(
 MIGRATING = advice(
     "cluster-migrating",
     "slots are being moved from this node",
-    why="Requests for locks in these slots take longer meanwhile. If a move was broken off, they do so until it is "
-    "ended.",
+    why="Requests for locks in these slots take longer meanwhile. If a move was broken off, this lasts until "
+    "somebody ends the move.",
     todo="Wait for the end of the resharding, or end it: redis-cli --cluster fix",
 )
 

@@ -133,6 +133,6 @@ def _check_database(settings: Mapping[str, Any]) -> None:
 
 def _no_databases(given: str) -> ConfigurationError:
     return ConfigurationError(
-        f"a Redis Cluster has no databases but 0, and this is for {given!r}: leave it out, and keep programs apart by "
-        "their prefix: ?prefix=app1:"
+        f"a Redis Cluster has only database 0, not {given!r}: leave the database out, and keep programs apart by their "
+        "prefix: ?prefix=app1:"
     )

@@ -8,9 +8,9 @@ All keys of a name are in one slot, so a node decides about a name alone, as a s
 2. *Unanswered claims.* One may have been sent to a node that does not have the slot any more. It gets a refusal there
    and does nothing, unless the slot comes back. So a clean-up follows it wherever it was sent (`_clean_up_elsewhere`).
 3. *Pushes.* A waiter listens at the node that answered "still waiting"; no other node's push counts (`RedisStore`). A
-   node that gives a slot away tells nobody. So waiters ask once a second, and the first of a client that is sent to
-   another node has those of the same slot ask at once. They keep their positions, but while a waiter has not subscribed
-   there, hand-overs skip it.
+   node that gives a slot away tells nobody. So waiters retry once a second. When the first waiter of a client is sent
+   to another node, all its waiters for that slot retry at once. They keep their positions, but while a waiter has not
+   subscribed there, hand-overs skip it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Who waits for a lock in which slot: if the slot moves, they had better ask, and subscribe at its new owner."""
+"""Which waiters wait for a lock in which slot: if the slot moves, they retry at once, and subscribe at its new node."""
 
 from __future__ import annotations
 

@@ -9,7 +9,8 @@ from gripfast.stores.doctor import Examination, Terms, advice
 ONE_PROCESS = advice(
     "memory-one-process",
     "these locks are in the memory of one process",
-    why="Two processes, or two machines, both get the lock. It is good for tests, and for programs of one process.",
+    why="Two processes, or two machines, both get the lock. This store is good for tests, and for programs of "
+    "one process.",
     todo="To exclude other processes of this machine, use a file: sqlite:////var/lib/app/locks.db. For several "
     "machines use a server: docs/choosing.md",
 )

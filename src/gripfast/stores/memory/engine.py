@@ -1,7 +1,7 @@
 """The engine: rows and queues in dictionaries, each request one step that no other thread sees half done.
 
 An interrupt may still end a step half-way. Rows are written whole, and the owner of an interrupted request is
-abandoned, which removes what it left and wakes whoever was handed the lock without being told.
+abandoned, which removes what it left, and notifies the waiter that was handed the lock and not notified.
 
 A name is forgotten when it was idle for a day. `_due` tells when to look at which, the next one first: each request
 looks at a few, so that what forgetting costs follows the rate of new names, and no request pays for all of them. A row

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import weakref
 from typing import Any
 from urllib.parse import SplitResult
 
@@ -11,6 +12,9 @@ from gripfast.stores import AioStores, StoreFactory
 from gripfast.stores.local import BlockingLocalStore, LocalStore
 from gripfast.stores.memory.engine import MemoryEngine, private_engine, shared_engine
 from gripfast.stores.memory.spec import CAPABILITIES
+
+replaced: weakref.WeakValueDictionary[str, StoreFactory] = weakref.WeakValueDictionary()
+"""Names for which tests have a store of their own (`gripfast.testing`)."""
 
 
 class MemoryFactory(StoreFactory):
@@ -37,7 +41,7 @@ class MemoryFactory(StoreFactory):
         return self._private.get(os.getpid()) or self._private.setdefault(os.getpid(), private_engine())
 
 
-def factory(url: SplitResult, options: dict[str, Any]) -> MemoryFactory:
+def factory(url: SplitResult, options: dict[str, Any]) -> StoreFactory:
     if url.path not in ("", "/") or "@" in url.netloc:
         raise ConfigurationError("write a memory URL as memory://name, without a path or a user")
-    return MemoryFactory(url.netloc)
+    return replaced.get(url.netloc) or MemoryFactory(url.netloc)

@@ -23,8 +23,8 @@ IDLE_LEAST = 60
 OLD = problem(
     "mysql-old",
     "this is {version}",
-    why="Gripfast needs MariaDB 10.6 or MySQL 8.0: older ones can't skip rows that others have locked, so every waiter "
-    "would be in everybody's way.",
+    why="Gripfast needs MariaDB 10.6 or MySQL 8.0: older ones can't skip rows that others have locked, so "
+    "waiters would block each other.",
     todo="Upgrade the server",
 )
 READ_ONLY = problem(

@@ -25,7 +25,7 @@ IDLE_LEAST = 10.0
 OLD = problem(
     "postgres-old",
     "this is PostgreSQL {version}, and mode={mode} needs {needed}",
-    why="Its statements and settings are not those that Gripfast relies on.",
+    why="It lacks statements and settings that Gripfast relies on.",
     todo="Upgrade the server",
 )
 STANDBY = problem(

@@ -37,9 +37,11 @@ _HOLDERS = f"""
     SELECT owner, n, slots, token, expires_us, ttl_us, since_us, card, broken FROM gripfast_permit_holder
     WHERE {_OF_NAME}
 """
+# A waiter whose session has ended is most likely dead: it is passed until it claims. Before it listens, its session is
+# the one that it has claimed in. Earlier versions wrote 0 there.
 _WAITERS = f"""
     SELECT ticket, owner, n, ttl_us, seen_us, card, channel,
-        (channel <> '' AND session NOT IN (SELECT pid FROM pg_stat_activity))::int
+        (session <> 0 AND session NOT IN (SELECT pid FROM pg_stat_activity))::int
     FROM gripfast_permit_waiter WHERE {_OF_NAME} ORDER BY ticket
 """
 begin = takes("kind name idle_us")(*_BEGIN, _LOCK, _PURGE, _HOLDERS, _WAITERS)
@@ -68,7 +70,8 @@ break_holder = takes("kind name owner note")(f"""
 """)
 write_waiter = takes("kind name owner ticket n ttl_us seen_us holder channel session")("""
     INSERT INTO gripfast_permit_waiter (kind, name, owner, ticket, n, ttl_us, seen_us, card, channel, session)
-    VALUES (:kind, :name, :owner, :ticket, :n, :ttl_us, :seen_us, :holder, :channel, :session)
+    VALUES (:kind, :name, :owner, :ticket, :n, :ttl_us, :seen_us, :holder, :channel,
+        CASE WHEN :channel = '' THEN pg_backend_pid() ELSE :session END)
     ON CONFLICT (kind, name, owner) DO UPDATE SET
         ttl_us = excluded.ttl_us, seen_us = excluded.seen_us, channel = excluded.channel, session = excluded.session
 """)

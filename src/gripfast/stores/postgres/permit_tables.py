@@ -41,7 +41,7 @@ TABLES: tuple[Statement, ...] = (
     seen_us    bigint NOT NULL,                 -- when it last claimed
     card       text NOT NULL,
     channel    text NOT NULL,                   -- where it is notified; '' if it claims again by itself
-    session    integer NOT NULL,                -- process number of the session that listens there
+    session    integer NOT NULL,                -- process number of the session that listens there, or claims
     PRIMARY KEY (kind, name, owner)
 ) WITH (fillfactor = 50)"""),
     Statement("""CREATE TABLE IF NOT EXISTS gripfast_rw (

@@ -47,7 +47,8 @@ OLD = problem(
 REPLICA = problem(
     "redis-replica",
     "this server is a replica of {primary}",
-    why="It takes no writes, so no lock can be acquired here. Were it made writable, its locks would be its own.",
+    why="It takes no writes, so no lock can be acquired here. If it were writable, no other server would "
+    "know its locks.",
     todo="Use the address of the primary: {primary}",
 )
 CLUSTER_NODE = problem(
@@ -78,15 +79,15 @@ MAY_EVICT = advice(
 )
 NO_MEMORY = problem(
     "redis-memory",
-    "{used} of {limit} of maxmemory are used",
+    "{used} of {limit} (maxmemory) are used",
     why="When it is full, the server refuses all writes: no lock can be acquired or renewed.",
     todo="Raise maxmemory, or delete data",
 )
 CANNOT_SAVE = problem(
     "redis-cannot-save",
     "the server could not write its data to disk ({status})",
-    why="After a restart it has forgotten locks. Unless stop-writes-on-bgsave-error is no, it refuses all writes until "
-    "then: no lock can be acquired or renewed.",
+    why="After a restart it has forgotten locks. Unless stop-writes-on-bgsave-error is no, it refuses all writes "
+    "until it can write to disk again: no lock can be acquired or renewed.",
     todo="Look at the server's log, and whether its disk is full. Then run BGSAVE (or BGREWRITEAOF)",
 )
 LOADING = problem(

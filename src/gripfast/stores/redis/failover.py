@@ -27,7 +27,7 @@ OPTIONS: Mapping[str, Option] = {
     "failover_grace": Option(
         "text",
         "with replicas: how long a primary may go on after another was promoted; after a failover nothing is granted "
-        "for this time and `max_ttl`. `off` for no such level",
+        "for this time plus `max_ttl`. `off` turns this protection off",
     ),
     "max_ttl": Option("seconds", "with `failover_grace`: the largest ttl of a lock; set the same value in all clients"),
     "replicas": Option("number", "with `failover_grace`: how many replicas must acknowledge each grant and renewal"),

@@ -153,15 +153,12 @@ def not_acknowledged(where: str, doubt: str, role: Any) -> Fault:
     """`role`: the reply to ROLE, by which the followers are known."""
     if isinstance(role, ReplyError):
         return was_sent(refused(where, role))  # type: ignore[no-any-return]
-    message = f"has it, but {doubt}"
+    message = f"has written it, but {doubt}"
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
 
 
 def another_server(where: str) -> StoreUnavailable:
-    message = (
-        "is another server than a moment ago, and again another one: check that its address leads to one primary, and "
-        "try again"
-    )
+    message = "led to another server twice in a row: check that its address leads to one primary, and try again"
     return StoreUnavailable(f"{where} {message}", {where: message})
 
 

@@ -114,7 +114,7 @@ class Followers:
             return None
         return (
             f"{_texts(have)} acknowledged that, and {_texts(self._listed.promotable) or 'nobody'} is listed as a "
-            "replica that may be promoted: connect the replicas, and disconnect whoever else follows. If these are the "
+            "replica that may be promoted: connect the replicas, and disconnect all other followers. If these are the "
             "same servers, set replica-announce-ip and replica-announce-port to the addresses that are listed"
         )
 

@@ -2,7 +2,7 @@
 
 A server that was just promoted, or has just begun, may lack locks that its predecessor has granted. It grants nothing
 until all of those are over: that is its *grace*. It lasts for the largest ttl and for as long as the predecessor may go
-on, from the moment at which it was first asked.
+on, from the moment at which a client first looked at its marker.
 
 *Which server it is.* An incarnation of a primary is its run id together with its replication id. The run id alone is
 not enough: a server that is demoted and promoted again keeps it, and keeps the connections of its clients. So no client
@@ -11,7 +11,7 @@ out of its grace, and the script compares it with INFO in the same step (`Script
 grants nothing: owners may renew, repeat their claims and release, a release frees the lock for nobody, and waiters
 keep their positions. A claim that gets nothing for this reason says so, and then the client looks at the marker.
 
-*The marker* is a key that says since when this incarnation has been asked, and which ttl is the largest
+*The marker* is a key that says when a client first looked at it in this incarnation, and which ttl is the largest
 (`scripts.MARK`). If it is lost, a grace begins: that is the safe side. A client looks at it again now and then, so it
 notices that.
 
@@ -240,7 +240,7 @@ class Grace:
     def _error(self, found: Marked) -> StoreUnavailable:
         why = self.why_none if self._begun[1] == "none" else "it was promoted or restarted"
         message = (
-            f"grants no lock for another {found.left:.1f} s, until all leases are over that it may not know of: "
+            f"grants no lock for another {found.left:.1f} s, until all leases that it may not know of are over: "
             f"{why}. Wait; on a new deployment, run `gripfast init URL` once"
         )
         return StoreUnavailable(f"{self.where} {message}", {self.where: message})

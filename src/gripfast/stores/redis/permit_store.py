@@ -119,7 +119,7 @@ class RedisPermits:
         return answers
 
     async def abandon(self, holds: Sequence[Hold]) -> list[Unreachable | None]:
-        """As that of locks: what may still arrive is given back twice."""
+        """As that of locks: what may still arrive is cleaned up twice."""
         troubles: list[Unreachable | None] = []
         for start in range(0, len(holds), CHUNK):
             chunk = holds[start : start + CHUNK]

@@ -8,16 +8,15 @@
            broken   the owner that was force-released last
            note     "<owner>\n<text>": what it is to be told, if the operator gave a reason
 
-Whenever the lock is absent, however it went away, the first waiter who is still there gets it: nobody passes the line.
-The lock is written before anything is published: a server that refuses the write (OOM, MISCONF, READONLY) has told
-nobody. And nothing is published that could be taken back: a message goes on to the subscribers of all replicas, however
-many PUBLISH has counted here. So NUMSUB, which counts those of this very server, is asked before anything is written.
-A hand-over brings at most 10 s (`WINDOW_MS`), so that one to a dead waiter costs no more. The first renewal brings the
-rest; a waiter that does not renew claims once more before it returns.
-What is replaced is overwritten, and what goes is deleted last: while a Cluster moves a slot, a script may touch a key
-that is there, and fails at one that it has deleted before.
-A request may arrive late, after others of its owner: unless it is told to, none shortens a lease. `seen` and
-all ttls are milliseconds, tokens and `since` microseconds of the server's clock.
+Whenever the lock is absent, however it went away, the first waiter that is still there gets it: nobody passes the
+queue. The lock is written before anything is published: a server that refuses the write (OOM, MISCONF, READONLY) has
+told nobody. And nothing is published that could be taken back: a message goes on to the subscribers of all replicas,
+however many PUBLISH has counted here. So the script reads NUMSUB, which counts the subscribers of this very server,
+before it writes anything. A hand-over brings at most 10 s (`WINDOW_MS`), so that one to a dead waiter costs no more.
+The first renewal brings the rest; a waiter that does not renew claims once more before it returns. What is replaced is
+overwritten, and what goes is deleted last: while a Cluster moves a slot, a script may touch a key that is there, and
+fails at one that it has deleted before. A request may arrive late, after others of its owner: unless it is told to,
+none shortens a lease. `seen` and all ttls are milliseconds, tokens and `since` microseconds of the server's clock.
 
 The uncontended path of claim and release comes first in their texts and defines no function: that alone would cost
 as much as the work.
@@ -31,11 +30,12 @@ from gripfast.stores.redis.script import Script as Script
 WINDOW_MS = int(rules.WAITER_WINDOW * 1000)
 MEMORY_MS = rules.TOKEN_MEMORY_US // 1000
 
-LINE_MS = WINDOW_MS
 EXPIRY_EVERY = 2
+LINE_MS = 2 * WINDOW_MS
 """A line and its places expire by themselves when all who waited have died. That expiry is not written by everyone who
 joins, but by the first, by every waiter that asks again, and by every so-manieth that joins. Who waits asks again
-after 3 s at most: so it is written at least every 6 s, and nobody in line is ever forgotten."""
+after 3 s at most: so it is written at least every 6 s. It is longer than the window by more than that, so a waiter that
+is paused right after it has joined keeps its position as long as any other."""
 
 TOKEN_MOST = 2**53
 """In the year 2255. Lua does not count further, so what is larger was written by somebody else, and is no token."""
@@ -152,7 +152,7 @@ _NAMES = "local lock, fence, line, places = KEYS[1], KEYS[2], KEYS[3], KEYS[4]\n
 
 
 # ARGV: owner, ttl, how long to keep the token, " <card>\n<owner>", channel ("" to stay out of the line).
-# A number is the token; otherwise who has it, for how long, its fence, and 1 if the asker is in line and would hear a
+# A number is the token; otherwise who has it, for how long, its fence, and 1 if the owner is queued and would get a
 # push of this server. How many wait is counted only for whoever does not join them just now.
 CLAIM = Script(
     lambda and_open: (
@@ -320,7 +320,7 @@ return holder and 1 or 0
 )
 
 # ARGV: owner, the marker that it leaves the lock to, for how long, how long to keep the token. 1 if it is the marker's
-# now. The waiters stay in line.
+# now. The waiters stay queued.
 KEEP = Script(
     lambda and_open: (
         f"""

@@ -1,1 +1,2 @@
-"""Redlock on several independent Redis servers: `core.redlock` decides, the nodes are asked here."""
+"""Redlock on several independent Redis servers: `core.redlock` decides, and the requests to the nodes are sent from
+here."""

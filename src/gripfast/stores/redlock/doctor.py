@@ -30,7 +30,8 @@ DOWN = problem(
 ONE_SERVER = problem(
     "redlock-one-server",
     "{nodes} are one server (they have the same run_id)",
-    why="One server votes several times: if it fails, or forgets its data, there is a false majority.",
+    why="One server votes several times. If it fails, several votes are missing at once. If it forgets its data, a "
+    "second holder can get a majority.",
     todo="Use a different server for each node",
 )
 ONE_MACHINE = advice(
@@ -42,13 +43,13 @@ ONE_MACHINE = advice(
 EVEN = advice(
     "redlock-even",
     "there are {count} nodes, and {spare} of them may fail, as with {fewer}",
-    why="The last node makes each lock slower, and no failure less harmful.",
+    why="The last node makes each lock slower, but the locks survive no further failure.",
     todo="Add a node, or remove one; in the URLs of all clients at once",
 )
 DIFFERENT = advice(
     "redlock-different",
     "the nodes differ: {differences}",
-    why="After the same fault some of them have their locks, and others do not.",
+    why="After the same fault some of them still have their locks, and others do not.",
     todo="Give all nodes the same version and settings",
 )
 LATE_SYNC = problem(
@@ -76,8 +77,8 @@ REPLICAS = advice(
 CLOCKS = advice(
     "redlock-clocks",
     "the clocks of {first} and {last} differ by {difference}",
-    why="Leases are measured in seconds, so they are safe. But one of the clocks is not kept, and if it is set instead "
-    "of adjusted, leases on this node end early or last too long.",
+    why="Leases are measured in seconds, so they are safe. But one of the clocks is not synchronised. If it is set "
+    "instead of adjusted, leases on this node end early or last too long.",
     todo="Run chrony or ntpd on every node and client; they adjust a clock gradually after their start",
 )
 CLOCK_FAR = problem(

@@ -1,7 +1,7 @@
 """How threads look after nodes that are down, and how connections to several are made at once.
 
 When a node is down, and what is told of it, `talk.Health` decides. From then on a thread looks after it, with
-connections of its own, until it answers: the last one is there for whoever asks next.
+connections of its own, until it answers: the next request uses the last of these connections.
 """
 
 from __future__ import annotations

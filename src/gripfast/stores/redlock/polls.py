@@ -1,4 +1,4 @@
-"""A poll, what each node is asked in it, and who is told what the nodes answer. No socket, no clock.
+"""A poll is one request to all nodes: what each node gets, and who gets the answers. No socket, no clock.
 
 What may be repeated, what cleans up, which claims it follows, how an answer is read after that: each is decided by a
 function here, for all drivers.

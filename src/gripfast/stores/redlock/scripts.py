@@ -3,7 +3,7 @@
     KEYS   lock     the lock itself: a plain string, "<owner>.<attempt>", with PX
            fence    "<token>@<since> <card>\n<owner>.<attempt>": F, the largest token accepted, and who wrote it
            line     sorted set, waiting owners by the moment at which they came
-           places   hash, waiting owner → the channel on which it listens; "-<channel>" once it was told, until it asks
+           places   hash, waiting owner → the channel on which it listens; "-<channel>" once notified, until it retries
            broken   what was force-released last
            note     "<owner>.<attempt>\n<text>": what its holder is to be told, if the operator gave a reason
            birth    one per node: the moment at which it came back without its memory; 0 if it was there from the start
@@ -13,7 +13,7 @@ kept. A node never accepts a proposal of more than a day ahead, so that one wild
 from an F that was accepted has no such bound. Moments and ttls are milliseconds, tokens and `since` microseconds of the
 node's clock.
 
-A waiter is woken by whoever has released a majority: only then it is worth coming. Failed attempts wake nobody.
+The client that has released a majority notifies waiters: only then a retry can succeed. Failed attempts notify nobody.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ return 1
     arguments=6,
 )
 
-# ARGV: value. 1 if this attempt had it. Its owner stays in line.
+# ARGV: value. 1 if this attempt had it. Its owner stays queued.
 UNLOCK = Script(
     """
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then

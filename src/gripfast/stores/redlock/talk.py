@@ -1,11 +1,11 @@
-"""The talk with N nodes: one conversation with each, which nodes are worth asking, what waits for a connection.
+"""The talk with N nodes: one conversation with each, which nodes get requests, what waits for a connection.
 
 No socket, clock or thread: asyncio (`aio.py`), threads (`bundle.py`) and the simulation drive it. Replies are told to
 the ballot as they are read. Requests of one owner are in order because they share a connection. Each rule stands in one
 place, here or in `polls.py`, beside those of `stores/redis/conversation.py`:
 
-1. *Down.* A node that could not be reached, or was silent, is not asked (`Health`), but looked after in the background
-   until it answers; unless too few others are left to decide anything (`polls.too_few`).
+1. *Down.* A node that could not be reached, or was silent, gets no requests (`Health`), and is probed in the background
+   until it answers. If too few others are left for a decision, it gets them all the same (`polls.too_few`).
 2. *Waiting.* What waits for a connection leaves in order, in full: who has just connected may be a new server. It is
    not sent if nobody wants it any more (`NodeTalk._put_waiting`); a clean-up waits behind what it may have to clean up.
 3. *Clean-ups elsewhere.* Before a clean-up leaves, it follows on the other connections that carry claims of its owner

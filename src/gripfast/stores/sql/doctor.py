@@ -19,8 +19,8 @@ MANY_NAMES = 1_000_000
 NAMES = advice(
     "sql-many-names",
     "the table {table} has about {rows} rows",
-    why="Gripfast deletes a name when it was free for a day. So many names are new ones of one day, or nobody deletes "
-    "them: that costs space, and makes listing slow.",
+    why="Gripfast deletes a name when it was free for a day. So either programs make that many names in a day, or "
+    "nobody deletes them. That costs space, and makes listing slow.",
     todo="Use fewer names (a name for each kind of work, not for each piece), and GRANT DELETE ON {table} to "
     "Gripfast's user if it has no such right",
 )

@@ -71,7 +71,8 @@ class PermitScripts(Protocol):
         session: int,
         /,
     ) -> list[Query]:
-        """`session`: the one that listens to the channel. A waiter that is there keeps its ticket and its n."""
+        """`session`: the one that listens to the channel. Without a channel it is the session of this request. A waiter
+        that is there keeps its ticket and its n."""
         ...
 
     def delete_waiter(self, kind: str, name: str, owner: str, /) -> list[Query]: ...

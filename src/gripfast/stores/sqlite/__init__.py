@@ -1,2 +1,2 @@
-"""The embedded store: one SQLite file on this machine, shared by its processes; the default before any engine is
+"""The embedded store: one SQLite file on this machine, shared by its processes; the default if no engine is
 configured."""

@@ -44,8 +44,8 @@ OTHERS_READ = advice(
 OTHER_OWNER = advice(
     "sqlite-other-owner",
     "the file belongs to another user (uid {owner}; this is uid {user})",
-    why="Its mode may keep out one of the two. Files that one of them makes beside it may be closed to the other: then "
-    "its requests fail.",
+    why="Its mode may keep out one of the two. If the other one may not open the files that are made beside it, its "
+    "requests fail.",
     todo="Run all programs that share locks as one user, or use a server",
 )
 NO_SPACE = problem(
@@ -105,8 +105,8 @@ WAL_BUG = advice(
     "this Python uses SQLite {version}, which has the WAL-reset bug",
     why="In very rare cases, two programs that write at the same moment can damage the file. It is fixed in SQLite "
     "3.51.3 (and 3.44.6, 3.50.7).",
-    todo="Use a Python with a newer SQLite, if your system has one (it may have corrected its own version without "
-    "another number)",
+    todo="Use a Python with a newer SQLite, if your system has one. (Some systems have fixed the bug without a new "
+    "version number)",
 )
 
 

@@ -160,7 +160,7 @@ class SqliteEngine:
     def _claim_free(self, connection: sqlite3.Connection, claim: Claim) -> int | None:
         """The token, which is the time; unless that is not larger than the last one."""
         name, owner, ttl = claim.name, claim.owner, claim.ttl
-        token, expires = machine.wall_us(), machine.boottime() + ttl
+        token, expires = machine.wall_us(), machine.shared_boottime() + ttl
         values = (token, owner, ttl, expires, token, self._details(claim.told), self._boot, name, token)
         return token if connection.execute(scripts.claim_free, values).rowcount else None
 
@@ -283,7 +283,7 @@ class SqliteEngine:
         now = _now()
         expired = (self._boot, now.clock, protocol.WALL, protocol.wall_seconds(now.wall_us))
         connection.execute(scripts.forget_idle, (start, end or _BEHIND_ALL, before, *expired))
-        connection.execute(scripts.forget_absent, (self._boot, machine.boottime() - rules.WAITER_WINDOW))
+        connection.execute(scripts.forget_absent, (self._boot, machine.shared_boottime() - rules.WAITER_WINDOW))
         connection.execute(scripts.forget_notes, (protocol.note_moment(before),))
         connection.execute(scripts.note_swept, (end or "",))
 
@@ -395,7 +395,7 @@ def _push_again(row: Row) -> None:
 
 
 def _now() -> Now:
-    return Now(machine.boottime(), machine.wall_us(), is_gone)
+    return Now(machine.shared_boottime(), machine.wall_us(), is_gone)
 
 
 def capabilities(synchronous: str) -> Capabilities:

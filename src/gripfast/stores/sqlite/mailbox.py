@@ -1,10 +1,10 @@
 """How processes of one machine wake each other: a datagram socket per client, in a folder beside the database.
 
-A waiter leaves its address in the queue; whoever hands the lock over sends the grant there. The same thread
-watches the holder's process (by pidfd, where the system has it): when it ends, everyone who waits asks at once.
+A waiter leaves its address in the queue; whoever hands the lock over sends the grant there. The same thread watches the
+holder's process (by pidfd, where the system has it): when it ends, all waiters retry at once.
 
-Pushes are hints with a grant in them: a lost one costs a slow ask, never safety. Where there are no unix sockets the
-address is empty, and waiters ask at the slow pace.
+Pushes are hints with a grant in them: a lost one costs a late retry, never safety. Where there are no unix sockets the
+address is empty, and waiters poll at the slow pace.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class SqlitePermits:
     def _renew(self, connection: sqlite3.Connection, holds: Sequence[Hold]) -> list[Loss | None]:
         _prepare(connection)
         connection.execute(scripts.begin)
-        clock = machine.boottime()
+        clock = machine.shared_boottime()
         answers: list[Loss | None] = []
         for hold in holds:
             arguments = (hold.ttl, clock + hold.ttl, hold.owner, clock, self._boot)
@@ -197,7 +197,7 @@ class SqlitePermits:
 
     def _sweep(self, connection: sqlite3.Connection) -> None:
         _prepare(connection)
-        clock = machine.boottime()
+        clock = machine.shared_boottime()
         connection.execute(permit_scripts.forget_expired, (self._boot, clock))
         connection.execute(permit_scripts.forget_absent, (self._boot, clock - rules.WAITER_WINDOW))
         connection.execute(permit_scripts.forget_idle, (machine.wall_us() - rules.TOKEN_MEMORY_US,))
@@ -331,4 +331,4 @@ def _message(holder: Holder) -> bytes:
 
 
 def _now() -> Now:
-    return Now(machine.boottime(), machine.wall_us(), is_gone)
+    return Now(machine.shared_boottime(), machine.wall_us(), is_gone)

@@ -49,21 +49,21 @@ FAULTS: Sequence[tuple[Version, Version, str, str]] = (
 FAULTY = problem(
     "zookeeper-faulty-version",
     "this is ZooKeeper {version}, which has {faults}",
-    why="After a change of the leader, {effect}. A lock that was released may be held by nobody and stay taken, and "
-    "one that was granted may be granted again.",
+    why="After a change of the leader, {effect}. A lock that was released may stay taken although nobody holds it, "
+    "and one that was granted may be granted again.",
     todo="Upgrade all servers, to 3.9.4 or newer",
 )
 DOWN = problem(
     "zookeeper-server-down",
     "this server can't be used: {said}",
-    why="Sessions need a majority of the servers, and with each server that is missing there is less to spare.",
+    why="Sessions need a majority of the servers, and each server that is missing leaves fewer that may fail.",
     todo="Look at the server's log, and start or repair it",
 )
 NO_LEADER = problem(
     "zookeeper-no-leader",
     "this server runs, but it serves nobody: it has no leader",
     why="It is cut off from the others, or there is no majority. Clients that reach only it lose their leases.",
-    todo="Look at the server's log, and check its ways to the quorum and election ports of the others",
+    todo="Look at the server's log, and check that it can connect to the quorum and election ports of the others",
 )
 SHORT_SESSIONS = advice(
     "zookeeper-short-sessions",
@@ -94,7 +94,7 @@ SINGLE = advice(
 EVEN = advice(
     "zookeeper-even",
     "the ensemble has {count} voting servers, and {spare} of them may fail, as with {fewer}",
-    why="The last server makes each write slower, and no failure less harmful.",
+    why="The last server makes each write slower, but the ensemble survives no further failure.",
     todo="Add a server, or remove one",
 )
 NOT_NAMED = advice(
@@ -112,7 +112,7 @@ DIFFERENT = advice(
 CONNECTIONS = advice(
     "zookeeper-connections",
     "the server has {used} connections, and maxClientCnxns allows {limit} for one address",
-    why="A client has a connection for each ttl of its locks. When the limit is reached, clients from that address "
+    why="A client has a connection for each different ttl. When the limit is reached, clients from that address "
     "can't connect, and lose their leases.",
     todo="Set maxClientCnxns=0 (no limit) or more, on every server",
 )
