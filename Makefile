@@ -100,6 +100,7 @@ bench: $(BENCH) $(INTEROP)  ## the benchmarks; ARGS="pair" picks some, ARGS=--li
 docs: $(DOCS)  ## the pages that are generated, and the site, in build/docs
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python -m gripfast_lab.page docs
+	$(BIN)/python -m gripfast_lab.chinese docs
 	$(BIN)/python -m sphinx -q -W --keep-going -E -j $(CORES) docs build/docs
 	@echo "build/docs/index.html"
 

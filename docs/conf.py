@@ -9,12 +9,18 @@ import re
 import sphinx.application
 from pygments.lexers.special import TextLexer
 
+import gripfast
+
 project = "Gripfast"
 author = "Gripfast contributors"
-extensions = ["myst_parser"]
+release = version = gripfast.__version__
+extensions = ["myst_parser", "sphinx_copybutton"]
+# What is copied can be pasted and run: of a shell its commands alone; and what a program prints has no button.
+copybutton_prompt_text = "$ "
+copybutton_selector = "div:not(.highlight-text) > div.highlight > pre"
 myst_heading_anchors = 4
 html_theme = "furo"
-html_title = "Gripfast"
+html_title = f"Gripfast {version}"
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
@@ -22,7 +28,7 @@ html_copy_source = False
 html_show_copyright = False
 highlight_language = "text"
 
-LINK = re.compile(r"\[([^]]+)\]\((\w+)\.md\)")
+LINK = re.compile(r"\[([^]]+)\]\(([\w/-]+)\.md\)")
 
 
 def with_menu(app: sphinx.application.Sphinx, page: str, source: list[str]) -> None:
@@ -37,4 +43,5 @@ def with_menu(app: sphinx.application.Sphinx, page: str, source: list[str]) -> N
 
 def setup(app: sphinx.application.Sphinx) -> None:
     app.connect("source-read", with_menu)
-    app.add_lexer("redis", TextLexer)
+    for language in ("crontab", "redis"):
+        app.add_lexer(language, TextLexer)

@@ -59,8 +59,10 @@ def api() -> str:
     parts = [
         "# The API",
         "Written by `scripts/reference.py` from the signatures and docstrings of the code. Times are in seconds; "
-        "fractions are allowed. [The options of `connect()`](#options-of-connect) are at the end. Names that are not "
-        "on this page are private and may change.",
+        "fractions are allowed. [The options of `connect()`](#options-of-connect) are at the end. `gripfast.contrib` "
+        "and `gripfast.testing` have [pages of their own](index.md#in-your-framework-and-in-your-tests), and so have "
+        "the names for [a store of your own](engines.md). Names that are on none of these pages are private and may "
+        "change.",
         *(part for name in top for part in described(name, getattr(gripfast, name), "##")),
     ]
     for path in FURTHER:

@@ -31,6 +31,19 @@ def test_a_wrong_busy_is_refused_before_there_is_a_function(client: gripfast.Cli
         gripfast.connect_async("memory://").locked("job", busy=busy)
 
 
+@pytest.mark.parametrize("settings", [{}, {"wait": None}])
+@pytest.mark.parametrize("method", ["locked", "read_locked", "write_locked", "limited"])
+def test_a_busy_that_never_happens_is_refused(client: gripfast.Client, method: str, settings: dict[str, Any]) -> None:
+    """A call without `wait` waits for ever, so it never finds the lock busy."""
+    limit = {"limit": 3} if method == "limited" else {}
+    for each in (client, gripfast.connect_async("memory://")):
+        decorator = functools.partial(getattr(each, method), "job", **limit, **settings)
+        with pytest.raises(ConfigurationError, match=r"busy='skip' would skip no call.* Write wait=0"):
+            decorator(busy="skip")
+        with pytest.raises(ConfigurationError, match=r"the function in busy would never be called.* Write wait=0"):
+            decorator(busy=apologise)
+
+
 @pytest.mark.parametrize("settings", [{"ttl": 0}, {"wait": -1}, {"wait": "5"}, {"max_hold": 0}, {"on_lost": "me"}])
 def test_a_wrong_setting_is_refused_before_there_is_a_function(
     client: gripfast.Client, settings: dict[str, Any]

@@ -106,6 +106,13 @@ def test_observers_that_block_leave_no_lock_behind_at_the_end() -> None:
             assert [each.name for each in client.list("job-")] == []
 
 
+def test_a_time_out_that_was_carried_as_json_still_has_words() -> None:
+    """Celery's results keep the arguments of an error, as texts where JSON has nothing better."""
+    error = gripfast.LockTimeout("job", 2.0, "LockInfo(name='job', …)")
+    assert str(error) == "lock 'job' not acquired in 2 s: held, but the holder is unknown"
+    assert error.holder is None
+
+
 def test_a_loss_without_a_note_is_pickled_as_before() -> None:
     assert len(gripfast.LeaseLost("job", "taken").args) == 3
     noted = pickle.loads(pickle.dumps(gripfast.LeaseLost("job", "broken", note="by hand")))

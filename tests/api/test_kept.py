@@ -42,7 +42,7 @@ def test_a_claim_that_is_cancelled_before_its_answer_is_read_keeps_nothing() -> 
 def test_permits_can_not_be_handed_over() -> None:
     with gripfast.connect("memory://") as client:
         for lease in (client.semaphore("api", 1).acquire(), client.rwlock("index").write().acquire()):
-            with pytest.raises(gripfast.ConfigurationError, match="only a lock can be handed over"):
+            with pytest.raises(gripfast.ConfigurationError, match="only locks can be handed over"):
                 lease.detach()
             assert lease.held
 

@@ -9,6 +9,7 @@ import gc
 import inspect
 import logging
 import pickle
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -296,7 +297,7 @@ async def test_nor_is_that_of_a_task() -> None:
 @staged
 async def test_the_wrong_kind_of_block_says_which_one_is_right() -> None:
     with gripfast.connect("memory://") as client:
-        for plain in (client.lock("job"), client.lock("job").acquire()):
+        for plain in (client, client.lock("job"), client.lock("job").acquire()):
             with pytest.raises(
                 TypeError, match=r"'__aenter__': with client = gripfast\.connect_async.* here write `with`"
             ):
@@ -305,7 +306,7 @@ async def test_the_wrong_kind_of_block_says_which_one_is_right() -> None:
             assert not isinstance(plain, contextlib.AbstractAsyncContextManager)
         plain.release()
     async with async_client() as another:
-        for awaited in (another.lock("job"), await another.lock("job").acquire()):
+        for awaited in (another, another.lock("job"), await another.lock("job").acquire()):
             with pytest.raises(TypeError, match="has no '__enter__': write `async with`"):
                 with awaited:
                     raise AssertionError("entered")
@@ -386,6 +387,19 @@ def test_what_can_not_be_pickled_says_what_to_pass_instead(client: gripfast.Clie
     pass_on(client.lock("job"), "job")
     with client.lock("job") as lease:
         pass_on(lease, "job")
+
+
+def test_it_says_how_the_other_process_makes_the_same(client: gripfast.Client) -> None:
+    for thing, made in {
+        client.lock("job"): "lock('job')",
+        client.semaphore("job", limit=2): "semaphore('job', limit)",
+        client.rwlock("job"): "rwlock('job')",
+        client.once("job", keep=60): "once('job', keep=seconds)",
+    }.items():
+        with pytest.raises(TypeError, match=re.escape(f"gripfast.connect(url).{made} there. (")):
+            pickle.dumps(thing)
+    with client.lock("job") as lease, pytest.raises(TypeError, match=r"pass the text of lease\.detach\(\)"):
+        pickle.dumps(lease)
 
 
 @staged

@@ -82,7 +82,7 @@ def test_an_observer_that_does_not_return_delays_nothing(blocks: Blocks, caplog:
         first.release()  # it was renewed
         started = boottime()
     assert boottime() - started < 1.5
-    assert said(caplog) == ["the observers of memory:// are still busy, so the last events are not told to them"]
+    assert said(caplog) == ["the observers of memory:// are still busy, so they do not get the last events"]
 
 
 def test_an_observer_that_does_not_return_does_not_stop_an_event_loop(blocks: Blocks) -> None:

@@ -131,3 +131,15 @@ def test_it_says_what_it_is(client: gripfast.Client) -> None:
         assert repr(run) == "<Run 'digest' done>"
     with pytest.raises(gripfast.ConfigurationError, match="no such argument"):
         client.once("digest:{day}", keep=LONG)(lambda month: None)
+
+
+@pytest.mark.parametrize("prefix", ["", "shop:"])
+def test_who_has_done_it_is_told_with_the_caller_s_name(prefix: str) -> None:
+    """Not with the key at the engine."""
+    with gripfast.connect("memory://", prefix=prefix) as client:
+        with client.once("digest", keep=LONG) as run:
+            assert run
+        with client.once("digest", keep=LONG) as run:
+            assert run.done
+            assert run.holder is not None
+            assert run.holder.name == "digest"

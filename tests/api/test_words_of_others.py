@@ -31,7 +31,11 @@ WRONG_OPTIONS: list[tuple[Call, str]] = [
         lambda client: client.lock("job").acquire(blocking=False),
         "acquire() has no 'blocking': leave it out. Not to wait",
     ),
+    (lambda client: client.lock("job").acquire(block=False), "acquire() has no 'block': leave it out. Not to wait"),
     (lambda client: client.lock("job").acquire(blocking_timeout=2), "write acquire(wait=2)"),
+    (lambda client: client.rwlock("job").read(wait=2), "read() has no 'wait': write rwlock.read().acquire(wait=2)"),
+    (lambda client: client.rwlock("job").write(timeout=2), "or make it with client.rwlock(name, wait=2)"),
+    (lambda client: client.rwlock("job").write(bogus=2), "write() has no 'bogus': it takes nothing"),
     (lambda client: client.lock("job").acquire(wiat=2), "acquire() has no 'wiat': did you mean 'wait'?"),
     (lambda client: client.lock("job").acquire(ttl=2), "Write client.lock(name, ttl=2)"),
     (lambda client: client.lock("job").acquire(True, 2), "acquire() takes only `wait`: to wait, write acquire(wait=2)"),
@@ -231,6 +235,20 @@ def test_a_name_of_another_library_is_told_where_it_is_imported() -> None:
     with pytest.raises(ImportError, match="cannot import name 'bogus'"):
         from gripfast import bogus  # type: ignore[attr-defined] # noqa: F401
     assert not hasattr(gripfast, "Timeout")
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("semaphore", "semaphore(name, limit)"),
+        ("rwlock", "rwlock(name)"),
+        ("once", "once(name, keep=seconds)"),
+        ("adopt", "adopt(text)"),
+    ],
+)
+def test_what_only_a_client_makes_is_told_so(name: str, instead: str) -> None:
+    with pytest.raises(AttributeError, match=re.escape(f"write gripfast.connect(url).{instead}")):
+        getattr(gripfast, name)
 
 
 def test_an_address_without_a_scheme_is_told_how_to_write_it() -> None:

@@ -3,11 +3,13 @@
 import signal
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.multiprocess import MultiProcessCollector
 
 import gripfast
 from cli.commandline import Call, Log, end, is_alive, started
@@ -87,6 +89,65 @@ def test_a_warned_command_lives_on_if_the_lock_can_be_renewed_after_all(
         running.send(signal.SIGUSR1)
         assert running.ended()[0] == 76
     assert log.signals() == ["SIGTERM", "SIGUSR1"]
+
+
+@pytest.fixture
+def losses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], dict[str, float]]:
+    """What the metrics of commands have counted, by reason."""
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    monkeypatch.setenv("GRIPFAST_OBSERVERS", "prometheus")
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(folder))
+
+    def read() -> dict[str, float]:
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry, str(folder))
+        samples = [each for metric in registry.collect() for each in metric.samples]
+        counted = [each for each in samples if each.name == "gripfast_losses_total" and each.value]
+        return {each.labels["error_type"]: each.value for each in counted}
+
+    return read
+
+
+@pytest.mark.parametrize("ends_at", [(), ("SIGTERM",)], ids=["killed", "obeys"])
+def test_a_command_that_was_stopped_in_time_counts_as_one_loss(
+    ends_at: tuple[str, ...], losses: Callable[[], dict[str, float]], url: str, log: Log
+) -> None:
+    """It was ended before its deadline, so nobody had noticed a loss: observers were told of a release."""
+    with started("run", "nightly", "--ttl", str(TTL), "--grace", str(GRACE), "--", *log.puppet(*ends_at)) as running:
+        pid = log.pid()
+        with unwritable(url):
+            death(pid)
+        status, _, err = running.ended()
+    assert status == 76
+    assert "renewed" in err
+    assert losses() == {"expired": 1}
+
+
+def test_a_command_that_was_stopped_counts_as_lost_though_the_lock_is_renewed_after_all(
+    losses: Callable[[], dict[str, float]], url: str, client: gripfast.Client, log: Log
+) -> None:
+    """What gripfast says, its exit code and what observers are told agree. The lock is free at once."""
+    with started("run", "nightly", "--ttl", "8", "--grace", "4", "--", *log.puppet("SIGUSR1")) as running:
+        log.pid()
+        with unwritable(url):
+            until(lambda: log.has("SIGTERM"), within=15.0)
+            expires_at = expiry(client)
+        until(lambda: expiry(client) > expires_at + 0.5)
+        running.send(signal.SIGUSR1)
+        assert running.ended()[0] == 76
+    assert losses() == {"expired": 1}
+    assert client.inspect("nightly") is None
+
+
+def test_a_broken_lock_counts_as_one_loss(
+    losses: Callable[[], dict[str, float]], client: gripfast.Client, log: Log
+) -> None:
+    with started("run", "nightly", "--ttl", "0.9", "--", *log.puppet()) as running:
+        log.pid()
+        assert client.force_release("nightly")
+        assert running.ended()[0] == 76
+    assert losses() == {"broken": 1}
 
 
 def test_a_broken_lock_ends_the_command(client: gripfast.Client, log: Log) -> None:

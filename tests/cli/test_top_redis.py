@@ -1,6 +1,7 @@
 """`gripfast top` on a real Redis: ten thousand locks, a server that hangs or is gone, keys of other software."""
 
-import asyncio
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -26,19 +27,33 @@ def server() -> Iterator[RedisServer]:
         yield server
 
 
-async def hold_many(url: str) -> None:
-    """By a client that is gone then."""
-    async with gripfast.connect_async(url) as client:
-        names = [f"report:{number:05}" for number in range(MANY)]
-        locks = (client.lock(name, ttl=3600, renew=False, label=f"job {name[-1]}") for name in names)
-        leases = await asyncio.gather(*(lock.acquire() for lock in locks))
-        await asyncio.gather(*(lease.detach(ttl=3600) for lease in leases))
+HOLD_MANY = """
+import asyncio, os, sys
+import gripfast
+
+async def hold(client, name):
+    return await client.lock(name, ttl=3600, renew=False, label=f"job {name[-1]}").acquire()
+
+async def hold_all(url, many):
+    client, leases = gripfast.connect_async(url), []
+    for first in range(0, many, 500):
+        names = [f"report:{number:05}" for number in range(first, first + 500)]
+        leases += await asyncio.gather(*(hold(client, name) for name in names))
+    os._exit(0)
+
+asyncio.run(hold_all(sys.argv[1], int(sys.argv[2])))
+"""
+
+
+def hold_many(url: str) -> None:
+    """By a process that is gone then, and has released nothing."""
+    subprocess.run([sys.executable, "-c", HOLD_MANY, url, str(MANY)], check=True, timeout=120)
 
 
 @pytest.mark.parametrize("columns", [80, 40])
 @pytest.mark.in_turn(2)
 def test_ten_thousand_locks(server: RedisServer, columns: int) -> None:
-    asyncio.run(hold_many(server.url))
+    hold_many(server.url)
     with on_screen(*GRIPFAST, "top", server.url, "--sort", "name", columns=columns) as screen:
         screen.sees("^10,000 held", within=60)
         screen.sees("^▸report:00000")

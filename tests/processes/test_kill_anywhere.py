@@ -24,9 +24,11 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-def kill_a_new_process(nursery: Worker, path: Path, journal: Path, after: float) -> None:
+def kill_a_new_process(nursery: Worker, path: Path, journal: Path, after: float, has_worked: bool = False) -> None:
+    size = journal.stat().st_size if has_worked else 0
     nursery.say(f"sqlite:///{path} {journal}")
     (pid,) = map(int, nursery.expect("born"))
+    until(lambda: not has_worked or journal.stat().st_size > size)
     assert not nursery.ended_within(after), nursery.errors
     os.kill(pid, signal.SIGKILL)
     until(lambda: is_gone(pid))
@@ -61,12 +63,11 @@ def test_a_process_killed_at_work_leaves_a_whole_file_free_locks_and_growing_tok
     journal.touch()
     moments = random.Random(2)
     with Worker("hammer.py") as nursery:
-        for _ in range(KILLS_AT_WORK):
-            kill_a_new_process(nursery, path, journal, moments.uniform(0.0, 0.06))
+        for number in range(KILLS_AT_WORK):  # every second one has had a lock, however busy the machine is
+            kill_a_new_process(nursery, path, journal, moments.uniform(0.0, 0.06), has_worked=number % 2 == 1)
             assert check(path) == "ok"
             acquire_all(path, journal)
         assert nursery.errors == ""
-    assert len(journal.read_text().splitlines()) > KILLS_AT_WORK * (len(NAMES) + 1), "they hardly worked"
 
 
 def test_a_process_killed_while_it_creates_the_file_leaves_one_that_the_next_can_use(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import charts, report
+from bench import charts, page, report
 from bench.__main__ import main
 from bench.catalogue import CATALOGUE
 from bench.crew import Shift, Turn, crew
@@ -105,7 +105,7 @@ def test_a_promise_about_somebody_who_is_missing_is_neither_measured_nor_kept(pr
     assert judged(promise, ROUNDS) == Verdict(promise.text, None, False)
 
 
-@pytest.mark.parametrize(("kept", "word"), [(True, "kept"), (False, "NOT KEPT")])
+@pytest.mark.parametrize(("kept", "word"), [(True, "goal reached"), (False, "goal not reached yet")])
 def test_the_table_tells_whether_a_promise_was_kept(kept: bool, word: str) -> None:
     one = Spread.of([1.0])
     outcome = Outcome([Standing("a", {"µs": one}, one)], [Verdict("it is quick", one, kept)], {})
@@ -295,16 +295,52 @@ def test_a_chart_has_a_bar_for_everybody_and_says_what_was_promised_and_who_is_m
     assert [bar.get("class") for bar in root.iter(f"{svg}rect")] == ["gripfast", "other"] * 2
     texts = [text.text for text in root.iter(f"{svg}text")]
     assert {"<other>", "µs (less is better)", "x/s (more is better)", "made today"} <= set(texts)
-    assert {"✗ not kept: quick (measured 1.5)", "not measured: third (not installed)"} <= set(texts)
+    assert {"goal not reached yet: quick (measured 1.5)", "not measured: third (not installed)"} <= set(texts)
     assert "prefers-color-scheme: dark" in (root.findtext(f"{svg}style") or "")
 
 
 def test_the_page_shows_the_chart_of_every_scenario() -> None:
-    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-    shown = re.findall(r"!\[(.+?)]\((charts/.+?)\)", page)
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    shown = re.findall(r"!\[(.+?)]\((charts/.+?)\)", text)
     assert dict(shown) == {each.name: f"charts/{slug(each.name)}.svg" for each in CATALOGUE}
     for _, chart in shown:
         xml.parse(ROOT / "docs" / chart)
+
+
+def test_the_tables_of_the_page_are_written_from_its_charts() -> None:
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert page.written(text, list(page.figures(ROOT / "docs" / "charts"))) == text
+    assert "| redis pair: µs (less is better) | **" in text
+
+
+def test_the_page_begins_with_figures_then_charts_then_goals_not_reached() -> None:
+    text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    headings = re.findall("^## (.+)$", text, re.MULTILINE)
+    assert headings[:3] == ["Figures", "Charts", "Goals not reached yet"]
+    assert not re.search("not (?:kept|reached)", text.partition("## Goals")[0], re.IGNORECASE)
+
+
+def test_a_table_tells_gripfast_libraries_and_limits_apart() -> None:
+    spread = {"median": 2.0, "low": 1.0, "high": 3.0}
+    names = ("gripfast", "gripfast, asyncio", "other", "5 bare sockets")
+    planted = {
+        "name": "redlock pair",
+        "charted": ["µs"],
+        "standings": [{"contestant": name, "figures": {"µs": spread}} for name in names],
+        "verdicts": [{"promise": "quick", "value": spread, "kept": kept} for kept in (True, False)],
+    }
+    row = "| redlock pair: µs (less is better) | **2**<br>**2** asyncio | **2** other | **2** 5 bare sockets |"
+    assert row in page.tables([planted])
+    assert page.goals([planted]).splitlines()[2:] == ["| redlock pair | quick | 2 |"]
+
+
+@pytest.mark.parametrize("chart", sorted((ROOT / "docs" / "charts").glob("*.svg")), ids=lambda path: path.stem)
+def test_a_chart_can_be_read_on_a_phone(chart: Path) -> None:
+    """It is no wider than a phone, so that its letters are not made smaller, and nothing is beyond its edge."""
+    root = xml.parse(chart).getroot()
+    assert float(root.get("width") or "inf") <= 400
+    for text in root.iter("{http://www.w3.org/2000/svg}text"):
+        assert float(text.get("x") or 0) + 6.3 * len(text.text or "") <= 400, text.text
 
 
 def test_the_list_tells_what_each_scenario_measures(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,12 +9,12 @@ import gripfast
 from quality.tree import LAB, LEFT_BEHIND, PACKAGE, ROOT, label
 
 DOCUMENTS = [
-    *("README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md"),
+    *("README.md", "README.zh.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "RELEASING.md", "SECURITY.md"),
     *("lab/README.md", "lab/ARCHITECTURE.md"),
 ]
 MAPS = {"ARCHITECTURE.md": PACKAGE, "lab/ARCHITECTURE.md": LAB}
 """Each map, and where its paths start."""
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
 LINKED_FROM = [*(ROOT / name for name in DOCUMENTS), *PAGES]
 FENCED = re.compile(r"^( *)```.*?^\1```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^]]*\]\(([^)\s]+)\)")
@@ -114,7 +114,8 @@ def test_every_comment_behind_a_command_is_seen_by_the_shell(document: Path) -> 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.name != "index.md"], ids=label)
 def test_the_map_of_the_documentation_has_every_page(page: Path) -> None:
     """The menu of the site is made of these links, too."""
-    assert links((ROOT / "docs" / "index.md").read_text(encoding="utf-8")).count(page.name) == 1
+    name = page.relative_to(ROOT / "docs").as_posix()
+    assert links((ROOT / "docs" / "index.md").read_text(encoding="utf-8")).count(name) == 1
 
 
 def test_the_readme_leads_to_the_documentation() -> None:

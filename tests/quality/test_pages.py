@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.pages import Program, blocks, is_as_told, programs, run_program, run_typed, typed
+from support.pages import Program, blocks, files, is_as_told, programs, run_program, run_typed, typed
 
 
 def test_blocks_are_found_by_their_language() -> None:
@@ -21,6 +21,12 @@ def test_the_text_after_a_program_is_what_it_prints(between: str) -> None:
 @pytest.mark.parametrize("after", ["", "\nA sentence.\n\n```text\n1\n```\n", "\n```sh\n1\n```\n"])
 def test_what_else_follows_a_program_is_not(after: str) -> None:
     assert programs(f"```python\nx\n```\n{after}") == [Program("x\n", None)]
+
+
+def test_a_block_below_the_name_of_a_file_is_this_file_and_no_program() -> None:
+    text = "`a.py`:\n\n```python\nx\n```\n\n```python\ny\n```\n\nIn `b.py`:\n\n```python\nz\n```\n"
+    assert files(text) == {"a.py": "x\n"}
+    assert programs(text) == [Program("y\n", None), Program("z\n", None)]
 
 
 def test_what_a_program_prints_is_told(tmp_path: Path) -> None:

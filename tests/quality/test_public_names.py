@@ -6,6 +6,8 @@ import inspect
 import pytest
 
 import gripfast
+from gripfast import testing
+from gripfast.testing import World
 
 CLIENT = {
     "adopt", "capabilities", "elected", "election", "force_release", "forget", "inspect", "limited", "list", "lock",
@@ -122,7 +124,18 @@ SUBMODULES = {
     "gripfast.compat.redis": {"AsyncLock", "Lock"},
     "gripfast.observers.otel": {"OpenTelemetryObserver"},
     "gripfast.observers.prometheus": {"PrometheusObserver"},
+    "gripfast.testing": {"Clock", "Held", "OncePerRun", "World"},
     "gripfast.fencing": {"Command", "Gate", "async_guard", "guard", "schema", "write"},
+}
+
+TESTING = {
+    "Clock": {"advance", "advance_async", "fast_forward", "now", "suspend", "suspend_async"},
+    "Held": {"name", "release", "token"},
+    "OncePerRun": {"close"},
+    "World": {
+        *("async_client", "check", "client", "clock", "held", "hold", "lose", "may_stay_held", "outage", "redirect"),
+        "url",
+    },
 }
 
 
@@ -177,6 +190,13 @@ def test_a_class_has_exactly_the_pinned_attributes(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(SUBMODULES))
 def test_a_public_submodule_exports_exactly_the_pinned_names(name: str) -> None:
     assert set(importlib.import_module(name).__all__) == SUBMODULES[name]
+
+
+@pytest.mark.parametrize("name", sorted(TESTING))
+def test_a_class_for_tests_has_exactly_the_pinned_attributes(name: str) -> None:
+    with World() as world:
+        example = {"World": world, "Held": world.hold("name")}.get(name)
+    assert public_attributes(getattr(testing, name), example) == TESTING[name]
 
 
 def test_a_planted_attribute_is_noticed() -> None:

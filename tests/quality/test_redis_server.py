@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ import redis
 
 from quality.tree import ROOT
 from support.redis_server import RedisServer, lock_space, shared_server
+from support.run_wide import RUN
 from support.waiting import until
+
+PATH = os.pathsep.join([str(ROOT / "tests"), *filter(None, [os.environ.get("PYTHONPATH")])])
 
 
 @pytest.fixture
@@ -107,11 +111,11 @@ def test_arguments_that_are_wrong_fail_with_the_words_of_the_server() -> None:
         RedisServer("--no-such-option", "1")
 
 
-def script(text: str) -> "subprocess.Popen[str]":
-    """Another process that starts a shared server of its own."""
+def script(text: str, run: str = "") -> "subprocess.Popen[str]":
+    """Another process, of this run or of none, that starts a shared server."""
     return subprocess.Popen(
-        [sys.executable, "-c", f"import os\nfrom support.redis_server import shared_server\n{text}"],
-        env={**os.environ, "PYTHONPATH": str(ROOT / "tests")},
+        [sys.executable, "-c", f"import os\nfrom support.redis_server import GraceServer, shared_server\n{text}"],
+        env={**os.environ, "PYTHONPATH": PATH, RUN: run},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -148,6 +152,26 @@ if child := os.fork():
 def test_a_forked_child_that_exits_leaves_the_server_alone() -> None:
     with script(FORK) as process:
         assert process.communicate()[0] == "True\n"
+
+
+TELL = "server = shared_server(GraceServer)\nprint(server.pid, server.folder, server.running, flush=True)\ninput()"
+
+
+def test_all_processes_of_a_run_share_a_server_with_a_level_until_the_last_has_ended() -> None:
+    run = uuid.uuid4().hex
+    with script(TELL, run) as one, script(TELL, run) as other:
+        assert one.stdout is not None
+        assert other.stdout is not None
+        told = one.stdout.readline()
+        assert other.stdout.readline() == told
+        pid, folder, is_running = told.split()
+        assert is_running == "True"
+        one.send_signal(signal.SIGKILL)
+        one.wait()
+        assert alive(int(pid))
+        other.communicate("\n")
+    until(lambda: not alive(int(pid)))
+    until(lambda: not Path(folder).exists())
 
 
 def test_the_keys_of_a_lock_space_are_gone_after_it() -> None:

@@ -92,7 +92,7 @@ def origin(name: str, module: str) -> str:
 
 def is_public(name: str, module: str) -> bool:
     home = origin(name, module)
-    if home.split(".")[0] != "gripfast":
+    if home.split(".")[0] != "gripfast" or home == name:  # as in `gripfast.Client`: what is taken from it is public
         return True
     found = getattr(importlib.import_module(home), name)
     if type(found).__name__ in ("ParamSpec", "TypeVar"):

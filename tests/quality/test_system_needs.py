@@ -61,6 +61,7 @@ def test_anyone_else_is_told_what_is_missing(tools: Path) -> None:
         ("pgbouncer", "pgbouncer"),
         ("java", "default-jre-headless"),
         ("openssl", "openssl"),
+        ("systemd-analyze", "systemd"),
         ("node", "nodejs npm"),
         ("npm", "npm"),
         ("chromium", "chromium"),

@@ -194,7 +194,8 @@ async def test_a_follower_too_many_is_refused(world: World, failing: Failing) ->
     lease = await actor.acquire("job", ttl=TTL)
     with RedisServer("--repl-diskless-sync-delay", "0") as backup, backup.client() as client:
         client.replicaof(HOST, failing.primary.port)
-        await auntil(lambda: failing.of_primary.info("replication")["connected_slaves"] == 2, within=20)
+        # Until it has read the first copy, it counts as connected, and acknowledges nothing.
+        await auntil(lambda: len(failing.of_primary.role()[2]) == 2, within=20)
         with pytest.raises(
             gripfast.StoreUnavailable, match=r"2 servers follow it \(.*\), and replicas=1: set replicas"
         ):
@@ -263,7 +264,8 @@ async def test_a_limit_is_changed_only_when_that_is_acknowledged(world: World, f
     await actor.release(await actor.acquire(semaphore))
     await actor.does(lambda: semaphore.resize(2))
     cut_off(failing)
-    with pytest.raises(gripfast.OutcomeUnknown, match="have acknowledged"):
+    # A busy server answers WAIT later than the request's time-out, which says as little.
+    with pytest.raises(gripfast.OutcomeUnknown, match=r"have acknowledged|did not answer"):
         await actor.does(lambda: semaphore.resize(1))
 
 

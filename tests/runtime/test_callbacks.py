@@ -81,3 +81,19 @@ def test_a_slow_callback_delays_no_other(threads: Threads) -> None:
     each.start(lambda: done.append("one"))
     until(lambda: done == ["one"])
     may_end.set()
+
+
+def test_settling_waits_for_a_thread_that_is_just_being_started() -> None:
+    """`threading.enumerate()` lists it before it can be joined."""
+    calls, made = Callbacks("gripfast-on-lost"), []
+
+    def start_many() -> None:
+        for number in range(1000):
+            calls.start(lambda number=number: made.append(number))
+
+    starter = threading.Thread(target=start_many)
+    starter.start()
+    while starter.is_alive():
+        assert calls.settle(30)
+    assert calls.settle(30)
+    assert len(made) == 1000

@@ -56,8 +56,8 @@ class Stage:
         self.site = site_at(address, self._bound, public_url)
         self.link = f"http://127.0.0.1:{self.port}/#token={TOKEN}"
         self._opened = threading.Event()
-        settings = Settings(access, self.site, f"gripfast_{self.port}", may_break)
-        self.page = server.Page(settings, self.client, every, prefix, self._opened.set)
+        settings = Settings(access, self.site, f"gripfast_{self.port}", may_break, prefix)
+        self.page = server.Page(settings, self.client, every, self._opened.set)
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:

@@ -233,6 +233,32 @@ def test_what_was_done_once_is_not_broken(breaking: Stage, client: gripfast.Clie
     assert "gripfast forget" in answer.json["why"]
 
 
+def test_who_had_it_can_not_forge_a_line_of_the_log(
+    sqlite_url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.WARNING, "gripfast.serve")
+    monkeypatch.setattr("gripfast.machine.hostname", lambda: "h\nforged \x1b]0;title\x07")
+    with gripfast.connect(sqlite_url) as client, Stage(sqlite_url, may_break=True, access=Access()) as stage:
+        lease = client.lock("n").acquire()
+        assert stage.order("/break", wanted(lease), {}).status == 200
+    (record,) = [each for each in caplog.records if each.name == "gripfast.serve"]
+    assert r"h\nforged \x1b]0;title\x07" in record.getMessage()
+    assert record.getMessage().isprintable()
+
+
+def test_what_is_not_shown_is_not_broken(sqlite_url: str, client: gripfast.Client) -> None:
+    with Stage(sqlite_url, may_break=True, prefix="mine:") as stage:
+        other, own = client.lock("other").acquire(), client.lock("mine:a").acquire()
+        answer = stage.order("/break", wanted(other))
+        assert (answer.status, client.inspect("other") is not None) == (403, True)
+        assert "does not show" in answer.json["why"]
+        assert stage.order("/break", wanted(own)).status == 200
+
+
+def test_half_a_character_is_no_token(resting: Stage) -> None:
+    assert resting.order("/session", {"token": "\ud800"}).status == 401
+
+
 @pytest.mark.parametrize(
     ("body", "status"),
     [
@@ -243,6 +269,9 @@ def test_what_was_done_once_is_not_broken(breaking: Stage, client: gripfast.Clie
         ('{"kind":"lock","name":"","owners":[]}', 400),
         ('{"kind":"mutex","name":"n","owners":[]}', 400),
         ('{"kind":"lock","name":"n","owners":["x"]}', 409),
+        ('{"kind":"lock","name":"\\ud800","owners":["x"]}', 400),
+        ('{"kind":"lock","name":"n","owners":[{}, [], "\\ud800"]}', 409),
+        ("[" * 10_000, 400),
         ('{"name":"' + "n" * 20_000 + '"}', 413),
     ],
     ids=lambda value: str(value)[:40],

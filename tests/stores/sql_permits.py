@@ -26,8 +26,8 @@ def await_queue(server: SqlServer, url: str, name: str, count: int) -> None:
 
 
 def waiting_sessions(server: SqlServer, url: str, name: str) -> set[int]:
-    """By which the server knows whether those who are queued are alive. On PostgreSQL a waiter has none at first."""
-    asked = "SELECT session FROM gripfast_permit_waiter WHERE name = %s AND session <> 0"
+    """By which the server knows whether those who are queued are alive."""
+    asked = "SELECT session FROM gripfast_permit_waiter WHERE name = %s"
     return {int(row[0]) for row in server.execute(asked, _key(url, name), database=database_of(url))}
 
 

@@ -112,3 +112,15 @@ def test_no_text_of_another_s_forges_a_line_or_steers_a_terminal(said: dict[str,
 
 def test_a_long_text_of_another_s_does_not_fill_the_message() -> None:
     assert len(describe_holder(info_of(owner="\x1b" * 1_000_000, is_ours=False))) < 1000
+
+
+@pytest.mark.parametrize(
+    ("owner", "seconds", "told"),
+    [
+        ("done:o", 604800.0, "as once() has recorded; the record ends in 7d 00h"),
+        ("o", 86400.0, "expires in 1d 00h unless renewed"),
+        ("o", 29.98, "expires in 30 s unless renewed"),
+    ],
+)
+def test_a_long_time_is_told_in_days_and_hours(owner: str, seconds: float, told: str) -> None:
+    assert told in describe_holder(info_of(owner=owner, expires_in=seconds))

@@ -461,6 +461,17 @@ def test_a_line_that_nobody_stands_in_any_more_goes_by_itself(bench: Bench) -> N
     assert 0 < bench.admin.pttl(PLACES) <= scripts.LINE_MS
 
 
+def test_a_line_stays_as_long_as_the_last_who_joined_it_may_be_silent(bench: Bench) -> None:
+    """Not everyone who joins writes when the line expires: that may be 6 s old."""
+    bench.claim(b"holder")
+    bench.claim(OWNERS[0])
+    for key in (LINE, PLACES):
+        bench.admin.pexpire(key, scripts.LINE_MS - 6_000)
+    bench.claim(OWNERS[1])
+    assert scripts.WINDOW_MS < bench.admin.pttl(LINE) < scripts.LINE_MS - 5_000  # the second has not written it
+    assert bench.admin.pttl(PLACES) > scripts.WINDOW_MS
+
+
 def test_that_a_lock_was_broken_is_remembered_as_long_as_it_would_have_been_held(bench: Bench) -> None:
     bench.claim(b"holder", ttl_ms=30_000)
     bench.ask(scripts.FORCE_RELEASE, protocol.force_release(KEY, "deploy of v2"))

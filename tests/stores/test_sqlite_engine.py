@@ -61,10 +61,10 @@ def test_a_row_of_another_boot_counts_as_held_until_it_was_watched_for_its_ttl(
     # Written by another boot, long ago on our clock: only watching it tells anything.
     change(path, "UPDATE gripfast_lock SET boot = 'another', expires = 0, card = ''")
     assert isinstance(claim(engine, "b"), Taken)
-    began = machine.boottime()
-    monkeypatch.setattr(machine, "boottime", lambda: began + 4.9)
+    began = machine.shared_boottime()
+    monkeypatch.setattr(machine, "shared_boottime", lambda: began + 4.9)
     assert isinstance(claim(engine, "b"), Taken)
-    monkeypatch.setattr(machine, "boottime", lambda: began + 5.1)
+    monkeypatch.setattr(machine, "shared_boottime", lambda: began + 5.1)
     answer = claim(engine, "b")
     assert isinstance(answer, Granted)
     assert answer.token > granted.token
@@ -77,8 +77,8 @@ def test_a_row_of_another_boot_that_changes_is_watched_anew(
     change(path, "UPDATE gripfast_lock SET boot = 'another', expires = 0, card = ''")
     assert isinstance(claim(engine, "b"), Taken)
     change(path, "UPDATE gripfast_lock SET expires = 7, watched_by = NULL")  # what a renewal over there does
-    began = machine.boottime()
-    monkeypatch.setattr(machine, "boottime", lambda: began + 5.1)
+    began = machine.shared_boottime()
+    monkeypatch.setattr(machine, "shared_boottime", lambda: began + 5.1)
     assert isinstance(claim(engine, "b"), Taken)
 
 
@@ -349,7 +349,7 @@ def test_what_is_kept_survives_a_reboot(engine: SqliteEngine, path: Path, monkey
     kept(engine, 60.0)
     wall = machine.wall_us()
     monkeypatch.setattr(machine, "boot_id", lambda: "another boot")
-    monkeypatch.setattr(machine, "boottime", lambda: 5.0)
+    monkeypatch.setattr(machine, "shared_boottime", lambda: 5.0)
     after = SqliteEngine(path, "normal", 5.0)
     for passed, left in ((50, 10), (59, 1)):
         monkeypatch.setattr(machine, "wall_us", lambda passed=passed: wall + passed * 1_000_000)

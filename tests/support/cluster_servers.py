@@ -4,10 +4,8 @@
 starts one for itself: `with Cluster() as cluster:`.
 """
 
-import atexit
 import contextlib
-import os
-import threading
+import functools
 import time
 from collections.abc import Iterator, Sequence
 from types import TracebackType
@@ -16,7 +14,7 @@ from typing import Any
 import redis
 
 from support.ports import give_back_port, reserved_port
-from support.redis_server import HOST, RedisServer, prepare
+from support.redis_server import HOST, RedisServer, for_all, prepare
 from support.waiting import auntil, until
 
 PRIMARIES = 3
@@ -192,6 +190,10 @@ class Cluster:
         for bus in self._buses:
             give_back_port(bus)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, for another worker of the run."""
+        return {**self.__dict__, "_clients": {}}
+
     def __enter__(self) -> "Cluster":
         return self
 
@@ -219,23 +221,11 @@ def _node(kind: type[RedisServer], node_timeout_ms: int, arguments: Sequence[str
 
 # One for all --------------------------------------------------------------------------------------------------------
 
-_shared: list[Cluster] = []
-_starting = threading.Lock()
 
-
+@functools.cache
 def shared_cluster() -> Cluster:
-    """The one of this test process, started when it is first asked for. Never stop, pause or reshard it."""
-    with _starting:
-        if not _shared:
-            _shared.append(Cluster(node_timeout_ms=15000, max_ttl=86400))
-            atexit.register(_close_in, os.getpid(), _shared[0])
-        return _shared[0]
-
-
-def _close_in(process: int, cluster: Cluster) -> None:
-    """At exit of that process; a forked child has the same exit handlers, but not the servers."""
-    if os.getpid() == process:
-        cluster.close()
+    """The one of this test run, started when it is first asked for. Never stop, pause or reshard it."""
+    return for_all("cluster", lambda: Cluster(node_timeout_ms=15000, max_ttl=86400))
 
 
 @contextlib.contextmanager

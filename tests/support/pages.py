@@ -3,6 +3,9 @@
 A `python` block is a program. If a `text` block follows it with nothing in between but a line that ends in a colon,
 that is what the program prints. A `console` block is a shell: lines that begin with `$ ` are typed, the others are
 printed. In what is printed `…` stands for anything that has no end of line in it.
+
+A block of any language is a file, and no program, if the line before it is its name and nothing else: "`shop.py`:". It
+is there when the programs and shells of its page run.
 """
 
 import os
@@ -21,6 +24,7 @@ _BLOCK = r"^( *)```{}\n(.*?)^\1```$"
 _PROGRAM = re.compile(
     _BLOCK.format("python") + r"(?:\n+(?:[^\n`]*:\n+)?```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
 )
+_FILE = re.compile(r"^`([\w-]+\.\w+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = "-- this command is over --"
 
 
@@ -41,7 +45,18 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def programs(text: str) -> list[Program]:
-    return [Program(textwrap.dedent(code), prints or None) for _, code, prints in _PROGRAM.findall(text)]
+    found = _PROGRAM.findall(_FILE.sub("", text))
+    return [Program(textwrap.dedent(code), prints or None) for _, code, prints in found]
+
+
+def files(text: str) -> dict[str, str]:
+    """What the page says should be in files, by their names."""
+    return dict(_FILE.findall(text))
+
+
+def write_files(text: str, folder: Path) -> None:
+    for name, content in files(text).items():
+        (folder / name).write_text(content, encoding="utf-8")
 
 
 def run_program(code: str, folder: Path) -> str:

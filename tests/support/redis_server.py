@@ -3,7 +3,8 @@
 `shared_server()` is the one that most tests use, each with a prefix of its own. A test that stops, kills or configures
 its server starts one for itself: `with RedisServer("--maxmemory", "10mb") as server:`.
 
-No server outlives the process that started it, however that ends: a watcher waits for the end of a pipe.
+No server outlives the process that started it, however that ends: a watcher waits for the end of a pipe. One that all
+workers of a run share (`for_all()`) does not outlive the last of them.
 """
 
 import atexit
@@ -15,10 +16,11 @@ import socket
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 from unittest import mock
 
 import redis
@@ -30,8 +32,10 @@ from gripfast.stores.redis import grace
 from support.certificates import LOOPBACK, certificate
 from support.local import needs
 from support.ports import give_back_port, reserved_port
+from support.run_wide import made_once
 from support.waiting import until
 
+T = TypeVar("T")
 HOST = "127.0.0.1"
 ATTEMPTS = 50
 READY = "ready to accept connections"
@@ -40,6 +44,8 @@ FORGET = "for _, key in ipairs(redis.call('KEYS', ARGV[1])) do redis.call('UNLIN
 
 
 QUICK_SYNC = ("--repl-diskless-sync-delay", "0")
+_of_the_run: ContextVar[Path | None] = ContextVar("of_the_run", default=None)
+"""The folder in which servers are being started for all workers of the run: its watcher is theirs."""
 
 
 class RedisServer:
@@ -67,7 +73,7 @@ class RedisServer:
         """`tls`: the certificate, if there is one already; `certified_for`: the names in it. `environment`: what stands
         there beside the usual."""
         needs("redis-server")
-        self.folder = Path(tempfile.mkdtemp(prefix="redis-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="redis-", dir=_of_the_run.get()))
         self.port = 0
         self.pid = 0
         self._arguments = arguments
@@ -76,6 +82,7 @@ class RedisServer:
         self._certificate = certificate(self.folder, certified_for) if tls is True else tls or None
         self._process: subprocess.Popen[bytes] | None = None
         self._watcher: subprocess.Popen[bytes] | None = None
+        self._is_joined = False
         try:
             self._start_somewhere()
         except BaseException:
@@ -115,7 +122,9 @@ class RedisServer:
 
     @property
     def running(self) -> bool:
-        return self._process is not None and self._process.poll() is None
+        if self._process is None:
+            return self._is_joined and Path(f"/proc/{self.pid}").exists()
+        return self._process.poll() is None
 
     # What is done to it -----------------------------------------------------------------------------------------------
 
@@ -172,6 +181,11 @@ class RedisServer:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
+    def __reduce__(self) -> Any:
+        """A copy, for another worker of the run: it uses the server, and can't end it."""
+        known = {"scheme": self.scheme, "level": self.level}
+        return _joined, ({**self.__dict__, **known, "_process": None, "_watcher": None, "_is_joined": True},)
+
     # Starting and ending ----------------------------------------------------------------------------------------------
 
     def _start_somewhere(self) -> None:
@@ -198,12 +212,13 @@ class RedisServer:
                 start_new_session=True,
             )
         self.pid = self._process.pid
-        self._watcher = subprocess.Popen(
-            ["sh", "-c", WATCH, "sh", str(self.pid), str(self.folder)],
-            stdin=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        if _of_the_run.get() is None:
+            self._watcher = subprocess.Popen(
+                ["sh", "-c", WATCH, "sh", str(self.pid), str(self.folder)],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
         until(lambda: not self.running or self._answers(), within=20)
         if not self.running:
             self.kill()
@@ -282,12 +297,35 @@ _starting = threading.Lock()
 
 
 def shared_server(kind: type[RedisServer] = RedisServer) -> RedisServer:
-    """The server of this test process, started when it is first asked for. Never stop, pause or configure it."""
+    """The server of this test process, started when it is first asked for. Never stop, pause or configure it. Tests may
+    look at its connections and at all of its keys. One that is used with a level is that of all workers of the run."""
     with _starting:
         if kind not in _shared or not _shared[kind].running:
-            _shared[kind] = kind()
-            atexit.register(_close_in, os.getpid(), _shared[kind])
+            if kind.level:
+                _shared[kind] = for_all(kind.__name__, kind)
+            else:
+                _shared[kind] = kind()
+                atexit.register(_close_in, os.getpid(), _shared[kind])
         return _shared[kind]
+
+
+def for_all(name: str, start: Callable[[], T]) -> T:
+    """What the first worker of the run that asks has started: servers that all of them use, and none of them ends."""
+
+    def start_in(folder: Path) -> T:
+        token = _of_the_run.set(folder)
+        try:
+            return start()
+        finally:
+            _of_the_run.reset(token)
+
+    return made_once(name, start_in)
+
+
+def _joined(state: dict[str, Any]) -> RedisServer:
+    server = RedisServer.__new__(RedisServer)
+    server.__dict__.update(state)
+    return server
 
 
 def _close_in(process: int, server: RedisServer) -> None:

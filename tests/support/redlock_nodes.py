@@ -4,36 +4,21 @@
 configures a node starts nodes for itself.
 """
 
-import atexit
 import contextlib
-import os
-import threading
+import functools
 from collections.abc import Iterator, Sequence
 
-from support.redis_server import HOST, RedisServer
+from support.redis_server import HOST, RedisServer, for_all
 
 NODES = 5
 NODE_TIMEOUT = 1
 """Seconds; generous, because nothing is wrong with these nodes, and a busy machine is no fault of theirs."""
 
-_shared: list[RedisServer] = []
-_starting = threading.Lock()
 
-
+@functools.cache
 def shared_nodes() -> list[RedisServer]:
-    """The nodes of this test process, started when first asked for. Never stop, pause or configure one."""
-    with _starting:
-        if not _shared or not all(node.running for node in _shared):
-            _shared[:] = [RedisServer() for _ in range(NODES)]
-            atexit.register(_close_in, os.getpid(), tuple(_shared))
-        return list(_shared)
-
-
-def _close_in(process: int, nodes: Sequence[RedisServer]) -> None:
-    """At exit of that process; a forked child has the same exit handlers, but not the nodes."""
-    if os.getpid() == process:
-        for node in nodes:
-            node.close()
+    """The nodes of this test run, started when first asked for. Never stop, pause or configure one."""
+    return for_all("redlock", lambda: [RedisServer() for _ in range(NODES)])
 
 
 def redlock_url(nodes: Sequence[RedisServer], **options: object) -> str:

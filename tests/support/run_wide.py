@@ -7,6 +7,7 @@ works in the folder (a process is known by its working directory, so that no oth
 import contextlib
 import fcntl
 import os
+import pickle
 import shutil
 import subprocess
 import tempfile
@@ -14,7 +15,9 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 RUN = "PYTEST_XDIST_TESTRUNUID"
 """In the environment of all workers of a run; elsewhere each process is a run of its own."""
 WATCH = """
@@ -30,6 +33,8 @@ rm -rf "$1"
 
 _folder: Path | None = None
 _entering = threading.Lock()
+_made: list[Any] = []
+"""By this process, for all: never closed, because the run's watcher ends what belongs to it."""
 
 
 def once(name: str, make: Callable[[Path], None]) -> Path:
@@ -42,6 +47,18 @@ def once(name: str, make: Callable[[Path], None]) -> Path:
             make(path)
             made.touch()
     return path
+
+
+def made_once(name: str, make: Callable[[Path], T]) -> T:
+    """What the first process that asks makes, in a folder of this name; each process gets a copy of its own."""
+
+    def make_and_tell(folder: Path) -> None:
+        folder.mkdir(mode=0o711)
+        _made.append(made := make(folder))
+        (folder / "made").write_bytes(pickle.dumps(made))
+
+    copy: T = pickle.loads((once(name, make_and_tell) / "made").read_bytes())
+    return copy
 
 
 def watched(folder: Path) -> int:

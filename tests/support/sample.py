@@ -6,16 +6,20 @@ A test that can run over every store, in sync and async, is one test times thirt
 - one step of NEAR and one of FAR: the test with the number i takes the steps (n + i), round and round.
 
 So neighbours run over different stores, every store has its share of every run, and the runs 0 to 15 together leave
-nothing out. Of the files in IN_HALVES, every second one takes its turn; their tests of all stores, or with a mark, go
-by these. A test that costs much for each of its many parameters has the mark `in_turn(of)`: one of so many takes its
-turn. A test of a crowd takes a fifth of it (the fixture `is_sampled`), a
-property fewer examples (`conftest.py`). `--sample all` (`make test-all`) takes everything, as do `make sweep`,
-`make chaos` and who asks for tests by name.
+none out. The rest is left out by three more rules:
+
+- Of the files in TURNS every second or third takes its turn. Their tests of all stores run in every turn.
+- A test that costs much for each of its many parameters has the mark `in_turn(of)`: one of so many takes its turn. In a
+  file of TURNS, the next one takes it when it is the file's turn again.
+- A test of a crowd takes a fifth of it (the fixture `is_sampled`), a property fewer examples (`conftest.py`).
+
+`--sample all` (`make test-all`) takes everything, as do `make sweep`, `make chaos` and who asks for tests by name.
 """
 
 import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from fnmatch import fnmatch
 
 import pytest
 
@@ -43,7 +47,13 @@ FAR: list[Step] = [
 ]  # fmt: skip
 """Stores whose answers take milliseconds."""
 
-IN_HALVES = tuple(f"tests/{folder}/" for folder in ("chaos", "cli", "interop", "regressions", "stores"))
+TURNS = {
+    **{f"tests/{folder}/*": 3 for folder in ("chaos", "cli", "regressions", "sim", "stores")},
+    **{f"tests/{folder}/*": 2 for folder in ("contrib", "interop", "processes")},
+    "tests/quality/*_bench*": 2,
+    "tests/quality/*_server*": 2,
+}
+"""Files that start servers and processes, or compute for long: one of so many takes its turn."""
 BY_NAME = "tests/sweeps/"
 """Where stores are only named, because each sweep makes its own."""
 _BY_NAME = {store.name: store.name for store in STORES} | {f"{e}-lease": e for e in ("postgres", "mysql")}
@@ -62,39 +72,48 @@ def describe(config: pytest.Config) -> str:
     if is_everything(config):
         return "sample: every test over every store, in sync and async"
     turn = config.getoption("sample")
-    halved = "; in some folders every second file runs" * takes_halves(config)
-    return f"sample {turn}: a test of all stores runs over memory and two more{halved}; SAMPLE=1 takes others, =all all"
+    files = f"; one file in three of {_folders(3)}, one in two of {_folders(2)}" * takes_turns(config)
+    return f"sample {turn}: a test of all stores runs over memory and two more{files}; SAMPLE=1 takes others, =all all"
 
 
-def takes_halves(config: pytest.Config) -> bool:
+def _folders(of: int) -> str:
+    return ", ".join(pattern.removeprefix("tests/").removesuffix("/*") for pattern, many in TURNS.items() if many == of)
+
+
+def takes_turns(config: pytest.Config) -> bool:
     """Who names a file wants it."""
     return not any(argument.endswith(".py") for argument in config.args)
 
 
-def left_out(items: list[pytest.Item], turn: int, in_halves: bool = False) -> set[pytest.Item]:
+def left_out(items: list[pytest.Item], turn: int, by_file: bool = False) -> set[pytest.Item]:
     numbers: dict[str, int] = {}
     marked: dict[str, Iterator[int]] = defaultdict(itertools.count)
     out = set()
-    halved = _numbered(items) if in_halves else {}
+    turns = file_turns((_file(item) for item in items), turn) if by_file else {}
     for item in items:
+        own_turn = turns.get(_file(item), turn)
         combination = _combination(item)
         if combination is not None:
             number = numbers.setdefault(_test(item), len(numbers))
-            if not is_in_turn(turn + number, *combination):
-                out.add(item)
+            is_left_out = not is_in_turn(turn + number, *combination)
         elif (mark := item.get_closest_marker("in_turn")) is not None and hasattr(item, "callspec"):
             number = next(marked[_test(item)])
-            if not is_one_of(mark.args[0], number, turn):
-                out.add(item)
-        elif _file(item) in halved and not is_one_of(2, halved[_file(item)], turn):
+            is_left_out = own_turn is None or not is_one_of(mark.args[0], number, own_turn)
+        else:
+            is_left_out = own_turn is None
+        if is_left_out:
             out.add(item)
     return out
 
 
-def _numbered(items: Iterable[pytest.Item]) -> dict[str, int]:
-    """The files that take turns."""
-    files = dict.fromkeys(_file(item) for item in items)
-    return {file: number for number, file in enumerate(sorted(file for file in files if file.startswith(IN_HALVES)))}
+def file_turns(files: Iterable[str], turn: int) -> dict[str, int | None]:
+    """Of each file that takes turns: which turn of its own this one is; None if it is not its turn."""
+    found = sorted(set(files))
+    turns: dict[str, int | None] = {}
+    for pattern, of in TURNS.items():
+        for number, file in enumerate(file for file in found if fnmatch(file, pattern)):
+            turns[file] = turn // of if is_one_of(of, number, turn) else None
+    return turns
 
 
 def is_in_turn(step: int, store: str, colour: str | None) -> bool:

@@ -7,11 +7,9 @@ Servers and Sentinels keep their configuration in files, as they do in productio
 the Sentinels made it last.
 """
 
-import atexit
 import contextlib
-import os
+import functools
 import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
@@ -24,7 +22,7 @@ from redis.retry import Retry
 from gripfast.core import rules
 from support.certificates import certificate
 from support.proxy import Proxy
-from support.redis_server import HOST, RedisServer, prepare
+from support.redis_server import HOST, RedisServer, for_all, prepare
 from support.waiting import until
 
 SERVICE = "main"
@@ -83,13 +81,13 @@ class Watched:
         try:
             self.certificate = self._certificate() if tls else None
             servers = (*QUICK, *arguments, *self._login(), *self._tls())
-            self._kind = type(f"Watched{kind.__name__}", (Server, kind), {})
-            self._sentinel_kind = type(f"Watching{kind.__name__}", (Sentinel, kind), {})
-            self.servers = [self._start(self._kind, *servers) for _ in range(1 + replicas)]
+            server_kind = type(f"Watched{kind.__name__}", (Server, kind), {})
+            sentinel_kind = type(f"Watching{kind.__name__}", (Sentinel, kind), {})
+            self.servers = [self._start(server_kind, *servers) for _ in range(1 + replicas)]
             self._replicate()
-            self.sentinels = self._start_sentinels(down_after)
+            self.sentinels = self._start_sentinels(sentinel_kind, down_after)
             if not at_leisure:
-                self._hurry()
+                self._look_every(info_ms=200, publish_ms=400)
             self.settle()
         except BaseException:
             self.close()
@@ -174,12 +172,20 @@ class Watched:
             proxy.hold("replies")
             yield proxy
 
+    def rest(self) -> None:
+        """From now on the Sentinels look as seldom as they usually do; often, they keep a core busy by a thirtieth."""
+        self._look_every(info_ms=10_000, publish_ms=2_000)
+
     def settle(self) -> None:
         """Until all servers run, replicas follow the primary, and all Sentinels agree on all of them."""
         until(self._is_settled, within=2 * FAILED_OVER)
 
     def close(self) -> None:
         self._stack.close()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy, for another worker of the run: it can't end anything."""
+        return {**self.__dict__, "_stack": contextlib.ExitStack()}
 
     def __enter__(self) -> "Watched":
         return self
@@ -207,7 +213,7 @@ class Watched:
         for server in others:
             self.command(server, "REPLICAOF", HOST, primary.port)
 
-    def _start_sentinels(self, down_after: float) -> list[Any]:
+    def _start_sentinels(self, kind: Any, down_after: float) -> list[Any]:
         primary = self.servers[0]
         lines = [
             f"sentinel monitor {SERVICE} {HOST} {primary.port} 2",
@@ -222,12 +228,12 @@ class Watched:
         if self.certificate:
             lines.append("tls-replication yes")
         configuration = "\n".join([*lines, ""])
-        return [self._start(self._sentinel_kind, configuration) for _ in range(SENTINELS)]
+        return [self._start(kind, configuration) for _ in range(SENTINELS)]
 
-    def _hurry(self) -> None:
+    def _look_every(self, *, info_ms: int, publish_ms: int) -> None:
         """Four periods after they have noticed it, Sentinels set right what a server does."""
         for sentinel in self.sentinels:
-            self.command(sentinel, "SENTINEL", "DEBUG", "info-period", 200, "publish-period", 400)
+            self.command(sentinel, "SENTINEL", "DEBUG", "info-period", info_ms, "publish-period", publish_ms)
 
     def _awake(self) -> list[Any]:
         return [sentinel for sentinel in self.sentinels if sentinel.running]
@@ -273,25 +279,19 @@ class Watched:
 
 # One for all --------------------------------------------------------------------------------------------------------
 
-_shared: list[Watched] = []
-_starting = threading.Lock()
 
-
+@functools.cache
 def shared_watched() -> Watched:
-    """Those of this test process, started when first asked for. Never stop, pause or configure one. However busy the
+    """Those of this test run, started when first asked for. Never stop, pause or configure one. However busy the
     machine is, the Sentinels do not take a server for down."""
-    with _starting:
-        if not _shared:
-            _shared.append(Watched(down_after=3600.0))
-            _shared[0].opened(max_ttl=rules.TTL_MAX)
-            atexit.register(_close_in, os.getpid(), _shared[0])
-        return _shared[0]
+    return for_all("sentinel", _unhurried)
 
 
-def _close_in(process: int, watched: Watched) -> None:
-    """At exit of that process; a forked child has the same exit handlers, but not the servers."""
-    if os.getpid() == process:
-        watched.close()
+def _unhurried() -> Watched:
+    watched = Watched(down_after=3600.0)
+    watched.opened(max_ttl=rules.TTL_MAX)
+    watched.rest()
+    return watched
 
 
 @contextlib.contextmanager
@@ -301,4 +301,4 @@ def lock_space(prefix: str) -> Iterator[str]:
     try:
         yield watched.url_with(prefix=prefix, max_ttl=f"{rules.TTL_MAX:.0f}")
     finally:
-        watched.forget(prefix)
+        watched.servers[0].forget(prefix)  # always the primary

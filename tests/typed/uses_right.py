@@ -28,6 +28,7 @@ from gripfast import (
     PermitKwargs,
     Reason,
 )
+from gripfast.testing import Clock, Held, OncePerRun, World
 
 client = gripfast.connect("redis://localhost:6379/0", ttl=20)
 aclient = gripfast.connect_async(["redis://a", "redis://b", "redis://c"])
@@ -148,7 +149,7 @@ async def say_later(error: LockTimeout) -> int:
     return len(error.name)
 
 
-@client.locked("report:{user_id}", busy=count_and_say)
+@client.locked("report:{user_id}", wait=0, busy=count_and_say)
 def answered(user_id: int) -> str:
     return str(user_id)
 
@@ -230,7 +231,7 @@ def refused(user_id: int) -> str:
 assert_type(refused(7), str)
 
 
-@client.locked("report:{user_id}", busy="raise")
+@client.locked("report:{user_id}", wait=0, busy="raise")
 async def later(user_id: int) -> str:
     lease = gripfast.current_lease(AsyncLease)
     assert_type(lease, AsyncLease)
@@ -292,11 +293,11 @@ class Account:
     def pay(self, number: int) -> str:
         return f"paid {number}"
 
-    @client.locked("account:{number}", busy="skip")
+    @client.locked("account:{number}", wait=0, busy="skip")
     def pay_or_skip(self, number: int) -> str:
         return f"paid {number}"
 
-    @client.locked("account:{number}", busy="skip")
+    @client.locked("account:{number}", wait=0, busy="skip")
     async def pay_later(self, number: int) -> str:
         return f"paid {number}"
 
@@ -336,7 +337,7 @@ async def limited_later(user_id: int) -> str:
     return str(user_id)
 
 
-@aclient.limited("api:{user_id}", 3, on_lost=on_lost_async, busy=count_and_say)
+@aclient.limited("api:{user_id}", 3, on_lost=on_lost_async, wait=0, busy=count_and_say)
 async def limited_async(user_id: int) -> str:
     return str(user_id)
 
@@ -352,7 +353,7 @@ def write(shard: int) -> str:
     return str(shard)
 
 
-@aclient.read_locked("index:{shard}", busy="skip")
+@aclient.read_locked("index:{shard}", wait=0, busy="skip")
 async def read_async(shard: int) -> str:
     return str(shard)
 
@@ -483,3 +484,14 @@ async def once_and_handed_over() -> None:
     text = await (await aclient.lock("job").acquire()).detach()
     assert_type(await aclient.adopt(text), gripfast.AsyncLease)
     assert_type(await aclient.forget("digest"), bool)
+
+
+def of_a_test(world: World, once_per_run: OncePerRun) -> None:
+    assert_type(world.client, gripfast.Client)
+    assert_type(world.async_client, gripfast.AsyncClient)
+    assert_type(world.clock, Clock)
+    with world.hold("job", label="cron", seconds=5) as held, world.outage(), world.clock.fast_forward():
+        assert_type(held, Held)
+    world.lose(client.lock("job").acquire(), "taken")
+    world.lose("job", "broken", note="maintenance")
+    assert_type(once_per_run("url", lambda: "sqlite:///shop.db", cleanup=len), str)

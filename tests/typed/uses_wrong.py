@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import gripfast
 from gripfast import AsyncClient, AsyncLease, AsyncLock, Client, Lease, Lock, LockTimeout, Reason
+from gripfast.testing import OncePerRun, World
 
 
 def a_plain_function(user_id: int) -> str:
@@ -204,3 +205,10 @@ async def elections(client: Client, aclient: AsyncClient) -> None:
 
 def serve(term: Lease) -> int:
     return term.token
+
+
+def of_a_test(world: World, once_per_run: OncePerRun) -> None:
+    world.lose("job", "stolen")  # wrong: no such reason
+    world.clock.advance("31")  # wrong: seconds are a number
+    world.hold("job", 5)  # wrong: it has a name
+    once_per_run("url", lambda: "sqlite:///shop.db", cleanup=abs)  # wrong: it gets a str
