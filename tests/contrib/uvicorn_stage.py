@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gripfast
-from support.ports import give_back_port, reserved_port
+from support.ports import HOST, give_back_port, reserved_port
 from support.waiting import until
 
 HERE = Path(__file__).parent
@@ -50,8 +51,13 @@ class Server:
         return self._log.read_text(encoding="utf-8")
 
     def is_up(self) -> bool:
+        """uvicorn says that the application has started before it listens."""
         assert self._process.poll() is None, self.log
-        return "Application startup complete" in self.log
+        return "Application startup complete" in self.log and self._listens()
+
+    def _listens(self) -> bool:
+        with socket.socket() as visitor:
+            return visitor.connect_ex((HOST, self.port)) == 0
 
     def kill(self) -> None:
         """SIGKILL for all of its processes, and gone on return."""
@@ -73,7 +79,7 @@ class Server:
     @contextmanager
     def opened(self, path: str, method: str = "GET") -> Iterator[http.client.HTTPResponse]:
         """An answer that is read bit by bit; its connection is cut afterwards."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=PATIENCE)
         try:
             connection.request(method, path)
             yield connection.getresponse()
@@ -87,7 +93,7 @@ class Server:
         return self.ask("GET", path, {})
 
     def ask(self, method: str, path: str, headers: dict[str, str]) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(HOST, self.port, timeout=PATIENCE)
         try:
             connection.request(method, path, headers=headers)
             response = connection.getresponse()

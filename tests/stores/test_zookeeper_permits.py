@@ -269,7 +269,7 @@ def test_a_downgrade_whose_answer_was_lost_is_known_to_the_next_request(
 
 def test_a_downgrade_that_is_not_answered_at_all_is_repeated(proxy: Proxy, observer: KazooClient) -> None:
     root = new_root()
-    with gripfast.connect(behind(proxy, root), request_timeout=0.3) as client:
+    with gripfast.connect(behind(proxy, root), request_timeout=1) as client:
         lease = client.rwlock("index", ttl=6).write().acquire()
         token = lease.token
         proxy.hold("requests")
@@ -281,6 +281,7 @@ def test_a_downgrade_that_is_not_answered_at_all_is_repeated(proxy: Proxy, obser
             return node.startswith(f"{lease.owner}__read__")
 
         until(is_reader)
+        until(lambda: client._store().nodes[lease.owner].session.connections >= 2)  # type: ignore[attr-defined]
         info = client.inspect("index", "rwlock")
         assert info is not None
         assert [(each.owner, each.token, each.is_writer) for each in info.holders] == [(lease.owner, token, False)]
