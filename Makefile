@@ -74,7 +74,7 @@ pytest: $(READY) $(INTEROP)  ## the tests alone, without those of the simulation
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --ignore tests/sim --sample $(SAMPLE) $(ARGS)
 
 simtest: $(READY)  ## the tests of the simulation: seeds, mutants, small worlds
-	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile --timeout 900 --sample $(SAMPLE) tests/sim
+	$(BIN)/python -m pytest --numprocesses $(CORES) --dist loadfile --timeout 1800 --sample $(SAMPLE) tests/sim
 
 sweep: $(READY)  ## every point of every sweep, every test over every store, sync and async; takes long
 	GRIPFAST_SWEEP=full $(BIN)/python -m pytest tests/sweeps tests/conformance tests/compat tests/regressions tests/chaos/test_cuts.py tests/sim --timeout 3600 $(ARGS)
