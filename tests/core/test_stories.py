@@ -85,6 +85,44 @@ def test_a_release_is_told_with_its_times(teller: Teller) -> None:
     assert teller.last.wall == teller.last.at + 1e9
 
 
+def test_each_field_of_an_event_has_the_value_that_its_name_promises(teller: Teller) -> None:
+    """Events are made by position, because callers wait for them: no two fields may change places."""
+    state, error = teller.granted(), StoreUnavailable("planted")
+    told, teller.stories.engine = story(state), "redis"
+    told.claimed_at, told.granted_at, told.ttl, told.queued = 80.0, 83.0, 11.0, True
+    told.trace, told.holder_trace = "ours", "theirs"
+    event = told.event("unreachable", 91.0, margin=6.0, reason="taken", error=error, request="renew")
+    assert event == Event(
+        kind="unreachable",
+        name="job",
+        group="jobs",
+        owner="owner of job",
+        store="memory://",
+        engine="redis",
+        at=91.0,
+        wall=teller.now + 1e9,
+        ttl=11.0,
+        token=7,
+        waited=3.0,
+        held=8.0,
+        margin=6.0,
+        reason="taken",
+        error=error,
+        request="renew",
+        queued=True,
+        trace="ours",
+        holder_trace="theirs",
+    )
+    assert len(set(event)) == len(event), "two fields with the same value: it would not be noticed"
+
+
+def test_an_observer_can_not_change_an_event_that_others_get(teller: Teller) -> None:
+    teller.granted()
+    teller.read()
+    with pytest.raises(AttributeError):
+        teller.last.token = 8
+
+
 def test_the_first_end_counts(teller: Teller) -> None:
     state = teller.granted()
     story(state).lost("expired")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 from collections.abc import Iterable
-from dataclasses import fields
 from typing import Any, cast, get_args
 
 from gripfast.core.events import Event, EventKind, Observer
@@ -13,7 +12,7 @@ from gripfast.errors import ConfigurationError
 
 METHODS: tuple[str, ...] = get_args(EventKind)
 
-_EXTRA = [field.name for field in fields(Event) if field.name not in ("kind", "at", "wall", "error")]
+_EXTRA = [field for field in Event._fields if field not in ("kind", "at", "wall", "error")]
 
 
 def checked_observers(observers: object) -> tuple[Observer, ...]:

@@ -33,6 +33,9 @@ class _Gone(weakref.ref[object]):
     """The one that the thread worked for is gone; put by the interpreter itself, and as good as a _Stop."""
 
 
+_ENDS = (_Stop, _Gone)
+
+
 class _Asked(threading.Event):
     """Set when everything is done that was due, or queued, before it came."""
 
@@ -131,7 +134,7 @@ class Ticker(Generic[T]):
         try:
             item = next_in_own_thread(self.queue, timeout)
             self._idle_rounds = 0
-            while not isinstance(item, _Stop | _Gone):
+            while not isinstance(item, _ENDS):
                 if isinstance(item, _Asked):
                     self._asked.append(item)
                 elif item is not None:
