@@ -1,4 +1,6 @@
-"""What docs/celery.md shows works as printed: two workers by its commands, and the program that orders four reports."""
+"""What docs/celery.md shows works as printed: two workers by its commands, and the program that orders four reports. So
+does what docs/observability.md says of Celery.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +11,18 @@ from pathlib import Path
 
 import pytest
 from celery import Celery
+from prometheus_client import CollectorRegistry
+from prometheus_client.multiprocess import MultiProcessCollector
 
 from contrib.programs import program
 from gripfast.contrib.celery import BUSY, LockedTask
-from support.pages import blocks, is_as_told, page, programs, run_program
+from support.pages import Program, blocks, files, is_as_told, page, programs, run_program, run_typed
 from support.redis_server import RedisServer
 from support.waiting import until
 
 PAGE = page("celery")
-TASKS, ORDERS, ONCE = programs(PAGE)
+TASKS, ORDERS, SINGLETON, ONCE = programs(PAGE)
+OBSERVED = page("observability").partition("\n## Celery\n")[2].partition("\n## ")[0]
 WORKERS = [line for block in blocks(PAGE, "sh") for line in block.splitlines() if " worker " in line]
 LONG = 60
 
@@ -41,7 +46,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_the_page_has_these_programs() -> None:
-    assert len(blocks(PAGE, "python")) == 3
+    assert len(blocks(PAGE, "python")) == 4
     assert len(WORKERS) == 2
 
 
@@ -50,9 +55,35 @@ def test_two_workers_write_four_reports_one_after_the_other(folder: Path) -> Non
     assert is_as_told(printed, ORDERS.prints or ""), printed
 
 
-def test_what_was_done_is_skipped(tmp_path: Path) -> None:
-    printed = run_program(ONCE.code, tmp_path)
-    assert is_as_told(printed, ONCE.prints or ""), printed
+@pytest.mark.parametrize("shown", [SINGLETON, ONCE], ids=["what runs already", "what was done"])
+def test_it_is_skipped(shown: Program, tmp_path: Path) -> None:
+    printed = run_program(shown.code, tmp_path)
+    assert is_as_told(printed, shown.prints or ""), printed
+
+
+def test_a_worker_whose_tasks_have_a_client_with_an_observer_counts_their_locks(tmp_path: Path) -> None:
+    """As docs/observability.md has it: the file, and the commands that start the worker."""
+    before, worker = blocks(OBSERVED, "sh")[0].splitlines()
+    metrics = tmp_path / run_typed([f"cd {tmp_path}; {before}; echo $PROMETHEUS_MULTIPROC_DIR"], tmp_path)[0].strip()
+    with RedisServer() as server:
+        tasks = files(OBSERVED)["tasks.py"].replace("localhost:6379", f"127.0.0.1:{server.port}")
+        (tmp_path / "tasks.py").write_text(tasks, encoding="utf-8")
+        environment = {"PROMETHEUS_MULTIPROC_DIR": str(metrics)}
+        words = ["-m", *shlex.split(worker)]
+        with program(*words, log=tmp_path / "log", folder=tmp_path, environment=environment) as running:
+            order = "from tasks import report; print([report.delay(user).get(timeout=45) > 0 for user in (7, 8, 8)])"
+            assert run_program(order, tmp_path) == "[True, True, True]\n"
+            until(lambda: granted(metrics) == 3, within=LONG)
+            running.ask_to_end()
+    assert granted(metrics) == 3
+    assert not list(metrics.glob("gauge_live*"))
+
+
+def granted(metrics: Path) -> float | None:
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, path=str(metrics))
+    labels = {"db_system_name": "redis", "gripfast_group": "report:{user_id}", "gripfast_outcome": "granted"}
+    return registry.get_sample_value("gripfast_acquisitions_total", labels)
 
 
 def test_every_way_to_be_busy_is_on_the_page() -> None:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from gripfast.observers.figures import METRICS, prometheus_name
 from observers.test_monitoring import rules
-from support.pages import blocks, is_as_told, page, run_typed, typed
+from support.pages import ROOT, blocks, is_as_told, page, run_typed, typed
 from support.ports import give_back_port, reserved_port
 
 PAGE = page("operations")
@@ -62,6 +63,16 @@ def test_every_alert_has_a_section_with_a_drill_and_links_to_it() -> None:
             "alert"
         ]
         assert rule["annotations"]["runbook"] == f"docs/operations.md#{rule['alert'].lower()}"
+
+
+def test_the_command_of_the_other_page_makes_links_of_their_runbooks(tmp_path: Path) -> None:
+    (command,) = (block for block in blocks(page("observability"), "sh") if "alerts.yml" in block)
+    run_typed([f"cd {ROOT}", command.replace(">", f">{tmp_path}/")], tmp_path)
+    made = yaml.safe_load((tmp_path / "gripfast-alerts.yml").read_text(encoding="utf-8"))["groups"][0]["rules"]
+    links = [rule["annotations"]["runbook"] for rule in made]
+    paths = [rule["annotations"]["runbook"] for rule in rules()]
+    assert len(links) == len(paths) > 0
+    assert [link.partition("/main/")[2] for link in links if link.startswith("https://")] == paths
 
 
 def test_the_metrics_of_the_page_are_those_that_there_are() -> None:

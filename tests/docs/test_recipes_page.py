@@ -44,9 +44,10 @@ def script(path: Path, text: str) -> Path:
     return path
 
 
-def ended(words: list[str], folder: Path, url: str) -> tuple[int, str]:
+def ended(words: list[str], folder: Path, url: str, **variables: str) -> tuple[int, str]:
     """Status, and what was printed on standard output."""
-    done = subprocess.run(words, cwd=folder, env=environment(url), capture_output=True, text=True, timeout=PATIENCE)
+    given = {**environment(url), **variables}
+    done = subprocess.run(words, cwd=folder, env=given, capture_output=True, text=True, timeout=PATIENCE)
     return done.returncode, done.stdout
 
 
@@ -92,8 +93,7 @@ def test_the_table_at_the_top_leads_to_every_recipe() -> None:
 
 def cron_jobs() -> list[str]:
     """Commands, as cron passes them to the shell: an escaped % is a %."""
-    (crontab,) = blocks(PAGE, "crontab")
-    lines = [line for line in crontab.splitlines() if re.match(r"[\d*]", line)]
+    lines = [line for crontab in blocks(PAGE, "crontab") for line in crontab.splitlines() if re.match(r"[\d*]", line)]
     assert not any(re.search(r"(?<!\\)%", line) for line in lines)
     return [line.split(maxsplit=5)[5].replace(r"\%", "%") for line in lines]
 
@@ -101,7 +101,7 @@ def cron_jobs() -> list[str]:
 def test_a_job_that_cron_starts_every_five_minutes_is_left_out_while_one_is_at_work(
     tmp_path: Path, sqlite_url: str
 ) -> None:
-    sync, _ = cron_jobs()
+    sync, *_ = cron_jobs()
     script(tmp_path / "sync.sh", "echo synced")
     assert ended(["sh", "-c", sync], tmp_path, sqlite_url) == (0, "synced\n")
     assert ended(["sh", "-c", sync], tmp_path, sqlite_url) == (0, "synced\n")
@@ -110,14 +110,29 @@ def test_a_job_that_cron_starts_every_five_minutes_is_left_out_while_one_is_at_w
 
 
 def test_of_the_machines_with_the_same_crontab_one_makes_the_backup(tmp_path: Path, sqlite_url: str) -> None:
-    _, backup = cron_jobs()
+    _, backup, _ = cron_jobs()
     script(tmp_path / "backup.sh", "echo saved")
     machines = [ended(["sh", "-c", backup], tmp_path, sqlite_url) for _ in range(3)]
     assert machines == [(0, "saved\n"), (0, ""), (0, "")]
 
 
+def test_a_job_finds_the_store_in_a_file_that_only_its_user_can_read(tmp_path: Path, sqlite_url: str) -> None:
+    *_, sync = cron_jobs()
+    made = next(code for code in re.findall("`(.+?)`", RECIPES["Cron"]) if "chmod" in code)
+    script(tmp_path / "sync.sh", "echo synced")
+    home = {"HOME": str(tmp_path)}
+    assert ended(["sh", "-c", made], tmp_path, "", **home) == (0, "")
+    assert ended(["sh", "-c", sync], tmp_path, "", **home)[0] != 0
+    secret = tmp_path / "gripfast.env"
+    secret.write_text(re.sub("redis://[^']+", sqlite_url, FILES[secret.name]), encoding="utf-8")
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    with gripfast.connect(sqlite_url) as client, client.lock("sync"):
+        assert ended(["sh", "-c", sync], tmp_path, "", **home) == (0, "")
+    assert ended(["sh", "-c", sync], tmp_path, "", **home) == (0, "synced\n")
+
+
 def test_a_backup_that_failed_is_tried_again(tmp_path: Path, sqlite_url: str) -> None:
-    _, backup = cron_jobs()
+    _, backup, _ = cron_jobs()
     script(tmp_path / "backup.sh", "exit 3")
     assert ended(["sh", "-c", backup], tmp_path, sqlite_url)[0] == 3
     script(tmp_path / "backup.sh", "echo saved")

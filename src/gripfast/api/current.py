@@ -54,9 +54,11 @@ def current_lease(kind: type[Lease] | type[AsyncLease] | None = None) -> Lease |
             lease.ensure_held()
 
     It is a Lease in a plain function and an AsyncLease in a coroutine function. No type checker can know which of them
-    runs, so the type is `Lease | AsyncLease`: you can use what both classes have. To use the rest, such as
-    `extend()`, name the class: `current_lease(AsyncLease)` returns an AsyncLease, or raises ConfigurationError. So
-    does `current_lease(SemaphoreLease)`, for the `slots` of a function that is decorated with `@client.limited(…)`.
+    runs, so the type is `Lease | AsyncLease`. That is enough for what is the same in both, such as `token`, `held` and
+    `ensure_held()`. For `extend()`, `release()` and `lost.wait()`, which have to be awaited in a coroutine function and
+    not elsewhere, name the class: `current_lease(AsyncLease)` returns an AsyncLease, or raises ConfigurationError, and
+    a type checker finds the `await` that is missing. Name it, too, for what only some leases have:
+    `current_lease(SemaphoreLease).slots`, in a function that is decorated with `@client.limited(…)`.
 
     Outside a decorated function it raises ConfigurationError. It follows the rules of `contextvars`: a task that the
     function starts, and `asyncio.to_thread`, see the lease until the function has ended. A thread that you start
