@@ -1,9 +1,11 @@
 """What connect() and connect_async() take for Valkey: URLs, clients of valkey-py of either colour, Sentinel."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +17,13 @@ import gripfast
 from gripfast import ConfigurationError
 from stores.test_redis_urls import CONNECTS, LOGIN, PASSWORD, USER, WITHOUT, assert_locks
 from support.both_colours import both_colours, each, outcome, staged
+from support.certificates import certificate
 from support.redis_server import HOST, RedisServer, shared_server
 from support.sentinel_servers import SERVICE, Watched
+from support.tls_front import TlsFront
 from support.valkey_server import ValkeyServer
+
+SECRET = "of-the-Valkey"
 
 
 @pytest.fixture(params=CONNECTS)
@@ -68,17 +74,45 @@ async def test_user_and_password_of_strange_characters(users: RedisServer) -> No
     await assert_locks(where, where, username=USER, password=PASSWORD)
 
 
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return certificate(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def secured(authority: Path) -> Iterator[int]:
+    """The port of a Valkey that wants a password, and TLS. It knows none itself."""
+    with ValkeyServer("--requirepass", SECRET) as server, TlsFront(server.port, authority) as front:
+        yield front.port
+
+
 @staged
-async def test_tls() -> None:
-    """The Valkey that the tests have knows no TLS; valkey-py, which makes these connections, does not care."""
-    with RedisServer(tls=True) as server:
-        where = f"valkeys://{HOST}:{server.port}/0"
-        await assert_locks(server.url.replace("rediss", "valkeys"), where)
-        authority = server.url.partition("ssl_ca_certs=")[2]
-        with valkey.Valkey(HOST, server.port, ssl=True, ssl_ca_certs=authority) as client:
-            await assert_locks(client, where)
-        theirs = valkey.asyncio.Valkey(host=HOST, port=server.port, ssl=True, ssl_ca_certs=authority)
-        await assert_locks(theirs, where)
+async def test_tls_and_a_password(secured: int, authority: Path) -> None:
+    where = f"valkeys://{HOST}:{secured}/0"
+    await assert_locks(f"valkeys://:{SECRET}@{HOST}:{secured}/0?ssl_ca_certs={authority}", where)
+    settings: dict[str, Any] = {"password": SECRET, "ssl_ca_certs": str(authority)}
+    await assert_locks(where, where, **settings)
+    with valkey.Valkey(HOST, secured, ssl=True, **settings) as client:
+        await assert_locks(client, where)
+    theirs = valkey.asyncio.Valkey(host=HOST, port=secured, ssl=True, **settings)
+    await assert_locks(theirs, where)
+
+
+@staged
+async def test_a_certificate_of_another_authority_and_a_wrong_password_are_refused(
+    secured: int, authority: Path, tmp_path: Path
+) -> None:
+    stranger, guess = (SECRET, certificate(tmp_path)), ("guessed", authority)
+    for (password, trusted), says in (
+        (stranger, "certificate verify failed.*check the certificates"),
+        (guess, "WRONGPASS"),
+    ):
+        url = f"valkeys://:{password}@{HOST}:{secured}/0?ssl_ca_certs={trusted}&request_timeout=5"
+        async with both_colours(url) as actors:
+            for told in await each(actors, lambda actor: outcome(actor.try_acquire("job"))):
+                assert isinstance(told.error, gripfast.GripfastError)
+                assert re.search(says, str(told.error))
+                assert password not in str(told.error)
 
 
 @staged

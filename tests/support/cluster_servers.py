@@ -8,6 +8,7 @@ import contextlib
 import functools
 import time
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -33,15 +34,19 @@ class Cluster:
         node_timeout_ms: int = NODE_TIMEOUT_MS,
         kind: type[RedisServer] = RedisServer,
         max_ttl: float = 60.0,
+        certificate: Path | None = None,
+        password: str = "",
     ) -> None:
-        """`replicas`: of each primary. `arguments`: of each server. `max_ttl`: of locks, in seconds."""
-        self._scheme = kind.scheme
+        """`replicas`: of each primary. `arguments`: of each server. `max_ttl`: of locks, in seconds. `certificate`: all
+        speak TLS, with it."""
+        self._scheme = f"{kind.scheme}s" if certificate else kind.scheme
+        self._certificate, self._password = certificate, password
         self.servers: list[RedisServer] = []
         self._buses: list[int] = []
         self._clients: dict[int, redis.Redis] = {}
         try:
             for _ in range(PRIMARIES * (1 + replicas)):
-                server, bus = _node(kind, node_timeout_ms, arguments)
+                server, bus = _node(kind, node_timeout_ms, (*arguments, *self._secured()), certificate)
                 self.servers.append(server)
                 self._buses.append(bus)
             self._form(replicas)
@@ -55,15 +60,23 @@ class Cluster:
 
     def url(self, **options: object) -> str:
         """For `gripfast.connect`: it names two of the nodes."""
+        if self._certificate:
+            options = {"ssl_ca_certs": self._certificate, **options}
         query = "&".join(f"{name}={value}" for name, value in options.items())
-        hosts = ",".join(f"{HOST}:{server.port}" for server in self.servers[:2])
-        return f"{self._scheme}+cluster://{hosts}" + (f"?{query}" if query else "")
+        login = f":{self._password}@" if self._password else ""
+        return f"{self._scheme}+cluster://{login}{self.hosts}" + (f"?{query}" if query else "")
+
+    @property
+    def hosts(self) -> str:
+        """Of two nodes."""
+        return ",".join(f"{HOST}:{server.port}" for server in self.servers[:2])
 
     def client(self, server: RedisServer) -> "redis.Redis":
         """Of one node, kept open."""
         client = self._clients.get(server.port)
         if client is None:
-            client = self._clients[server.port] = server.client(decode_responses=True)
+            client = server.client(decode_responses=True, password=self._password or None)
+            self._clients[server.port] = client
         return client
 
     def call(self, server: RedisServer, *words: Any) -> Any:
@@ -106,13 +119,14 @@ class Cluster:
         self.call(source, "CLUSTER", "SETSLOT", slot, "MIGRATING", self.id_of(target))
 
     def keys_in(self, slot: int, server: RedisServer, most: int = 10) -> list[bytes]:
-        with server.client() as client:
+        with server.client(password=self._password or None) as client:
             found = client.execute_command("CLUSTER", "GETKEYSINSLOT", slot, most)
         return [key if isinstance(key, bytes) else key.encode() for key in found]
 
     def move_keys(self, source: RedisServer, target: RedisServer, keys: Sequence[bytes]) -> None:
-        with source.client() as client:
-            client.execute_command("MIGRATE", HOST, target.port, "", 0, 5000, "KEYS", *keys)
+        login = ("AUTH", self._password) if self._password else ()
+        with source.client(password=self._password or None) as client:
+            client.execute_command("MIGRATE", HOST, target.port, "", 0, 5000, *login, "KEYS", *keys)
 
     def end_move(self, slot: int, source: RedisServer, target: RedisServer) -> None:
         """All nodes are told, the new owner first, as redis-cli does."""
@@ -155,6 +169,12 @@ class Cluster:
         return None
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _secured(self) -> Iterator[str]:
+        if self._certificate:
+            yield from ("--tls-cluster", "yes", "--tls-replication", "yes")
+        if self._password:
+            yield from ("--requirepass", self._password, "--masterauth", self._password)
 
     def _form(self, replicas: int) -> None:
         primaries = self.servers[:PRIMARIES]
@@ -207,7 +227,9 @@ async def time_passes(seconds: float) -> None:
     await auntil(lambda: time.monotonic() >= ends, within=seconds + 5.0)
 
 
-def _node(kind: type[RedisServer], node_timeout_ms: int, arguments: Sequence[str]) -> tuple[RedisServer, int]:
+def _node(
+    kind: type[RedisServer], node_timeout_ms: int, arguments: Sequence[str], certificate: Path | None
+) -> tuple[RedisServer, int]:
     """Its bus has a port of its own. That would be 10000 above the other, among those of outgoing connections."""
     bus = reserved_port()
     settings = [
@@ -215,7 +237,7 @@ def _node(kind: type[RedisServer], node_timeout_ms: int, arguments: Sequence[str
         "--cluster-node-timeout", str(node_timeout_ms), "--cluster-replica-validity-factor", "0",
         "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1",
     ]  # fmt: skip
-    server = kind(*settings, *arguments)
+    server = kind(*settings, *arguments, tls=certificate or False)
     return server, bus
 
 

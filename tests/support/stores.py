@@ -48,6 +48,12 @@ def _cluster(scratch: Path) -> Iterator[str]:
 
 
 @contextmanager
+def _cluster_replicas(scratch: Path) -> Iterator[str]:
+    with cluster_servers.lock_space(f"{uuid.uuid4().hex}:") as url:
+        yield f"{url}&replicas=1"  # each primary has one
+
+
+@contextmanager
 def _redis_grace(scratch: Path) -> Iterator[str]:
     with redis_server.lock_space(f"{uuid.uuid4().hex}:", redis_server.GraceServer) as url:
         yield url
@@ -72,6 +78,12 @@ def _sentinel(scratch: Path) -> Iterator[str]:
 
 
 @contextmanager
+def _sentinel_replicas(scratch: Path) -> Iterator[str]:
+    with sentinel_servers.lock_space(f"{uuid.uuid4().hex}:") as url:
+        yield f"{url}&replicas=2"  # all that there are
+
+
+@contextmanager
 def _valkey(scratch: Path) -> Iterator[str]:
     with redis_server.lock_space(f"{uuid.uuid4().hex}:", ValkeyServer) as url:
         yield url
@@ -91,8 +103,10 @@ STORES = [
     StoreUnderTest("redis-replicas", _redis_replicas),
     StoreUnderTest("redlock", _redlock),
     StoreUnderTest("sentinel", _sentinel),
+    StoreUnderTest("sentinel-replicas", _sentinel_replicas),
     StoreUnderTest("valkey", _valkey),
     StoreUnderTest("cluster", _cluster),
+    StoreUnderTest("cluster-replicas", _cluster_replicas),
     *_sql("postgres", postgres_server),
     *_sql("mysql", mariadb_server),
     StoreUnderTest("zookeeper", lambda _: nullcontext(zookeeper_server().lock_space())),

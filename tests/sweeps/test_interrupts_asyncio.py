@@ -17,14 +17,14 @@ import pytest
 
 import gripfast
 from support.sweeping import Action, Report, sweep_interrupts
-from sweeps.worlds import SQL, STORES, TARGET, World, url_of
+from sweeps.worlds import LEVELS, SQL, STORES, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 COLOUR = "asyncio"
 
 BUDGET = {
     "memory": 25, "sqlite": 15, "redis": 15, "sentinel": 9, "redlock": 6, "cluster": 9, "zookeeper": 6
-} | dict.fromkeys(SQL, 6)  # fmt: skip
+} | dict.fromkeys((*SQL, *LEVELS), 6)  # fmt: skip
 
 Main = Callable[[gripfast.AsyncClient, str], Awaitable[None]]
 

@@ -9,14 +9,14 @@ import pytest
 
 import gripfast
 from support.sweeping import Action, Report, sweep_interrupts
-from sweeps.worlds import SQL, STORES, TARGET, World, url_of
+from sweeps.worlds import LEVELS, SQL, STORES, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease, or a coroutine it did not start
 COLOUR = "blocking"
 
 BUDGET = {
     "memory": 80, "sqlite": 40, "redis": 40, "sentinel": 20, "redlock": 14, "cluster": 26, "zookeeper": 10
-} | dict.fromkeys(SQL, 12)  # fmt: skip
+} | dict.fromkeys((*SQL, *LEVELS), 12)  # fmt: skip
 
 Scenario = Callable[[World], Action]
 

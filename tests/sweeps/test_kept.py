@@ -17,11 +17,12 @@ from support.sweeping import Action, Moment, Report, Swept, combined, sweep_canc
 from support.waiting import auntil, until
 from sweeps.test_cancels import AsyncWorld, CancelTrial, Prepared
 from sweeps.test_interrupts_blocking import BlockingTrial
-from sweeps.worlds import PATIENCE, TARGET, World, url_of
+from sweeps.worlds import LEVELS, PATIENCE, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease
-STORES = ("memory", "sqlite", "redis", "postgres-lease", "mysql-lease")
-BUDGET = {"memory": 40, "sqlite": 20, "redis": 20, "postgres-lease": 8, "mysql-lease": 8}
+OFTEN = {"memory": 40, "sqlite": 20, "redis": 20}
+BUDGET = OFTEN | dict.fromkeys((*LEVELS, "postgres-lease", "mysql-lease"), 8)
+STORES = tuple(BUDGET)
 LONG = 600.0
 
 

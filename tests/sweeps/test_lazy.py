@@ -22,9 +22,9 @@ from sweeps.test_interrupts_blocking import BlockingTrial
 from sweeps.worlds import PATIENCE, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease
-STORES = ("redis", "redlock")
-BUDGET = {"redis": 40, "redlock": 14}
-LOOP_BUDGET = {"redis": 15, "redlock": 6}
+STORES = ("redis", "redis-grace", "sentinel", "redlock")
+BUDGET = {"redis": 40} | dict.fromkeys(STORES[1:], 14)
+LOOP_BUDGET = {"redis": 15} | dict.fromkeys(STORES[1:], 6)
 
 
 def read_afterwards(world: World) -> None:

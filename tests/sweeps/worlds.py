@@ -17,7 +17,7 @@ from pathlib import Path
 import gripfast
 from gripfast.testing.waiters import was_waited_for, watch_for_waiters
 from support.cluster_servers import shared_cluster
-from support.redis_server import shared_server
+from support.redis_server import GraceServer, RedisServer, ReplicatedServer, shared_server
 from support.redlock_nodes import NODE_TIMEOUT, redlock_url, shared_nodes
 from support.sentinel_servers import shared_watched
 from support.sql_servers import mariadb_server, postgres_server
@@ -26,7 +26,11 @@ from support.zookeeper_servers import zookeeper_server
 
 TARGET = os.path.dirname(os.path.abspath(gripfast.__file__)) + os.sep
 SQL = [f"{engine}-{mode}" for engine in ("postgres", "mysql") for mode in ("lease", "row", "advisory")]
-STORES = ("memory", "sqlite", "redis", "sentinel", "redlock", "cluster", "zookeeper", *SQL)
+LEVELS = ("redis-grace", "redis-replicas", "sentinel-replicas", "cluster-replicas")
+"""Redis with a grace, and with acknowledgements of replicas besides."""
+STORES = ("memory", "sqlite", "redis", "sentinel", "redlock", "cluster", *LEVELS, "zookeeper", *SQL)
+REPLICAS = {"sentinel": 2, "cluster": 1}
+"""That each primary has."""
 PATIENCE = 1.0
 """Seconds after which the lock must be free again."""
 
@@ -35,19 +39,29 @@ _names = itertools.count(1)
 
 def url_of(store: str, folder: Path) -> str:
     unique = uuid.uuid4().hex
+    if store.startswith(("sentinel-", "cluster-")):
+        engine, _ = store.split("-")
+        return f"{url_of(engine, folder)}&replicas={REPLICAS[engine]}"
     if store in SQL:
         engine, mode = store.split("-")
         return {"postgres": postgres_server, "mysql": mariadb_server}[engine]().lock_space(mode=mode)
     urls = {
         "memory": lambda: f"memory://sweep-{unique}",
         "sqlite": lambda: f"sqlite:///{folder / 'sweep.db'}",
-        "redis": lambda: shared_server().url_with(prefix=f"sweep-{unique}:"),
+        "redis": lambda: _redis(unique, RedisServer),
+        "redis-grace": lambda: _redis(unique, GraceServer),
+        "redis-replicas": lambda: _redis(unique, ReplicatedServer),
         "sentinel": lambda: shared_watched().url_with(prefix=f"sweep-{unique}:", max_ttl="1d"),
         "redlock": lambda: redlock_url(shared_nodes(), prefix=f"sweep-{unique}:", request_timeout=NODE_TIMEOUT),
         "cluster": lambda: shared_cluster().url(prefix=f"{{sweep-{unique}}}:"),  # one slot: its node is connected to
         "zookeeper": lambda: zookeeper_server().lock_space(),
     }
     return urls[store]()
+
+
+def _redis(unique: str, kind: type[RedisServer]) -> str:
+    server = shared_server(kind)
+    return server.url_with(prefix=f"sweep-{unique}:", **server.level)
 
 
 def ledger_size(client: "gripfast.Client | gripfast.AsyncClient") -> int:

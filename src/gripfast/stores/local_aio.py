@@ -25,8 +25,8 @@ STOP_PATIENCE = 1.0
 
 
 class AioInbox:
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
+        self._loop = loop or asyncio.get_running_loop()
         self._pushes: deque[Granted | None] = deque()
         self._hearing: asyncio.Future[None] | None = None
 

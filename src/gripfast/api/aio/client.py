@@ -382,8 +382,9 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
 
     def _check_loop(self) -> None:
         """Once it was used, it belongs to the loop in which that was."""
-        if self._runtime is not None:
-            self._runtime.check_loop()
+        runtime = self._runtime
+        if runtime is not None and running_loop() is not runtime.loop:
+            runtime.check_loop()
 
     def _store(self) -> Store:
         return self._start().env.store

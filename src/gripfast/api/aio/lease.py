@@ -88,6 +88,10 @@ class AsyncLease(Handle[AioRuntime]):
     def _begin(self) -> AsyncLease:
         """The body, on the loop."""
         self.ensure_held()
+        return self._begin_held()
+
+    def _begin_held(self) -> AsyncLease:
+        """The same, if it was granted just now: nobody has had a turn since."""
         self._enter_once()
         if self._body is None:
             self._body = Body(self._state)
@@ -114,8 +118,10 @@ class AsyncLease(Handle[AioRuntime]):
 class Body:
     """The task inside `async with`: cancelled when the lease is lost, as `asyncio.timeout` does it.
 
-    It knows the state weakly, because the state knows it.
+    It is a listener of the state, so it knows the state weakly.
     """
+
+    __slots__ = ("_cancels_before", "_has_cancelled", "_state", "_task")
 
     def __init__(self, state: LeaseState) -> None:
         self._state = weakref.ref(state)
@@ -129,19 +135,20 @@ class Body:
         self._has_cancelled = False
         state = self._state()
         if state is not None:
-            state.listeners.append(self._cancel_if_lost)
+            state.listeners.append(self)
 
     def end(self, kind: type[BaseException] | None) -> bool:
         """True if the cancellation that ended the body was ours, and not of another task, which leaves in its place."""
         task, self._task = self._task, None
         state = self._state()
-        if state is not None and self._cancel_if_lost in state.listeners:
-            state.listeners.remove(self._cancel_if_lost)
+        if state is not None and self in state.listeners:
+            state.listeners.remove(self)
         if task is None or not self._has_cancelled or task is not asyncio.current_task():
             return False
         return task.uncancel() <= self._cancels_before and kind is not None and issubclass(kind, asyncio.CancelledError)
 
-    def _cancel_if_lost(self) -> None:
+    def __call__(self) -> None:
+        """The lease is over: cancel the task if it was lost."""
         if self._task is not None and not self._has_cancelled and self._is_lost():
             self._has_cancelled = True
             self._task.cancel()

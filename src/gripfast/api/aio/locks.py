@@ -173,11 +173,11 @@ class _BodyOfSeveral(Body):
     def begin(self) -> None:
         super().begin()
         for state in self._living():
-            state.listeners.append(self._cancel_if_lost)
+            state.listeners.append(self)
 
     def end(self, kind: type[BaseException] | None) -> bool:
         for state in self._living():
-            state.listeners.remove(self._cancel_if_lost)
+            state.listeners.remove(self)
         return super().end(kind)
 
     def _is_lost(self) -> bool:

@@ -33,11 +33,10 @@ _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSL
 
 
 class AioLink(SharedLink):
-    inbox = AioInbox
-
     def __init__(self, dialer: Dialer, inboxes: Inboxes | None = None, makes_sure: bool = False) -> None:
         """`makes_sure`: a new connection is one that has answered."""
         self._loop = loop = asyncio.get_running_loop()
+        self.inbox = functools.partial(AioInbox, loop)
         self._dialer = dialer
         self._makes_sure = makes_sure
         self._asides: Calls[Any] = Calls(lambda _: None)

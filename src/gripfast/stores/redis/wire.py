@@ -121,10 +121,12 @@ class Wire:
         self._rest()
 
     def _read_on(self, until: float) -> None:
-        """A reply that came in pieces."""
-        self.sock.settimeout(_left(until))
+        """A reply that came in pieces, or later than those before it, as that to WAIT does."""
+        if self._poll is None:
+            self.sock.settimeout(_left(until))
+        elif not self._poll(_left(until) * 1000):
+            raise TimeoutError
         self.reader.feed(self._buffer, 0, self._receive(self._buffer) or _closed())
-        self._rest()
 
     def _rest(self) -> None:
         if self._poll is not None:
