@@ -88,10 +88,6 @@ class AsyncLease(Handle[AioRuntime]):
     def _begin(self) -> AsyncLease:
         """The body, on the loop."""
         self.ensure_held()
-        return self._begin_held()
-
-    def _begin_held(self) -> AsyncLease:
-        """The same, if it was granted just now: nobody has had a turn since."""
         self._enter_once()
         if self._body is None:
             self._body = Body(self._state)

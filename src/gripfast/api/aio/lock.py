@@ -126,7 +126,7 @@ class AsyncLock(AnyLock):
         wait = self._settings.wait
         lease = await (self._acquire(None, scope.is_kept) if wait is None else self._obtain(wait, scope.is_kept))
         assert isinstance(lease, AsyncLease)  # who waits for ever is never told that it is taken
-        lease._begin_held()  # before it is kept: whoever is refused here has entered nothing
+        lease._begin()  # before it is kept: whoever is refused here has entered nothing
         scope.keep(lease)
         return lease
 
