@@ -41,7 +41,7 @@ def test_it_is_repeated_until_it_is_confirmed(path: Path, renew: bool, caplog: p
             assert "can't downgrade 'index' to a read lease yet" in caplog.text
             with pytest.raises(gripfast.ConfigurationError, match="a reader can't become a writer"):
                 client.rwlock("index").write().acquire()
-        with other.rwlock("index").read().acquire(wait=4):
+        with other.rwlock("index").read().acquire(wait=20):
             assert lease.held
         info = other.inspect("index", kind="rwlock")
         assert info is not None
@@ -53,11 +53,11 @@ def test_it_is_repeated_until_it_is_confirmed(path: Path, renew: bool, caplog: p
 def test_a_lease_that_is_renewed_goes_on_after_it(path: Path) -> None:
     url = f"sqlite:///{path}"
     with gripfast.connect(url, request_timeout=0.05) as client, gripfast.connect(url) as other:
-        with client.rwlock("index", ttl=1).write() as lease:
+        with client.rwlock("index", ttl=3).write() as lease:
             with locked_file(path):
                 lease.downgrade()
-            other.rwlock("index").read().acquire(wait=2).release()
-            until(renewal_of(lease), within=3)
+            other.rwlock("index").read().acquire(wait=20).release()
+            until(renewal_of(lease), within=20)
             assert lease.held
 
 
@@ -69,7 +69,7 @@ def test_a_task_gets_the_same(path: Path) -> None:
             async with client.rwlock("index", ttl=6).write() as lease:
                 with locked_file(path):
                     await lease.downgrade()
-                async with other.rwlock("index").read().acquire(wait=4):
+                async with other.rwlock("index").read().acquire(wait=20):
                     assert lease.held
 
     asyncio.run(main())

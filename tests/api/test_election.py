@@ -47,7 +47,7 @@ def test_an_engine_that_is_down_neither_leads_nor_ends_run(server: RedisServer) 
         term.lost.wait(20)
         return "lost"
 
-    with gripfast.connect(server.url, connect_patience=0.1, request_timeout=0.2) as client:
+    with gripfast.connect(server.url, connect_patience=0.1, request_timeout=1) as client:
         election = client.election("beat", ttl=0.5)
         results: list[str] = []
         thread = threading.Thread(target=lambda: results.append(election.run(work)))
@@ -77,7 +77,7 @@ async def test_an_engine_that_is_down_neither_leads_nor_ends_run_of_tasks(
             await asyncio.get_running_loop().create_future()
         return "done"
 
-    async with gripfast.connect_async(server.url, connect_patience=0.1, request_timeout=0.2) as client:
+    async with gripfast.connect_async(server.url, connect_patience=0.1, request_timeout=1) as client:
         running = asyncio.create_task(client.election("beat", ttl=0.5).run(work))
         await auntil(lambda: "can't campaign for 'beat'" in caplog.text, 20)
         assert not running.done()
@@ -98,7 +98,7 @@ def test_a_wrong_password_ends_run() -> None:
 
 
 def test_a_watcher_raises_after_a_while_and_can_go_on(server: RedisServer) -> None:
-    with gripfast.connect(server.url, connect_patience=0.1, request_timeout=0.2) as client:
+    with gripfast.connect(server.url, connect_patience=0.1, request_timeout=1) as client:
         leaders = client.election("beat", ttl=0.3).watch()
         assert next(leaders) is None
         server.kill()

@@ -29,7 +29,7 @@ def server() -> Iterator[RedisServer]:
 
 @pytest.fixture(params=COLOURS)
 def world(request: pytest.FixtureRequest, server: RedisServer) -> World:
-    return World(server.url_with(request_timeout=0.2), COLOURS[request.param])
+    return World(server.url_with(request_timeout=1), COLOURS[request.param])
 
 
 @played
@@ -50,9 +50,9 @@ async def test_renewals_that_can_not_reach_the_store_are_told_before_the_loss(
     world: World, seen: Recorder, server: RedisServer
 ) -> None:
     alice = world.actor(observers=[seen])
-    lease = await alice.acquire("job", ttl=1)
+    lease = await alice.acquire("job", ttl=4)
     server.pause()
-    await auntil(lambda: seen.of("job", "lost"))
+    await auntil(lambda: seen.of("job", "lost"), within=20)
     server.resume()
     assert not lease.held
     await world.colour.disconnect(alice.client)

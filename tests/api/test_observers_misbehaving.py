@@ -19,6 +19,9 @@ from gripfast.runtime import observers as observers_module
 from gripfast.testing.observing import Recorder, broken_stories
 from support.waiting import auntil, until
 
+NOT_FOR_EVER = 4.0
+"""Seconds, on a busy machine. Who waited for an observer that does not return would not return either."""
+
 
 @pytest.mark.parametrize("error", [ValueError("planted"), SystemExit(3), KeyboardInterrupt()])
 def test_what_an_observer_raises_is_logged_once_and_others_are_told(
@@ -69,19 +72,19 @@ def test_a_log_handler_that_raises_ends_nothing(seen: Recorder) -> None:
 def test_an_observer_that_does_not_return_delays_nothing(blocks: Blocks, caplog: pytest.LogCaptureFixture) -> None:
     reasons: list[str] = []
     with gripfast.connect("memory://", observers=[blocks]) as client:
-        first = client.lock("renewed", ttl=0.3).acquire()
+        first = client.lock("renewed", ttl=1.5).acquire()
         assert blocks.is_busy.wait(5.0)
         started = boottime()
         with client.lock("job"):
             assert client.lock("job").try_acquire() is None
-        assert boottime() - started < 1.0
+        assert boottime() - started < NOT_FOR_EVER
         lost = client.lock("lost", max_hold=0.02, on_lost=lambda lease, reason: reasons.append(reason)).acquire()
         until(lambda: reasons == ["max_hold"])
         assert not lost.held
-        until(lambda: boottime() > started + 0.7)
+        until(lambda: boottime() > started + 2)
         first.release()  # it was renewed
         started = boottime()
-    assert boottime() - started < 1.5
+    assert boottime() - started < NOT_FOR_EVER
     assert said(caplog) == ["the observers of memory:// are still busy, so they do not get the last events"]
 
 
@@ -94,7 +97,7 @@ def test_an_observer_that_does_not_return_does_not_stop_an_event_loop(blocks: Bl
         while True:
             before = boottime()
             await asyncio.wait([never], timeout=0.01)
-            assert boottime() - before < 0.3
+            assert boottime() - before < NOT_FOR_EVER
             beats += 1
 
     async def main() -> None:

@@ -75,7 +75,7 @@ def test_a_run_that_is_dropped_is_not_done(client: gripfast.Client) -> None:
 
 
 def test_what_was_not_confirmed_is_told() -> None:
-    with RedisServer() as server, gripfast.connect(server.url, request_timeout=0.3) as client:
+    with RedisServer() as server, gripfast.connect(server.url, request_timeout=1) as client:
         with pytest.raises(gripfast.OutcomeUnknown, match="'digest' is done, but that may not be recorded"):
             with client.once("digest", keep=LONG, ttl=3) as run:
                 assert run
@@ -85,7 +85,7 @@ def test_what_was_not_confirmed_is_told() -> None:
 
 def test_what_was_not_confirmed_is_told_to_tasks() -> None:
     async def main(server: RedisServer) -> None:
-        async with gripfast.connect_async(server.url, request_timeout=0.3) as client:
+        async with gripfast.connect_async(server.url, request_timeout=1) as client:
             with pytest.raises(gripfast.OutcomeUnknown, match="'digest' is done, but that may not be recorded"):
                 async with client.once("digest", keep=LONG, ttl=3) as run:
                     assert run
@@ -98,7 +98,7 @@ def test_what_was_not_confirmed_is_told_to_tasks() -> None:
 
 def test_done_is_recorded_in_the_background_when_the_engine_answers_again() -> None:
     """How it is given back stands in the ledger: the clean-up does not free what is done."""
-    with RedisServer() as server, gripfast.connect(server.url, request_timeout=0.3) as client:
+    with RedisServer() as server, gripfast.connect(server.url, request_timeout=1) as client:
         once = client.once("digest", keep=LONG, ttl=20)
         run = once._begin(False)
         server.pause()

@@ -177,7 +177,7 @@ async def test_a_lease_waits_until_the_transaction_ends(
 @main_ways
 @staged
 async def test_a_wait_holds_to_its_fractions_of_seconds(kind: Kind, place: Place) -> None:
-    async def refused(wait: float) -> None:
+    async def refused_after(wait: float) -> float:
         url = place.server.lock_space(mode=place.mode)
         with gripfast.connect(url) as client, client.lock("stock"):
             async with opened(kind, place.server.url) as caller:
@@ -186,7 +186,14 @@ async def test_a_wait_holds_to_its_fractions_of_seconds(kind: Kind, place: Place
                     await within(url, caller, wait)
                 took = time.monotonic() - started
         assert wait <= refusal.value.waited <= took
-        assert took < wait + 0.9
+        return took
+
+    async def refused(wait: float) -> None:
+        """In time in one of five tries, as a busy machine may be late; never, if it waits for whole seconds."""
+        for _ in range(5):
+            if await refused_after(wait) < wait + 0.4:
+                return
+        raise AssertionError(f"a wait of {wait:g} s is longer, each time")
 
     await asyncio.gather(*map(refused, [0.0, 0.3, 1.2, 2.5]))
 
@@ -203,10 +210,10 @@ async def test_a_second_waiter_waits_no_longer_than_it_was_asked_to(
             started = time.monotonic()
             with pytest.raises(LockTimeout):
                 await within(url, caller, wait)
-            assert time.monotonic() - started < wait + 0.9
+            assert time.monotonic() - started < wait + 2.0  # one after the other, it is 2.5 at least
 
     with client.lock("stock"):
-        await asyncio.gather(refused(1.2), refused(1.5))
+        await asyncio.gather(refused(2.5), refused(3.0))
 
 
 SHOW = {"postgresql": "SHOW lock_timeout", "mysql": "SELECT CONCAT(@@innodb_lock_wait_timeout, 's')"}

@@ -5,7 +5,9 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -18,6 +20,8 @@ from support.waiting import until
 TTL = 2.0
 GRACE = 0.7
 DRIFT = 0.01 * TTL + 0.002
+BRIEF = "3"
+"""Seconds: that a lock was broken shows after a third of it. Longer than a busy machine keeps a process waiting."""
 
 
 @contextmanager
@@ -30,10 +34,11 @@ def unwritable(url: str) -> Iterator[None]:
 
 
 def expiry(client: gripfast.Client) -> float:
-    """The moment at which the engine would give the lock to the next one."""
+    """The moment at which the engine would give the lock to the next one, or a little before."""
+    asked = time.monotonic()
     info = client.inspect("nightly")
     assert info is not None
-    return time.monotonic() + info.expires_in
+    return asked + info.expires_in
 
 
 def death(pid: int) -> float:
@@ -41,31 +46,57 @@ def death(pid: int) -> float:
     return until(lambda: not is_alive(pid) and time.monotonic(), within=15)
 
 
-def test_a_stubborn_command_gets_term_and_is_killed_in_time(url: str, client: gripfast.Client, log: Log) -> None:
-    with started("run", "nightly", "--ttl", str(TTL), "--grace", str(GRACE), "--", *log.puppet()) as running:
+class Loss(NamedTuple):
+    """Seconds before the lock would be anyone else's."""
+
+    signals: list[str]
+    warned: float
+    gone: float
+
+    def is_warned_in_time(self) -> bool:
+        return self.signals == ["SIGTERM"] and abs(self.warned - DRIFT - GRACE) < 0.2
+
+
+def loss(url: str, client: gripfast.Client, log: Log, *ends: str) -> Loss:
+    """Of a command that obeys these signals, because the lock can't be renewed."""
+    with started("run", "nightly", "--ttl", str(TTL), "--grace", str(GRACE), "--", *log.puppet(*ends)) as running:
         pid = log.pid()
         with unwritable(url):
             expires_at = expiry(client)
             gone_at = death(pid)
         status, _, err = running.ended()
-    deadline = expires_at - DRIFT
-    assert log.signals() == ["SIGTERM"]
-    assert deadline - GRACE - 0.2 < log.moment_of("SIGTERM") < deadline - GRACE + 0.2
-    assert deadline - 0.2 < gone_at < expires_at
     assert status == 76
     assert "lost the lock 'nightly'" in err
-    assert "Traceback" not in err
-
-
-def test_a_command_that_obeys_term_has_the_whole_grace_to_do_so(url: str, client: gripfast.Client, log: Log) -> None:
-    with started("run", "nightly", "--ttl", str(TTL), "--grace", str(GRACE), "--", *log.puppet("SIGTERM")) as running:
-        pid = log.pid()
-        with unwritable(url):
-            expires_at = expiry(client)
-            assert death(pid) < expires_at - GRACE + 0.3
-        status, _, err = running.ended()
-    assert status == 76
     assert "renewed" in err
+    assert "Traceback" not in err
+    warned_at = log.moment_of("SIGTERM") if log.signals() else gone_at
+    return Loss(log.signals(), expires_at - warned_at, expires_at - gone_at)
+
+
+def one_of_five(lose: Callable[[Log], Loss], folder: Path, is_in_time: Callable[[Loss], bool]) -> None:
+    """A busy machine may let gripfast, the command or this test run too late for a tenth of a second, now and then."""
+    seen: list[Loss] = []
+    for number in range(5):
+        seen.append(lose(Log(folder / f"{number}.log")))
+        if is_in_time(seen[-1]):
+            return
+    raise AssertionError(seen)
+
+
+def test_a_stubborn_command_gets_term_and_is_killed_in_time(url: str, client: gripfast.Client, tmp_path: Path) -> None:
+    def is_in_time(loss: Loss) -> bool:
+        return loss.is_warned_in_time() and 0 < loss.gone < DRIFT + 0.2
+
+    one_of_five(partial(loss, url, client), tmp_path, is_in_time)
+
+
+def test_a_command_that_obeys_term_has_the_whole_grace_to_do_so(
+    url: str, client: gripfast.Client, tmp_path: Path
+) -> None:
+    def is_in_time(loss: Loss) -> bool:
+        return loss.is_warned_in_time() and loss.gone > GRACE - 0.3
+
+    one_of_five(lambda log: loss(url, client, log, "SIGTERM"), tmp_path, is_in_time)
 
 
 def test_a_paused_command_is_woken_to_hear_the_warning(url: str, log: Log) -> None:
@@ -80,7 +111,7 @@ def test_a_paused_command_is_woken_to_hear_the_warning(url: str, log: Log) -> No
 def test_a_warned_command_lives_on_if_the_lock_can_be_renewed_after_all(
     url: str, client: gripfast.Client, log: Log
 ) -> None:
-    with started("run", "nightly", "--ttl", str(TTL), "--grace", str(TTL / 2), "--", *log.puppet("SIGUSR1")) as running:
+    with started("run", "nightly", "--ttl", "6", "--grace", "3", "--", *log.puppet("SIGUSR1")) as running:
         log.pid()
         with unwritable(url):
             until(lambda: log.has("SIGTERM"))
@@ -143,7 +174,7 @@ def test_a_command_that_was_stopped_counts_as_lost_though_the_lock_is_renewed_af
 def test_a_broken_lock_counts_as_one_loss(
     losses: Callable[[], dict[str, float]], client: gripfast.Client, log: Log
 ) -> None:
-    with started("run", "nightly", "--ttl", "0.9", "--", *log.puppet()) as running:
+    with started("run", "nightly", "--ttl", BRIEF, "--", *log.puppet()) as running:
         log.pid()
         assert client.force_release("nightly")
         assert running.ended()[0] == 76
@@ -151,7 +182,7 @@ def test_a_broken_lock_counts_as_one_loss(
 
 
 def test_a_broken_lock_ends_the_command(client: gripfast.Client, log: Log) -> None:
-    with started("run", "nightly", "--ttl", "0.9", "--", *log.puppet()) as running:
+    with started("run", "nightly", "--ttl", BRIEF, "--", *log.puppet()) as running:
         pid = log.pid()
         assert client.force_release("nightly")
         until(lambda: not is_alive(pid))
@@ -161,7 +192,7 @@ def test_a_broken_lock_ends_the_command(client: gripfast.Client, log: Log) -> No
 
 
 def test_the_command_ends_with_the_reason_that_the_operator_gave(client: gripfast.Client, log: Log, call: Call) -> None:
-    with started("run", "nightly", "--ttl", "0.9", "--", *log.puppet()) as running:
+    with started("run", "nightly", "--ttl", BRIEF, "--", *log.puppet()) as running:
         log.pid()
         assert call("break", "nightly", "--yes", "--reason", "deploy of v2\n\x1b[31m").returncode == 0
         status, _, err = running.ended()
@@ -182,7 +213,7 @@ def test_a_lock_that_was_broken_behind_the_back_of_a_command_is_told(client: gri
 def test_nothing_that_the_command_started_survives_the_loss(client: gripfast.Client, log: Log, tmp_path: Path) -> None:
     inner = Log(tmp_path / "inner.log")
     script = f"{' '.join(inner.puppet())} & {' '.join(log.puppet())}; :"
-    with started("run", "nightly", "--ttl", "0.9", "--", "sh", "-c", script) as running:
+    with started("run", "nightly", "--ttl", BRIEF, "--", "sh", "-c", script) as running:
         pids = log.pid(), inner.pid()
         client.force_release("nightly")
         assert running.ended()[0] == 76
@@ -192,7 +223,7 @@ def test_nothing_that_the_command_started_survives_the_loss(client: gripfast.Cli
 def test_an_orphan_does_not_survive_the_loss_either(client: gripfast.Client, log: Log, tmp_path: Path) -> None:
     inner = Log(tmp_path / "inner.log")
     script = f"({' '.join(inner.puppet())} &) ; exec {' '.join(log.puppet())}"
-    with started("run", "nightly", "--ttl", "0.9", "--", "sh", "-c", script) as running:
+    with started("run", "nightly", "--ttl", BRIEF, "--", "sh", "-c", script) as running:
         pids = log.pid(), inner.pid()
         client.force_release("nightly")
         assert running.ended()[0] == 76

@@ -21,7 +21,7 @@ def test_a_command_that_was_done_is_not_run_again(client: gripfast.Client) -> No
     assert 6 * 86400 < info.expires_in <= 7 * 86400
     again = run_gripfast(*ONCE, "--", "echo", "again")
     assert (again.returncode, again.stdout) == (79, "")
-    assert "'digest' is done by" in again.stderr
+    assert "'digest' was done by" in again.stderr
     assert "gripfast forget digest" in again.stderr
     assert run_gripfast(*ONCE, "--done-exit-code", "0", "--", "echo", "again").returncode == 0
 

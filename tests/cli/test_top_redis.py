@@ -75,16 +75,16 @@ def test_ten_thousand_locks(server: RedisServer, columns: int) -> None:
 
 def test_keys_work_while_the_server_hangs(server: RedisServer) -> None:
     with gripfast.connect(server.url) as client, client.lock("a", ttl=300).acquire(), client.lock("b").acquire():
-        with on_screen(*GRIPFAST, "top", f"{server.url}?request_timeout=4s", "--interval", "100ms") as screen:
+        with on_screen(*GRIPFAST, "top", f"{server.url}?request_timeout=6s", "--interval", "100ms") as screen:
             screen.sees("^▸a")
             server.pause()
             try:
                 screen.sees(r"The store has not answered for \ds")
                 screen.type("j")
-                screen.sees("^▸b", within=1.0)
+                screen.sees("^▸b", within=2.5)
                 screen.sees("^Unreachable for .*, retrying: ", within=40)
                 screen.type("q")
-                until(lambda: screen.screen() and screen.process.poll() is not None, within=2.0)
+                until(lambda: screen.screen() and screen.process.poll() is not None, within=4.0)
             finally:
                 server.resume()
             assert screen.status() == 0

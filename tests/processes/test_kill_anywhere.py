@@ -14,6 +14,8 @@ from support.waiting import until
 KILLS_AT_WORK = 50
 KILLS_AT_BIRTH = 20
 NAMES = ("shared", "own-0", "own-1", "own-2")
+AT_ONCE = 5.0
+"""Seconds, on a busy machine; their leases would live for 20 at least."""
 
 
 def is_gone(pid: int) -> bool:
@@ -52,7 +54,7 @@ def acquire_all(path: Path, journal: Path) -> None:
     seen = largest_tokens(journal)
     with gripfast.connect(f"sqlite:///{path}") as client:
         for name in NAMES:
-            with client.lock(name).acquire(wait=1.0) as lease:
+            with client.lock(name).acquire(wait=AT_ONCE) as lease:
                 assert lease.token > seen[name]
                 with journal.open("a") as log:
                     log.write(f"{name} {lease.token}\n")

@@ -6,6 +6,7 @@ GRIPFAST_CHAOS=long: 16 readers, 50 writes on each engine; `-s` shows the figure
 import contextlib
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,11 +15,13 @@ import pytest
 import gripfast
 from gripfast.machine import boottime
 from support.family import LONG, PERMITS, store_url
+from support.waiting import until
 
 READERS, WRITES = (16, 50) if LONG else (6, 3)
 HOLD, PATIENCE = 0.2, 30.0
-SLACK = 1.0
-"""Seconds for threads to run and requests to travel, on a busy machine."""
+SLACK = 2.0
+"""Seconds for threads to run and requests to travel, on a busy machine. A writer that nobody woke would ask again by
+itself after three."""
 
 
 class Visit(NamedTuple):
@@ -47,6 +50,10 @@ class Stream:
             for thread in threads:
                 thread.join()
 
+    def is_wide_after(self, visits: int) -> bool:
+        """As many more have ended as there are readers, and the next ones have begun."""
+        return len(self.visits) >= visits + READERS
+
     def _read(self, begins_in: float) -> None:
         with gripfast.connect(self._url) as client:
             lock = client.rwlock("index").read()
@@ -67,7 +74,7 @@ def test_a_writer_waits_no_longer_than_the_readers_before_it_hold(store: str, tm
         stream = Stream(url)
         with stream.flowing():
             for _ in range(WRITES):
-                threading.Event().wait(HOLD)  # the stream is at full width again
+                until(partial(stream.is_wide_after, len(stream.visits)), within=PATIENCE)
                 asked = boottime()
                 with client.rwlock("index").write().acquire(wait=PATIENCE):
                     entered = boottime()
@@ -78,7 +85,6 @@ def test_a_writer_waits_no_longer_than_the_readers_before_it_hold(store: str, tm
         f"\n{store}: {len(stream.visits)} visits of {READERS} readers, {HOLD:g} s each; {WRITES} writes waited "
         f"{longest:.3f} s at most, and began {max(late) * 1000:.0f} ms after the last reader before them at the latest"
     )
-    assert len(stream.visits) > WRITES * READERS / 2
     assert not [
         (read, write) for write in writes for read in stream.visits if read.entered < write.entered < read.ended
     ]

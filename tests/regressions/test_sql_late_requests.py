@@ -17,7 +17,7 @@ from support.waiting import auntil
 
 pytestmark = pytest.mark.in_turn(2)
 
-TIMEOUT = 0.4
+TIMEOUT = 1.0
 
 
 @pytest.fixture(scope="module", params=ENGINES)

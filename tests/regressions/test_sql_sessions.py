@@ -56,14 +56,14 @@ async def test_a_release_that_meets_a_renewal_is_no_loss(world: World, lanes: La
     await auntil(lambda: not lease.held)
     lanes.let_go()
     await releasing
-    assert (await alice.acquire("job", wait=1)).held
+    assert (await alice.acquire("job", wait=10)).held
 
 
 @played
 async def test_a_release_behind_an_unanswered_renewal_is_done_in_the_background(
     world: World, lanes: Lanes, server: Any, mode: str
 ) -> None:
-    alice = world.actor(world.connect(url_through(lanes, server, mode=mode, request_timeout=0.2)))
+    alice = world.actor(world.connect(url_through(lanes, server, mode=mode, request_timeout=1)))
     lease = await alice.acquire("job", ttl=1.5)
     lanes.hold()
     await auntil(lambda: any(lane.held for lane in lanes.all()))
@@ -134,7 +134,7 @@ async def test_a_new_name_can_be_locked_where_the_server_logs_statements() -> No
 
 @played
 async def test_max_connections_holds_for_those_who_come_together(world: World) -> None:
-    client = world.connect(world.url_with("max_connections=2&request_timeout=0.5"))
+    client = world.connect(world.url_with("max_connections=2&request_timeout=1.5"))
     actors = world.actors(8, client)
     answers = await asyncio.gather(
         *(actor.try_acquire(f"job {number}") for number, actor in enumerate(actors)), return_exceptions=True

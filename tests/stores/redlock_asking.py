@@ -21,7 +21,7 @@ from support.waiting import auntil
 PATIENT = 20.0
 """Seconds that a node may take where nobody should have to wait for it."""
 SOON = 5.0
-SHORT = 0.25
+SHORT = 0.6
 NAME = "job"
 
 

@@ -24,7 +24,7 @@ from support.redis_server import RedisServer
 from support.redlock_nodes import NODES
 from support.waiting import until
 
-TIMEOUT = 0.25
+TIMEOUT = 0.6
 """Seconds: five times the usual, because a machine that runs tests is slow."""
 THREAD = "gripfast-dial"
 

@@ -104,23 +104,24 @@ async def test_a_primary_that_hands_over_to_its_replica_costs_nothing(cluster: C
 @staged
 async def test_a_promoted_replica_grants_nothing_until_old_leases_are_over() -> None:
     """Only those of its own primary: the other nodes go on. Owners renew and release."""
-    with Cluster(max_ttl=4.0) as cluster:
-        async with both_colours(cluster.url(max_ttl=4, failover_grace=3)) as actors:
+    with Cluster(max_ttl=8.0) as cluster:
+        async with both_colours(cluster.url(max_ttl=8, failover_grace=3)) as actors:
             victim, other = cluster.servers[0], cluster.servers[1]
             names = [name_at(cluster, victim) for _ in actors]
             free, elsewhere = name_at(cluster, victim), name_at(cluster, other)
-            leases = [await actor.acquire(name, ttl=4) for actor, name in zip(actors, names, strict=True)]
+            leases = [await actor.acquire(name, ttl=8) for actor, name in zip(actors, names, strict=True)]
             until(lambda: all(has_copied(cluster, victim, name) for name in names))
             await asyncio.to_thread(cluster.fail_over_to, cluster.replica_of(victim))
             promoted = time.monotonic()
+            await auntil(cluster.is_healthy, within=FAILOVER)  # others hear of it later
             for actor, lease in zip(actors, leases, strict=True):
-                told = await outcome(actor.try_acquire(free, ttl=4))
+                told = await outcome(actor.try_acquire(free, ttl=8))
                 assert "grants no lock for another" in str(told.error), told
-                await actor.release(await actor.acquire(elsewhere, ttl=4))
+                await actor.release(await actor.acquire(elsewhere, ttl=8))
                 await actor.release(lease)
             for actor in actors:
-                await actor.release(await actor.acquire(free, wait=None, ttl=4))
-            assert time.monotonic() - promoted > 4.0
+                await actor.release(await actor.acquire(free, wait=None, ttl=8))
+            assert time.monotonic() - promoted > 8.0
 
 
 @staged

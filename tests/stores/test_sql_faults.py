@@ -170,7 +170,7 @@ def stands_in_line(server: SqlServer) -> list[int]:
 async def test_two_extends_at_once_do_not_vouch_for_each_other(server: SqlServer, mode: str) -> None:
     """While there is no answer to the first, the second has not asked: it can't say that all is well."""
     with Proxy((HOST, server.port)) as proxy:
-        async with both_colours(behind(proxy, server.lock_space(mode=mode)), request_timeout=0.4) as actors:
+        async with both_colours(behind(proxy, server.lock_space(mode=mode)), request_timeout=1) as actors:
             for actor in actors:
                 lease = await actor.acquire(actor.colour, ttl=3, renew=False)
                 other = another(actor)
@@ -190,7 +190,7 @@ async def test_two_extends_at_once_do_not_vouch_for_each_other(server: SqlServer
 async def test_a_release_that_gets_no_answer_does_not_say_that_the_lease_was_lost(server: SqlServer, mode: str) -> None:
     """Nobody had taken it; and it is free, at the latest when the server hears that the connection has ended."""
     with Proxy((HOST, server.port)) as proxy:
-        async with both_colours(behind(proxy, server.lock_space(mode=mode)), request_timeout=0.5) as actors:
+        async with both_colours(behind(proxy, server.lock_space(mode=mode)), request_timeout=1) as actors:
             for actor in actors:
                 lease = await actor.acquire(actor.colour, ttl=30)
                 proxy.hold("replies")
@@ -302,7 +302,7 @@ async def test_transactions_that_are_read_only_by_default_are_not_in_the_way(mod
 @pytest.mark.parametrize("mode", SESSIONS)
 @staged
 async def test_two_locks_need_two_connections(server: SqlServer, mode: str) -> None:
-    async with both_colours(server.lock_space(mode=mode, max_connections=1), request_timeout=0.5) as actors:
+    async with both_colours(server.lock_space(mode=mode, max_connections=1), request_timeout=1) as actors:
         for actor in actors:
             lease = await actor.acquire(f"first {actor.colour}")
             assert_refused(await outcome(actor.try_acquire("second")), "connections are in use", "max_connections")
@@ -318,7 +318,7 @@ async def test_a_server_without_a_connection_left_says_so(server: SqlServer, mod
         await use(url)
         limit = "CONNECTION LIMIT 0" if is_postgres(server) else "WITH MAX_USER_CONNECTIONS 1"
         with user(server, limit) as name, connected_once(server, url, name):
-            async with both_colours(as_user(url, name), request_timeout=0.5, connect_patience=0.5) as actors:
+            async with both_colours(as_user(url, name), request_timeout=1, connect_patience=0.5) as actors:
                 for actor in actors:
                     assert_refused(await outcome(actor.try_acquire("job")), "has no connection left")
 

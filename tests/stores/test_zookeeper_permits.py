@@ -254,7 +254,7 @@ def test_a_downgrade_whose_answer_was_lost_is_known_to_the_next_request(
     proxy: Proxy, observer: KazooClient, end: str
 ) -> None:
     root = new_root()
-    with gripfast.connect(behind(proxy, root), request_timeout=0.5) as client:
+    with gripfast.connect(behind(proxy, root), request_timeout=1) as client:
         lease = client.rwlock("index").write().acquire()
         proxy.drop_reply(1)
         lease.downgrade()

@@ -26,6 +26,8 @@ _PROGRAM = re.compile(
 )
 _FILE = re.compile(r"^`([\w-]+\.\w+)`:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MARK = "-- this command is over --"
+PATIENCE = 150
+"""Seconds for all commands of a block: what only a hang reaches. Some take half a minute on a machine that is idle."""
 
 
 class Program(NamedTuple):
@@ -64,7 +66,7 @@ def run_program(code: str, folder: Path) -> str:
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     command = [sys.executable, "-c", code]
     ended = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=50, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert ended.returncode == 0, ended.stderr
     assert not re.search("Traceback|Warning", ended.stderr), ended.stderr
@@ -87,9 +89,8 @@ def run_typed(commands: list[str], folder: Path) -> list[str]:
     }
     # `$?` of a command is there for the next one, although the mark is printed in between.
     script = "\n".join(f"{command}\nstatus=$?; echo '{_MARK}'; (exit $status)" for command in commands)
-    ended = subprocess.run(
-        ["bash", "-c", f"exec 2>&1\n{script}"], cwd=folder, env=environment, capture_output=True, text=True, timeout=50
-    )
+    command = ["bash", "-c", f"exec 2>&1\n{script}"]
+    ended = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=PATIENCE)
     return ended.stdout.split(f"{_MARK}\n")[:-1]
 
 

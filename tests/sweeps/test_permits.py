@@ -36,7 +36,9 @@ def skip_unless_it_can(client: gripfast.Client | gripfast.AsyncClient, scenario:
     """What a scenario is about, its name says."""
     can, about = client.capabilities, scenario.__name__
     is_rw = "read" in about or "write" in about or "downgrade" in about
-    if not (can.rwlocks if is_rw else can.semaphores) or ("downgrade" in about and not can.downgrades):
+    can_kind = can.rwlocks if is_rw else can.semaphores
+    needs_session = "exception_is_kept" in about
+    if not can_kind or ("downgrade" in about and not can.downgrades) or (needs_session and not can.session):
         pytest.skip(f"this store can't {about}")
 
 
@@ -219,6 +221,23 @@ def downgrade(world: PermitWorld) -> Action:
     return lease.downgrade
 
 
+def downgrade_whose_exception_is_kept(world: PermitWorld) -> Action:
+    """And with it all frames, as a debugger does, or a thread that waits for the processor meanwhile. A session is
+    repaired all the same."""
+    kept: list[BaseException] = []
+    lower = downgrade(world)
+    world.afterwards(kept.clear)
+
+    def action() -> None:
+        try:
+            lower()
+        except BaseException as error:
+            kept.append(error)
+            raise
+
+    return action
+
+
 def downgrade_that_hands_over(world: PermitWorld) -> Action:
     lease = world.rwlock().write().acquire()
     got: list[gripfast.Lease] = []
@@ -263,6 +282,7 @@ SCENARIOS: tuple[Scenario, ...] = (
     with_write_that_waits_and_is_granted,
     write_that_times_out,
     downgrade,
+    downgrade_whose_exception_is_kept,
     downgrade_that_hands_over,
     with_write_and_downgrade,
 )

@@ -315,8 +315,8 @@ async def test_a_grant_that_came_too_late_is_not_returned(world: World, occupied
     await alice.release(await alice.acquire("other job"))
     with occupied():
         start = time.monotonic()
-        waiting = alice.acquire("job", ttl=0.2, renew=False, wait=10)
-        await auntil(lambda: time.monotonic() - start > 0.35)
+        waiting = alice.acquire("job", ttl=1.0, renew=False, wait=10)
+        await auntil(lambda: time.monotonic() - start > 1.3)
     lease = await waiting
     assert lease.remaining() > 0
 
@@ -329,7 +329,7 @@ async def test_a_claim_that_had_to_be_repeated_is_granted_once(world: World, occ
         start = time.monotonic()
         waiting = alice.acquire("job", wait=10)
         await auntil(lambda: time.monotonic() - start > 0.4)
-    await auntil(waiting.done, within=3)
+    await auntil(waiting.done, within=10)
     lease = await waiting
     assert (await world.inspect("job")).owner == lease.owner
     await alice.release(lease)
@@ -352,10 +352,10 @@ async def test_a_release_that_could_not_reach_the_store_is_made_good_later(world
 async def test_a_failed_renewal_is_repeated(world: World, occupied: Occupation) -> None:
     """The first connection error ended the renewal thread, silently."""
     alice = world.actor()
-    lease = await alice.acquire("job", ttl=0.9)
+    lease = await alice.acquire("job", ttl=3)
     start = time.monotonic()
     with occupied():
-        await auntil(lambda: time.monotonic() - start > 0.55)  # the renewal was due at 0.3 and given up at 0.4
+        await auntil(lambda: time.monotonic() - start > 1.3)  # the renewal was due at 1.0 and given up at 1.1
     await auntil(renewal_of(lease))
     assert lease.held
     assert (await world.inspect("job")).owner == lease.owner
@@ -392,10 +392,8 @@ async def test_a_lease_counts_from_before_its_request_was_sent(world: World, occ
     alice = world.actor(world.connect(world.url.split("?")[0], request_timeout=5))
     lease = await alice.acquire("job", ttl=20, renew=False)
     with occupied():
-        start = time.monotonic()
         extending = alice.extend(lease, 10)
-        await auntil(lambda: time.monotonic() - start > 0.3)
         asked_at_most = 10 * 0.99 - 0.002
-        assert lease.remaining() <= asked_at_most - 0.25, "a shorter ttl counts from before it is sent"
+        await auntil(lambda: lease.remaining() <= asked_at_most - 0.25)  # a shorter ttl counts from before it is sent
     await extending
     assert lease.remaining() <= (await world.inspect("job")).expires_in

@@ -147,7 +147,7 @@ def _break_lock(client: gripfast.Client, name: str, yes: bool, reason: str | Non
     if info is None:
         raise _nobody(name)
     if info.kept == "done":
-        raise Failure(codes.DECLINED, f"{name!r} is {text.holder(info)}. To have it done again: {_forget(name)}")
+        raise Failure(codes.DECLINED, f"{name!r} was {text.holder(info)}. To have it done again: {_forget(name)}")
     if not yes:
         _ask(text.portrait(info), "Release this lock by force? Its holder may still be at work.")
     if not break_holders(client, row_of(info), reason):

@@ -230,7 +230,7 @@ def _run_once(client: gripfast.Client, once: gripfast.Once, settings: Settings, 
     if run.done:
         if not settings.quiet:
             again = f"gripfast forget {shlex.quote(settings.name)}"
-            say(f"{settings.name!r} is {holder(run.holder)}. To have it done again: {again}")
+            say(f"{settings.name!r} was {holder(run.holder)}. To have it done again: {again}")
         return settings.done_code
     if not run:
         return _busy(settings, holder(run.holder))

@@ -28,14 +28,21 @@ PATIENCE = 0.25
 
 
 class Lowering:
-    """One attempt at a downgrade. It is over when its caller's frames are gone, however that came."""
+    """One attempt at a downgrade. It is over when its caller's frames are gone, however that came, or when it has left
+    its turn: whoever keeps the exception keeps the frames."""
 
     def __init__(self, caller: object) -> None:
+        self.has_begun = False
+        """It has had its turn."""
         self.is_done = False
         self._caller = weakref.ref(caller)
 
     def was_interrupted(self) -> bool:
         return not self.is_done and self._caller() is None
+
+    def was_interrupted_in_its_turn(self) -> bool:
+        """As seen by the next one, whose turn it is now."""
+        return self.has_begun and not self.is_done
 
 
 class RWSession(Session):
@@ -130,7 +137,7 @@ class RWSession(Session):
         """A thread that was interrupted may have kept half an answer, and then nobody gets the rest of it."""
         if (
             before is not None
-            and before.was_interrupted()
+            and before.was_interrupted_in_its_turn()
             and self.connection.conversation.is_unanswered
             and await self.connection.answer(self._link.now() + PATIENCE) is None
         ):

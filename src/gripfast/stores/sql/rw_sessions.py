@@ -68,6 +68,7 @@ class RWSessions:
             session.connection.cut()  # that one has kept the turn
             return "session"
         try:
+            mine.has_begun = True
             await session.end_interrupted(before)
             fault = await session.lower(hold.ttl)
             mine.is_done = True
