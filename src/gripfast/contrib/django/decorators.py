@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from asgiref.sync import iscoroutinefunction
 from django.core.management.base import BaseCommand, CommandError
 from django.http import FileResponse, HttpResponse, StreamingHttpResponse
+from django.views import View
 
 from gripfast.api.decorator import check_decoration, locked_async, locked_plain
 from gripfast.contrib.django.clients import DEFAULT, locks
@@ -73,10 +74,25 @@ def locked(
         check_decoration(busy, settings)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        _refuse_class(function)
         make = _locked_view_async if iscoroutinefunction(function) else _locked_view
         return make(_with_its_own_signature(function), name, using, busy, in_atomic, settings)
 
     return decorate  # type: ignore[return-value]
+
+
+def _refuse_class(function: object) -> None:
+    """Its methods would run without the lock. A class of views would lose `as_view()` as well."""
+    if not inspect.isclass(function):
+        return
+    instead = "Decorate its methods"
+    if issubclass(function, BaseCommand):
+        instead = "Decorate its method `handle`"
+    elif issubclass(function, View):
+        instead = 'Write @method_decorator(locked(…), name="dispatch"), or decorate a method such as `post` that way'
+    raise ConfigurationError(
+        f"{function.__qualname__} is a class: the decorator would hold the lock only while an object is made. {instead}"
+    )
 
 
 def _with_its_own_signature(function: Callable[..., Any]) -> Callable[..., Any]:
