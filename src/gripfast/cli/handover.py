@@ -92,4 +92,4 @@ def release(ctx: click.Context, source: str) -> None:
 
 def _check(lost: LeaseLost | None) -> None:
     if lost is not None:
-        raise Failure(codes.LOST, f"lost the lock {lost.name!r}: {why_lost(lost)}")
+        raise Failure(codes.LOST, f"lost the lock {lost.name!r}: {lost.args[2] or why_lost(lost)}")

@@ -211,7 +211,7 @@ _OF_LEASES = {name for name in dir(AsyncLease) if not name.startswith("_")} | {"
 
 
 class _Awaited:
-    """An attribute that only the lease has. Python would tell no reason, and the reason is an `await` that is missing."""
+    """An attribute that only the lease has: an `await` is missing."""
 
     def __init__(self, name: str) -> None:
         self._name = name
