@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from gripfast.api.rows import Row, Scan, matching, scan
-from gripfast.cli.text import aligned, holder_row
+from gripfast.api.rows import Scan, matching, scan
+from gripfast.cli.held import human_table
 from gripfast.contrib.django.clients import locks
 from gripfast.errors import GripfastError, visible
-
-HEADINGS = ("NAME", "KIND", "LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "WAITERS", "TOKEN")
 
 
 class Command(BaseCommand):
@@ -47,15 +44,8 @@ class Command(BaseCommand):
     def _tell(self, alias: str, found: Scan) -> None:
         self.stdout.write(self.style.MIGRATE_HEADING(f"{alias}: {visible(found.where)}"))
         if found.rows:
-            self.stdout.write(aligned([HEADINGS, *(line for row in found.rows for line in _lines(row))]))
+            self.stdout.write(human_table(found.rows))
         else:
             self.stdout.write("Nothing is held.")
         for note in found.notes:
             self.stdout.write(self.style.NOTICE(note))
-
-
-def _lines(row: Row) -> list[Sequence[str]]:
-    """One for each holder."""
-    waiters = "?" if row.waiters is None else str(row.waiters)
-    first = visible(row.name), row.mode or row.kind
-    return [(*first, *holder_row(each), waiters, str(each.token)) for each in row.holders]
