@@ -61,7 +61,8 @@ def locked(
 
     - a number, such as 409: a response with this status and `Retry-After`. Then `wait` is 0 unless you pass another.
     - `"raise"`: LockTimeout; of a command, an error message, and the exit code 75.
-    - `"skip"`: the call returns None. For commands, not for views.
+    - `"skip"`: the call returns None. For commands, not for views. A command says on stderr that it was skipped, unless
+      `--verbosity` is 0.
     - a function: it is called with the LockTimeout, and its result is returned.
 
     With `ATOMIC_REQUESTS`, the view's transaction commits before the lock is released. Inside another transaction the
@@ -130,7 +131,7 @@ def _locked_view(
         try:
             return held(*args, **kwargs)
         except _Taken as taken:
-            return _answer(taken.error, busy, args)
+            return _answer(taken.error, busy, args, kwargs)
 
     hold._non_atomic_requests = left  # type: ignore[attr-defined]
     return hold
@@ -157,7 +158,7 @@ def _locked_view_async(
         try:
             return await held(*args, **kwargs)
         except _Taken as taken:
-            result = _answer(taken.error, busy, args)
+            result = _answer(taken.error, busy, args, kwargs)
             return await result if iscoroutinefunction(busy) else result
 
     return hold
@@ -167,14 +168,19 @@ def _taken(error: LockTimeout) -> Any:
     raise _Taken(error)
 
 
-def _answer(error: LockTimeout, busy: Busy, args: tuple[Any, ...]) -> Any:
+def _answer(error: LockTimeout, busy: Busy, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    command = args[0] if args and isinstance(args[0], BaseCommand) else None
     if isinstance(busy, int):
         return _busy_response(error, busy)
     if busy == "raise":
-        if args and isinstance(args[0], BaseCommand):
+        if command is not None:
             raise CommandError(str(error), returncode=BUSY_CODE) from None
         raise error from None
-    return None if busy == "skip" else busy(error)
+    if busy != "skip":
+        return busy(error)
+    if command is not None and kwargs.get("verbosity", 1) > 0:
+        command.stderr.write(f"skipped: {error}", command.style.NOTICE)
+    return None
 
 
 def _busy_response(error: LockTimeout, status: int) -> HttpResponse:
