@@ -54,9 +54,11 @@ def current_lease(kind: type[Lease] | type[AsyncLease] | None = None) -> Lease |
             lease.ensure_held()
 
     It is a Lease in a plain function and an AsyncLease in a coroutine function. No type checker can know which of them
-    runs, so the type is `Lease | AsyncLease`: you can use what both classes have. To use the rest, such as
-    `extend()`, name the class: `current_lease(AsyncLease)` returns an AsyncLease, or raises ConfigurationError. So
-    does `current_lease(SemaphoreLease)`, for the `slots` of a function that is decorated with `@client.limited(…)`.
+    runs, so the type is `Lease | AsyncLease`, and `token`, `held`, `remaining()` and `ensure_held()` are the same in
+    both. What an AsyncLease has to await, such as `extend()`, is not: a type checker does not notice that its `await`
+    is missing. So name the class first: `current_lease(AsyncLease)` returns an AsyncLease, or raises
+    ConfigurationError. So does `current_lease(SemaphoreLease)`, for the `slots` of a function that is decorated with
+    `@client.limited(…)`.
 
     Outside a decorated function it raises ConfigurationError. It follows the rules of `contextvars`: a task that the
     function starts, and `asyncio.to_thread`, see the lease until the function has ended. A thread that you start
