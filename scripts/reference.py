@@ -13,6 +13,7 @@ import importlib
 import inspect
 import re
 import textwrap
+import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
@@ -172,7 +173,10 @@ def words_of(node: ast.stmt | None) -> str:
 
 
 def ours(cls: type) -> list[type]:
-    return [base for base in cls.__mro__ if base.__module__.startswith("gripfast.")]
+    """A TypedDict has no bases at run time: where it was written they are."""
+    written = [typing.get_origin(base) or base for base in getattr(cls, "__orig_bases__", ())]
+    bases = [base for base in written if typing.is_typeddict(base)] if typing.is_typeddict(cls) else []
+    return [base for base in (*cls.__mro__, *bases) if base.__module__.startswith("gripfast.")]
 
 
 def told(thing: Any) -> str:

@@ -149,3 +149,70 @@ def test_an_async_generator_function_is_refused_as_what_it_is() -> None:
         @gripfast.connect_async("memory://").locked("job")  # type: ignore[type-var]
         async def rows() -> AsyncIterator[int]:
             yield 1
+
+
+class User:
+    """Its text is the one that every object has: with its address in memory."""
+
+    def __init__(self, id: int = 7) -> None:
+        self.id = id
+
+
+class Named(User):
+    def __str__(self) -> str:
+        return f"user {self.id}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "instead"),
+    [
+        ("report:{user}", User(), r"\{user\.id\}"),
+        ("report:{user!r}", Named(), r"\{user\.id\}"),
+        ("report:{user!s:>5}", User(), r"\{user\.id\}"),
+        ("report:{user[0]}", [User()], r"\{user\[0\]\.id\}"),
+        ("report:{user}", [User()], r"\{user\.id\}"),
+        ("report:{user}", apologise, r"\{user\.__qualname__\}"),
+        ("report:{user}", lambda: None, r"\{user\.__qualname__\}"),
+    ],
+)
+def test_a_name_with_an_address_in_memory_is_refused(
+    client: gripfast.Client, name: str, value: object, instead: str
+) -> None:
+    """Every object would have a lock of its own, and exclude nobody."""
+
+    def report(user: object) -> None:
+        raise AssertionError("it ran")
+
+    async def areport(user: object) -> None:
+        raise AssertionError("it ran")
+
+    for decorate in (
+        client.locked(name),
+        client.limited(name, 2),
+        client.read_locked(name),
+        client.once(name, keep=60),
+    ):
+        with pytest.raises(ConfigurationError, match=f"address.*{instead}"):
+            decorate(report)(value)
+        with pytest.raises(ConfigurationError, match=f"address.*{instead}"):
+            asyncio.run(decorate(areport)(value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "made"),
+    [
+        ("report:{user.id}", User(8), "report:8"),
+        ("report:{user}", Named(8), "report:user 8"),
+        ("report:{user}", "<lot at 0x7f>", "report:<lot at 0x7f>"),
+        ("report at 0x7f:{user}", Named(8), "report at 0x7f:user 8"),
+        ("report:{user}", User, f"report:{User}"),
+    ],
+)
+def test_a_name_whose_text_is_the_same_everywhere_is_used(
+    client: gripfast.Client, name: str, value: object, made: str
+) -> None:
+    @client.locked(name)
+    def report(user: object) -> str:
+        return gripfast.current_lease().name
+
+    assert report(value) == made

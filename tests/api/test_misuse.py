@@ -210,6 +210,33 @@ async def test_an_attempt_that_is_not_awaited_is_neither_true_nor_false(
         gc.collect()  # no second message: warnings are errors here
 
 
+@pytest.mark.parametrize(
+    ("forget", "instead"),
+    [
+        (lambda client: client.lock("job").acquire(), "lease = await lock.acquire()"),
+        (lambda client: client.lock("job").try_acquire(), "lease = await lock.try_acquire()"),
+        (lambda client: client.locks("job", "b").acquire(), "leases = await locks.acquire()"),
+        (lambda client: client.semaphore("job", 2).acquire(), "await"),
+        (lambda client: client.rwlock("job").write().acquire(), "await"),
+        (lambda client: client.election("job").lead(), "await"),
+    ],
+)
+@staged
+async def test_what_a_lease_has_an_attempt_gets_when_it_is_awaited(
+    forget: Callable[[gripfast.AsyncClient], Any], instead: str
+) -> None:
+    async with async_client() as client:
+        attempt = forget(client)
+        for name in ("held", "token", "release", "lost", "extend", "ensure_held"):
+            with pytest.raises(AttributeError, match=rf" has no {name!r} until it is awaited: .*{re.escape(instead)}"):
+                getattr(attempt, name)
+        assert not hasattr(attempt, "held")
+        assert "held" not in dir(attempt)
+        lease = await attempt  # to look is not to use it
+        assert lease is not None
+        await lease.release()
+
+
 @staged
 async def test_an_attempt_is_as_good_as_a_coroutine() -> None:
     async with async_client() as client:

@@ -128,7 +128,7 @@ def test_it_says_what_it_is(client: gripfast.Client) -> None:
     with once as run:
         assert repr(run) == "<Run 'digest' to be done here>"
     with once as run:
-        assert repr(run) == "<Run 'digest' done>"
+        assert (run.done, repr(run)) == (True, "<Run 'digest' done>")
     with pytest.raises(gripfast.ConfigurationError, match="no such argument"):
         client.once("digest:{day}", keep=LONG)(lambda month: None)
 
@@ -143,3 +143,78 @@ def test_who_has_done_it_is_told_with_the_caller_s_name(prefix: str) -> None:
             assert run.done
             assert run.holder is not None
             assert run.holder.name == "digest"
+
+
+# -- a block that does not ask -----------------------------------------------------------------------------------------
+
+UNASKED = r"'digest' was done before, but the block .* never asked: .* `if run:`"
+
+
+def do(client: gripfast.Client) -> None:
+    with client.once("digest", keep=LONG) as run:
+        assert run
+
+
+async def ado(client: gripfast.AsyncClient) -> None:
+    async with client.once("digest", keep=LONG) as run:
+        assert run
+
+
+def test_a_block_that_works_without_asking_is_an_error(client: gripfast.Client) -> None:
+    sent = []
+    with client.once("digest", keep=LONG):
+        sent.append("first")  # it is right by chance, and nobody can tell
+    with pytest.raises(gripfast.ConfigurationError, match=UNASKED), client.once("digest", keep=LONG):
+        sent.append("second")
+    assert (sent, kept(client)) == (["first", "second"], "done")
+
+
+def test_a_task_that_works_without_asking_is_an_error(tmp_path: Path) -> None:
+    async def twice() -> None:
+        async with gripfast.connect_async(f"sqlite:///{tmp_path / 'locks.db'}") as client:
+            await ado(client)
+            with pytest.raises(gripfast.ConfigurationError, match=UNASKED.replace("with", "async with")):
+                async with client.once("digest", keep=LONG):
+                    pass
+
+    asyncio.run(twice())
+
+
+def test_a_block_that_does_not_ask_while_somebody_else_works_is_an_error(client: gripfast.Client) -> None:
+    with client.once("digest", keep=LONG) as first:
+        assert first
+        with pytest.raises(gripfast.ConfigurationError, match="somebody else does 'digest' now, but the block"):
+            with client.once("digest", keep=LONG):
+                pass
+
+
+def test_who_asks_in_any_way_may_do_what_they_want(client: gripfast.Client) -> None:
+    do(client)
+    for ask in (bool, lambda run: run.done, lambda run: run.busy, lambda run: run.holder):
+        with client.once("digest", keep=LONG) as run:
+            ask(run)
+    with pytest.raises(gripfast.ConfigurationError, match="there is no lease"), client.once("digest", keep=LONG) as run:
+        print(run.lease)
+
+
+def test_to_print_a_run_is_not_to_ask(client: gripfast.Client) -> None:
+    do(client)
+    with pytest.raises(gripfast.ConfigurationError, match=UNASKED), client.once("digest", keep=LONG) as run:
+        assert repr(run) == "<Run 'digest' done>"
+
+
+def test_a_block_that_raises_keeps_its_own_exception(client: gripfast.Client, tmp_path: Path) -> None:
+    """It may have ended before it could ask."""
+    do(client)
+    for error in (LookupError, KeyboardInterrupt):
+        with pytest.raises(error) as raised, client.once("digest", keep=LONG):
+            raise error
+        assert raised.value.__context__ is None
+
+    async def fail() -> None:
+        async with gripfast.connect_async(f"sqlite:///{tmp_path / 'locks.db'}") as other:
+            async with other.once("digest", keep=LONG):
+                raise LookupError
+
+    with pytest.raises(LookupError):
+        asyncio.run(fail())

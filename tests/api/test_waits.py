@@ -132,6 +132,17 @@ async def test_a_wait_that_blocks_an_event_loop_is_told(caplog: pytest.LogCaptur
 
 @pytest.mark.usefixtures("soon")
 @staged
+async def test_who_waits_for_itself_in_an_event_loop_is_told_that_first(caplog: pytest.LogCaptureFixture) -> None:
+    """As in a notebook, whose cells run in a loop: that alone would not explain why the wait does not end."""
+    with gripfast.connect("memory://") as client, client.lock("job"):
+        with pytest.raises(gripfast.LockTimeout):
+            client.lock("job").acquire(wait=0.2)
+    (text,) = told(caplog, "has waited")
+    assert 0 < text.index(ITSELF) < text.index(BLOCKS)
+
+
+@pytest.mark.usefixtures("soon")
+@staged
 async def test_a_short_wait_is_nobodys_business(caplog: pytest.LogCaptureFixture) -> None:
     with gripfast.connect("memory://") as client, client.lock("job"):
         errors = []
@@ -220,3 +231,36 @@ def test_who_waits_for_itself_is_told_how_to_acquire_twice(client: gripfast.Clie
         assert "use one client and reentrant=True to acquire it twice" in _refusal(client)
         with ThreadPoolExecutor(1) as pool:
             assert "reentrant" not in pool.submit(_refusal, client).result()
+
+
+BOTH_TIMES = "use one client, and reentrant=True both times"
+
+
+def test_who_acquires_it_twice_but_is_reentrant_only_once_is_told(client: gripfast.Client) -> None:
+    with client.lock("job"), pytest.raises(gripfast.LockTimeout, match=BOTH_TIMES):
+        client.lock("job", reentrant=True).acquire(wait=0)
+    with client.lock("job", reentrant=True):
+        assert "reentrant=True" in _refusal(client)
+
+
+@staged
+async def test_a_task_that_is_reentrant_only_once_is_told() -> None:
+    async with gripfast.connect_async("memory://") as client:
+        async with client.lock("job"):
+            with pytest.raises(gripfast.LockTimeout, match=BOTH_TIMES):
+                await client.lock("job", reentrant=True).acquire(wait=0.01)
+
+
+@staged
+async def test_another_task_of_its_thread_is_not_told_so() -> None:
+    """Both are re-entrant: that does not let one task in because another one holds the lock."""
+    with gripfast.connect("memory://") as client:
+        lock = client.lock("job", reentrant=True)
+
+        async def another() -> str:
+            with pytest.raises(gripfast.LockTimeout) as refused:
+                lock.acquire(wait=0)
+            return str(refused.value)
+
+        with lock:
+            assert "reentrant" not in await asyncio.create_task(another())

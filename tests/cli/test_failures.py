@@ -132,3 +132,51 @@ def test_every_command_has_a_help_with_an_example(call: Call) -> None:
 
 def test_the_version_is_the_library_s(call: Call) -> None:
     assert call("--version").stdout == f"gripfast {gripfast.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (
+            ["run", "nightly", "--timeout", "5", "--", "true"],
+            "--wait, how long to wait for the lock, or --ttl, how long",
+        ),
+        (["run", "nightly", "--nonblock", "--", "true"], "--no-wait"),
+        (["run", "-n", "nightly", "--", "true"], "--no-wait"),
+        (["run", "-w", "5", "nightly", "--", "true"], "--wait"),
+        (["run", "nightly", "--expire=5", "--", "true"], "--ttl"),
+        (["wait", "nightly", "--timeout", "5"], "write --wait, how long to wait for the lock. Try"),
+        (["break", "nightly", "--force"], "--yes"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_an_option_of_other_tools_is_told_by_its_name_here(args: list[str], told: str, call: Call) -> None:
+    """Not by the one that is spelt alike."""
+    ended = call(*args)
+    assert (ended.returncode, ended.stdout) == (64, "")
+    assert told in ended.stderr
+    assert "Did you mean" not in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_typing_error_is_told_as_click_tells_it(call: Call) -> None:
+    told = call("run", "nightly", "--wiat", "5", "--", "true").stderr
+    assert ("Did you mean" in told, "'--wait'" in told) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("list", "gripfast ls"),
+        ("lock", "gripfast run NAME -- CMD"),
+        ("unlock", "gripfast break NAME"),
+        ("status", "gripfast show NAME"),
+        ("exec", "gripfast run NAME -- CMD"),
+    ],
+)
+def test_a_command_of_other_tools_is_told_by_its_name_here(name: str, told: str, call: Call) -> None:
+    for args in ([name], [name, "nightly", "--force"], [name, "--help"]):
+        ended = call(*args)
+        assert (ended.returncode, ended.stdout) == (64, "")
+        assert told in ended.stderr
+    assert f"\n  {name}" not in call("--help").stdout

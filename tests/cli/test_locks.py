@@ -15,7 +15,7 @@ from support.waiting import until
 pytestmark = pytest.mark.usefixtures("url")
 
 
-def test_ls_prints_eight_words_a_line_into_a_pipe(client: gripfast.Client, call: Call) -> None:
+def test_ls_prints_ten_words_a_line_into_a_pipe(client: gripfast.Client, call: Call) -> None:
     with client.lock("report:7", label="two words").acquire() as lease, client.lock("a").acquire():
         ended = call("ls")
     first, second = (line.split() for line in ended.stdout.splitlines())
@@ -23,7 +23,7 @@ def test_ls_prints_eight_words_a_line_into_a_pipe(client: gripfast.Client, call:
     assert second[:4] == ["report:7", r"two\x20words", socket.gethostname(), str(os.getpid())]
     assert datetime.fromisoformat(second[4]).tzinfo is not None
     assert 0 < float(second[5]) <= 30
-    assert second[6:] == ["0", str(lease.token)]
+    assert second[6:] == ["0", str(lease.token), "held", "lock"]
     assert "\t" not in ended.stdout
 
 
@@ -33,7 +33,7 @@ def test_ls_prints_a_table_on_a_terminal(client: gripfast.Client) -> None:
             assert terminal.status() == 0
     heading, first, second = terminal.screen().splitlines()
     column = heading.index("HOST")
-    assert heading.split()[:3] == ["NAME", "LABEL", "HOST"]
+    assert heading.split()[:4] == ["NAME", "KIND", "LABEL", "HOST"]
     assert first.replace("备份", "备份..")[column:].startswith(socket.gethostname())
     assert second[column:].startswith(socket.gethostname())
 
@@ -50,7 +50,7 @@ def test_ls_without_locks_prints_nothing_into_a_pipe_and_a_word_on_a_terminal(ca
     assert json.loads(call("ls", "--json").stdout) == []
     with on_terminal(*GRIPFAST, "ls") as terminal:
         assert terminal.status() == 0
-    assert "no lock is held" in terminal.screen()
+    assert "no lock, semaphore or read/write lock is held" in terminal.screen()
 
 
 def test_show_tells_who_holds_it(client: gripfast.Client, call: Call) -> None:

@@ -71,3 +71,53 @@ def test_a_min_hold_outlasts_the_command(client: gripfast.Client, call: Call) ->
 )
 def test_options_that_make_no_sense_are_refused(call: Call, options: list[str]) -> None:
     assert call("run", "digest", *options, "--", "true").returncode == 64
+
+
+# -- a record is no holder ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def done(client: gripfast.Client) -> None:
+    with client.once("digest", keep=7 * 86400) as run:
+        assert run
+
+
+@pytest.mark.usefixtures("done")
+def test_show_of_what_is_done_says_when_and_has_its_own_exit_code(call: Call) -> None:
+    ended = call("show", "digest")
+    assert (ended.returncode, ended.stderr) == (79, "")
+    assert "done at" in ended.stdout
+    assert "held since" not in ended.stdout
+    assert call("show", "digest", "--json").returncode == 79
+    assert "79     it was done before" in call("--help").stdout
+
+
+@pytest.mark.usefixtures("done")
+def test_ls_tells_a_record_and_a_detached_lock_apart(client: gripfast.Client, call: Call) -> None:
+    """Both have no process."""
+    client.lock("deploy").acquire().detach()
+    client.lock("kept", min_hold=600).acquire().release()
+    lines = {line.split()[0]: line.split() for line in call("ls").stdout.splitlines()}
+    assert {name: line[8] for name, line in lines.items()} == {"deploy": "held", "digest": "done", "kept": "min_hold"}
+    assert {line[3] for line in lines.values()} == {"0"}
+    assert "released at" in call("show", "kept").stdout
+    assert call("show", "kept").returncode == 0
+
+
+@pytest.mark.usefixtures("done")
+@pytest.mark.parametrize("args", [["run", "digest", "--no-wait", "--", "true"], ["acquire", "digest", "--wait", "0"]])
+def test_nobody_is_advised_to_wait_for_a_record(args: list[str]) -> None:
+    ended = run_gripfast(*args)
+    assert ended.returncode == 75
+    assert "--wait" not in ended.stderr
+    assert "use another name, or have it done again: gripfast forget digest" in ended.stderr
+
+
+@pytest.mark.usefixtures("done")
+def test_the_text_of_an_info_says_why_the_name_is_taken(client: gripfast.Client) -> None:
+    info = client.inspect("digest")
+    assert repr(info).endswith(", trace=None, kept='done')")
+    with client.lock("nightly") as lease:
+        shown = repr(client.inspect("nightly"))
+    assert shown.startswith(f"LockInfo(name='nightly', owner={lease.owner!r}, token={lease.token}, label=None, ")
+    assert shown.endswith(", trace=None, kept=None)")

@@ -146,7 +146,7 @@ def test_ls_prints_seven_words_a_line_into_a_pipe(client: gripfast.Client, call:
             ["config", "rwlock", "-", "read", "-", "2", "0"],
             ["index", "rwlock", "-", "write", "-", "1", "0"],
         ]
-    assert call("ls").stdout == ""
+    assert call("ls", "--kind", "lock").stdout == ""
 
 
 @pytest.mark.usefixtures("full")
@@ -206,9 +206,10 @@ def test_what_nobody_holds_is_66(kind: str, client: gripfast.Client, call: Call)
     with client.lock("api"):
         ended = call("show", "api", "--kind", kind)
         assert (ended.returncode, ended.stdout) == (66, "")
-        assert ended.stderr.endswith(f"gripfast ls --kind {kind}\n")
+        assert ended.stderr.endswith("but there is a lock of that name: add --kind lock\n")
         assert json.loads(call("show", "api", "--kind", kind, "--json").stdout) is None
         assert call("break", "api", "--kind", kind, "--yes").returncode == 66
+    assert call("show", "api", "--kind", kind).stderr.endswith(f"gripfast ls --kind {kind}\n")
 
 
 def test_a_store_without_semaphores_is_wrong_usage(call: Call) -> None:
@@ -285,5 +286,5 @@ def test_break_asks_first(
 def test_bash_completes_names_of_the_kind(bash: Bash) -> None:  # noqa: F811
     assert bash.completes("gripfast show --kind semaphore a") == ["api"]
     assert bash.completes("gripfast run --read c") == ["config"]
-    assert bash.completes("gripfast show a") == []
+    assert bash.completes("gripfast break a") == []
     assert bash.completes("gripfast ls --kind s") == ["semaphore"]

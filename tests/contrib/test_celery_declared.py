@@ -29,7 +29,9 @@ def app() -> Iterator[Celery]:
 
 def declare(app: Celery, function: Any = lambda user: user, **options: Any) -> Any:
     function.__name__ = "report"  # Celery takes no nameless functions
-    task = app.task(name="report", shared=False, **{"base": LockedTask, "lock": "report:{user}", **options})(function)
+    if options.get("base") is not OnceTask:
+        options = {"base": LockedTask, "lock": "report:{user}", **options}
+    task = app.task(name="report", shared=False, **options)(function)
     return task._get_current_object()
 
 
@@ -47,6 +49,50 @@ def declare(app: Celery, function: Any = lambda user: user, **options: Any) -> A
 def test_a_wrong_option_is_told_when_the_task_is_declared(app: Celery, options: dict[str, Any], told: str) -> None:
     with pytest.raises(gripfast.ConfigurationError, match=told.replace("(", r"\(")):
         declare(app, **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"timeout": 5}, "has no 'timeout': write ttl=5, .* or wait=5"),
+        ({"blocking_timeout": 5}, "has no 'blocking_timeout': write wait=5"),
+        ({"expire": 5}, "has no 'expire': write ttl=5"),
+        ({"blocking": False}, "has no 'blocking': .*`busy`"),
+        ({"reentrant": True}, "has no 'reentrant'"),
+        ({"on_lost": print}, "has no 'on_lost': .*lost='end'"),
+        ({"label": "mine"}, "has no 'label': .* id of the task"),
+        ({"tll": 5}, "has no 'tll': did you mean 'ttl'"),
+        ({"maxhold": 5}, "has no 'maxhold': did you mean 'max_hold'"),
+        ({"keep": 60}, "has no 'keep': only OnceTask has it"),
+        ({"unique_on": ["user"]}, "has no 'unique_on': .*lock='report:{user_id}'"),
+        ({"base": OnceTask, "keep": 60, "lock": "x"}, "has no 'lock': only LockedTask has it"),
+        ({"base": OnceTask, "keep": 60, "once": "x", "lock_expiry": 5}, "has no 'lock_expiry': write ttl=5"),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
+)
+def test_a_word_of_other_locks_is_told_when_the_task_is_declared(
+    app: Celery, options: dict[str, Any], told: str
+) -> None:
+    """Celery itself takes any word, and makes an attribute of it."""
+    with pytest.raises(gripfast.ConfigurationError, match=told):
+        declare(app, **options)
+
+
+def report(user: int) -> int:
+    return user
+
+
+def test_other_attributes_are_the_program_s_own(app: Celery, client: gripfast.Client) -> None:
+    class Fetching(LockedTask):
+        """It has a use for the word."""
+
+        timeout = 3
+
+    declared = declare(app, client=client, owner="billing", clock=print, expires=60, time_limit=9)
+    assert (declared(7), declared.owner) == (7, "billing")
+    options = {"client": client, "base": Fetching, "lock": "fetch:{user}", "timeout": 5}
+    fetching = app.task(name="fetch", shared=False, **options)(report)
+    assert (fetching(7), fetching.timeout) == (7, 5)
 
 
 def test_without_a_url_nothing_runs(app: Celery) -> None:
@@ -185,7 +231,7 @@ def test_a_process_that_is_not_a_worker_is_not_ended(app: Celery, client: gripfa
 
 
 def test_a_task_without_a_name_of_its_own_is_done_once_for_each_id(app: Celery, client: gripfast.Client) -> None:
-    task = declare(app, base=OnceTask, lock=None, keep=60, client=client)
+    task = declare(app, base=OnceTask, keep=60, client=client)
     assert [task.apply([7], task_id=each).get() for each in "aab"] == [7, None, 7]
     with pytest.raises(gripfast.ConfigurationError, match="has no id"):
         task(7)

@@ -168,3 +168,15 @@ async def test_a_worker_whose_function_is_cancelled_by_somebody_else_is_a_candid
     monkeypatch.setattr(starlette, "PAUSE_SECONDS", 0.01)
     async with led_by(is_cancelled) as led:
         await auntil(lambda: len(led.terms) > 1, within=30)
+
+
+class Cart:
+    """Its text is its address in memory."""
+
+
+def test_a_name_with_an_address_in_memory_is_refused() -> None:
+    """As a convertor, or a type of FastAPI's, may make it of a path parameter."""
+    template = starlette.Template("cart:{cart}")
+    with pytest.raises(gripfast.ConfigurationError, match=r"address.*\{cart\.id\}"):
+        template.filled({"cart": Cart()})
+    assert template.filled({"cart": 7}) == "cart:7"

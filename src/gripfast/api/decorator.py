@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import string
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
@@ -145,6 +146,40 @@ def fields_of(template: str) -> list[str]:
     return [field for _, field, _, _ in parsed if field is not None]
 
 
+_ADDRESS = re.compile(r" at 0x[0-9A-Fa-f]+\b")
+"""As in `<__main__.User object at 0x7f2c>`, the text of an object whose class does not say better."""
+
+
+def filled(template: str, values: Mapping[str, object]) -> str:
+    """The name. Only one that seems to have an address in it is filled a second time, by Python code."""
+    name = template.format(**values)
+    return _NoAddress(template).vformat(template, (), values) if _ADDRESS.search(name) else name
+
+
+class _NoAddress(string.Formatter):
+    """Refuses a value whose text has an address in it: the name would be another one for every object. A text that
+    somebody has chosen may look like that."""
+
+    def __init__(self, template: str) -> None:
+        self._template = template
+        self._field = ""
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        self._field = field_name
+        return super().get_field(field_name, args, kwargs)
+
+    def convert_field(self, value: Any, conversion: Any) -> Any:
+        converted = super().convert_field(value, conversion)
+        if isinstance(value, str) or not _ADDRESS.search(str(converted)):
+            return converted
+        part = "__qualname__" if hasattr(value, "__qualname__") else "id"
+        raise ConfigurationError(
+            f"the name {self._template!r} would contain an address in memory, because that is the text of a "
+            f"{type(value).__name__}: every object would have a lock of its own, which excludes nobody. Use a part "
+            f"that is the same in all processes, such as {{{self._field}.{part}}}"
+        )
+
+
 class Namer:
     """Fills the arguments of a call into the name."""
 
@@ -168,7 +203,7 @@ class Namer:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
         try:
-            return self._template.format(**bound.arguments.get(self._more, {}) | bound.arguments)
+            return filled(self._template, bound.arguments.get(self._more, {}) | bound.arguments)
         except KeyError as missing:
             raise ConfigurationError(
                 f"the name {self._template!r} uses {missing.args[0]!r}, but this call has no such argument"

@@ -13,8 +13,8 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gripfast.core import rules
+from gripfast.core.handover import not_there
 from gripfast.core.kept import MIN_HOLD, Keep, kept
-from gripfast.core.lease import lease_lost
 from gripfast.errors import ConfigurationError, LeaseLost
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ async def renew(client: AnyClient, text: str, ttl: float | None) -> LeaseLost | 
     check_hands_over(client, "renew")
     detached = read(text, client)
     loss = await client._renew(detached.name, detached.owner, detached.ttl if ttl is None else ttl)
-    return None if loss is None else lease_lost(detached.name, loss)
+    return None if loss is None else not_there(detached.name, loss)
 
 
 async def release(client: AnyClient, text: str) -> LeaseLost | None:
@@ -145,4 +145,4 @@ async def release(client: AnyClient, text: str) -> LeaseLost | None:
         return lost
     keep = None if detached.min_hold is None else Keep(MIN_HOLD + detached.owner, detached.min_hold)
     loss = await client._free(detached.name, detached.owner, keep)
-    return None if loss is None else lease_lost(detached.name, loss)
+    return None if loss is None else not_there(detached.name, loss)

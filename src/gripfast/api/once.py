@@ -78,29 +78,37 @@ class AnyOnce(NotLikeOthers, lacks=OF_ONCE):
 class AnyRun(NotLikeOthers, Generic[L]):
     """What `once()` gives a block. True if the block is to do the work."""
 
-    __slots__ = ("__weakref__", "_lease", "_once", "holder")
+    __slots__ = ("__weakref__", "_holder", "_is_asked", "_lease", "_once")
     __reduce_ex__ = refuse_to_pickle
 
     def __init__(self, once: AnyOnce, got: L | Taken) -> None:
         self._once = once
         self._lease: L | None = None if isinstance(got, Taken) else got
         holder = got.holder if isinstance(got, Taken) else None
-        self.holder: LockInfo | None = None if holder is None else once._client._shown(holder)
-        """Who has done it, or does it now; None if this block does, or if it is not known."""
+        self._holder: LockInfo | None = None if holder is None else once._client._shown(holder)
+        self._is_asked = False
+        """Whether the block is to do the work. One that does not ask does it whatever the answer is."""
 
     @property
     def name(self) -> str:
         return self._once.name
 
     @property
+    def holder(self) -> LockInfo | None:
+        """Who has done it, or does it now. None if this block does, or if it is not known."""
+        self._is_asked = True
+        return self._holder
+
+    @property
     def done(self) -> bool:
         """It was done before."""
-        return self.holder is not None and self.holder.kept == "done"
+        self._is_asked = True
+        return self._was_done
 
     @property
     def busy(self) -> bool:
         """Somebody else does it now; nobody knows whether that will succeed."""
-        return self._lease is None and not self.done
+        return not self and not self._was_done
 
     @property
     def lease(self) -> L:
@@ -111,15 +119,31 @@ class AnyRun(NotLikeOthers, Generic[L]):
             )
         return self._lease
 
+    @property
+    def _was_done(self) -> bool:
+        return self._holder is not None and self._holder.kept == "done"
+
     def _records(self, kind: type[BaseException] | None) -> bool:
         """Interrupts are no errors of the work."""
         return kind is None or (self._once._done_on_error and issubclass(kind, Exception))
 
+    def _check_asked(self, kind: type[BaseException] | None) -> None:
+        """At the end of a block that was not to do the work. One that raised may have had no time to ask."""
+        if self._is_asked or kind is not None:
+            return
+        why = f"{self.name!r} was done before" if self._was_done else f"somebody else does {self.name!r} now"
+        entry = "async with" if type(self).__name__.startswith("Async") else "with"
+        raise ConfigurationError(
+            f"{why}, but the block of `{entry} client.once(…)` ran to its end, because it never asked: write "
+            f"`{entry} client.once(…) as run:` and inside it `if run:`"
+        )
+
     def __bool__(self) -> bool:
+        self._is_asked = True
         return self._lease is not None
 
     def __repr__(self) -> str:
-        state = "to be done here" if self else "done" if self.done else "busy"
+        state = "to be done here" if self._lease is not None else "done" if self._was_done else "busy"
         return f"<{type(self).__name__} {self.name!r} {state}>"
 
 
@@ -194,8 +218,8 @@ class Run(AnyRun["Lease"]):
     def _end(self, kind: type[BaseException] | None, *_: object) -> None:
         lease = self._lease
         if lease is None:
-            return
-        if not self._records(kind):
+            self._check_asked(kind)
+        elif not self._records(kind):
             lease.__exit__(kind)
         elif lease._let_go():
             drive(record_done(lease._runtime.env, lease._state, self._once._keep))

@@ -122,7 +122,10 @@ class Row:
         told: dict[str, object] = {"kind": self.kind, "name": self.name, **_use(self), "waiters": self.waiters}
         if live:
             told["entries_per_second"] = None if self.rate is None else round(self.rate, 3)
-        return told | {"holders": [each.to_json() | _share(self, each) for each in self.holders]}
+        return told | {"holders": self.holders_as_json()}
+
+    def holders_as_json(self) -> list[dict[str, object]]:
+        return [each.to_json() | _share(self, each) for each in self.holders]
 
 
 def _use(row: Row) -> dict[str, object]:

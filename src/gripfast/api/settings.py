@@ -70,7 +70,7 @@ class LockSettings:
         if self.want.share is not None:
             what = _described(self.want.share)
             return LockTimeout(self.want.name, waited, holder, in_this_process(holder), what)
-        return LockTimeout(self.want.name, waited, holder, in_this_process(holder, not self.reentrant))
+        return LockTimeout(self.want.name, waited, holder, in_this_process(holder, self.reentrant))
 
 
 def _described(share: Share) -> str:

@@ -62,7 +62,13 @@ class Commands(click.Group):
             return own
         for point in _found().select(name=name):
             return _loaded(point)
-        return _failing(name, NOT_HERE[name]) if name in NOT_HERE else None
+        return _failing(name, NOT_HERE[name]) if name in NOT_HERE else _of_other_tools(name)
+
+
+def _of_other_tools(name: str) -> click.Command | None:
+    from gripfast.cli.mistakes import COMMANDS  # for who makes one
+
+    return _failing(name, f"there is no command {name!r}: {COMMANDS[name]}") if name in COMMANDS else None
 
 
 def _found() -> EntryPoints:

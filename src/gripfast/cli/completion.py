@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Sequence
 
 import click
 from click.shell_completion import (
@@ -21,18 +22,19 @@ from click.shell_completion import (
 
 import gripfast
 from gripfast.cli.app import COMPLETE, PROGRAM
-from gripfast.cli.kinds import AnyKind
+from gripfast.cli.kinds import AnyKind, kinds_of
 
 NAMES_AT_MOST = 200
 PATIENCE = 1.0
 """A shell that waits for a store that does not answer is worse than one that completes nothing."""
 
 
-def held_names(url: str | None, prefix: str, kind: AnyKind) -> list[str]:
+def held_names(url: str | None, prefix: str, kinds: Sequence[AnyKind]) -> list[str]:
     """Names of what is held; none if the store can't be asked."""
     try:
         with gripfast.connect(url, request_timeout=PATIENCE, connect_patience=PATIENCE) as client:
-            names = (info.name for info in client.list(prefix, kind=kind))
+            here = [kind for kind in kinds_of(client) if kind in kinds]
+            names = (info.name for kind in here for info in client.list(prefix, kind=kind))
             return [name for name in itertools.islice(names, NAMES_AT_MOST) if name.isprintable()]
     except gripfast.GripfastError:
         return []

@@ -15,7 +15,7 @@ from gripfast.cli import codes
 from gripfast.cli.failure import Failure
 from gripfast.cli.options import duration_option, name_argument, open_client, otel_option, url_option, wait_option
 from gripfast.cli.signals import listening
-from gripfast.cli.text import holder
+from gripfast.cli.text import advice, holder
 from gripfast.cli.waiting import obtain
 from gripfast.errors import LeaseLost, LockTimeout, why_lost
 
@@ -52,7 +52,8 @@ def acquire(
         try:
             lease = obtain(client, client.lock(name, ttl=ttl, label=label, min_hold=min_hold), wait, listening())
         except LockTimeout as busy:
-            raise Failure(codes.BUSY, f"{name!r} is {holder(busy.holder)}. Wait longer with --wait") from None
+            what_next = advice(name, busy.holder, "Wait longer with --wait")
+            raise Failure(codes.BUSY, f"{name!r} is {holder(busy.holder)}. {what_next}") from None
         click.echo(lease.detach())
     return 0
 
@@ -92,4 +93,4 @@ def release(ctx: click.Context, source: str) -> None:
 
 def _check(lost: LeaseLost | None) -> None:
     if lost is not None:
-        raise Failure(codes.LOST, f"lost the lock {lost.name!r}: {why_lost(lost)}")
+        raise Failure(codes.LOST, f"lost the lock {lost.name!r}: {lost.args[2] or why_lost(lost)}")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 AnyKind = Literal["lock", "semaphore", "rwlock"]
+ALL = "all"
+"""What `ls` and `show` look for, unless they are told a kind."""
 
 NAMES: dict[AnyKind, str] = {"lock": "lock", "semaphore": "semaphore", "rwlock": "read/write lock"}
 
@@ -24,6 +26,13 @@ def kind_in(params: Mapping[str, Any]) -> AnyKind:
         return "rwlock"
     kind: AnyKind = params.get("kind") or "lock"
     return kind
+
+
+def kinds_of(client: gripfast.Client) -> list[AnyKind]:
+    """What this store has."""
+    able = client.capabilities
+    has: dict[AnyKind, bool] = {"lock": True, "semaphore": able.semaphores, "rwlock": able.rwlocks}
+    return [kind for kind, is_there in has.items() if is_there]
 
 
 def words_of(kind: AnyKind) -> ModuleType:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -12,35 +12,49 @@ import click
 
 import gripfast
 from gripfast.api.rows import break_holders, row_of
-from gripfast.cli import codes, text
+from gripfast.cli import codes, held, text
 from gripfast.cli.failure import Failure, say
-from gripfast.cli.kinds import NAMES, AnyKind, to_list, to_show, words_of
-from gripfast.cli.options import json_option, kind_option, name_argument, open_client, url_option, wait_option
+from gripfast.cli.kinds import NAMES, AnyKind, kinds_of, to_list, to_show, words_of
+from gripfast.cli.options import (
+    any_kind_option,
+    json_option,
+    kind_option,
+    name_argument,
+    open_client,
+    url_option,
+    wait_option,
+)
 from gripfast.cli.signals import listening
 from gripfast.cli.waiting import obtain
 
 
-@click.command(short_help="List the locks that are held.")
+@click.command(short_help="List what is held: locks, semaphores, read/write locks.")
 @url_option
 @json_option
-@click.option("--prefix", default="", metavar="TEXT", help="Only locks whose names start with TEXT.")
-@kind_option
+@click.option("--prefix", default="", metavar="TEXT", help="Only names that start with TEXT.")
+@any_kind_option
 @click.pass_context
-def ls(ctx: click.Context, in_json: bool, prefix: str, kind: AnyKind) -> None:
-    """List the held locks: who holds them, for how long, and how many wait.
+def ls(ctx: click.Context, in_json: bool, prefix: str, kind: AnyKind | Literal["all"]) -> None:
+    """List the locks, semaphores and read/write locks that are held: who holds them, for how long, and how many wait.
 
     \b
     gripfast ls --prefix report:
     gripfast ls --json
     gripfast ls --kind semaphore
 
-    On a terminal it prints a table with headings. Into a pipe it prints one line for each lock, without headings: name,
-    label, host, pid, since, seconds until the lock expires unless it is renewed, waiters, token. A blank inside one of
-    these is written as \\x20.
+    On a terminal it prints a table with headings. Into a pipe it prints one line for each holder, without headings:
+    name, label, host, pid, since, seconds until the lock expires unless it is renewed, waiters, token, state, kind. A
+    blank inside one of these is written as \\x20. Later versions may add words at the end.
 
-    For a semaphore or read/write lock it prints one line: name, kind, limit, permits in use (or read, or write), their
-    slots, the number of holders, waiters. gripfast show tells who the holders are.
+    The state is held, or done (recorded by gripfast run --once, or once(): nobody is at work), or min_hold (released,
+    but not free yet), or foreign (other software holds it). With --json, what is done or kept has the field kept.
+
+    With --kind semaphore or --kind rwlock it prints one line for each name: name, kind, limit, permits in use (or read,
+    or write), their slots, the number of holders, waiters. gripfast show tells who the holders are.
     """
+    if kind == "all":
+        _list_all(ctx, in_json, prefix)
+        return
     with open_client(ctx) as client:
         infos = sorted(client.list(prefix, kind=kind), key=lambda info: info.name)
     words = words_of(kind)
@@ -48,33 +62,71 @@ def ls(ctx: click.Context, in_json: bool, prefix: str, kind: AnyKind) -> None:
         click.echo(text.as_json([words.info_as_dict(info) for info in infos]))
     elif infos:
         click.echo((words.human_table if sys.stdout.isatty() else words.plain_table)(infos))
-    elif sys.stderr.isatty():
-        say(f"no {NAMES[kind]} is held{f' whose name begins with {prefix!r}' if prefix else ''}")
+    else:
+        _say_none(NAMES[kind], prefix)
+
+
+def _list_all(ctx: click.Context, in_json: bool, prefix: str) -> None:
+    with open_client(ctx) as client:
+        rows = held.rows_in(client, prefix)
+    if in_json:
+        click.echo(text.as_json(held.as_dicts(rows)))
+    elif rows:
+        click.echo((held.human_table if sys.stdout.isatty() else held.plain_table)(rows))
+    else:
+        _say_none("lock, semaphore or read/write lock", prefix)
+
+
+def _say_none(what: str, prefix: str) -> None:
+    if sys.stderr.isatty():
+        say(f"no {what} is held{f' whose name begins with {prefix!r}' if prefix else ''}")
 
 
 @click.command(short_help="Show who holds a lock.")
 @name_argument
 @url_option
 @json_option
-@kind_option
+@any_kind_option
 @click.pass_context
-def show(ctx: click.Context, name: str, in_json: bool, kind: AnyKind) -> None:
-    """Show who holds the lock NAME. The exit code is 66 if nobody does.
+def show(ctx: click.Context, name: str, in_json: bool, kind: AnyKind | Literal["all"]) -> int:
+    """Show who holds the lock, the semaphore or the read/write lock NAME: the first of these that is held.
 
     \b
     gripfast show nightly
     gripfast show nightly --json
     gripfast show api --kind semaphore
+
+    The exit code is 66 if nobody holds it. It is 79 if nobody holds it, but it is recorded as done (gripfast run
+    --once, or once()): then show tells who has done it. It is 0 while the name is kept for its min_hold: nobody can
+    acquire it yet.
     """
     with open_client(ctx) as client:
-        info = client.inspect(name, kind)
-    words = words_of(kind)
+        found = _first(client, name, kinds_of(client) if kind == "all" else [kind])
+        nobody = None if found else _nobody(name, kind, client)
     if in_json:
-        click.echo(text.as_json(words.info_as_dict(info) if info else None))
-    elif info:
-        click.echo(words.portrait(info))
-    if info is None:
-        raise _nobody(name, kind)
+        click.echo(text.as_json(words_of(found[0]).info_as_dict(found[1]) if found else None))
+    elif found:
+        click.echo(words_of(found[0]).portrait(found[1]))
+    if nobody is not None:
+        raise nobody
+    return codes.DONE if found and getattr(found[1], "kept", None) == "done" else 0
+
+
+Found = tuple[AnyKind, gripfast.LockInfo | gripfast.PermitInfo]
+
+
+def _first(client: gripfast.Client, name: str, kinds: Sequence[AnyKind]) -> Found | None:
+    """What is held under this name. Who has rights for locks alone is told about locks."""
+    for kind in kinds:
+        try:
+            info = client.inspect(name, kind)
+        except gripfast.StoreUnavailable:
+            if kind == kinds[0]:
+                raise
+            continue
+        if info is not None:
+            return kind, info
+    return None
 
 
 @click.command("break", short_help="Release a lock by force.")
@@ -145,20 +197,22 @@ def _check_whom(ctx: click.Context, kind: AnyKind, owner: str | None, slot: int 
 def _break_lock(client: gripfast.Client, name: str, yes: bool, reason: str | None) -> gripfast.LockInfo:
     info = client.inspect(name)
     if info is None:
-        raise _nobody(name)
+        raise _nobody(name, "lock", client)
     if info.kept == "done":
-        raise Failure(codes.DECLINED, f"{name!r} was {text.holder(info)}. To have it done again: {_forget(name)}")
+        raise Failure(
+            codes.DECLINED, f"{name!r} was {text.holder(info)}. To have it done again: {text.to_forget(name)}"
+        )
     if not yes:
         _ask(text.portrait(info), "Release this lock by force? Its holder may still be at work.")
     if not break_holders(client, row_of(info), reason):
-        raise _nobody(name) if client.inspect(name) is None else _another(name)
+        raise _nobody(name, "lock", client) if client.inspect(name) is None else _another(name)
     return info
 
 
 def _permits(client: gripfast.Client, name: str, kind: Literal["semaphore", "rwlock"]) -> gripfast.PermitInfo:
     info = client.inspect(name, kind)
     if info is None:
-        raise _nobody(name, kind)
+        raise _nobody(name, kind, client)
     return info
 
 
@@ -180,7 +234,7 @@ def _break_permits(
         _ask(words_of(info.kind).portrait(info, chosen), question)
     hit = {each.owner for each in break_holders(client, row_of(replace(info, holders=tuple(chosen))), reason)}
     if not hit:
-        raise _nobody(info.name, info.kind)
+        raise _nobody(info.name, info.kind, client)
     return replace(info, holders=tuple(each for each in chosen if each.owner in hit))
 
 
@@ -240,7 +294,8 @@ def wait(ctx: click.Context, name: str, wait: float | None, in_json: bool) -> in
     if in_json:
         click.echo(text.as_json(_verdict(name, time.monotonic() - began, busy)))
     if busy:
-        say(f"{name!r} is still {text.holder(busy.holder)}. Wait longer with --wait, or see: {to_show(name)}")
+        what_next = text.advice(name, busy.holder, f"Wait longer with --wait, or see: {to_show(name)}")
+        say(f"{name!r} is still {text.holder(busy.holder)}. {what_next}")
     return codes.BUSY if busy else 0
 
 
@@ -251,14 +306,18 @@ def _verdict(name: str, waited: float, busy: gripfast.LockTimeout | None) -> dic
     return verdict
 
 
-def _forget(name: str) -> str:
-    return f"gripfast forget {shlex.quote(name)}"
-
-
 def _another(name: str) -> Failure:
     words = f"the lock has another holder by now; nothing was changed. Look again: {to_show(name)}"
     return Failure(codes.DECLINED, words)
 
 
-def _nobody(name: str, kind: AnyKind = "lock") -> Failure:
-    return Failure(codes.NOT_FOUND, f"nobody holds {name!r}. List the held {NAMES[kind]}s: {to_list(kind)}")
+def _nobody(name: str, kind: AnyKind | Literal["all"], client: gripfast.Client) -> Failure:
+    """Another kind of the same name may be held, and meant."""
+    if kind == "all":
+        return Failure(codes.NOT_FOUND, f"nobody holds {name!r}. List what is held: gripfast ls")
+    held_as = _first(client, name, [each for each in kinds_of(client) if each != kind])
+    if held_as is None:
+        return Failure(codes.NOT_FOUND, f"nobody holds {name!r}. List the held {NAMES[kind]}s: {to_list(kind)}")
+    other = held_as[0]
+    words = f"nobody holds the {NAMES[kind]} {name!r}, but there is a {NAMES[other]} of that name: add --kind {other}"
+    return Failure(codes.NOT_FOUND, words)

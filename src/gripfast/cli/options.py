@@ -12,7 +12,7 @@ import click
 
 import gripfast
 from gripfast import durations
-from gripfast.cli.kinds import NAMES, kind_in
+from gripfast.cli.kinds import ALL, NAMES, kind_in
 
 _URL = "gripfast.cli.url"
 _OBSERVERS = "gripfast.cli.observers"
@@ -69,6 +69,12 @@ kind_option = click.option(
     default="lock",
     help="What to look for: a lock, a semaphore or a read/write lock. [default: lock]",
 )
+any_kind_option = click.option(
+    "--kind",
+    type=click.Choice([*NAMES, ALL]),
+    default=ALL,
+    help="What to look for: locks, semaphores, read/write locks, or all of them. [default: all]",
+)
 json_option = click.option("--json", "in_json", is_flag=True, help="Print JSON.")
 wait_option = duration_option("--wait", "Wait at most this long: 30 (seconds), 500ms, 2m, 1h. [default: for ever]")
 
@@ -93,7 +99,8 @@ quiet_option = click.option(
 def _complete_names(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     from gripfast.cli.completion import held_names
 
-    return held_names(ctx.meta.get(_URL), incomplete, kind_in(ctx.params))
+    kinds = list(NAMES) if ctx.params.get("kind") == ALL else [kind_in(ctx.params)]
+    return held_names(ctx.meta.get(_URL), incomplete, kinds)
 
 
 name_argument = click.argument("name", shell_complete=_complete_names)

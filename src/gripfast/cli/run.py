@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
@@ -25,7 +24,7 @@ from gripfast.cli.options import (
 from gripfast.cli.signals import Signals, listening
 from gripfast.cli.spawn import Command, start
 from gripfast.cli.supervise import KEPT, Ending, Supervisor, end_family, sane_grace
-from gripfast.cli.text import holder
+from gripfast.cli.text import advice, holder, to_forget
 from gripfast.cli.waiting import campaigning
 from gripfast.errors import why_lost
 
@@ -219,7 +218,7 @@ def run_holding(
         with campaigning(client, lock.name, signals, settings.quiet, settings.kind):
             lease = lock.acquire(wait=settings.wait)
     except gripfast.LockTimeout as busy:
-        return _busy(settings, _who(client, settings, busy))
+        return _busy(settings, _who(client, settings, busy), busy.holder)
     ending = supervised(client, lease, settings.words, settings.grace, signals)
     return _conclude(lease, ending, lambda status: lease.release())
 
@@ -229,11 +228,10 @@ def _run_once(client: gripfast.Client, once: gripfast.Once, settings: Settings, 
         run = once._begin(False)
     if run.done:
         if not settings.quiet:
-            again = f"gripfast forget {shlex.quote(settings.name)}"
-            say(f"{settings.name!r} was {holder(run.holder)}. To have it done again: {again}")
+            say(f"{settings.name!r} was {holder(run.holder)}. To have it done again: {to_forget(settings.name)}")
         return settings.done_code
     if not run:
-        return _busy(settings, holder(run.holder))
+        return _busy(settings, holder(run.holder), run.holder)
     ending = supervised(client, run.lease, settings.words, settings.grace, signals)
     return _conclude(run.lease, ending, run._finish)
 
@@ -249,11 +247,11 @@ def _who(client: gripfast.Client, settings: Settings, busy: gripfast.LockTimeout
     return holder(busy.holder) if info is None else str(words_of(settings.kind).holder(info))
 
 
-def _busy(settings: Settings, who: str) -> int:
+def _busy(settings: Settings, who: str, info: gripfast.LockInfo | None) -> int:
     if not settings.quiet:
         what_next = "Wait longer with --wait" if settings.wait else "Wait for it with --wait SECONDS"
         look = settings.look or to_show(settings.name, settings.kind)
-        say(f"{settings.name!r} is {who}. {what_next}, or see: {look}")
+        say(f"{settings.name!r} is {who}. {advice(settings.name, info, f'{what_next}, or see: {look}')}")
     return settings.busy_code
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from gripfast import LockInfo
-from gripfast.api.rows import Holder, row_of
+from gripfast.api.rows import Holder, Row, row_of
 from gripfast.columns import cells
 from gripfast.durations import shown
 from gripfast.errors import describe_holder, visible
@@ -15,6 +16,9 @@ from gripfast.errors import describe_holder, visible
 HEADINGS = ("NAME", "LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "WAITERS", "TOKEN")
 FOREIGN = "software other than Gripfast"
 """A key that other software has set: who that is, it does not tell."""
+
+_SINCE = {None: "held since", "done": "done at", "min_hold": "released at"}
+"""Nobody holds what is kept."""
 
 
 def held_for(info: LockInfo | Holder) -> str:
@@ -34,6 +38,17 @@ def holder(info: LockInfo | None) -> str:
     return held_by(info)
 
 
+def to_forget(name: str) -> str:
+    return f"gripfast forget {shlex.quote(name)}"
+
+
+def advice(name: str, info: LockInfo | None, otherwise: str) -> str:
+    """For who can't have the lock: what was done stays recorded for days."""
+    if info is None or info.kept != "done":
+        return otherwise
+    return f"The record takes the name: use another name, or have it done again: {to_forget(name)}"
+
+
 def held_by(info: LockInfo | Holder) -> str:
     if info.since is None:
         return f"held by {FOREIGN} ({visible(info.owner)})"
@@ -51,7 +66,7 @@ def portrait(info: LockInfo) -> str:
     lines = {
         "label": visible(info.label) if info.label else "-",
         "holder": occupant(info),
-        "held since": "unknown" if info.since is None else f"{_moment(info)} ({held_for(info)})",
+        _SINCE[info.kept]: "unknown" if info.since is None else f"{_moment(info)} ({held_for(info)})",
         "expires in": expires_in(info) + ("" if info.kept or math.isinf(info.expires_in) else " unless renewed"),
         "waiting": str(info.waiters),
         "token": str(info.token),
@@ -73,8 +88,8 @@ def human_table(infos: Sequence[LockInfo]) -> str:
 
 
 def plain_table(infos: Sequence[LockInfo]) -> str:
-    """Eight words a line, for awk and cut: no headings, exact values, blanks inside a word written as \\x20."""
-    return aligned([_plain_row(info) for info in infos])
+    """Ten words a line, for awk and cut: no headings, exact values, blanks inside a word written as \\x20."""
+    return aligned([line for info in infos for line in plain_rows(row_of(info))])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -124,10 +139,12 @@ def pid(info: LockInfo | Holder) -> str:
     return {"done": "done", "min_hold": "kept"}[info.kept] if info.kept else str(info.pid)
 
 
-def _plain_row(info: LockInfo) -> Sequence[str]:
-    since = "-" if info.since is None else info.since.astimezone(UTC).isoformat(timespec="milliseconds")
-    words = (word(info.name), word(info.label or "-"), word(info.host or "-"))
-    return (*words, str(info.pid), since, f"{info.expires_in:.3f}", str(info.waiters), str(info.token))
+def plain_rows(row: Row) -> Iterator[Sequence[str]]:
+    """One for each holder. Programs count on the order: what is new comes last."""
+    for each in row.holders:
+        since = "-" if each.since is None else each.since.astimezone(UTC).isoformat(timespec="milliseconds")
+        who = (word(row.name), word(each.label or "-"), word(each.host or "-"), str(each.pid), since)
+        yield (*who, f"{each.expires_in:.3f}", str(row.waiters), str(each.token), each.state, row.kind)
 
 
 def word(text: str) -> str:

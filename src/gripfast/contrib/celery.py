@@ -50,6 +50,27 @@ COUNTDOWN_LEAST = 1.0
 LOG_PATIENCE = 1.0
 """Seconds that a log line may delay the end of a process whose lock is lost."""
 
+_TTL = "write ttl={value}, the seconds after which the lock is free if the process dies"
+_WAIT = "write wait={value}, the seconds to wait for the lock"
+_IN_THE_NAME = "write the arguments into the name, such as {option}='report:{{user_id}}'"
+WORDS: Mapping[str, str] = {
+    **dict.fromkeys(("expire", "expiry", "lease_time", "lock_timeout", "lock_expire", "lock_expiry", "lock_ttl"), _TTL),
+    **dict.fromkeys(("blocking_timeout", "acquire_timeout", "wait_timeout", "lock_wait", "max_wait"), _WAIT),
+    **dict.fromkeys(("unique_on", "unique_key", "lock_key", "key_args"), _IN_THE_NAME),
+    **dict.fromkeys(("lock", "lost", "max_hold", "min_hold"), "only LockedTask has it"),
+    **dict.fromkeys(("once", "keep"), "only OnceTask has it"),
+    **dict.fromkeys(
+        ("renew", "auto_renew", "auto_renewal"), "leave it out, because the lock is renewed while the task runs"
+    ),
+    **dict.fromkeys(("reentrant", "lazy_release", "group"), "leave it out: the locks of tasks do not have it"),
+    **dict.fromkeys(("raise_on_duplicate", "on_busy", "skip_if_locked"), "write busy='raise' or busy='skip'"),
+    "timeout": f"{_TTL}, or wait={{value}}, the seconds to wait for the lock",
+    "blocking": "leave it out: `wait` says how long the task waits, and `busy` what happens then",
+    "on_lost": "write lost='end', or call self.lease.ensure_held() in the task",
+    "label": "leave it out, because the label is the id of the task",
+}
+"""Options that a task does not have, and what is meant here. Celery takes any word, and makes an attribute of it."""
+
 
 class Busy(LockTimeout):
     """The LockTimeout of a task. Its text survives the result backend, which keeps the arguments of an exception as
@@ -95,10 +116,32 @@ class GuardedTask(Task):  # type: ignore[misc] # Celery has no types
 
     @classmethod
     def _check(cls) -> None:
+        cls._check_words()
         if not callable(cls.busy) and cls.busy not in BUSY:
             raise cls._wrong(f"busy must be {_any_of(BUSY)}, or a function, not {cls.busy!r}")
         if cls.busy == "reject" and not cls.acks_late:
             raise cls._wrong("busy='reject' needs acks_late=True: otherwise the message is gone before the task begins")
+
+    @classmethod
+    def _check_words(cls) -> None:
+        """Those of `@app.task(…)`. A class that somebody has written may use any word for its own purposes."""
+        if "_decorated" not in vars(cls):
+            return
+        for word, value in vars(cls).items():
+            if not word.startswith("_") and not any(word in vars(base) for base in cls.__mro__[1:]):
+                cls._check_word(word, value)
+
+    @classmethod
+    def _check_word(cls, word: str, value: object) -> None:
+        ours = [base for base in cls.__mro__ if issubclass(base, GuardedTask)]
+        own = [option for base in ours for option in inspect.get_annotations(base)]
+        if word in own:  # it has no default
+            return
+        near = [option for option in own if _letters(option) == _letters(word)]
+        hint = WORDS.get(word) or (f"did you mean {near[0]!r}?" if near else None)
+        if hint is not None:
+            told = hint.format(value=repr(value), option=cls._template_option)
+            raise cls._wrong(f"it has no {word!r}: {told}")
 
     @classmethod
     def _wrong(cls, what: str) -> ConfigurationError:
@@ -335,6 +378,11 @@ def _client_of(app: Any) -> Client:
     if app not in _clients:
         _clients[app] = client_at(app.conf.get("gripfast_url"), SETTING)
     return _clients[app]
+
+
+def _letters(word: str) -> tuple[str, set[str]]:
+    """The same for most typing errors of a word, and for few other words."""
+    return word[0], set(word) - {"_"}
 
 
 def _any_of(words: tuple[str, ...]) -> str:

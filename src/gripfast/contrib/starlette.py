@@ -27,7 +27,7 @@ from starlette.requests import HTTPConnection
 
 import gripfast
 from gripfast.api.current import await_with
-from gripfast.api.decorator import fields_of, refuse_generators
+from gripfast.api.decorator import fields_of, filled, refuse_generators
 from gripfast.api.default import default_client
 from gripfast.errors import ClientClosed, ConfigurationError, LeaseLost, LockTimeout, StoreUnavailable
 
@@ -148,7 +148,7 @@ class Template:
         return self.filled({field: self.raw(request, field) for field in self.fields})
 
     def filled(self, values: Mapping[str, object]) -> str:
-        return self._text.format(**values)
+        return filled(self._text, values)
 
     def raw(self, request: HTTPConnection, field: str) -> Any:
         """As Starlette's convertors have left it."""

@@ -20,9 +20,14 @@ from gripfast.core.kept import MIN_HOLD, Keeping
 from gripfast.core.lease import LeaseState, Loss, Want, lease_lost
 from gripfast.core.ledger import Mark
 from gripfast.core.ports import Claim, Env, Granted, HandsOver, Hold, Unreachable, to_raise
-from gripfast.errors import ClientClosed, StoreUnavailable
+from gripfast.errors import ClientClosed, LeaseLost, StoreUnavailable
 
 _log = logging.getLogger("gripfast.lease")
+
+_NOT_THERE = (
+    "nobody has it by this text: it has expired, or was released or adopted before, or it belongs to another store. "
+    "Someone else may hold the lock now"
+)
 
 
 async def detach(env: Env, state: LeaseState) -> None:
@@ -76,7 +81,12 @@ async def adopt(env: Env, want: Want, former: str) -> LeaseState:
     env.ledger.confirm_gone(state.owner)
     if state.story is not None:
         state.story.refused()
-    raise lease_lost(want.name, answer)
+    raise not_there(want.name, answer)
+
+
+def not_there(name: str, loss: Loss) -> LeaseLost:
+    """Stores say "expired" or "taken" of an owner that they do not have. The holder of a text may know more reasons."""
+    return LeaseLost(name, loss, _NOT_THERE) if loss in ("expired", "taken") else lease_lost(name, loss)
 
 
 async def _ask(env: Env, claim: Claim, former: str, mark: Mark) -> tuple[Granted | Loss, float]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar, cast
 
@@ -100,6 +100,11 @@ class LockInfo:
         """Why the name is taken although nobody holds it: `"min_hold"`, or `"done"` (see `Client.once`). None if
         somebody holds it."""
         return kept(self.owner)
+
+    def __repr__(self) -> str:
+        """With `kept`: without it, a record of once() looks like a lock that somebody holds."""
+        shown = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(self)]
+        return f"LockInfo({', '.join(shown)}, kept={self.kept!r})"
 
 
 @dataclass(frozen=True, slots=True)

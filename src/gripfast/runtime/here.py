@@ -55,18 +55,28 @@ def is_acquired_by(who: object, ledger: Ledger, key: str, holder: LockInfo | Non
     return who is not None and any(each is who for each in acquirers)
 
 
-def in_this_process(holder: LockInfo | None, may_reenter: bool = False) -> str:
-    """How a message calls the holder; empty if it is not known to be in this process. `may_reenter`: a lock that is
-    re-entrant would have been acquired."""
+def in_this_process(holder: LockInfo | None, is_reentrant: bool | None = None) -> str:
+    """How a message calls the holder; empty if it is not known to be in this process. `is_reentrant`: the lock that was
+    not acquired; None if that makes no difference to it."""
     state = None if holder is None else lease_of(holder.owner)
     if state is None:
         return ""
     who = None if state.acquirer is None else state.acquirer()
     if who is None:
         return "this process"
-    is_caller = may_reenter and (who is threading.current_thread() or who is task_here())
-    hint = ": use one client and reentrant=True to acquire it twice" if is_caller else ""
+    is_caller = who is threading.current_thread() or who is task_here()
+    hint = _how_to_reenter(is_reentrant, who) if is_caller else ""
     return f"this process ({described(who)}{hint})"
+
+
+def _how_to_reenter(is_reentrant: bool | None, who: object) -> str:
+    if is_reentrant is None:
+        return ""
+    if not is_reentrant:
+        return ": use one client and reentrant=True to acquire it twice"
+    if isinstance(who, threading.Thread) and has_running_loop():
+        return ""  # another task of this thread may have it: that lets nobody in
+    return ": use one client, and reentrant=True both times"
 
 
 def has_running_loop() -> bool:

@@ -73,9 +73,10 @@ class Waits:
 def of_thread(ledger: Ledger, want: Want, answer: Taken | Unreachable) -> Wait | None:
     """The wait of the calling thread, if something is wrong with it."""
     thread = threading.current_thread()
+    wrong = [_ITSELF % "thread"] if _is_in_vain(thread, ledger, want, answer) else []
     if has_running_loop():
-        return Wait(want.name, thread, _IN_A_LOOP)
-    return Wait(want.name, thread, _ITSELF % "thread") if _is_in_vain(thread, ledger, want, answer) else None
+        wrong.append(_IN_A_LOOP)  # second: it does not explain why the wait does not end
+    return Wait(want.name, thread, ". ".join(wrong)) if wrong else None
 
 
 def of_task(task: object, ledger: Ledger, want: Want, answer: Taken | Unreachable) -> Wait | None:

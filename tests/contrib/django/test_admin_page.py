@@ -149,7 +149,7 @@ def test_what_can_not_be_recorded_is_not_done(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_record_is_written_before_the_break_also_with_atomic_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the break fails in the middle, the record says that somebody was about to."""
-    from gripfast.contrib.django import admin
+    from gripfast.contrib.django import breaking
 
     records().all().delete()
     monkeypatch.setitem(connections["default"].settings_dict, "ATOMIC_REQUESTS", True)
@@ -157,7 +157,7 @@ def test_the_record_is_written_before_the_break_also_with_atomic_requests(monkey
     def fails(*_: object) -> None:
         raise OSError("cut off")
 
-    monkeypatch.setattr(admin, "break_holders", fails)
+    monkeypatch.setattr(breaking, "break_holders", fails)
     with lock("nightly"), pytest.raises(OSError, match="cut off"):
         client(*BREAKER).post(link("nightly"), {"owner": owner_of("nightly")})
     (entry,) = records().all()

@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.core.management.base import BaseCommand
 from django.test import override_settings
 
 import gripfast
 from contrib.django.bazaar_processes import Bazaar, sqlite_in
-from gripfast.contrib.django import lock
+from gripfast.contrib.django import lock, locked
 from support.waiting import until
 
 
@@ -124,6 +125,38 @@ def test_a_decorated_command_ends_with_a_message_if_the_lock_is_taken(tmp_path: 
     assert error.value.returncode == 75
     call_command("count_locked", str(counter), stdout=StringIO())
     assert counter.read_text(encoding="utf-8") == "1"
+
+
+class Nightly(BaseCommand):
+    @locked("nightly", wait=0, busy="skip")
+    def handle(self, **options: Any) -> str:
+        return "done"
+
+
+class AlsoNightly(BaseCommand):
+    @locked("nightly", wait=0, busy=lambda error: None)
+    def handle(self, **options: Any) -> str | None:
+        return "done"
+
+
+def streams_of(command: BaseCommand, **options: Any) -> tuple[str, str]:
+    out, err = StringIO(), StringIO()
+    call_command(command, stdout=out, stderr=err, no_color=True, **options)
+    return out.getvalue(), err.getvalue()
+
+
+def test_a_skipped_command_says_so_on_stderr() -> None:
+    """Or the mail of cron is the same whether it ran or not."""
+    with lock("nightly", label="by hand"):
+        out, err = streams_of(Nightly())
+        assert out == ""
+        assert err.startswith("skipped: lock 'nightly' not acquired in 0")
+        assert err.endswith("\n")
+        assert "by hand" in err
+        assert err.count("\n") == 1
+        assert streams_of(Nightly(), verbosity=0) == ("", "")
+        assert streams_of(AlsoNightly()) == ("", "")  # it decides by itself
+    assert streams_of(Nightly()) == ("done\n", "")
 
 
 def test_the_lock_of_a_killed_process_is_free_at_once(project_of_its_own: Bazaar, tmp_path: Path) -> None:

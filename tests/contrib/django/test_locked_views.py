@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 from django.core.handlers.base import BaseHandler
+from django.core.management.base import BaseCommand
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
 from django.test import AsyncClient, Client, RequestFactory
+from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 
 import gripfast
@@ -247,3 +249,33 @@ def test_what_is_no_view_gets_no_transaction(atomic_requests: None) -> None:
         return bool(connections["default"].in_atomic_block)
 
     assert not work()
+
+
+# -- classes -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_class_is_refused_with_what_to_decorate_instead() -> None:
+    class Nightly(BaseCommand):
+        def handle(self, **options: Any) -> None: ...
+
+    class Page(View):
+        async def get(self, request: HttpRequest) -> HttpResponse:
+            return HttpResponse()
+
+    class Other: ...
+
+    with pytest.raises(gripfast.ConfigurationError, match=r"Nightly is a class: .*Decorate its method `handle`"):
+        locked("nightly")(Nightly)
+    with pytest.raises(gripfast.ConfigurationError, match=r'Page is a class: .*method_decorator.*name="dispatch"'):
+        locked("page", busy=409)(Page)
+    with pytest.raises(gripfast.ConfigurationError, match=r"Other is a class: .*Decorate its methods"):
+        locked("other")(Other)
+
+
+def test_an_object_with_an_address_in_memory_makes_no_name(stall: str) -> None:
+    @locked("stall:{keeper}")
+    def view(request: HttpRequest, keeper: object) -> HttpResponse:
+        raise AssertionError("it ran")
+
+    with pytest.raises(gripfast.ConfigurationError, match=r"\{keeper\.id\}"):
+        view(RequestFactory().get("/"), keeper=object())

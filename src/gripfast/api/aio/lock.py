@@ -15,7 +15,7 @@ import warnings
 import weakref
 from asyncio import current_task
 from collections.abc import Coroutine, Generator
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.lock import AnyLock, still_held
@@ -202,6 +202,29 @@ class _Attempt(Coroutine[Any, Any, T]):
 
     def _described(self) -> str:
         return f"{self._call} of {self._lock._described()}"
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in _OF_LEASES]
+
+
+_OF_LEASES = {name for name in dir(AsyncLease) if not name.startswith("_")} | {"tokens", "slots", "downgrade"}
+
+
+class _Awaited:
+    """An attribute that only the lease has: an `await` is missing."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, attempt: _Attempt[Any] | None, kind: type) -> NoReturn:
+        if attempt is None:
+            raise AttributeError(f"{kind.__name__} has no {self._name!r}", name=self._name, obj=None)
+        what = f"{attempt._described()} has no {self._name!r} until it is awaited: {attempt._instead}"
+        raise AttributeError(what, name=self._name, obj=None)
+
+
+for _name in _OF_LEASES:
+    setattr(_Attempt, _name, _Awaited(_name))
 
 
 class _Acquiring(_Attempt[L]):

@@ -79,6 +79,7 @@ class AsyncRun(AnyRun["AsyncLease"]):
     async def _end(self, kind: type[BaseException] | None, error: BaseException | None) -> None:
         lease = self._lease
         if lease is None:
+            self._check_asked(kind)
             return
         was_cancelled_by_loss = lease._body is not None and lease._body.end(kind)
         if self._records(kind):

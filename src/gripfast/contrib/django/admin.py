@@ -1,8 +1,7 @@
 """The admin's page of held locks, the same rows as in `gripfast top`; and the question before one is broken.
 
 Who may look has the permission `gripfast.view_heldlock`, who may break has `gripfast.break_heldlock`. A break is a POST
-of the admin's own, with its CSRF token, and only hits the holders that the page has shown. It is recorded in the
-admin's history before it happens: what can't be recorded is not done.
+of the admin's own, with its CSRF token, and only hits the holders that the page has shown. `breaking.py` records it.
 
 Names, labels, hosts and owners are texts that somebody else has chosen. They are made visible here, and the templates
 escape them.
@@ -14,16 +13,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from django.contrib import admin, messages
-from django.contrib.admin.models import DELETION, LogEntry
-from django.contrib.contenttypes.models import ContentType
 from django.core.exceptions import ImproperlyConfigured, PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import path, reverse
 from django.utils.http import urlencode
 
-from gripfast.api.rows import ORDERS, Holder, Row, break_holders, look_up, matching, ordered, scan
+from gripfast.api.rows import ORDERS, Holder, Row, look_up, matching, ordered, scan
 from gripfast.cli.text import expires_in, held_for, occupant
+from gripfast.contrib.django.breaking import REASON_MOST, break_recorded
 from gripfast.contrib.django.clients import DEFAULT, locks
 from gripfast.contrib.django.models import HeldLock
 from gripfast.contrib.django.transactions import EveryAlias
@@ -31,10 +29,6 @@ from gripfast.errors import GripfastError, visible
 
 ROWS_MOST = 500
 """On one page; a filter finds the others."""
-REASON_MOST = 500
-"""Characters."""
-REASON_BYTES = 1000
-"""With the user's name; a store takes a little more."""
 KINDS = ("lock", "semaphore", "rwlock")
 
 
@@ -130,17 +124,13 @@ class HeldLockAdmin(admin.ModelAdmin):
         """Only the holders that the page has shown: who came later was not meant."""
         meant = set(request.POST.getlist("owner"))
         holders = tuple(each for each in row.holders if visible(each.owner) in meant)
-        reason = request.POST.get("reason", "").strip()[:REASON_MOST]
+        reason = request.POST.get("reason", "")
         if not holders:
             self.message_user(
                 request, f"{visible(row.name)!r} has another holder by now: look again.", messages.WARNING
             )
             return self._back(using)
-        entry = _recorded(request, using, row, holders, reason)
-        by = f"{reason or 'released by force in the admin'} ({request.user.get_username()})"
-        broken = break_holders(_client(using), _only(row, holders), by.encode()[:REASON_BYTES].decode(errors="ignore"))
-        _conclude(entry, row, broken, reason)
-        if broken:
+        if break_recorded(request.user, using, row, holders, reason, "in the admin"):
             self.message_user(request, f"{visible(row.name)!r} is released. Its holder may still be at work.")
         else:
             changed = f"Nothing was released: the holder of {visible(row.name)!r} has changed. Look again."
@@ -193,30 +183,3 @@ def _client(using: str) -> Any:
 def _shown_holder(each: Holder) -> ShownHolder:
     label = visible(each.label or "")
     return ShownHolder(occupant(each), label, held_for(each), expires_in(each), each.token, visible(each.owner))
-
-
-def _only(row: Row, holders: tuple[Holder, ...]) -> Row:
-    return Row(row.kind, row.name, holders, row.waiters, row.limit)
-
-
-def _recorded(request: HttpRequest, using: str, row: Row, holders: Sequence[Holder], reason: str) -> LogEntry:
-    entry: LogEntry = LogEntry.objects.create(
-        user_id=request.user.pk,
-        content_type_id=ContentType.objects.get_for_model(HeldLock).pk,
-        object_id=visible(row.name),
-        object_repr=visible(f"{using}: {row.name}")[:200],
-        action_flag=DELETION,
-        change_message=_told("is about to break", row, holders, reason),
-    )
-    return entry
-
-
-def _conclude(entry: LogEntry, row: Row, broken: Sequence[Holder], reason: str) -> None:
-    done = "broke" if broken else "broke nothing of"
-    entry.change_message = _told(done, row, broken or row.holders, reason)
-    entry.save(update_fields=["change_message"])
-
-
-def _told(done: str, row: Row, holders: Sequence[Holder], reason: str) -> str:
-    who = "; ".join(f"{occupant(each)}, label {visible(each.label or '-')}, token {each.token}" for each in holders)
-    return f"{done} the {row.kind}: {who}. Reason: {visible(reason) or '-'}"

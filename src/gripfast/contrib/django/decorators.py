@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from asgiref.sync import iscoroutinefunction
 from django.core.management.base import BaseCommand, CommandError
 from django.http import FileResponse, HttpResponse, StreamingHttpResponse
+from django.views import View
 
 from gripfast.api.decorator import check_decoration, locked_async, locked_plain
 from gripfast.contrib.django.clients import DEFAULT, locks
@@ -60,7 +61,8 @@ def locked(
 
     - a number, such as 409: a response with this status and `Retry-After`. Then `wait` is 0 unless you pass another.
     - `"raise"`: LockTimeout; of a command, an error message, and the exit code 75.
-    - `"skip"`: the call returns None. For commands, not for views.
+    - `"skip"`: the call returns None. For commands, not for views. A command says on stderr that it was skipped, unless
+      `--verbosity` is 0.
     - a function: it is called with the LockTimeout, and its result is returned.
 
     With `ATOMIC_REQUESTS`, the view's transaction commits before the lock is released. Inside another transaction the
@@ -73,10 +75,25 @@ def locked(
         check_decoration(busy, settings)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        _refuse_class(function)
         make = _locked_view_async if iscoroutinefunction(function) else _locked_view
         return make(_with_its_own_signature(function), name, using, busy, in_atomic, settings)
 
     return decorate  # type: ignore[return-value]
+
+
+def _refuse_class(function: object) -> None:
+    """Its methods would run without the lock. A class of views would lose `as_view()` as well."""
+    if not inspect.isclass(function):
+        return
+    instead = "Decorate its methods"
+    if issubclass(function, BaseCommand):
+        instead = "Decorate its method `handle`"
+    elif issubclass(function, View):
+        instead = 'Write @method_decorator(locked(…), name="dispatch"), or decorate a method such as `post` that way'
+    raise ConfigurationError(
+        f"{function.__qualname__} is a class: the decorator would hold the lock only while an object is made. {instead}"
+    )
 
 
 def _with_its_own_signature(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +131,7 @@ def _locked_view(
         try:
             return held(*args, **kwargs)
         except _Taken as taken:
-            return _answer(taken.error, busy, args)
+            return _answer(taken.error, busy, args, kwargs)
 
     hold._non_atomic_requests = left  # type: ignore[attr-defined]
     return hold
@@ -141,7 +158,7 @@ def _locked_view_async(
         try:
             return await held(*args, **kwargs)
         except _Taken as taken:
-            result = _answer(taken.error, busy, args)
+            result = _answer(taken.error, busy, args, kwargs)
             return await result if iscoroutinefunction(busy) else result
 
     return hold
@@ -151,14 +168,19 @@ def _taken(error: LockTimeout) -> Any:
     raise _Taken(error)
 
 
-def _answer(error: LockTimeout, busy: Busy, args: tuple[Any, ...]) -> Any:
+def _answer(error: LockTimeout, busy: Busy, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    command = args[0] if args and isinstance(args[0], BaseCommand) else None
     if isinstance(busy, int):
         return _busy_response(error, busy)
     if busy == "raise":
-        if args and isinstance(args[0], BaseCommand):
+        if command is not None:
             raise CommandError(str(error), returncode=BUSY_CODE) from None
         raise error from None
-    return None if busy == "skip" else busy(error)
+    if busy != "skip":
+        return busy(error)
+    if command is not None and kwargs.get("verbosity", 1) > 0:
+        command.stderr.write(f"skipped: {error}", command.style.NOTICE)
+    return None
 
 
 def _busy_response(error: LockTimeout, status: int) -> HttpResponse:

@@ -119,10 +119,10 @@ async def test_what_is_not_waited_for_is_busy(world: World) -> None:
     seen: list[Any] = []
 
     async def body(run: Any) -> None:
+        assert run.busy
         seen.append(run)
 
     await enters(bob, body, wait=0.05)
-    assert seen[0].busy
     assert seen[0].holder.label == "at work"
     with pytest.raises(ConfigurationError, match="if run"):
         seen[0].lease  # noqa: B018
