@@ -14,7 +14,7 @@ import sys
 import warnings
 import weakref
 from asyncio import current_task
-from collections.abc import Coroutine, Generator
+from collections.abc import Collection, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from gripfast.api.aio.lease import AsyncLease
@@ -156,6 +156,8 @@ class _Attempt(Coroutine[Any, Any, T]):
     _when_awaited: ClassVar[Any]
     _call: ClassVar[str]
     _instead: ClassVar[str]
+    _lacks: ClassVar[Collection[str]]
+    """What only a lease has."""
     _lease: Any
 
     def __init__(self, lock: Acquirer, patience: float | None) -> None:
@@ -204,7 +206,7 @@ class _Attempt(Coroutine[Any, Any, T]):
         return f"{self._call} of {self._lock._described()}"
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in _OF_LEASES]
+        return [name for name in super().__dir__() if name not in self._lacks]
 
 
 _OF_LEASES = {name for name in dir(AsyncLease) if not name.startswith("_")} | {"tokens", "slots", "downgrade"}
@@ -223,6 +225,7 @@ class _Awaited:
         raise AttributeError(what, name=self._name, obj=None)
 
 
+_Attempt._lacks = _OF_LEASES
 for _name in _OF_LEASES:
     setattr(_Attempt, _name, _Awaited(_name))
 
