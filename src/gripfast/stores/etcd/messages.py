@@ -25,7 +25,6 @@ from gripfast.stores.etcd.codec import (
     varint,
 )
 
-R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 EQUAL, GREATER, LESS, NOT_EQUAL = range(4)
@@ -40,16 +39,14 @@ NOPUT, NODELETE = range(2)
 """Filters of a watch."""
 PUT, DELETE = range(2)
 """Types of events."""
-NOSPACE, CORRUPT = 1, 2
-"""Alarms."""
 OPS_MOST = 128
 """Operations in one transaction, those of nested ones included, unless the server is set up otherwise."""
 
 
-class Rpc(Generic[R]):
+class Rpc(Generic[R_co]):
     """One call that etcd offers."""
 
-    def __init__(self, path: str, write: Write, read: Callable[[bytes], R]) -> None:
+    def __init__(self, path: str, write: Write, read: Callable[[bytes], R_co]) -> None:
         self.path = path
         self.write = write
         self.read = read
@@ -59,9 +56,7 @@ class Request(Protocol[R_co]):
     """What can be called. R: what is answered."""
 
     @property
-    def rpc(self) -> Rpc[Any]: ...
-
-    def answered(self, data: bytes, /) -> R_co: ...
+    def rpc(self) -> Rpc[R_co]: ...
 
 
 # -- what is in several messages ---------------------------------------------------------------------------------------
@@ -85,16 +80,16 @@ class KeyValue(NamedTuple):
     lease: int = 0
 
 
-def _reader(kind: Any, *fields: Field) -> Read:
+def reader(kind: Any, *fields: Field) -> Read:
     return decoder(kind, fields, list(kind()))
 
 
 _KEY_VALUE = (
     Field(1, "bytes"), Field(2, "int64"), Field(3, "int64"), Field(4, "int64"), Field(5, "bytes"), Field(6, "int64")
 )  # fmt: skip
-_read_header = _reader(ResponseHeader, Field(1, "uint64"), Field(2, "uint64"), Field(3, "int64"), Field(4, "uint64"))
-_read_key_value = _reader(KeyValue, *_KEY_VALUE)
-_HEADER = Field(1, "message", read=_read_header)
+_read_header = reader(ResponseHeader, Field(1, "uint64"), Field(2, "uint64"), Field(3, "int64"), Field(4, "uint64"))
+_read_key_value = reader(KeyValue, *_KEY_VALUE)
+HEADER = Field(1, "message", read=_read_header)
 NO_HEADER = ResponseHeader()
 
 
@@ -132,9 +127,6 @@ class RangeRequest(NamedTuple):
     def rpc(self) -> Rpc[RangeResponse]:
         return RANGE
 
-    def answered(self, data: bytes) -> RangeResponse:
-        return RANGE.read(data)
-
 
 class PutResponse(NamedTuple):
     header: ResponseHeader = NO_HEADER
@@ -153,9 +145,6 @@ class PutRequest(NamedTuple):
     def rpc(self) -> Rpc[PutResponse]:
         return PUT_KEY
 
-    def answered(self, data: bytes) -> PutResponse:
-        return PUT_KEY.read(data)
-
 
 class DeleteRangeResponse(NamedTuple):
     header: ResponseHeader = NO_HEADER
@@ -172,9 +161,6 @@ class DeleteRangeRequest(NamedTuple):
     def rpc(self) -> Rpc[DeleteRangeResponse]:
         return DELETE_RANGE
 
-    def answered(self, data: bytes) -> DeleteRangeResponse:
-        return DELETE_RANGE.read(data)
-
 
 class CompactionResponse(NamedTuple):
     header: ResponseHeader = NO_HEADER
@@ -187,9 +173,6 @@ class CompactionRequest(NamedTuple):
     @property
     def rpc(self) -> Rpc[CompactionResponse]:
         return COMPACT
-
-    def answered(self, data: bytes) -> CompactionResponse:
-        return COMPACT.read(data)
 
 
 _RANGE = (
@@ -205,16 +188,16 @@ _DELETE_RANGE = (Field(1, "bytes"), Field(2, "bytes"), Field(3, "bool"))
 RANGE: Rpc[RangeResponse] = Rpc(
     "/etcdserverpb.KV/Range",
     encoder(_RANGE),
-    _reader(RangeResponse, _HEADER, _kv(2, is_many=True), Field(3, "bool"), Field(4, "int64")),
+    reader(RangeResponse, HEADER, _kv(2, is_many=True), Field(3, "bool"), Field(4, "int64")),
 )
-PUT_KEY: Rpc[PutResponse] = Rpc("/etcdserverpb.KV/Put", encoder(_PUT), _reader(PutResponse, _HEADER, _kv(2)))
+PUT_KEY: Rpc[PutResponse] = Rpc("/etcdserverpb.KV/Put", encoder(_PUT), reader(PutResponse, HEADER, _kv(2)))
 DELETE_RANGE: Rpc[DeleteRangeResponse] = Rpc(
     "/etcdserverpb.KV/DeleteRange",
     encoder(_DELETE_RANGE),
-    _reader(DeleteRangeResponse, _HEADER, Field(2, "int64"), _kv(3, is_many=True)),
+    reader(DeleteRangeResponse, HEADER, Field(2, "int64"), _kv(3, is_many=True)),
 )
 COMPACT: Rpc[CompactionResponse] = Rpc(
-    "/etcdserverpb.KV/Compact", encoder((Field(1, "int64"), Field(2, "bool"))), _reader(CompactionResponse, _HEADER)
+    "/etcdserverpb.KV/Compact", encoder((Field(1, "int64"), Field(2, "bool"))), reader(CompactionResponse, HEADER)
 )
 
 
@@ -247,9 +230,6 @@ class TxnRequest(NamedTuple):
     @property
     def rpc(self) -> Rpc[TxnResponse]:
         return TXN
-
-    def answered(self, data: bytes) -> TxnResponse:
-        return TXN.read(data)
 
 
 Op = RangeRequest | PutRequest | DeleteRangeRequest | TxnRequest
@@ -325,7 +305,7 @@ _read_union = decoder(
     ),
     (None, None, None, None),
 )
-_read_txn_parts = _reader(TxnResponse, _HEADER, Field(2, "bool"), Field(3, "message", True, read=_read_result))
+_read_txn_parts = reader(TxnResponse, HEADER, Field(2, "bool"), Field(3, "message", True, read=_read_result))
 TXN: Rpc[TxnResponse] = Rpc("/etcdserverpb.KV/Txn", _write_txn, _read_txn)
 
 
@@ -349,9 +329,6 @@ class LeaseGrantRequest(NamedTuple):
     def rpc(self) -> Rpc[LeaseGrantResponse]:
         return LEASE_GRANT
 
-    def answered(self, data: bytes) -> LeaseGrantResponse:
-        return LEASE_GRANT.read(data)
-
 
 class LeaseRevokeResponse(NamedTuple):
     header: ResponseHeader = NO_HEADER
@@ -363,9 +340,6 @@ class LeaseRevokeRequest(NamedTuple):
     @property
     def rpc(self) -> Rpc[LeaseRevokeResponse]:
         return LEASE_REVOKE
-
-    def answered(self, data: bytes) -> LeaseRevokeResponse:
-        return LEASE_REVOKE.read(data)
 
 
 class LeaseKeepAliveResponse(NamedTuple):
@@ -385,9 +359,6 @@ class LeaseKeepAliveRequest(NamedTuple):
     def rpc(self) -> Rpc[LeaseKeepAliveResponse]:
         return LEASE_KEEP_ALIVE
 
-    def answered(self, data: bytes) -> LeaseKeepAliveResponse:
-        return LEASE_KEEP_ALIVE.read(data)
-
 
 class LeaseTimeToLiveResponse(NamedTuple):
     header: ResponseHeader = NO_HEADER
@@ -406,26 +377,23 @@ class LeaseTimeToLiveRequest(NamedTuple):
     def rpc(self) -> Rpc[LeaseTimeToLiveResponse]:
         return LEASE_TIME_TO_LIVE
 
-    def answered(self, data: bytes) -> LeaseTimeToLiveResponse:
-        return LEASE_TIME_TO_LIVE.read(data)
 
-
-_ID_AND_TTL = (_HEADER, Field(2, "int64"), Field(3, "int64"))
+_ID_AND_TTL = (HEADER, Field(2, "int64"), Field(3, "int64"))
 LEASE_GRANT: Rpc[LeaseGrantResponse] = Rpc(
     "/etcdserverpb.Lease/LeaseGrant",
     encoder((Field(1, "int64"), Field(2, "int64"))),
-    _reader(LeaseGrantResponse, *_ID_AND_TTL, Field(4, "string")),
+    reader(LeaseGrantResponse, *_ID_AND_TTL, Field(4, "string")),
 )
 LEASE_REVOKE: Rpc[LeaseRevokeResponse] = Rpc(
-    "/etcdserverpb.Lease/LeaseRevoke", encoder((Field(1, "int64"),)), _reader(LeaseRevokeResponse, _HEADER)
+    "/etcdserverpb.Lease/LeaseRevoke", encoder((Field(1, "int64"),)), reader(LeaseRevokeResponse, HEADER)
 )
 LEASE_KEEP_ALIVE: Rpc[LeaseKeepAliveResponse] = Rpc(
-    "/etcdserverpb.Lease/LeaseKeepAlive", encoder((Field(1, "int64"),)), _reader(LeaseKeepAliveResponse, *_ID_AND_TTL)
+    "/etcdserverpb.Lease/LeaseKeepAlive", encoder((Field(1, "int64"),)), reader(LeaseKeepAliveResponse, *_ID_AND_TTL)
 )
 LEASE_TIME_TO_LIVE: Rpc[LeaseTimeToLiveResponse] = Rpc(
     "/etcdserverpb.Lease/LeaseTimeToLive",
     encoder((Field(1, "int64"), Field(2, "bool"))),
-    _reader(LeaseTimeToLiveResponse, *_ID_AND_TTL, Field(4, "int64"), Field(5, "bytes", True)),
+    reader(LeaseTimeToLiveResponse, *_ID_AND_TTL, Field(4, "int64"), Field(5, "bytes", True)),
 )
 
 
@@ -489,174 +457,15 @@ def write_watch(request: WatchCreate | WatchCancel) -> bytes:
 WATCH: Rpc[WatchResponse] = Rpc(
     "/etcdserverpb.Watch/Watch",
     write_watch,
-    _reader(
+    reader(
         WatchResponse,
-        _HEADER,
+        HEADER,
         Field(2, "int64"),
         Field(3, "bool"),
         Field(4, "bool"),
         Field(5, "int64"),
         Field(6, "string"),
         Field(7, "bool"),
-        Field(11, "message", True, read=_reader(Event, Field(1, "int64"), _kv(2), _kv(3))),
-    ),
-)
-
-
-# -- who may, and what is there ----------------------------------------------------------------------------------------
-
-
-class AuthenticateResponse(NamedTuple):
-    header: ResponseHeader = NO_HEADER
-    token: str = ""
-
-
-class AuthenticateRequest(NamedTuple):
-    name: str
-    password: str
-
-    @property
-    def rpc(self) -> Rpc[AuthenticateResponse]:
-        return AUTHENTICATE
-
-    def answered(self, data: bytes) -> AuthenticateResponse:
-        return AUTHENTICATE.read(data)
-
-
-class StatusResponse(NamedTuple):
-    header: ResponseHeader = NO_HEADER
-    version: str = ""
-    db_size: int = 0
-    leader: int = 0
-    """0: it knows of none."""
-    raft_index: int = 0
-    raft_term: int = 0
-    raft_applied_index: int = 0
-    errors: tuple[str, ...] = ()
-    db_size_in_use: int = 0
-    is_learner: bool = False
-
-
-class StatusRequest(NamedTuple):
-    """About the member that is asked, which needs no leader to answer."""
-
-    @property
-    def rpc(self) -> Rpc[StatusResponse]:
-        return STATUS
-
-    def answered(self, data: bytes) -> StatusResponse:
-        return STATUS.read(data)
-
-
-class Alarm(NamedTuple):
-    member_id: int = 0
-    alarm: int = 0
-
-
-class AlarmResponse(NamedTuple):
-    header: ResponseHeader = NO_HEADER
-    alarms: tuple[Alarm, ...] = ()
-
-
-class AlarmRequest(NamedTuple):
-    """Without values: which alarms there are."""
-
-    action: int = 0
-    member_id: int = 0
-    alarm: int = 0
-
-    @property
-    def rpc(self) -> Rpc[AlarmResponse]:
-        return ALARM
-
-    def answered(self, data: bytes) -> AlarmResponse:
-        return ALARM.read(data)
-
-
-class DefragmentResponse(NamedTuple):
-    header: ResponseHeader = NO_HEADER
-
-
-class DefragmentRequest(NamedTuple):
-    @property
-    def rpc(self) -> Rpc[DefragmentResponse]:
-        return DEFRAGMENT
-
-    def answered(self, data: bytes) -> DefragmentResponse:
-        return DEFRAGMENT.read(data)
-
-
-class Member(NamedTuple):
-    id: int = 0
-    name: str = ""
-    peer_urls: tuple[str, ...] = ()
-    client_urls: tuple[str, ...] = ()
-    is_learner: bool = False
-
-
-class MemberListResponse(NamedTuple):
-    header: ResponseHeader = NO_HEADER
-    members: tuple[Member, ...] = ()
-
-
-class MemberListRequest(NamedTuple):
-    @property
-    def rpc(self) -> Rpc[MemberListResponse]:
-        return MEMBER_LIST
-
-    def answered(self, data: bytes) -> MemberListResponse:
-        return MEMBER_LIST.read(data)
-
-
-AUTHENTICATE: Rpc[AuthenticateResponse] = Rpc(
-    "/etcdserverpb.Auth/Authenticate",
-    encoder((Field(1, "string"), Field(2, "string"))),
-    _reader(AuthenticateResponse, _HEADER, Field(2, "string")),
-)
-STATUS: Rpc[StatusResponse] = Rpc(
-    "/etcdserverpb.Maintenance/Status",
-    encoder(()),
-    _reader(
-        StatusResponse,
-        _HEADER,
-        Field(2, "string"),
-        Field(3, "int64"),
-        Field(4, "uint64"),
-        Field(5, "uint64"),
-        Field(6, "uint64"),
-        Field(7, "uint64"),
-        Field(8, "string", True),
-        Field(9, "int64"),
-        Field(10, "bool"),
-    ),
-)
-_ALARM = (Field(1, "uint64"), Field(2, "int64"))
-ALARM: Rpc[AlarmResponse] = Rpc(
-    "/etcdserverpb.Maintenance/Alarm",
-    encoder((Field(1, "int64"), Field(2, "uint64"), Field(3, "int64"))),
-    _reader(AlarmResponse, _HEADER, Field(2, "message", True, read=_reader(Alarm, *_ALARM))),
-)
-DEFRAGMENT: Rpc[DefragmentResponse] = Rpc(
-    "/etcdserverpb.Maintenance/Defragment", encoder(()), _reader(DefragmentResponse, _HEADER)
-)
-MEMBER_LIST: Rpc[MemberListResponse] = Rpc(
-    "/etcdserverpb.Cluster/MemberList",
-    encoder(()),
-    _reader(
-        MemberListResponse,
-        _HEADER,
-        Field(
-            2,
-            "message",
-            True,
-            read=_reader(
-                Member,
-                Field(1, "uint64"),
-                Field(2, "string"),
-                Field(3, "string", True),
-                Field(4, "string", True),
-                Field(5, "bool"),
-            ),
-        ),
+        Field(11, "message", True, read=reader(Event, Field(1, "int64"), _kv(2), _kv(3))),
     ),
 )
