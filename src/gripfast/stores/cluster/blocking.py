@@ -15,7 +15,7 @@ from gripfast.stores.cluster.topology import Address
 from gripfast.stores.redis.blocking import BlockingLink
 from gripfast.stores.redis.conversation import IDLE_MOST
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.listening import Listening, ListeningInbox
+from gripfast.stores.listening import Listening, ListeningInbox
 from gripfast.timed_queue import TimedQueue
 
 Clean = Callable[[str, bytes], bool | None]

@@ -46,10 +46,12 @@ OPS_MOST = 128
 class Rpc(Generic[R_co]):
     """One call that etcd offers."""
 
-    def __init__(self, path: str, write: Write, read: Callable[[bytes], R_co]) -> None:
+    def __init__(self, path: str, write: Write, read: Callable[[bytes], R_co], is_stream: bool = False) -> None:
+        """`is_stream`: its member would answer more than one message."""
         self.path = path
         self.write = write
         self.read = read
+        self.is_stream = is_stream
 
 
 class Request(Protocol[R_co]):
@@ -388,7 +390,10 @@ LEASE_REVOKE: Rpc[LeaseRevokeResponse] = Rpc(
     "/etcdserverpb.Lease/LeaseRevoke", encoder((Field(1, "int64"),)), reader(LeaseRevokeResponse, HEADER)
 )
 LEASE_KEEP_ALIVE: Rpc[LeaseKeepAliveResponse] = Rpc(
-    "/etcdserverpb.Lease/LeaseKeepAlive", encoder((Field(1, "int64"),)), reader(LeaseKeepAliveResponse, *_ID_AND_TTL)
+    "/etcdserverpb.Lease/LeaseKeepAlive",
+    encoder((Field(1, "int64"),)),
+    reader(LeaseKeepAliveResponse, *_ID_AND_TTL),
+    is_stream=True,
 )
 LEASE_TIME_TO_LIVE: Rpc[LeaseTimeToLiveResponse] = Rpc(
     "/etcdserverpb.Lease/LeaseTimeToLive",
