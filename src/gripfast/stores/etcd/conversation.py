@@ -204,8 +204,13 @@ class Conversation:
         return self.is_open and not self.is_left and self.frames.can_open
 
     @property
-    def is_idle(self) -> bool:
-        return not self._calls
+    def calls_open(self) -> int:
+        return len(self._calls)
+
+    @property
+    def calls_waiting(self) -> int:
+        """Those that have not left."""
+        return len(self._waiting)
 
     def call(self, request: Request[Any], taker: Taker, token: str = "", with_leader: bool = True) -> Call:
         headers = header_block(request.rpc.path, self.authority, token, self.scheme, with_leader)
@@ -326,7 +331,7 @@ class Conversation:
     @property
     def is_over(self) -> bool:
         """It can be closed."""
-        return not self.is_open or (self.is_idle and not self.takes_calls)
+        return not self.is_open or (not self._calls and not self.takes_calls)
 
     def end(self, fault: Fault | None = None) -> None:
         """Nothing comes any more. Everyone is told; each is taken out when it was, because an interrupt may come."""
