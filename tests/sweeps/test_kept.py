@@ -20,7 +20,7 @@ from sweeps.test_interrupts_blocking import BlockingTrial
 from sweeps.worlds import PATIENCE, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease
-STORES = ("memory", "sqlite", "redis", "postgres-lease", "mysql-lease")
+STORES = ("memory", "sqlite", "redis", "postgres-lease", "mysql-lease", "etcd")
 BUDGET = {"memory": 40, "sqlite": 20, "redis": 20, "postgres-lease": 8, "mysql-lease": 8}
 LONG = 600.0
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import gripfast
 from gripfast.testing.waiters import was_waited_for, watch_for_waiters
 from support.cluster_servers import shared_cluster
+from support.etcd_servers import etcd_server
 from support.redis_server import shared_server
 from support.redlock_nodes import NODE_TIMEOUT, redlock_url, shared_nodes
 from support.sentinel_servers import shared_watched
@@ -26,7 +27,7 @@ from support.zookeeper_servers import zookeeper_server
 
 TARGET = os.path.dirname(os.path.abspath(gripfast.__file__)) + os.sep
 SQL = [f"{engine}-{mode}" for engine in ("postgres", "mysql") for mode in ("lease", "row", "advisory")]
-STORES = ("memory", "sqlite", "redis", "sentinel", "redlock", "cluster", "zookeeper", *SQL)
+STORES = ("memory", "sqlite", "redis", "sentinel", "redlock", "cluster", "zookeeper", "etcd", *SQL)
 PATIENCE = 1.0
 """Seconds after which the lock must be free again."""
 
@@ -46,6 +47,7 @@ def url_of(store: str, folder: Path) -> str:
         "redlock": lambda: redlock_url(shared_nodes(), prefix=f"sweep-{unique}:", request_timeout=NODE_TIMEOUT),
         "cluster": lambda: shared_cluster().url(prefix=f"{{sweep-{unique}}}:"),  # one slot: its node is connected to
         "zookeeper": lambda: zookeeper_server().lock_space(),
+        "etcd": lambda: etcd_server().lock_space(),
     }
     return urls[store]()
 

@@ -24,7 +24,7 @@ each session, etcd: for each client and cluster), when it is made.
 | PostgreSQL, MySQL | a row of `gripfast_lock` (mode=lease) or `gripfast_grant` (the other modes) | the tables |
 | SQLite | a row of `gripfast_meta` | the file |
 | ZooKeeper | the node `%layout` below the root | the root |
-| etcd | the key `%gripfast/layout` | the cluster |
+| etcd | the key `%layout` below the root | the root |
 
 Not for each prefix: `lock:` with the name `a:b` and `lock:a:` with the name `b` are the same lock. The memory store has
 no number, because all its clients are of one process. A node of Redlock with another number counts as failed, and a

@@ -10,6 +10,7 @@ from gripfast.errors import ConfigurationError
 from gripfast.stores import AioStores, StoreFactory
 from gripfast.stores.etcd.blocking import BlockingLink
 from gripfast.stores.etcd.dial import PORT, Dialer, tls_context
+from gripfast.stores.etcd.keys import Keys
 from gripfast.stores.etcd.meeting import Cluster
 from gripfast.stores.etcd.requests import Requests
 from gripfast.stores.etcd.spec import CAPABILITIES, OF_TLS
@@ -18,19 +19,23 @@ from gripfast.stores.etcd.store import EtcdStore
 if TYPE_CHECKING:
     import ssl
 
-PREFIX = "lock:"
+ROOT = "gripfast/"
+ROOT_MOST = 1000
+"""Bytes."""
 PORT_MOST = 65535
 _HOST = re.compile(r"(\[[^\[\]@]+\]|[^\[\]:@,/]+)(?::([0-9]{1,5}))?")
 
 
 class EtcdFactory(StoreFactory):
     capabilities = CAPABILITIES
-    prefix = PREFIX
 
-    def __init__(self, endpoints: list[str], login: tuple[str, str] | None, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, endpoints: list[str], login: tuple[str, str] | None, tls: ssl.SSLContext | None, root: str = ROOT
+    ) -> None:
         self.endpoints = endpoints
         self.login = login
         self.tls = tls
+        self.keys = Keys(root)
         self.where = self.dialer(self.request_timeout).where
 
     def blocking(self, request_timeout: float) -> EtcdStore:
@@ -44,10 +49,10 @@ class EtcdFactory(StoreFactory):
         requests = self._requests(link)
         store = EtcdStore(requests)
         aside = BlockingLink(self.dialer(request_timeout), idle_most=0, at_end=link.close_soon)
-        return AioStores(store, EtcdStore(Requests(aside, requests.cluster), store.records))
+        return AioStores(store, EtcdStore(Requests(aside, requests.cluster, self.keys), store.records))
 
     def _requests(self, link: Any) -> Requests:
-        return Requests(link, Cluster(self.where))
+        return Requests(link, Cluster(self.where), self.keys)
 
     def dialer(self, request_timeout: float) -> Dialer:
         return Dialer(self.endpoints, request_timeout, self.login, self.tls)
@@ -57,12 +62,23 @@ def factory(url: SplitResult, options: dict[str, Any]) -> EtcdFactory:
     login, endpoints = _login_and_endpoints(url)
     if url.path.strip("/"):
         raise ConfigurationError(
-            f"an etcd URL has no path: write ?prefix={url.path.strip('/')}: to keep locks apart from others"
+            f"an etcd URL has no path: write ?root={url.path.strip('/')}/ if its locks are to have keys that begin so"
         )
     given = {name: options.pop(name) for name in list(options) if name in OF_TLS}
     if url.scheme == "etcd" and given:
         raise ConfigurationError(f"{', '.join(sorted(given))}: these are for TLS, so write etcds:// instead of etcd://")
-    return EtcdFactory(endpoints, login, _tls(given) if url.scheme == "etcds" else None)
+    root = _checked_root(options.pop("root", ROOT))
+    return EtcdFactory(endpoints, login, _tls(given) if url.scheme == "etcds" else None, root)
+
+
+def _checked_root(root: object) -> str:
+    is_text = isinstance(root, str) and root.isprintable() and len(root.encode(errors="replace")) <= ROOT_MOST
+    if not is_text or (root and not str(root).endswith("/")) or "%" in str(root):
+        raise ConfigurationError(
+            f"root must be empty, or a text that ends with a slash, such as {ROOT}, without % and with at most "
+            f"{ROOT_MOST} bytes, not {root!r:.80}"
+        )
+    return str(root)
 
 
 def _tls(given: dict[str, Any]) -> ssl.SSLContext:

@@ -40,7 +40,7 @@ class Inspection:
         requests, until = self._requests, self._requests.until()
         if (refused := await requests.meet(until, writes=False)) is not None:
             return refused
-        queue = await requests.ask(protocol.first_of(keys.queue(name)), until)
+        queue = await requests.ask(protocol.first_of(requests.keys.queue(name)), until)
         if isinstance(queue, Fault | Refusal):
             return failed(queue)
         return next(iter(await self._infos([name], [queue], until)), None)
@@ -83,7 +83,7 @@ class Inspection:
         infos: list[LockInfo] = []
         for start in range(0, len(names), RANGES_MOST):
             some = names[start : start + RANGES_MOST]
-            looks = tuple(protocol.first_of(keys.queue(name)) for name in some)
+            looks = tuple(protocol.first_of(requests.keys.queue(name)) for name in some)
             answer = await requests.ask(TxnRequest((), looks, ()), until)
             if isinstance(answer, Fault | Refusal):
                 return failed(answer)
@@ -93,14 +93,14 @@ class Inspection:
     async def names(self, prefix: str, after: str | None, until: float, kind: Kind | None = None) -> Any:
         """Names of this kind that have a queue, and where the next ones start. Keys of other kinds stand between
         them."""
-        start = keys.quoted(prefix).encode()
+        start = self._requests.keys.start(prefix)
         begin = start if after is None else bytes.fromhex(after)
         end = keys.after(start) if start else b"\0"
         answer = await self._requests.ask(RangeRequest(begin or b"\0", end, limit=PAGE, keys_only=True), until)
         if isinstance(answer, Fault | Refusal):
             return answer
         found = dict.fromkeys(keys.queue_in(kv.key) for kv in answer.kvs)
-        names = [name for queue in found if (name := keys.name_in(queue, kind)) is not None]
+        names = [name for queue in found if (name := self._requests.keys.name_in(queue, kind)) is not None]
         if not answer.more:
             return names, None
         last = answer.kvs[-1].key
@@ -113,7 +113,7 @@ class Inspection:
         if (refused := await requests.meet(until, writes=False)) is not None:
             return refused
         for _ in range(AGAIN):
-            queue = await requests.ask(protocol.first_of(keys.queue(name)), until)
+            queue = await requests.ask(protocol.first_of(requests.keys.queue(name)), until)
             if isinstance(queue, Fault | Refusal):
                 return failed(queue)
             if not queue.kvs or (first := protocol.entry(queue.kvs[0])).is_done:
@@ -129,7 +129,7 @@ class Inspection:
         lease = await requests.leases.for_claim(NOTE_KEPT, until, requests.each(NOTE_KEPT))
         if not isinstance(lease, Lease):
             return failed(lease)
-        note_key = keys.broken(name, found.owner)
+        note_key = requests.keys.broken(name, found.owner)
         request = protocol.force_release(protocol.place_of(found), note_key, note, lease.id)
         answer, was_repeated = await requests.ask_once(request, until)
         if requests.lost_lease(answer, lease) and boottime() < until:

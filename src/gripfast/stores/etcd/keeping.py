@@ -22,7 +22,7 @@ from gripfast.core.kept import kept
 from gripfast.core.ports import Claim, Granted, Hold, Loss, Unreachable, unreachable
 from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
-from gripfast.stores.etcd import keys, protocol
+from gripfast.stores.etcd import protocol
 from gripfast.stores.etcd.leases import Lease
 from gripfast.stores.etcd.link import Refusal
 from gripfast.stores.etcd.messages import RangeRequest
@@ -142,7 +142,8 @@ class Keeping:
         if isinstance(first, Unreachable):
             return first
         if first is None or first.owner not in (hold.owner, claim.owner):
-            return await self._why_not(hold, until)
+            loss = await self._why_not(hold, until)
+            return "taken" if first is not None and loss == "expired" else loss
         is_mine = first.owner == claim.owner
         if not is_mine and not first.is_detached:
             return "taken"
@@ -177,11 +178,11 @@ class Keeping:
 
     async def _why_not(self, hold: Hold, until: float) -> Loss:
         """Of a former owner that this client has no record of."""
-        record = Record(hold.name, keys.queue(hold.name), b"", 0, {})
+        record = Record(hold.name, b"", b"", 0, {})
         return await self._store.why(record, hold.owner, until)
 
     async def _first(self, name: str, until: float) -> Entry | Unreachable | None:
-        answer = await self._requests.ask(protocol.first_of(keys.queue(name)), until)
+        answer = await self._requests.ask(protocol.first_of(self._requests.keys.queue(name)), until)
         if isinstance(answer, Fault | Refusal):
             return failed(answer)
         return protocol.entry(answer.kvs[0]) if answer.kvs else None

@@ -1,26 +1,24 @@
-"""Which keys there are, and what each is for. Pure.
+"""Which keys there are below a root, and what each is for. Pure.
 
 | key | what it is |
 |---|---|
 | `name/owner` | a holder of the lock, or a waiter: the queue of the name, in the order of their creation |
-| `name%broken/owner` | this owner was released by force; its value is what the operator wrote |
 | `name%semaphore/owner`, `name%rwlock/owner` | the same queues for permits |
 | `name%limit` | the limit of a semaphore |
-| `%gripfast/layout` | the number of the layout (`stores/layout.py`) |
+| `name%broken/owner` | this owner was released by force; its value is what the operator wrote |
+| `%layout` | the number of the layout (`stores/layout.py`) |
 
 A name is quoted: `%` becomes `%25` and `/` becomes `%2F`. `etcdctl lock a` waits for every key below `a/`, so a lock of
 the name `a/b` must not be there. And no name becomes a key of another kind: behind a percent sign it has two digits.
 
-All keys of a name begin with the name, and so with the client's prefix: rights for that prefix, and for
-`%gripfast/layout`, are enough.
+A root is empty or ends with a slash. So no key belongs to two roots, and who may read and write all keys that begin
+with the root may use its locks.
 """
 
 from __future__ import annotations
 
 from gripfast.core.kept import DONE, MIN_HOLD
 from gripfast.core.ports import Kind
-
-LAYOUT = b"%gripfast/layout"
 
 
 def quoted(name: str) -> str:
@@ -34,22 +32,37 @@ def unquoted(text: str) -> str | None:
     return name if quoted(name) == text else None
 
 
-def queue(name: str, kind: Kind | None = None) -> bytes:
-    """What all keys of holders and waiters begin with."""
-    return f"{quoted(name)}{'' if kind is None else f'%{kind}'}/".encode()
+class Keys:
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.layout = f"{root}%layout".encode()
 
+    def start(self, prefix: str) -> bytes:
+        """What the keys of all names with this prefix begin with."""
+        return f"{self.root}{quoted(prefix)}".encode()
 
-def own(name: str, owner: str, kind: Kind | None = None) -> bytes:
-    """A marker (`core/kept.py`) has the key of the lease that it was."""
-    return queue(name, kind) + owner.removeprefix(MIN_HOLD).removeprefix(DONE).encode()
+    def queue(self, name: str, kind: Kind | None = None) -> bytes:
+        """What the keys of all holders and waiters of a name begin with."""
+        return f"{self.root}{quoted(name)}{'' if kind is None else f'%{kind}'}/".encode()
 
+    def own(self, name: str, owner: str, kind: Kind | None = None) -> bytes:
+        """A marker (`core/kept.py`) has the key of the lease that it was."""
+        return self.queue(name, kind) + owner.removeprefix(MIN_HOLD).removeprefix(DONE).encode()
 
-def broken(name: str, owner: str) -> bytes:
-    return f"{quoted(name)}%broken/{owner}".encode()
+    def broken(self, name: str, owner: str) -> bytes:
+        return f"{self.root}{quoted(name)}%broken/{owner}".encode()
 
+    def limit(self, name: str) -> bytes:
+        return f"{self.root}{quoted(name)}%limit".encode()
 
-def limit(name: str) -> bytes:
-    return f"{quoted(name)}%limit".encode()
+    def name_in(self, key: bytes, kind: Kind | None = None) -> str | None:
+        """Of a holder or waiter; None if it is no such key."""
+        try:
+            text = queue_in(key).decode().removeprefix(self.root).removesuffix("/")
+        except UnicodeDecodeError:
+            return None
+        suffix = "" if kind is None else f"%{kind}"
+        return unquoted(text.removesuffix(suffix)) if text.endswith(suffix) and text != suffix else None
 
 
 def owner_in(key: bytes) -> str:
@@ -58,20 +71,8 @@ def owner_in(key: bytes) -> str:
 
 
 def queue_in(key: bytes) -> bytes:
-    return key[: key.rindex(b"/") + 1] if b"/" in key else b""
-
-
-def name_in(key: bytes, kind: Kind | None = None) -> str | None:
-    """Of a holder or waiter; None if it is no such key."""
-    try:
-        text = queue_in(key).decode().removesuffix("/")
-    except UnicodeDecodeError:
-        return None
-    if kind is not None:
-        text, found = text.removesuffix(f"%{kind}"), text.endswith(f"%{kind}")
-        if not found:
-            return None
-    return unquoted(text) if text else None
+    """Empty if it is in none."""
+    return key[: key.rfind(b"/") + 1]
 
 
 def after(prefix: bytes) -> bytes:

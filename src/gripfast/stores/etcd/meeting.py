@@ -16,7 +16,6 @@ from typing import Any
 
 from gripfast.core.ports import Unreachable, unreachable
 from gripfast.stores import layout
-from gripfast.stores.etcd import keys
 from gripfast.stores.etcd.messages import (
     CREATE,
     EQUAL,
@@ -64,16 +63,16 @@ class Cluster:
             self.revision = header.revision
 
 
-def request(writes: bool) -> TxnRequest | RangeRequest:
-    """What is the number of its layout? Whoever is the first writes ours."""
-    look = RangeRequest(keys.LAYOUT)
+def request(key: bytes, writes: bool) -> TxnRequest | RangeRequest:
+    """What is the number of the layout at this key? Whoever is the first writes ours."""
+    look = RangeRequest(key)
     if not writes:
         return look
-    ours = PutRequest(keys.LAYOUT, str(layout.ETCD).encode())
-    return TxnRequest((Compare(CREATE, keys.LAYOUT, EQUAL, 0),), (ours,), (look,))
+    ours = PutRequest(key, str(layout.ETCD).encode())
+    return TxnRequest((Compare(CREATE, key, EQUAL, 0),), (ours,), (look,))
 
 
-def refusal(where: str, answer: TxnResponse | RangeResponse) -> Unreachable | None:
+def refusal(where: str, root: str, answer: TxnResponse | RangeResponse) -> Unreachable | None:
     """None if it is ours, or if there is none yet."""
     looked: RangeResponse
     if isinstance(answer, TxnResponse):
@@ -85,5 +84,5 @@ def refusal(where: str, answer: TxnResponse | RangeResponse) -> Unreachable | No
     found = [kv.value.decode(errors="replace") for kv in looked.kvs]
     if not found or found[0] == str(layout.ETCD):
         return None
-    error = layout.refusal(where, found[0], layout.ETCD, "another cluster")
+    error = layout.refusal(where, found[0], layout.ETCD, f"another root than {root!r}")
     return unreachable(error, was_sent=False, is_permanent=True)

@@ -11,6 +11,7 @@ from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
 from gripfast.stores.etcd import meeting
 from gripfast.stores.etcd.faults import fault_of
+from gripfast.stores.etcd.keys import Keys
 from gripfast.stores.etcd.leases import Lease, Leases, is_unknown_lease
 from gripfast.stores.etcd.link import Link, Refusal
 from gripfast.stores.etcd.meeting import Cluster
@@ -29,8 +30,9 @@ class Told(NamedTuple):
 
 
 class Requests:
-    def __init__(self, link: Link, cluster: Cluster) -> None:
+    def __init__(self, link: Link, cluster: Cluster, keys: Keys) -> None:
         self.link = link
+        self.keys = keys
         self.cluster = cluster
         self.leases = Leases(self.ask)
         self._is_alone = len(link.endpoints) == 1
@@ -76,10 +78,10 @@ class Requests:
         epoch = cluster.epoch
         if cluster.met == epoch:
             return None
-        answer = await self.ask(meeting.request(writes), until, each)
+        answer = await self.ask(meeting.request(self.keys.layout, writes), until, each)
         if isinstance(answer, Fault | Refusal):
             return failed(answer, was_sent=False)
-        refusal = meeting.refusal(cluster.where, answer)
+        refusal = meeting.refusal(cluster.where, self.keys.root, answer)
         if refusal is None and writes:
             cluster.met = epoch
         return refusal

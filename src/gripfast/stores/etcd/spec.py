@@ -33,7 +33,7 @@ SPEC = StoreSpec(
     schemes=("etcd", "etcds"),
     several_hosts=True,
     extra="etcd",
-    options=OF_TLS,
+    options={"root": Option("text", "what the keys of all locks begin with"), **OF_TLS},
     capabilities=CAPABILITIES,
     doctor="gripfast.stores.etcd.doctor",
 )

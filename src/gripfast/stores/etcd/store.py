@@ -24,17 +24,15 @@ from gripfast.core.ports import (
     Claim,
     Granted,
     Hold,
-    Inbox,
     Label,
     Loss,
-    Store,
     Taken,
     Unreachable,
     unreachable,
 )
-from gripfast.errors import StoreUnavailable
+from gripfast.errors import Reason, StoreUnavailable
 from gripfast.machine import boottime
-from gripfast.stores.etcd import keys, protocol
+from gripfast.stores.etcd import protocol
 from gripfast.stores.etcd.inspection import Inspection
 from gripfast.stores.etcd.leases import Lease, whole
 from gripfast.stores.etcd.link import Refusal
@@ -57,21 +55,17 @@ MOVES_AGAIN = 3
 Move = tuple[Hold, Record]
 
 
-class EtcdStore(Store):
+class EtcdStore:
     capabilities = CAPABILITIES
 
     def __init__(self, requests: Requests, records: dict[str, Record] | None = None) -> None:
         """`records`: those of another store of the same client, after which this one cleans up."""
         self.requests = requests
         self.records: dict[str, Record] = {} if records is None else records
-        self.inbox = requests.link.inbox  # type: ignore[method-assign]
+        self.inbox = requests.link.inbox
         self._details = functools.lru_cache(maxsize=256)(_details_of_this_process)
         inspection = Inspection(requests)
-        self.inspect, self.page = inspection.inspect, inspection.page  # type: ignore[method-assign]
-        self.force_release = inspection.force_release  # type: ignore[method-assign]
-
-    def inbox(self) -> Inbox:
-        return self.requests.link.inbox()
+        self.inspect, self.page, self.force_release = inspection.inspect, inspection.page, inspection.force_release
 
     # Claims -----------------------------------------------------------------------------------------------------------
 
@@ -95,6 +89,7 @@ class EtcdStore(Store):
 
     def new_record(self, claim: Claim) -> Record:
         kind = None if claim.share is None else claim.share.kind
+        keys = self.requests.keys
         queue, key = keys.queue(claim.name, kind), keys.own(claim.name, claim.owner, kind)
         epoch = self.requests.cluster.epoch
         record = Record(claim.name, queue, key, epoch, dict(self.details(claim)))
@@ -206,7 +201,7 @@ class EtcdStore(Store):
 
     async def why(self, record: Record, owner: str, until: float) -> Loss:
         """The key is gone: what became of it?"""
-        answer = await self.requests.ask(RangeRequest(keys.broken(record.name, owner)), until)
+        answer = await self.requests.ask(RangeRequest(self.requests.keys.broken(record.name, owner)), until)
         if not isinstance(answer, Fault | Refusal) and answer.kvs:
             note = answer.kvs[0].value.decode(errors="replace")
             return Broken(note) if note else "broken"
@@ -255,7 +250,7 @@ class EtcdStore(Store):
         record = self.records.get(hold.owner)
         if record is not None:
             return record.key
-        return keys.own(hold.name, hold.owner, None if hold.share is None else hold.share.kind)
+        return self.requests.keys.own(hold.name, hold.owner, None if hold.share is None else hold.share.kind)
 
     def _left(self, hold: Hold) -> Unreachable | None:
         """Its key is deleted. A claim that was not answered may still create it anew."""
@@ -288,6 +283,9 @@ class EtcdStore(Store):
 
     async def vouch(self, hold: Hold, pid: int) -> None:
         """etcd does not look at processes."""
+
+    def look(self) -> Sequence[tuple[str, Reason]]:
+        return ()
 
     def stop_waiting(self) -> None:
         self.requests.link.stop_waiting()
