@@ -1,9 +1,8 @@
-"""What is known about one connection to a member: whose answer is whose, what may have had an effect, when it is over."""
+"""What is known about one connection to a member: whose answer is whose, what may have had an effect, its end."""
 
 from __future__ import annotations
 
 import gc
-import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +25,7 @@ from gripfast.stores.etcd.messages import LeaseKeepAliveRequest, PutRequest, Put
 from gripfast.stores.etcd.watches import Watch
 from gripfast.stores.faults import Fault
 
+PUT = PutRequest(b"a")
 OK = [(":status", "200"), ("content-type", "application/grpc")]
 
 
@@ -71,7 +71,7 @@ class Member:
             self.ours.receive(data)
         return bool(data)
 
-    def call(self, request: Any = PutRequest(b"a")) -> tuple[Call, Told]:
+    def call(self, request: Any = PUT) -> tuple[Call, Told]:
         told = Told()
         return self.ours.call(request, told, "token"), told
 
@@ -125,7 +125,7 @@ def test_a_request_says_who_asks_and_that_it_needs_a_leader() -> None:
     member = Member()
     member.call(RangeRequest(b"a"))
     member.move()
-    headers = dict(member.requests[0].headers)
+    headers: dict[Any, Any] = dict(member.requests[0].headers)
     assert headers[":path"] == "/etcdserverpb.KV/Range"
     assert headers["hasleader"] == "true"
     assert headers["token"] == "token"
@@ -147,9 +147,12 @@ def test_answers_in_any_order_reach_those_who_asked(order: list[int]) -> None:
 def test_the_answer_to_a_call_that_was_given_up_reaches_nobody() -> None:
     member = Member()
     (first, given_up), (_, second) = member.call(), member.call()
-    member.to_member()
-    member.answer(1)  # on its way
+    member.move()
+    member.server.send_headers(1, OK)
+    member.server.send_data(1, framed(b""))
+    on_its_way = member.server.data_to_send()
     member.ours.cancel(first, "too late")
+    member.ours.receive(on_its_way)
     member.answer(3)
     assert given_up.answer == "too late"
     assert second.answer == PutResponse()
@@ -333,9 +336,9 @@ def test_a_message_at_the_limit_is_read_and_one_above_is_not(monkeypatch: pytest
 
 def send_much(member: Member, number: int, data: bytes) -> None:
     member.server.send_headers(number, OK)
-    for at in itertools.takewhile(
-        lambda at: at < len(data) and number not in member.resets, itertools.count(0, 16_000)
-    ):
+    for at in range(0, len(data), 16_000):
+        if number in member.resets:
+            return
         member.server.send_data(number, data[at : at + 16_000])
         member.move()
 
