@@ -104,7 +104,7 @@ def info(name: str, found: Entry, waiters: int, expires_in: float | None = None)
     since = found.found.get("since")
     ttl = found.found.get("ttl")
     most = float(ttl) if isinstance(ttl, int | float) and 0 <= ttl <= rules.KEEP_MAX else float("inf")
-    left = most if expires_in is None else min(most, expires_in)
+    left = most if expires_in is None else expires_in
     at = since if isinstance(since, int | float) else float("nan")
     return holder.lock_info(name, found.owner, found.token, details, at, left, waiters)
 

@@ -38,6 +38,8 @@ class Record:
     is_adopted: bool = False
     """The key was another owner's before, and may still be (`keeping.py`)."""
     watching: Watching = field(default_factory=Watching)
+    watching_itself: Watching | None = None
+    """Of a semaphore's waiter: a resize may delete its key."""
 
     @property
     def ends(self) -> float:
@@ -80,8 +82,13 @@ class Record:
         create = revision if self.place is None else self.place.create
         self.place, self.lease = Place(self.key, create, revision), lease
         self.token = self.token or revision
-        self.watching.stop()
+        self.stop_watching()
         return Granted(self.token, ttl, lease.date(ttl, sent))
+
+    def stop_watching(self) -> None:
+        self.watching.stop()
+        if self.watching_itself is not None:
+            self.watching_itself.stop()
 
     def waits(self, place: Place, lease: Lease) -> None:
         self.place, self.lease = place, lease

@@ -24,13 +24,16 @@ from gripfast.core.ports import (
     Claim,
     Granted,
     Hold,
+    Kind,
     Label,
     Loss,
+    PermitInfo,
+    PermitPage,
     Taken,
     Unreachable,
     unreachable,
 )
-from gripfast.errors import Reason, StoreUnavailable
+from gripfast.errors import ClientClosed, Reason, StoreUnavailable
 from gripfast.machine import boottime
 from gripfast.stores.etcd import protocol
 from gripfast.stores.etcd.inspection import Inspection
@@ -46,6 +49,8 @@ from gripfast.stores.faults import Fault
 
 if TYPE_CHECKING:
     from gripfast.stores.etcd.keeping import Keeping
+    from gripfast.stores.etcd.permit_inspection import PermitInspection
+    from gripfast.stores.etcd.permits import EtcdPermits
 
 ROUNDS = 20
 """Of one claim. Each has learned something that the one before did not know."""
@@ -64,12 +69,14 @@ class EtcdStore:
         self.records: dict[str, Record] = {} if records is None else records
         self.inbox = requests.link.inbox
         self._details = functools.lru_cache(maxsize=256)(_details_of_this_process)
-        inspection = Inspection(requests)
+        self._inspection = inspection = Inspection(requests)
         self.inspect, self.page, self.force_release = inspection.inspect, inspection.page, inspection.force_release
 
     # Claims -----------------------------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        if claim.share is not None:
+            return await self._permits.claim(claim)
         requests, sent = self.requests, boottime()
         until, each = sent + requests.link.timeout, requests.each(claim.ttl)
         if (refused := await requests.meet(until, each)) is not None:
@@ -156,7 +163,10 @@ class EtcdStore:
             else:
                 groups.setdefault(whole(hold.ttl), []).append((hold, record))
         for group in groups.values():
-            await self._renew(group, results, until)
+            try:
+                await self._renew(group, results, until)
+            except ClientClosed as closed:  # meanwhile
+                results = {hold.owner: unreachable(closed) for hold, _ in group} | results
         return [results[hold.owner] for hold in holds]
 
     async def _renew(self, group: list[Move], results: dict[str, Loss | Unreachable | None], until: float) -> None:
@@ -263,7 +273,38 @@ class EtcdStore:
     def forget(self, owner: str) -> None:
         record = self.records.pop(owner, None)
         if record is not None:
-            record.watching.stop()
+            record.stop_watching()
+
+    # Permits ----------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _permits(self) -> EtcdPermits:
+        from gripfast.stores.etcd.permits import EtcdPermits  # which a lock does not need
+
+        return EtcdPermits(self)
+
+    @functools.cached_property
+    def _permit_inspection(self) -> PermitInspection:
+        from gripfast.stores.etcd.permit_inspection import PermitInspection
+
+        return PermitInspection(self._permits, self._inspection)
+
+    async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
+        return await self._permits.downgrade(hold)
+
+    async def resize(self, name: str, limit: int) -> Unreachable | None:
+        return await self._permits.resize(name, limit)
+
+    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
+        return await self._permit_inspection.inspect(name, kind)
+
+    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
+        return await self._permit_inspection.page(kind, prefix, after)
+
+    async def force_release_permits(
+        self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
+    ) -> bool | Unreachable:
+        return await self._permit_inspection.force_release(name, kind, owner, slot, note)
 
     # Kept releases, hand-over -----------------------------------------------------------------------------------------
 
