@@ -166,7 +166,7 @@ class EtcdStore:
             try:
                 await self._renew(group, results, until)
             except ClientClosed as closed:  # meanwhile
-                results = {hold.owner: unreachable(closed) for hold, _ in group} | results
+                results.update({hold.owner: unreachable(closed) for hold, _ in group})
         return [results[hold.owner] for hold in holds]
 
     async def _renew(self, group: list[Move], results: dict[str, Loss | Unreachable | None], until: float) -> None:
