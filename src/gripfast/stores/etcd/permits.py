@@ -175,7 +175,7 @@ class Attempt:
         self._sent = boottime()
         lease = await self._requests.leases.for_claim(self._claim.ttl, self._until, self._each)
         if not isinstance(lease, Lease):
-            return failed(lease, was_sent=self._record.late_until > 0.0)
+            return failed(lease, was_sent=self._record.is_late)
         if self._record.token:
             return await self._date_again(lease)
         if self._record.place is None:
@@ -215,11 +215,10 @@ class Attempt:
             self._record.know(view.queue[place].entry)
             return None
         if self._share.kind == "semaphore" and view.limit not in (0, self._share.limit):
-            return self._refused(view.limit)
+            return await self._give_up(Taken(None, 0, limit_in_force=view.limit))
         before = view.blocker(len(view.queue), self._share)
         if before is not None and self._claim.inbox is None:
-            self._forget()
-            return self._taken(view)
+            return await self._give_up(self._taken(view))
         limit = await self._permits.limit_of(self._pool, self._share.limit, self._until)
         if isinstance(limit, Unreachable):
             return limit
@@ -279,7 +278,7 @@ class Attempt:
             record.know(mine)
             return None
         if share.n > view.limit > 0:
-            return await self._give_up(self._refused(view.limit))
+            return await self._give_up(Taken(None, 0, limit_in_force=view.limit))
         before = view.blocker(at, share)
         if before is None:
             return await self._take(view, lease)
@@ -339,18 +338,11 @@ class Attempt:
         info = protocol.info(self._claim.name, holders[0].entry, len(view.queue) - len(holders))
         return Taken(info, max(each.entry.token for each in holders))
 
-    def _refused(self, limit: int) -> Taken:
-        self._forget()
-        return Taken(None, 0, limit_in_force=limit)
-
-    def _forget(self) -> None:
-        if not self._record.late_until:
-            self._store.forget(self._claim.owner)
-
     async def _give_up(self, answer: Taken) -> Taken | Unreachable:
-        deleted = await self._requests.ask(DeleteRangeRequest(self._record.key), self._until, self._each)
-        if isinstance(deleted, Fault | Refusal):
-            return failed(deleted)
+        if self._record.place is not None or self._record.is_late:
+            deleted = await self._requests.ask(DeleteRangeRequest(self._record.key), self._until, self._each)
+            if isinstance(deleted, Fault | Refusal):
+                return failed(deleted)
         self._store.forget(self._claim.owner)
         return answer
 

@@ -41,7 +41,7 @@ from gripfast.stores.etcd.leases import Lease, whole
 from gripfast.stores.etcd.link import Refusal
 from gripfast.stores.etcd.messages import DeleteRangeRequest, RangeRequest, TxnRequest
 from gripfast.stores.etcd.protocol import MOVES_MOST, Busy, Entry, Gone, Known, Place, Waits, Won
-from gripfast.stores.etcd.record import LATE, Record
+from gripfast.stores.etcd.record import Record
 from gripfast.stores.etcd.requests import Requests, failed, may_take_effect
 from gripfast.stores.etcd.spec import CAPABILITIES
 from gripfast.stores.etcd.watching import again_in
@@ -87,7 +87,7 @@ class EtcdStore:
         for _ in range(ROUNDS):
             lease = await requests.leases.for_claim(claim.ttl, until, each)
             if not isinstance(lease, Lease):
-                return failed(lease, was_sent=record.late_until > 0.0)
+                return failed(lease, was_sent=record.is_late)
             answer = await self._step(record, claim, lease, sent, until, each)
             if answer is not None:
                 return answer
@@ -123,8 +123,9 @@ class EtcdStore:
             record.waits(outcome.place, lease)
             return await self._queued(record, claim, outcome, until)
         if isinstance(outcome, Busy):
-            if not record.late_until:
-                self.forget(claim.owner)
+            if record.is_late:  # nobody will ask for it any more
+                await self.requests.ask(DeleteRangeRequest(record.key), until, each)
+            self.forget(claim.owner)
             return _taken(claim.name, outcome.first, outcome.waiters)
         if isinstance(outcome, Known):
             record.know(outcome.mine)
@@ -134,10 +135,9 @@ class EtcdStore:
 
     async def sent(self, record: Record, request: TxnRequest, until: float, each: float) -> Any:
         """A claim's request. Until it is answered, it may take effect at any time."""
-        record.late_until = boottime() + LATE + min(each, self.requests.link.timeout)
+        was_late, record.is_late = record.is_late, True
         told = await self.requests.ask_once(request, until, each)
-        if not told.was_repeated and not (isinstance(told.answer, Fault) and told.answer.was_sent):
-            record.late_until = 0.0
+        record.is_late = was_late or told.was_repeated or (isinstance(told.answer, Fault) and told.answer.was_sent)
         return told.answer
 
     async def _queued(self, record: Record, claim: Claim, outcome: Waits, until: float) -> Taken:
@@ -265,7 +265,7 @@ class EtcdStore:
     def _left(self, hold: Hold) -> Unreachable | None:
         """Its key is deleted. A claim that was not answered may still create it anew."""
         record = self.records.get(hold.owner)
-        if record is not None and boottime() < record.late_until:
+        if record is not None and record.may_take_effect(boottime()):
             return may_take_effect(hold.name)
         self.forget(hold.owner)
         return None
