@@ -126,7 +126,7 @@ class EtcdStore:
             if record.is_late:  # nobody will ask for it any more
                 await self.requests.ask(DeleteRangeRequest(record.key), until, each)
             self.forget(claim.owner)
-            return _taken(claim.name, outcome.first, outcome.waiters)
+            return await self._taken(claim.name, outcome.first, outcome.waiters, until)
         if isinstance(outcome, Known):
             record.know(outcome.mine)
         elif isinstance(outcome, Gone):
@@ -141,12 +141,21 @@ class EtcdStore:
         return told.answer
 
     async def _queued(self, record: Record, claim: Claim, outcome: Waits, until: float) -> Taken:
-        taken = _taken(claim.name, outcome.first, outcome.waiters)._replace(again_in=again_in(claim.ttl))
+        taken = await self._taken(claim.name, outcome.first, outcome.waiters, until)
+        taken = taken._replace(again_in=again_in(claim.ttl))
         if claim.inbox is None:
             return taken
         link, watching = self.requests.link, record.watching
         trouble = await watching.of(link, outcome.before, outcome.revision, claim.inbox, until)
         return taken if trouble is None else taken._replace(again_in=min(1.0, again_in(claim.ttl)))
+
+    async def _taken(self, name: str, first: Entry, waiters: int, until: float) -> Taken:
+        """How long a lease of another program lasts, only the server knows."""
+        lease, left = first.kv.lease, None
+        if lease and "ttl" not in first.found:
+            left = (await self._inspection.seconds_left([first.kv], until))[lease]
+        holder = protocol.info(name, first, waiters, left)
+        return Taken(holder, holder.token)
 
     # Renewals ---------------------------------------------------------------------------------------------------------
 
@@ -343,11 +352,6 @@ def _move(hold: Hold, record: Record, lease: Lease) -> TxnRequest:
 def _batches(holds: Sequence[Hold]) -> Iterator[Sequence[Hold]]:
     for start in range(0, len(holds), MOVES_MOST):
         yield holds[start : start + MOVES_MOST]
-
-
-def _taken(name: str, first: Entry, waiters: int) -> Taken:
-    holder = protocol.info(name, first, waiters)
-    return Taken(holder, holder.token)
 
 
 def _details_of_this_process(label: Label, ttl: float) -> dict[str, Any]:
