@@ -41,7 +41,7 @@ from support.ports import closed_port
 from support.proxy import Proxy
 from support.server_process import HOST
 from support.sweeping import sweep_interrupts
-from support.waiting import until
+from support.waiting import auntil, until
 
 EACH = 0.4
 """Seconds of one try."""
@@ -340,6 +340,24 @@ def test_a_cancelled_task_leaves_no_answer_for_the_next(proxy: Proxy) -> None:
     assert proxy.connections == 1
 
 
+def test_a_cancelled_request_is_not_kept_until_its_answer_comes(proxy: Proxy) -> None:
+    async def scenario() -> None:
+        link = AioLink(Dialer([address(proxy)], SOON))
+        await link.call(RangeRequest(b"a"), boottime() + SOON)
+        conversation = link._wires[address(proxy)].conversation
+        proxy.hold()
+        task = asyncio.create_task(link.call(RangeRequest(b"a"), boottime() + SOON))
+        await auntil(lambda: proxy.held() > 0)
+        assert conversation.calls_open == 1
+        task.cancel()
+        await asyncio.wait([task])
+        assert conversation.calls_open == 0
+        assert not conversation.frames.streams
+        await link.close()
+
+    asyncio.run(scenario())
+
+
 class Interrupted:
     """One request, interrupted; then the next, whose answer must be its own."""
 
@@ -376,8 +394,8 @@ def test_an_interrupt_anywhere_leaves_no_answer_for_the_next() -> None:
 def test_a_forked_child_has_connections_of_its_own_and_says_nothing_on_those_of_its_parent(proxy: Proxy) -> None:
     with stage("sync", address(proxy)) as actor:
         key = new_key()
-        actor.call(PutRequest(key, b"1"))
-        heard = actor.watch(key)
+        put = actor.call(PutRequest(key, b"1"))
+        heard = actor.watch(key, put.header.revision + 1)
         actor.call(RangeRequest(key))
         before = proxy.connections
         if (child := os.fork()) == 0:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 
 from gripfast.machine import boottime
-from gripfast.stores.etcd.link import Refusal
 from gripfast.stores.etcd.messages import (
     CompactionRequest,
     DeleteRangeRequest,
@@ -53,22 +51,19 @@ def address(proxy: Proxy) -> str:
     return f"{proxy.host}:{proxy.port}"
 
 
-def value(answer: Any) -> bytes:
-    assert not isinstance(answer, Fault | Refusal), answer
-    found: bytes = answer.kvs[0].value
-    return found
-
-
-# -- watches -----------------------------------------------------------------------------------------------------------
+def put(actor: Stage, key: bytes) -> int:
+    """The first revision after it: a watch from there on misses nothing, however late its member gets to know of it."""
+    revision: int = actor.call(PutRequest(key)).header.revision
+    return revision + 1
 
 
 def test_a_deletion_is_noticed_and_a_put_only_if_wanted(actor: Stage) -> None:
     key = new_key()
-    actor.call(PutRequest(key))
-    deletions, changes = actor.watch(key), actor.watch(key, puts=True)
-    put = actor.call(PutRequest(key, b"2"))
+    after = put(actor, key)
+    deletions, changes = actor.watch(key, after), actor.watch(key, after, puts=True)
+    changed = actor.call(PutRequest(key, b"2"))
     notice = changes.hear()
-    assert (notice.kind, notice.revision) == ("changed", put.header.revision)
+    assert (notice.kind, notice.revision) == ("changed", changed.header.revision)
     assert not deletions.notices
     deleted = actor.call(DeleteRangeRequest(key))
     notice = deletions.hear()
@@ -77,15 +72,14 @@ def test_a_deletion_is_noticed_and_a_put_only_if_wanted(actor: Stage) -> None:
 
 def test_a_deletion_before_the_watch_but_after_its_revision_is_noticed(actor: Stage) -> None:
     key = new_key()
-    put = actor.call(PutRequest(key))
+    after = put(actor, key)
     actor.call(DeleteRangeRequest(key))
-    assert actor.watch(key, put.header.revision + 1).hear().kind == "changed"
+    assert actor.watch(key, after).hear().kind == "changed"
 
 
 def test_any_key_of_a_range(actor: Stage) -> None:
     prefix = new_key()
-    actor.call(PutRequest(prefix + b"/a"))
-    heard = actor.watch(prefix + b"/", range_end=prefix + b"0")
+    heard = actor.watch(prefix + b"/", put(actor, prefix + b"/a"), range_end=prefix + b"0")
     actor.call(DeleteRangeRequest(prefix + b"/a"))
     assert heard.hear().kind == "changed"
 
@@ -93,19 +87,19 @@ def test_any_key_of_a_range(actor: Stage) -> None:
 def test_a_watch_from_before_a_compaction_says_so(colour: str) -> None:
     with EtcdServer() as server, stage(colour, server.address) as actor:
         key = new_key()
-        put = actor.call(PutRequest(key))
+        after = put(actor, key)
         deleted = actor.call(DeleteRangeRequest(key))
         last = actor.call(PutRequest(b"other"))
         actor.call(CompactionRequest(last.header.revision))
         assert deleted.header.revision < last.header.revision
-        notice = actor.watch(key, put.header.revision + 1).hear()
+        notice = actor.watch(key, after).hear()
         assert (notice.kind, notice.revision) == ("compacted", last.header.revision)
 
 
 def test_a_cancelled_watch_is_silent(actor: Stage) -> None:
     key = new_key()
-    actor.call(PutRequest(key))
-    cancelled, other = actor.watch(key), actor.watch(key)
+    after = put(actor, key)
+    cancelled, other = actor.watch(key, after), actor.watch(key, after)
     cancelled.watch.cancel()
     actor.call(DeleteRangeRequest(key))
     assert other.hear().kind == "changed"
@@ -118,13 +112,13 @@ def test_a_watch_is_told_of_the_end_of_its_member_and_the_next_one_is_elsewhere(
         addresses = [server.address for server in (killed, *others)]
         with stage(colour, *addresses) as actor:
             key = new_key()
-            actor.call(PutRequest(key))
-            heard = actor.watch(key)
+            after = put(actor, key)
+            heard = actor.watch(key, after)
             actor.call(RangeRequest(key))
             killed.kill()
             assert heard.hear(seconds=10).kind == "lost"
             actor.call(RangeRequest(key), each=2.0)
-            again = actor.watch(key)
+            again = actor.watch(key, after)
             actor.call(DeleteRangeRequest(key))
             assert again.hear().kind == "changed"
 
@@ -133,8 +127,7 @@ def test_watches_at_a_member_that_went_silent_are_told_when_a_request_finds_out(
     stopped, *others = trio.followers()
     with stage(colour, stopped.address, *(server.address for server in others)) as actor:
         key = new_key()
-        actor.call(PutRequest(key))
-        heard = actor.watch(key)
+        heard = actor.watch(key, put(actor, key))
         try:
             stopped.pause()
             actor.call(RangeRequest(key), each=EACH)
@@ -165,9 +158,7 @@ def test_closing_tells_every_watch_and_no_other_is_begun(colour: str) -> None:
 def test_many_threads_wait_and_one_of_them_reads_for_all() -> None:
     with stage("sync", etcd_server().address) as actor:
         keys = [new_key() for _ in range(12)]
-        for key in keys:
-            actor.call(PutRequest(key))
-        heard = [actor.watch(key) for key in keys]
+        heard = [actor.watch(key, put(actor, key)) for key in keys]
         with ThreadPoolExecutor(len(keys)) as threads:
             waiting = [threads.submit(each.hear, 20.0) for each in heard]
             for key in keys:
