@@ -10,7 +10,7 @@ from support.stores import STORES
 LONG = os.environ.get("GRIPFAST_CHAOS") == "long"
 """As many processes, and for as long, as the promises of the pages are meant for."""
 
-KEEPS = ["sqlite", "redis", "postgres", "mysql", "sentinel", "cluster", "valkey"]
+KEEPS = ["sqlite", "redis", "postgres", "mysql", "sentinel", "cluster", "valkey", "etcd"]
 """They also have kept releases and hand-over."""
 PERMITS = [*KEEPS, "zookeeper"]
 FOR_ONCE = {"sentinel": "&replicas=2", "cluster": "&replicas=1"}

@@ -5,7 +5,7 @@ A test that can run over every store, in sync and async, is one test times thirt
 - memory, in both: the cheapest store tells most;
 - one step of NEAR and one of FAR: the test with the number i takes the steps (n + i), round and round.
 
-So neighbours run over different stores, every store has its share of every run, and the runs 0 to 17 together leave
+So neighbours run over different stores, every store has its share of every run, and the runs 0 to 19 together leave
 none out. The rest is left out by three more rules:
 
 - Of the files in TURNS every second or third takes its turn. Their tests of all stores run in every turn.
@@ -46,6 +46,7 @@ FAR: list[Step] = [
     ("mysql", ASYNC), ("postgres-advisory", SYNC), ("zookeeper", SYNC), ("postgres-row", ASYNC),
     ("redlock", SYNC), ("mysql-advisory", ASYNC), ("postgres", ASYNC), ("mysql-row", ASYNC),
     ("mysql", SYNC), ("postgres-row", SYNC), ("mysql-advisory", SYNC), ("postgres-advisory", ASYNC),
+    ("etcd", ASYNC), ("etcd-trio", SYNC), ("etcd", SYNC), ("etcd-trio", ASYNC),
 ]  # fmt: skip
 """Stores whose answers take milliseconds."""
 

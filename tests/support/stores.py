@@ -6,6 +6,7 @@ do it tells by its capabilities; no test asks for its name.
 `support/sample.py` chooses which of them a test runs over in `make test`.
 """
 
+import functools
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support import cluster_servers, redis_server, redlock_nodes, sentinel_servers
+from support.etcd_servers import Trio, etcd_server
 from support.sql_process import SqlServer
 from support.sql_servers import mariadb_server, postgres_server
 from support.valkey_server import ValkeyServer
@@ -89,6 +91,12 @@ def _valkey(scratch: Path) -> Iterator[str]:
         yield url
 
 
+@functools.cache
+def shared_trio() -> Trio:
+    """Three members for all tests of this process. Never stop, pause or configure them."""
+    return Trio()
+
+
 def _sql(engine: str, server: Callable[[], SqlServer]) -> Iterator[StoreUnderTest]:
     for mode in ("lease", "row", "advisory"):
         name = engine if mode == "lease" else f"{engine}-{mode}"
@@ -110,4 +118,6 @@ STORES = [
     *_sql("postgres", postgres_server),
     *_sql("mysql", mariadb_server),
     StoreUnderTest("zookeeper", lambda _: nullcontext(zookeeper_server().lock_space())),
+    StoreUnderTest("etcd", lambda _: nullcontext(etcd_server().lock_space())),
+    StoreUnderTest("etcd-trio", lambda _: nullcontext(shared_trio().lock_space())),
 ]

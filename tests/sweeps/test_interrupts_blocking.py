@@ -15,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop 
 COLOUR = "blocking"
 
 BUDGET = {
-    "memory": 80, "sqlite": 40, "redis": 40, "sentinel": 20, "redlock": 14, "cluster": 26, "zookeeper": 10
+    "memory": 80, "sqlite": 40, "redis": 40, "sentinel": 20, "redlock": 14, "cluster": 26, "zookeeper": 10, "etcd": 10
 } | dict.fromkeys((*SQL, *LEVELS), 12)  # fmt: skip
 
 Scenario = Callable[[World], Action]

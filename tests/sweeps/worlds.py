@@ -17,6 +17,7 @@ from pathlib import Path
 import gripfast
 from gripfast.testing.waiters import was_waited_for, watch_for_waiters
 from support.cluster_servers import shared_cluster
+from support.etcd_servers import etcd_server
 from support.redis_server import GraceServer, RedisServer, ReplicatedServer, shared_server
 from support.redlock_nodes import NODE_TIMEOUT, redlock_url, shared_nodes
 from support.sentinel_servers import shared_watched
@@ -28,7 +29,7 @@ TARGET = os.path.dirname(os.path.abspath(gripfast.__file__)) + os.sep
 SQL = [f"{engine}-{mode}" for engine in ("postgres", "mysql") for mode in ("lease", "row", "advisory")]
 LEVELS = ("redis-grace", "redis-replicas", "sentinel-replicas", "cluster-replicas")
 """Redis with a grace, and with acknowledgements of replicas besides."""
-STORES = ("memory", "sqlite", "redis", "sentinel", "redlock", "cluster", *LEVELS, "zookeeper", *SQL)
+STORES = ("memory", "sqlite", "redis", "sentinel", "redlock", "cluster", *LEVELS, "zookeeper", "etcd", *SQL)
 REPLICAS = {"sentinel": 2, "cluster": 1}
 """That each primary has."""
 PATIENCE = 1.0
@@ -55,6 +56,7 @@ def url_of(store: str, folder: Path) -> str:
         "redlock": lambda: redlock_url(shared_nodes(), prefix=f"sweep-{unique}:", request_timeout=NODE_TIMEOUT),
         "cluster": lambda: shared_cluster().url(prefix=f"{{sweep-{unique}}}:"),  # one slot: its node is connected to
         "zookeeper": lambda: zookeeper_server().lock_space(),
+        "etcd": lambda: etcd_server().lock_space(),
     }
     return urls[store]()
 

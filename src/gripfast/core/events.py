@@ -37,7 +37,7 @@ class Event(NamedTuple):  # a frozen dataclass takes seven times as long to make
     """The ttl of the lease in seconds; before it is granted, the one that was requested."""
     engine: str = ""
     """What the engine is: `redis`, `redlock`, `sentinel`, `cluster`, `valkey`, `postgresql`, `mysql`, `sqlite`,
-    `zookeeper`, `memory`, or the name of a store of another package."""
+    `zookeeper`, `etcd`, `memory`, or the name of a store of another package."""
     token: int | None = None
     """The fencing token; None before a grant."""
     waited: float = 0.0

@@ -15,7 +15,7 @@ that has lost its data has lost its connections, too, unless somebody deletes da
 DROP TABLE): before a version of another layout is started on such a store, the old clients have to be stopped.
 
 An uncontended acquire and release costs nothing more: a number is looked at once for each connection (ZooKeeper: for
-each session), when it is made.
+each session, etcd: for each client and cluster), when it is made.
 
 | store | where the number is | what it is for |
 |---|---|---|
@@ -24,6 +24,7 @@ each session), when it is made.
 | PostgreSQL, MySQL | a row of `gripfast_lock` (mode=lease) or `gripfast_grant` (the other modes) | the tables |
 | SQLite | a row of `gripfast_meta` | the file |
 | ZooKeeper | the node `%layout` below the root | the root |
+| etcd | the key `%layout` below the root | the root |
 
 Not for each prefix: `lock:` with the name `a:b` and `lock:a:` with the name `b` are the same lock. The memory store has
 no number, because all its clients are of one process. A node of Redlock with another number counts as failed, and a
@@ -41,6 +42,7 @@ REDIS = 1
 SQL = 1
 SQLITE = 1
 ZOOKEEPER = 1
+ETCD = 1
 
 
 class OtherLayout(StoreUnavailable):
