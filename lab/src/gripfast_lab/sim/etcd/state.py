@@ -106,6 +106,14 @@ class State:
         other.leases = {number: Lease(lease.ttl, dict(lease.keys)) for number, lease in self.leases.items()}
         return other
 
+    def as_of(self, revision: int) -> State:
+        """What it was then, to be read."""
+        other = State(self._least_ttl)
+        other.revision, other.compacted = revision, min(self.compacted, revision)
+        other.events = [event for event in self.events if event.kv.mod_revision <= revision]
+        other.keys = other._keys_at(revision) or {}
+        return other
+
     def do(self, request: Any) -> Any:
         """Its response. Raises Refused."""
         self._has_written = False

@@ -1,0 +1,155 @@
+"""One run with a cluster of etcd: what is different from one with Redis."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gripfast.core.ports import Store
+from gripfast.stores.etcd.keys import Keys
+from gripfast.stores.etcd.meeting import Cluster as Met
+from gripfast.stores.etcd.record import LATE
+from gripfast.stores.etcd.requests import TRY_LEAST, Requests
+from gripfast.stores.etcd.store import EtcdStore
+from gripfast_lab.sim.chance import Chance
+from gripfast_lab.sim.etcd.cluster import HOP, Cluster
+from gripfast_lab.sim.etcd.link import LendingLink, SimLink, virtual_time
+from gripfast_lab.sim.etcd.member import Member
+from gripfast_lab.sim.etcd.observer import ROOT, SEPARATOR, Observer
+from gripfast_lab.sim.etcd.state import State
+from gripfast_lab.sim.history import ANY, Kind
+from gripfast_lab.sim.plan import Host, Plan
+from gripfast_lab.sim.processes import Process
+from gripfast_lab.sim.runtime import Runtime
+from gripfast_lab.sim.stage import CLOSING, NO_END, Stage, clock_of
+
+_EARLY = 0.97
+"""Of a time that clocks may be off."""
+_ROUNDING = 1e-6
+NOTE_KEPT = 620.0
+"""Seconds after which no note of a force release is left."""
+
+
+class EtcdRuntime(Runtime):
+    def _new_owner(self) -> str:
+        return super()._new_owner().replace("/", SEPARATOR)
+
+
+class EtcdStage(Stage):
+    nodes: Sequence[Member]  # type: ignore[assignment] # it has what faults and links of the network need
+
+    def __init__(self, plan: Plan) -> None:
+        assert plan.cluster is not None
+        self.setup = plan.cluster
+        super().__init__(plan)
+        self.cluster.leader = None
+        self.cluster.move_leader(self.nodes[self.setup.leader])
+
+    def _node(self, host: Host) -> Member:  # type: ignore[override]
+        if not hasattr(self, "cluster"):
+            chance = Chance(self.plan.seed).fork("cluster")
+            self.cluster = Cluster(self.world, chance, self.setup.least_ttl)
+            self.observer = Observer(self.cluster, self.note)
+        member = Member(self.cluster, host.name, clock_of(host))
+        member.loses_deletes = self.setup.loses_deletes
+        return member
+
+    def _client(self, host: Host) -> Runtime:
+        process, plan = self.processes[host.name], self.plan
+        store, aside = self._store_of_one(host)
+        return EtcdRuntime(process, store, aside, plan.request_timeout, plan.connect_patience, self._ledger(process))
+
+    def _store_of_one(self, host: Host) -> tuple[Store, Store | None]:
+        process, timeout, members = self.processes[host.name], self.plan.request_timeout, self._endpoints(host)
+        met, keys = Met(host.name), Keys(ROOT)
+        lends = LendingLink(self.network, process, members, timeout, idle_most=0 if host.shares else 8)
+        if not host.shares:
+            return EtcdStore(Requests(lends, met, keys)), None
+        store = EtcdStore(Requests(SimLink(self.network, process, members, timeout), met, keys))
+        return store, EtcdStore(Requests(lends, met, keys), store.records)
+
+    def _endpoints(self, host: Host) -> Mapping[str, Member]:
+        places = dict(self.setup.endpoints).get(host.name) or range(len(self.nodes))
+        return {f"{self.nodes[place].name}:2379": self.nodes[place] for place in places}
+
+    def restore(self, backup: State, is_new: bool) -> None:
+        for member in self.nodes:
+            if member.is_up:
+                member.crash()
+                self.world.at(self.world.now + HOP, member.restart)
+        self.cluster.restore(backup, is_new)
+        self.observer.lose()
+
+    def run(self) -> None:
+        with virtual_time(self.processes, Chance(self.plan.seed).fork("dice")):
+            self._run()
+
+    def _run(self) -> None:
+        for actor in self.actors.values():
+            actor.start()
+        self.world.at(self.plan.heals_at, self.look_whether_over)
+        self.world.run(NO_END)
+        if not self.plan.closes_at_once:
+            self.world.run(self.world.now + self._forgotten_within())
+            self._look_over_ledgers()
+        closed_at = self.world.now
+        for runtime in self.runtimes.values():
+            runtime.process.do(self.close, runtime)
+        self.world.run(self.world.now + 10.0 * self.plan.request_timeout + 0.5)
+        self._look_for_held(closed_at)
+        self.world.run(self.world.now + CLOSING)
+        self._look_over()
+
+    # What must be there, and what must not ------------------------------------------------------------------------------
+
+    def _compare(self, who: str, name: str, until: float) -> None:
+        """Whether the cluster keeps the lock for as long as its holder is told."""
+        key = self.observer.key_of(name, self.actors[who].owner())
+        is_first = key is not None and self.observer.queue(name)[0] == key
+        kept_until = self.observer.keeps_until(key) if key is not None and is_first else -1.0
+        if until > kept_until + _ROUNDING:
+            self.note(who, name, "outlived", until=kept_until)
+
+    def _struck_off(self, process: Process, name: str, owner: str) -> None:
+        self.world.at(self.world.now + self.plan.reaction, self._look_for_left, process, name, owner, self.world.now)
+
+    def _look_for_left(self, process: Process, name: str, owner: str, since: float) -> None:
+        """A ledger has lost sight of this owner: nothing of it may be there, unless a claim came later than anybody
+        waits for (`record.LATE`)."""
+        key = self.observer.key_of(name, owner)
+        if key is None or process.is_dead or self.has_declared or owner in self.board.owners:
+            return
+        book = self.observer.books[key]
+        if book.made_at <= since or book.delay < LATE * _EARLY:
+            self.note(process.name, name, "left", note=f"a key of {owner}, which no client knows")
+
+    def _look_for_held(self, closed_at: float) -> None:
+        for key, book in self.observer.books.items():
+            process = self.processes.get(book.owner.partition(SEPARATOR)[0])
+            if process is None or process.is_dead or self.has_declared or book.owner in self.board.owners:
+                continue
+            if book.delay < LATE * _EARLY:
+                self.note(process.name, book.name, "left", note=f"key {key!r} after the client was closed")
+        assert closed_at <= self.world.now
+
+    def _look_whether_it_may(self, owner: str, name: str, kind: Kind) -> None:
+        """A claim that was not answered may come back, but nobody can adopt it."""
+        key = self.observer.key_of(name, owner)
+        if key is None or self.observer.books[key].delay < min(TRY_LEAST, self.plan.request_timeout) * _EARLY:
+            self.note(owner, name, "returned", note=kind)
+
+    def _look_over(self) -> None:
+        for process in self.processes.values():
+            if not process.is_dead:
+                self._look_over_process(process)
+        self.world.run(self.world.now + self._forgotten_within() + self.plan.longest_kept * 2.0 + NOTE_KEPT)
+        for key in self.cluster.state.keys:
+            if not key.endswith(b"%layout"):
+                self.note("cluster", ANY, "left", note=f"key {key!r}")
+        for number in self.cluster.state.leases:
+            self.note("cluster", ANY, "left", note=f"lease {number}")
+
+    def _look_over_process(self, process: Process) -> None:
+        for task in process.tasks:
+            self.note(process.name, ANY, "left", note=f"task {task.name}")
+        for _ in self.network.of(process):
+            self.note(process.name, ANY, "left", note="connection")
