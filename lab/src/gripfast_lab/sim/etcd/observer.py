@@ -45,6 +45,8 @@ class Observer:
         self._note = note
         self._granted: dict[int, tuple[float, int]] = {}
         """By lease: when it was, and for how long."""
+        self.freed: set[str] = set()
+        """Owners that have released it."""
         cluster.agreed = self.agreed
 
     def agreed(self, entry: Entry) -> None:
@@ -95,6 +97,7 @@ class Observer:
         elif process_of(book.owner) != proposal.process:
             self._note(f"{proposal.process}{SEPARATOR}", book.name, "removed", note=book.owner)
         elif kept(book.owner) is None:
+            self.freed.add(book.owner)
             self._note(book.owner, book.name, "freed", token=book.token)
 
     # What is there --------------------------------------------------------------------------------------------------
@@ -118,6 +121,11 @@ class Observer:
             return float("inf")
         ends = leader.lessor.ends.get(kv.lease)
         return least if ends is None else max(least, leader.clock.true_at(ends))
+
+    def lasts_until(self, key: bytes) -> float:
+        """The true moment at which its lease is over, unless a leader was elected since."""
+        granted_at, ttl = self._granted[self._cluster.state.keys[key].lease]
+        return granted_at + ttl * (1.0 + RATE_PROMISED)
 
     def lose(self) -> None:
         """A backup was restored: what is there is read anew."""

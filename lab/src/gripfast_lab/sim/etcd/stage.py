@@ -119,7 +119,10 @@ class EtcdStage(Stage):
         if key is None or process.is_dead or self.has_declared or owner in self.board.owners:
             return
         book = self.observer.books[key]
-        if book.made_at <= since or book.delay < LATE * _EARLY:
+        if book.made_at > since and owner in self.observer.freed:
+            return
+        runs_out = self.observer.lasts_until(key) <= self.world.now  # the leader may have counted it anew
+        if not runs_out and (book.made_at <= since or book.delay < LATE * _EARLY):
             self.note(process.name, name, "left", note=f"a key of {owner}, which no client knows")
 
     def _look_for_held(self, closed_at: float) -> None:
