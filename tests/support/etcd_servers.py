@@ -194,6 +194,20 @@ class Trio:
     def ctl(self, *words: str, user: str = "") -> str:
         return ctl(self.addresses, *words, user=user)
 
+    def add_learner(self) -> EtcdServer:
+        """One more member, which has no vote; gone with the others."""
+        port = self._free_port()
+        words = ("member", "add", f"m{MEMBERS}", "--learner", f"--peer-urls=http://{HOST}:{port}")
+        until(lambda: self._accepts(*words), within=20)
+        peers = Peers(MEMBERS, (*self._ports, port))
+        return self._closing.enter_context(EtcdServer("--initial-cluster-state=existing", peers=peers))
+
+    def _accepts(self, *words: str) -> bool:
+        """A new cluster takes no members before all have been connected for a while."""
+        with contextlib.suppress(subprocess.SubprocessError):
+            return bool(self.ctl(*words))
+        return False
+
     def close(self) -> None:
         self._closing.close()
 
@@ -204,9 +218,7 @@ class Trio:
         self.close()
 
     def _start(self, settings: Sequence[str]) -> None:
-        ports = tuple(_free_port() for _ in range(MEMBERS))
-        for port in ports:
-            self._closing.callback(give_back_port, port)
+        ports = self._ports = tuple(self._free_port() for _ in range(MEMBERS))
         with ThreadPoolExecutor(MEMBERS) as starters:
             peers = [Peers(number, ports) for number in range(MEMBERS)]
             starting = [starters.submit(EtcdServer, *settings, peers=each) for each in peers]
@@ -214,6 +226,11 @@ class Trio:
         for each in starting:
             each.result()
         self.leader()
+
+    def _free_port(self) -> int:
+        port = _free_port()
+        self._closing.callback(give_back_port, port)
+        return port
 
 
 def _free_port() -> int:

@@ -21,7 +21,7 @@ from sweeps.worlds import PATIENCE, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease
 STORES = ("memory", "sqlite", "redis", "postgres-lease", "mysql-lease", "etcd")
-BUDGET = {"memory": 40, "sqlite": 20, "redis": 20, "postgres-lease": 8, "mysql-lease": 8}
+BUDGET = {"memory": 40, "sqlite": 20, "redis": 20, "postgres-lease": 8, "mysql-lease": 8, "etcd": 8}
 LONG = 600.0
 
 

@@ -39,6 +39,8 @@ class BlockingLink(Calling):
         self._idle: deque[tuple[str, Wire]] = deque()
         self._idle_most = idle_most
         self._logging_in = Guard()
+        self._login_failures = 0
+        self._login_failure: Fault
         self._notifications = Notifications(self, dialer)
         self.inbox = functools.partial(ListeningInbox, self._notifications)
         self._at_end = at_end
@@ -104,13 +106,19 @@ class BlockingLink(Calling):
             wire.close()
 
     async def _log_in(self, endpoint: str, old: str | None, until: float) -> Fault | None:
-        return self._logging_in.run(self._log_in_now, endpoint, old, until)
+        return self._logging_in.run(self._log_in_now, endpoint, old, until, self._login_failures)
 
-    def _log_in_now(self, endpoint: str, old: str | None, until: float) -> Fault | None:
-        if self.token != old:  # by another thread
+    def _log_in_now(self, endpoint: str, old: str | None, until: float, failures: int) -> Fault | None:
+        """One try for all who came while it was made."""
+        if self.token != old:
             return None
+        if self._login_failures != failures:
+            return self._login_failure.copy()
         (answer,) = self._exchange_now(endpoint, [self._login_request()], until, "", True)
-        return self._took_token(answer)
+        trouble = self._took_token(answer)
+        if trouble is not None:
+            self._login_failures, self._login_failure = self._login_failures + 1, trouble
+        return trouble
 
     def _leave(self, endpoint: str) -> None:
         """Watches that are there may be silent, too."""
@@ -141,6 +149,8 @@ class Notifications(Listening):
         self._endpoint = ""
         self._using = Guard()
         self._opening = Guard()
+        self._failures = 0
+        self._failure: Fault
         self._is_busy = False
         """An interrupt has left a step in the middle: nothing is known of the connection any more."""
         self._heard_at = 0.0
@@ -148,20 +158,26 @@ class Notifications(Listening):
 
     def add(self, endpoint: str, seconds: float, watch: Watch, what: tuple[bytes, bytes, int, bool]) -> Fault | None:
         try:
-            self._opening.run(self._open, endpoint, seconds)
+            self._opening.run(self._open, endpoint, seconds, self._failures)
         except LinkDown as down:
             return down.fault
         if self._using.run(self._step, self._add, watch, what):
             return None
         return faults.cut(self._dialer.where_is(endpoint), None, was_sent=False)
 
-    def _open(self, endpoint: str, seconds: float) -> None:
-        """If it is not open. Whoever comes meanwhile waits for that."""
+    def _open(self, endpoint: str, seconds: float, failures: int) -> None:
+        """If it is not open. One try for all who came while it was made."""
         wire = self._wire
         if wire is not None and wire.conversation.takes_calls and not self._is_busy:
             return
+        if self._failures != failures:
+            raise LinkDown(self._failure.copy())
         self._using.run(self._end, wire)
-        wire = self._dialer.dial(endpoint, seconds)
+        try:
+            wire = self._dialer.dial(endpoint, seconds)
+        except LinkDown as down:
+            self._failures, self._failure = self._failures + 1, down.fault
+            raise
         if self._is_closed:
             wire.close()
             raise LinkDown(faults.cut(self._dialer.where, "the client is closed"))

@@ -77,7 +77,7 @@ class Calling:
     def __init__(self, dialer: Dialer) -> None:
         self.where = dialer.where
         self.timeout = dialer.timeout
-        self.endpoints = dialer.endpoints
+        self.endpoints: Sequence[str] = dialer.endpoints
         self.members = Members(dialer.endpoints)
         self.token: str | None = None
         """Empty if no user is needed; None before the first login."""

@@ -215,22 +215,24 @@ class Conversation:
     def call(self, request: Request[Any], taker: Taker, token: str = "", with_leader: bool = True) -> Call:
         headers = header_block(request.rpc.path, self.authority, token, self.scheme, with_leader)
         call = Call(self, request, headers, taker)
-        if not self.takes_calls:
-            taker.set_result(faults.cut(self.where, None, was_sent=False))
-            return call
-        self._calls[call] = None
-        self._waiting[call] = None
+        if self.takes_calls:
+            self._calls[call] = self._waiting[call] = None
+        else:
+            self.tell(call, faults.cut(self.where, None, was_sent=False))
         return call
 
     def cancel(self, call: Call, answer: Any = None) -> None:
         """Nobody waits for it any more; or its time is over, and this is what it ends with."""
         if call.is_over:
             return
-        if self._waiting.pop(call, call) is call and call.number:
+        self._waiting.pop(call, None)
+        if call.is_sent:
             self.frames.reset(call, CANCEL)
         self.tell(call, answer)
 
     def tell(self, call: Call, answer: Any) -> None:
+        if call.is_over:
+            return
         call.is_over = True
         self._calls.pop(call, None)
         if not call.taker.done():

@@ -7,7 +7,7 @@
    same whenever it comes, and is decoded once (`_decoded`).
 2. *Windows.* What we send waits for the windows of its stream and of the connection (`_pump`), in the order in which
    the streams came. What we receive is counted, also for streams that are over, and the windows are opened again when
-   half of them is used.
+   half of them is used: nothing is kept here that a full window would have to hold back.
 3. *Stream numbers* are never used twice. So whatever comes for a stream that is over is known to be late, and dropped,
    and no list of the dead is needed. When the numbers run out, no stream is opened any more (`can_open`).
 4. *GOAWAY* names the last stream that the peer may have worked on: later ones are told that they were not processed,
@@ -125,6 +125,7 @@ class Frames:
         """The peer has acknowledged our settings."""
         self._open_block: _Block | None = None
         """That is not complete."""
+        self._block_size = 0
 
     # -- out -------------------------------------------------------------------------------------------------------
 
@@ -254,8 +255,6 @@ class Frames:
         stream = self._stream(number)
         size = len(payload)
         self._used += size
-        if self._used > OUR_WINDOW:
-            raise Broken(FLOW_CONTROL_ERROR, "more was sent than the connection's window allows")
         if self._used * 2 > OUR_WINDOW:
             self._out.append(_window_update(0, self._used))
             self._used = 0
@@ -266,8 +265,6 @@ class Frames:
         stream._used += size
         if ends:
             self._end(stream)
-        elif stream._used > OUR_WINDOW:
-            raise Broken(FLOW_CONTROL_ERROR, "more was sent than the stream's window allows")
         elif stream._used * 2 > OUR_WINDOW:
             self._out.append(_window_update(number, stream._used))
             stream._used = 0
@@ -283,7 +280,7 @@ class Frames:
         if flags & END_HEADERS:
             self._got_block(flags, number, part)
         else:
-            self._open_block = _Block(number, flags, [part])
+            self._open_block, self._block_size = _Block(number, flags, [part]), len(part)
 
     def _got_continuation(self, flags: int, number: int, payload: bytes) -> None:
         assert self._open_block is not None
@@ -291,7 +288,8 @@ class Frames:
         if number != begun:
             raise Broken(PROTOCOL_ERROR, "a header block goes on in another stream")
         parts.append(payload)
-        if sum(map(len, parts)) + 9 * len(parts) > BLOCK_MOST:
+        self._block_size += 9 + len(payload)
+        if self._block_size > BLOCK_MOST:
             raise Broken(ENHANCE_YOUR_CALM, "a header block is too large")
         if flags & END_HEADERS:
             self._open_block = None

@@ -61,13 +61,14 @@ class Inspection:
 
     async def seconds_left(self, kvs: Iterable[KeyValue], until: float) -> dict[int, float | None]:
         """By lease; None if that could not be learned. Many keys hang on one lease. Servers tell whole seconds that are
-        surely left: what they do not tell is counted in."""
+        surely left; what they do not tell is counted in."""
         leases = sorted({kv.lease for kv in kvs})
         asked = [lease for lease in leases if lease]
         answers = await self._requests.ask_many([LeaseTimeToLiveRequest(lease) for lease in asked], until)
         found: dict[int, float | None] = {lease: float("inf") for lease in leases}
         for lease, answer in zip(asked, answers, strict=True):
-            found[lease] = None if isinstance(answer, Fault | Refusal) else max(0.0, answer.ttl + 1.0)
+            is_told = not isinstance(answer, Fault | Refusal)
+            found[lease] = float(max(0, min(answer.ttl + 1, answer.granted_ttl))) if is_told else None
         return found
 
     # Lists ------------------------------------------------------------------------------------------------------------

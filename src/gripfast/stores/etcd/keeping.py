@@ -102,7 +102,7 @@ class Keeping:
                 return failed(answer)
             if answer.succeeded:
                 break
-        if boottime() < record.late_until:
+        if record.may_take_effect(boottime()):
             return may_take_effect(hold.name)
         self._store.forget(hold.owner)
         return None

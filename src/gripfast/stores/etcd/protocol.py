@@ -100,11 +100,12 @@ def entry(kv: KeyValue) -> Entry:
 
 def info(name: str, found: Entry, waiters: int, expires_in: float | None = None) -> LockInfo:
     """`expires_in`: if a server was asked for that."""
-    details = holder.read_details(found.kv.value) or holder.Details(found.kv.value.decode(errors="replace"))
+    theirs = found.kv.value.decode(errors="replace") or None  # what `etcdctl elect` proposes, say
+    details = holder.read_details(found.kv.value) or holder.Details("", theirs)
     since = found.found.get("since")
     ttl = found.found.get("ttl")
     most = float(ttl) if isinstance(ttl, int | float) and 0 <= ttl <= rules.KEEP_MAX else float("inf")
-    left = most if expires_in is None else min(most, expires_in)
+    left = most if expires_in is None else expires_in
     at = since if isinstance(since, int | float) else float("nan")
     return holder.lock_info(name, found.owner, found.token, details, at, left, waiters)
 

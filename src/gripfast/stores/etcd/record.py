@@ -13,9 +13,9 @@ from gripfast.stores.etcd.messages import TxnRequest, TxnResponse
 from gripfast.stores.etcd.protocol import Busy, Entry, Gone, Known, Place, Waits, Won
 from gripfast.stores.etcd.watching import Watching
 
-LATE = 2.0
-"""Seconds for which a claim that got no answer is expected to take effect, so that clean-ups are repeated. If it takes
-effect still later, its key lives for the rest of the lease that it named: one ttl at most."""
+LATE = 0.4
+"""Seconds after its first clean-up in which a claim that got no answer may take effect: so long the clean-up is
+repeated. If it takes effect still later, its key lives for the rest of the lease that it named: one ttl at most."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,16 +33,25 @@ class Record:
     """0 while it waits."""
     lease: Lease | None = None
     """The one that the key hangs on."""
-    late_until: float = 0.0
-    """Until then a claim without an answer may take effect."""
+    is_late: bool = False
+    """A claim got no answer, and may still take effect."""
+    cleaned_at: float = 0.0
+    """When its key was deleted first."""
     is_adopted: bool = False
     """The key was another owner's before, and may still be (`keeping.py`)."""
     watching: Watching = field(default_factory=Watching)
+    watching_itself: Watching | None = None
+    """Of a semaphore's waiter: a resize may delete its key."""
 
     @property
     def ends(self) -> float:
         """If the key is gone before this moment, somebody has deleted it."""
         return 0.0 if self.lease is None else self.lease.ends
+
+    def may_take_effect(self, now: float) -> bool:
+        """After a clean-up: it is to be repeated."""
+        self.cleaned_at = self.cleaned_at or now
+        return self.is_late and now < self.cleaned_at + LATE
 
     def value(self, **more: Any) -> bytes:
         return protocol.write(self.found, **more)
@@ -80,8 +89,13 @@ class Record:
         create = revision if self.place is None else self.place.create
         self.place, self.lease = Place(self.key, create, revision), lease
         self.token = self.token or revision
-        self.watching.stop()
+        self.stop_watching()
         return Granted(self.token, ttl, lease.date(ttl, sent))
+
+    def stop_watching(self) -> None:
+        self.watching.stop()
+        if self.watching_itself is not None:
+            self.watching_itself.stop()
 
     def waits(self, place: Place, lease: Lease) -> None:
         self.place, self.lease = place, lease

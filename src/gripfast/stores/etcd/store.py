@@ -24,13 +24,16 @@ from gripfast.core.ports import (
     Claim,
     Granted,
     Hold,
+    Kind,
     Label,
     Loss,
+    PermitInfo,
+    PermitPage,
     Taken,
     Unreachable,
     unreachable,
 )
-from gripfast.errors import Reason, StoreUnavailable
+from gripfast.errors import ClientClosed, Reason, StoreUnavailable
 from gripfast.machine import boottime
 from gripfast.stores.etcd import protocol
 from gripfast.stores.etcd.inspection import Inspection
@@ -38,7 +41,7 @@ from gripfast.stores.etcd.leases import Lease, whole
 from gripfast.stores.etcd.link import Refusal
 from gripfast.stores.etcd.messages import DeleteRangeRequest, RangeRequest, TxnRequest
 from gripfast.stores.etcd.protocol import MOVES_MOST, Busy, Entry, Gone, Known, Place, Waits, Won
-from gripfast.stores.etcd.record import LATE, Record
+from gripfast.stores.etcd.record import Record
 from gripfast.stores.etcd.requests import Requests, failed, may_take_effect
 from gripfast.stores.etcd.spec import CAPABILITIES
 from gripfast.stores.etcd.watching import again_in
@@ -46,6 +49,8 @@ from gripfast.stores.faults import Fault
 
 if TYPE_CHECKING:
     from gripfast.stores.etcd.keeping import Keeping
+    from gripfast.stores.etcd.permit_inspection import PermitInspection
+    from gripfast.stores.etcd.permits import EtcdPermits
 
 ROUNDS = 20
 """Of one claim. Each has learned something that the one before did not know."""
@@ -64,12 +69,14 @@ class EtcdStore:
         self.records: dict[str, Record] = {} if records is None else records
         self.inbox = requests.link.inbox
         self._details = functools.lru_cache(maxsize=256)(_details_of_this_process)
-        inspection = Inspection(requests)
+        self._inspection = inspection = Inspection(requests)
         self.inspect, self.page, self.force_release = inspection.inspect, inspection.page, inspection.force_release
 
     # Claims -----------------------------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
+        if claim.share is not None:
+            return await self._permits.claim(claim)
         requests, sent = self.requests, boottime()
         until, each = sent + requests.link.timeout, requests.each(claim.ttl)
         if (refused := await requests.meet(until, each)) is not None:
@@ -80,7 +87,7 @@ class EtcdStore:
         for _ in range(ROUNDS):
             lease = await requests.leases.for_claim(claim.ttl, until, each)
             if not isinstance(lease, Lease):
-                return failed(lease, was_sent=record.late_until > 0.0)
+                return failed(lease, was_sent=record.is_late)
             answer = await self._step(record, claim, lease, sent, until, each)
             if answer is not None:
                 return answer
@@ -116,9 +123,10 @@ class EtcdStore:
             record.waits(outcome.place, lease)
             return await self._queued(record, claim, outcome, until)
         if isinstance(outcome, Busy):
-            if not record.late_until:
-                self.forget(claim.owner)
-            return _taken(claim.name, outcome.first, outcome.waiters)
+            if record.is_late:  # nobody will ask for it any more
+                await self.requests.ask(DeleteRangeRequest(record.key), until, each)
+            self.forget(claim.owner)
+            return await self._taken(claim.name, outcome.first, outcome.waiters, until)
         if isinstance(outcome, Known):
             record.know(outcome.mine)
         elif isinstance(outcome, Gone):
@@ -127,19 +135,27 @@ class EtcdStore:
 
     async def sent(self, record: Record, request: TxnRequest, until: float, each: float) -> Any:
         """A claim's request. Until it is answered, it may take effect at any time."""
-        record.late_until = boottime() + LATE + min(each, self.requests.link.timeout)
+        was_late, record.is_late = record.is_late, True
         told = await self.requests.ask_once(request, until, each)
-        if not told.was_repeated and not (isinstance(told.answer, Fault) and told.answer.was_sent):
-            record.late_until = 0.0
+        record.is_late = was_late or told.was_repeated or (isinstance(told.answer, Fault) and told.answer.was_sent)
         return told.answer
 
     async def _queued(self, record: Record, claim: Claim, outcome: Waits, until: float) -> Taken:
-        taken = _taken(claim.name, outcome.first, outcome.waiters)._replace(again_in=again_in(claim.ttl))
+        taken = await self._taken(claim.name, outcome.first, outcome.waiters, until)
+        taken = taken._replace(again_in=again_in(claim.ttl))
         if claim.inbox is None:
             return taken
         link, watching = self.requests.link, record.watching
         trouble = await watching.of(link, outcome.before, outcome.revision, claim.inbox, until)
         return taken if trouble is None else taken._replace(again_in=min(1.0, again_in(claim.ttl)))
+
+    async def _taken(self, name: str, first: Entry, waiters: int, until: float) -> Taken:
+        """How long a lease of another program lasts, only the server knows."""
+        lease, left = first.kv.lease, None
+        if lease and "ttl" not in first.found:
+            left = (await self._inspection.seconds_left([first.kv], until))[lease]
+        holder = protocol.info(name, first, waiters, left)
+        return Taken(holder, holder.token)
 
     # Renewals ---------------------------------------------------------------------------------------------------------
 
@@ -156,7 +172,10 @@ class EtcdStore:
             else:
                 groups.setdefault(whole(hold.ttl), []).append((hold, record))
         for group in groups.values():
-            await self._renew(group, results, until)
+            try:
+                await self._renew(group, results, until)
+            except ClientClosed as closed:  # meanwhile
+                results.update({hold.owner: unreachable(closed) for hold, _ in group})
         return [results[hold.owner] for hold in holds]
 
     async def _renew(self, group: list[Move], results: dict[str, Loss | Unreachable | None], until: float) -> None:
@@ -255,7 +274,7 @@ class EtcdStore:
     def _left(self, hold: Hold) -> Unreachable | None:
         """Its key is deleted. A claim that was not answered may still create it anew."""
         record = self.records.get(hold.owner)
-        if record is not None and boottime() < record.late_until:
+        if record is not None and record.may_take_effect(boottime()):
             return may_take_effect(hold.name)
         self.forget(hold.owner)
         return None
@@ -263,7 +282,38 @@ class EtcdStore:
     def forget(self, owner: str) -> None:
         record = self.records.pop(owner, None)
         if record is not None:
-            record.watching.stop()
+            record.stop_watching()
+
+    # Permits ----------------------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def _permits(self) -> EtcdPermits:
+        from gripfast.stores.etcd.permits import EtcdPermits  # which a lock does not need
+
+        return EtcdPermits(self)
+
+    @functools.cached_property
+    def _permit_inspection(self) -> PermitInspection:
+        from gripfast.stores.etcd.permit_inspection import PermitInspection
+
+        return PermitInspection(self._permits, self._inspection)
+
+    async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
+        return await self._permits.downgrade(hold)
+
+    async def resize(self, name: str, limit: int) -> Unreachable | None:
+        return await self._permits.resize(name, limit)
+
+    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
+        return await self._permit_inspection.inspect(name, kind)
+
+    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
+        return await self._permit_inspection.page(kind, prefix, after)
+
+    async def force_release_permits(
+        self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
+    ) -> bool | Unreachable:
+        return await self._permit_inspection.force_release(name, kind, owner, slot, note)
 
     # Kept releases, hand-over -----------------------------------------------------------------------------------------
 
@@ -302,11 +352,6 @@ def _move(hold: Hold, record: Record, lease: Lease) -> TxnRequest:
 def _batches(holds: Sequence[Hold]) -> Iterator[Sequence[Hold]]:
     for start in range(0, len(holds), MOVES_MOST):
         yield holds[start : start + MOVES_MOST]
-
-
-def _taken(name: str, first: Entry, waiters: int) -> Taken:
-    holder = protocol.info(name, first, waiters)
-    return Taken(holder, holder.token)
 
 
 def _details_of_this_process(label: Label, ttl: float) -> dict[str, Any]:

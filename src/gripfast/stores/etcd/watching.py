@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable
 
 from gripfast.core.ports import Inbox
+from gripfast.stores.etcd import keys
 from gripfast.stores.etcd.link import Link, Notice, Watch
 from gripfast.stores.faults import Fault
 
@@ -36,16 +37,24 @@ class Watching:
         """Not empty: the watch has ended."""
 
     async def of(
-        self, link: Link, key: bytes, revision: int, inbox: Inbox, until: float, range_end: bytes = b""
+        self,
+        link: Link,
+        key: bytes,
+        revision: int,
+        inbox: Inbox,
+        until: float,
+        is_prefix: bool = False,
+        puts: bool = False,
     ) -> Fault | None:
-        """From after this revision on, the inbox is notified of the end of the key, or of any in the range. One that
-        watches the same already goes on."""
-        watched = key + b"\0" + range_end
+        """From after this revision on, the inbox is notified of the end of the key, or of any key that begins with it;
+        with `puts` also when it is written. A watch for the same key that is still there goes on."""
+        watched = key
         if self._watch is not None and self._key == watched and not self.is_over:
             return None
         self.stop()
         over = self.is_over = []
-        watch = await link.watch(key, revision + 1, _notifier(inbox, over), until, range_end)
+        range_end = keys.after(key) if is_prefix else b""
+        watch = await link.watch(key, revision + 1, _notifier(inbox, over), until, range_end, puts)
         if isinstance(watch, Fault):
             return watch
         self._key, self._watch = watched, watch

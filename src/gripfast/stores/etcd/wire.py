@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gripfast.interrupts.graves import Grave
@@ -46,6 +46,7 @@ class Wire:
         self._unsent = b""
         self._blocks = would_block(sock)
         self._has_pending = getattr(sock, "pending", _nothing)
+        self._poll = _poll_of(sock)
         sock.setblocking(False)
 
     def exchange(self, requests: Sequence[Request[Any]], until: float, token: str, with_leader: bool) -> list[Any]:
@@ -76,7 +77,10 @@ class Wire:
         """Until something can be read, or written if something has to be. False if it is too late."""
         if not self.conversation.is_open or self._has_pending():
             return True
-        return wait(self.sock, bool(self._unsent), until - boottime() if until else 0.0)
+        seconds = max(0.0, until - boottime()) if until else 0.0
+        if self._poll is not None and not self._unsent:
+            return bool(self._poll(math.ceil(seconds * 1000)))
+        return _wait(self.sock, bool(self._unsent), seconds)
 
     def receive(self) -> None:
         """What has arrived; and send what there is to say to that."""
@@ -132,9 +136,17 @@ def would_block(sock: socket.socket) -> tuple[type[Exception], ...]:
     return BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError
 
 
-def wait(sock: socket.socket, writes: bool, seconds: float) -> bool:
+def _poll_of(sock: socket.socket) -> Callable[[float], Any] | None:
+    """A poller that is made once. None where sockets are others than the system's: gevent waits in its own way."""
+    if not hasattr(select, "poll") or type(sock).__module__ not in ("socket", "ssl"):
+        return None
+    poller = select.poll()
+    poller.register(sock.fileno(), select.POLLIN)
+    return poller.poll
+
+
+def _wait(sock: socket.socket, writes: bool, seconds: float) -> bool:
     """Until it can be read, or, with `writes`, written."""
-    seconds = max(0.0, seconds)
     try:
         if hasattr(select, "poll"):
             poller = select.poll()

@@ -20,13 +20,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 from kazoo.exceptions import RolledBackError, RuntimeInconsistency
 
 from gripfast.core.ports import RW_LIMIT, Kind, PermitHolder, Share
-from gripfast.stores import holder
+from gripfast.stores import holder, permit_queue
 from gripfast.stores.zookeeper import protocol
 
 NOTES_MOST = 100
@@ -103,12 +102,7 @@ def as_reader(path: str) -> str:
 
 
 def _write_slots(slots: Iterable[int]) -> str:
-    ranges: list[list[int]] = []
-    for slot in slots:
-        if ranges and ranges[-1][1] == slot - 1:
-            ranges[-1][1] = slot
-        else:
-            ranges.append([slot, slot])
+    ranges = permit_queue.ranges_of(slots)
     return ".".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
 
 
@@ -154,17 +148,11 @@ def in_order(children: Iterable[str]) -> list[Permit]:
 
 def waits_for(queue: Sequence[Permit], mine: Permit, limit: int) -> str | None:
     """Which node must end before this contender can go on; None if it has its permits, or may take them."""
-    before = queue[: next((place for place, each in enumerate(queue) if each.node == mine.node), len(queue))]
-    if limit == RW_LIMIT:
-        if mine.n == RW_LIMIT:
-            return before[-1].node if before else None
-        return next((each.node for each in reversed(before) if each.n == RW_LIMIT), None)
     if mine.slots:
         return None
-    waiters = [each for each in before if not each.slots and each.n <= limit]  # who wants more can't ever go on
-    if sum(each.n for each in queue if each.slots) + sum(each.n for each in waiters) + mine.n <= limit:
-        return None
-    return waiters[-1].node if waiters else ANY
+    place = next((place for place, each in enumerate(queue) if each.node == mine.node), len(queue))
+    before = permit_queue.waits_for(queue, place, mine.n, limit)
+    return ANY if before == permit_queue.ANY else None if before is None else before.node
 
 
 def newcomer(share: Share) -> Permit:
@@ -174,8 +162,7 @@ def newcomer(share: Share) -> Permit:
 
 def free_slots(view: View, n: int) -> tuple[int, ...]:
     """The lowest ones."""
-    taken = {slot for each in view.queue for slot in each.slots}
-    return tuple(islice((slot for slot in range(view.limit) if slot not in taken), n))
+    return permit_queue.free_slots(view.queue, view.limit, n)
 
 
 def holders(queue: Sequence[Permit], kind: Kind) -> list[Permit]:

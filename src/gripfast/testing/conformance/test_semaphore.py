@@ -123,7 +123,7 @@ async def test_each_holder_expires_alone(world: World) -> None:
     alice, bob, carol = world.actors(3)
     short = await taking(alice, renew=False, ttl=30)
     others = [await taking(bob, renew=False, ttl=30) for _ in range(2)]
-    await alice.extend(short, 0.05)
+    await alice.extend(short, 0.3)  # longer than a slow engine takes to extend it
     late = await taking(carol)
     assert late.slots == short.slots
     assert all(lease.held for lease in others)

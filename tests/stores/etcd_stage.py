@@ -1,0 +1,99 @@
+"""A link of either colour, and what tests do with it: each call is carried out when it returns."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any, TypeVar
+
+from gripfast.machine import boottime
+from gripfast.runtime.blocking import drive
+from gripfast.stores.etcd.aio import AioLink
+from gripfast.stores.etcd.blocking import BlockingLink
+from gripfast.stores.etcd.dial import Dialer
+from gripfast.stores.etcd.link import Link, Notice
+from gripfast.stores.etcd.messages import Request
+from gripfast.stores.etcd.watches import Watch
+from gripfast.stores.faults import Fault
+
+T = TypeVar("T")
+COLOURS = ("sync", "async")
+SOON = 5.0
+
+
+class Stage:
+    link: Link
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        raise NotImplementedError
+
+    def call(self, request: Request[Any], seconds: float = SOON, **options: Any) -> Any:
+        return self.run(self.link.call(request, boottime() + seconds, **options))
+
+    def call_many(self, requests: Sequence[Request[Any]], seconds: float = SOON, **options: Any) -> list[Any]:
+        return self.run(self.link.call_many(requests, boottime() + seconds, **options))
+
+    def watch(self, key: bytes, revision: int = 0, **options: Any) -> Heard:
+        return Heard(self, key, revision, **options)
+
+
+class Heard:
+    """A watch, and what was heard of it."""
+
+    def __init__(self, stage: Stage, key: bytes, revision: int, **options: Any) -> None:
+        self._stage = stage
+        self._inbox = stage.run(_made(stage.link.inbox))
+        self.notices: list[Notice] = []
+        made = stage.run(stage.link.watch(key, revision, self._notify, boottime() + SOON, **options))
+        assert not isinstance(made, Fault), made.error
+        self.watch: Watch = made  # type: ignore[assignment]
+
+    def _notify(self, notice: Notice) -> None:
+        self.notices.append(notice)
+        self._inbox.deliver(None)
+
+    def hear(self, seconds: float = SOON) -> Notice | None:
+        """The notice, once there is one."""
+        until = boottime() + seconds
+        while not self.notices and boottime() < until:
+            self._stage.run(self._inbox.hear(until))
+        return self.notices[0] if self.notices else None
+
+
+async def _made(make: Callable[[], T]) -> T:
+    return make()
+
+
+class Sync(Stage):
+    def __init__(self, dialer: Dialer) -> None:
+        self.link: BlockingLink = BlockingLink(dialer)
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return drive(coroutine)
+
+
+class Async(Stage):
+    def __init__(self, dialer: Dialer, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self.link: AioLink = self.run(_made(lambda: AioLink(dialer)))
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(coroutine)
+
+
+@contextlib.contextmanager
+def stage(colour: str, *endpoints: str, timeout: float = SOON, **options: Any) -> Iterator[Any]:
+    dialer = Dialer(endpoints, timeout, **options)
+    loop = asyncio.new_event_loop()
+    made = Sync(dialer) if colour == "sync" else Async(dialer, loop)
+    try:
+        yield made
+    finally:
+        made.run(made.link.close())
+        loop.close()
+
+
+def new_key() -> bytes:
+    return f"test/{uuid.uuid4().hex}".encode()
