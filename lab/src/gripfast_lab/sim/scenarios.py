@@ -286,7 +286,9 @@ class _Drawing:
         found = list[Fault]()
         for _ in range(1 + chance.below(3)):
             at = self._spans * 0.6 * chance.random()
-            lasts = (max(self._ttls) + LOOKS_EVERY + 2.0 * ELECTION) * chance.pick((0.1, 0.5, 1.5, 3.0)) * chance.random()
+            lasts = (
+                (max(self._ttls) + LOOKS_EVERY + 2.0 * ELECTION) * chance.pick((0.1, 0.5, 1.5, 3.0)) * chance.random()
+            )
             found.append(Fault(chance.pick(kinds), at, min(lasts, self._spans * 1.5 - at), "", chance.random()))
         return found
 

@@ -344,5 +344,3 @@ def virtual_time(processes: Mapping[str, Process], chance: Chance) -> Iterator[N
     finally:
         clock.__setstate__(before)  # type: ignore[attr-defined]
         watching.random = dice
-
-
