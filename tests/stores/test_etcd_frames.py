@@ -432,6 +432,29 @@ def test_a_server_that_indexes_headers_although_it_may_not_breaks_the_connection
     assert caught.value.code == f.COMPRESSION_ERROR
 
 
+def test_the_same_block_means_another_thing_while_the_server_may_index() -> None:
+    """It names the newest entry of the table, whatever that is."""
+    ours, server = Frames(), Encoder()
+    streams = [Told() for _ in range(4)]
+    for stream in streams:
+        ours.open(stream, BLOCK, b"", True)
+    sent: list[bytes] = []
+    for number, name in zip((1, 3, 5, 7), (b"a", b"a", b"b", b"b"), strict=True):
+        sent.append(server.encode([(name, b"1")]))
+        ours.receive(frame(f.HEADERS, f.END_HEADERS, number, sent[-1]))
+    assert sent[1] == sent[3]
+    assert [stream.told[0][1][0][0] for stream in streams] == [b"a", b"a", b"b", b"b"]
+
+
+def test_a_server_that_allows_no_table_is_told_that_we_have_none() -> None:
+    """Its decoder refuses a block that does not begin so."""
+    pair = Pair()
+    pair.server.decoder.max_allowed_table_size = 0
+    pair.open()
+    pair.move()
+    assert any(isinstance(each, RequestReceived) for each in pair.events)
+
+
 def test_a_block_is_decoded_once() -> None:
     pair = Pair()
     pair.move()

@@ -68,9 +68,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(colour: str, server: E
         assert not fault.was_sent
 
 
-def test_a_certificate_for_another_host_is_refused_unless_that_is_wanted(
-    colour: str, made: Path, tmp_path: Path
-) -> None:
+def test_a_certificate_for_another_host_is_refused_unless_that_is_wanted(colour: str, tmp_path: Path) -> None:
     other = certificate(tmp_path, names="DNS:elsewhere.example")
     with EtcdServer(certificate=other) as server:
         with stage(colour, server.address, tls=tls_context(str(other))) as actor:

@@ -73,16 +73,19 @@ class Keeping:
         return loss
 
     async def release_unknown(self, hold: Hold, until: float) -> Loss | Unreachable | None:
-        """Of an owner that this client has no record of: a "done" that is to be forgotten."""
-        first = await self._first(hold.name, until)
-        if isinstance(first, Unreachable):
-            return first
-        if first is None or first.owner != hold.owner:
-            return "expired"
-        answer, was_repeated = await self._requests.ask_once(protocol.delete(protocol.place_of(first)), until)
-        if isinstance(answer, Fault | Refusal):
-            return failed(answer)
-        return None if answer.succeeded or (was_repeated and not answer.responses[0].kvs) else "taken"
+        """Of an owner that this client has no record of: a "done" that is to be forgotten. Whoever has recorded it may
+        do that once more meanwhile."""
+        while True:
+            first = await self._first(hold.name, until)
+            if isinstance(first, Unreachable):
+                return first
+            if first is None or first.owner != hold.owner:
+                return "expired"
+            answer, was_repeated = await self._requests.ask_once(protocol.delete(protocol.place_of(first)), until)
+            if isinstance(answer, Fault | Refusal):
+                return failed(answer)
+            if answer.succeeded or (was_repeated and not answer.responses[0].kvs):
+                return None
 
     async def abandon(self, hold: Hold, until: float) -> Unreachable | None:
         """Of what is to be kept, or was to be adopted."""
@@ -165,7 +168,7 @@ class Keeping:
     ) -> Granted | Loss | Unreachable:
         assert record.place is not None
         value = record.held(claim.ttl) if record.token else record.value()
-        answer = await self._store.sent(record, protocol.move(record.place, value, lease.id), until, each)
+        answer = await self._store.sent(record, protocol.move(record.place, value, lease.id), lease, until, each)
         if isinstance(answer, Fault | Refusal):
             self._requests.lost_lease(answer, lease)
             return failed(answer)

@@ -22,6 +22,7 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from gripfast.core import rules
 from gripfast.machine import boottime
 from gripfast.stores.etcd.faults import LEASE_EXISTS, LEASE_NOT_FOUND
 from gripfast.stores.etcd.link import Refusal
@@ -49,8 +50,9 @@ class Lease(NamedTuple):
         return self.sent + self.seconds
 
     def date(self, ttl: float, now: float) -> float:
-        """From when on a lease of ours that is put under this one now may count its ttl."""
-        return min(now, self.ends - ttl)
+        """From when on a lease of ours that is put under this one now may count its ttl. It takes the drift of its own
+        ttl off; a server's clock may be off by that of all the seconds."""
+        return min(now, self.ends - rules.drift(self.seconds) - (ttl - rules.drift(ttl)))
 
 
 class Leases:

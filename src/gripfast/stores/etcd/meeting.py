@@ -20,7 +20,8 @@ from gripfast.stores.etcd.messages import (
     CREATE,
     EQUAL,
     Compare,
-    LeaseGrantResponse,
+    DeleteRangeRequest,
+    LeaseGrantRequest,
     PutRequest,
     RangeRequest,
     RangeResponse,
@@ -49,11 +50,10 @@ class Cluster:
         self.met = -1
         """The epoch in which its layout was seen to be ours."""
 
-    def notice(self, answer: Any, known: int) -> None:
-        """`known`: the largest revision when the request was sent."""
+    def notice(self, request: Any, answer: Any, known: int) -> None:
+        """`known`: the largest revision when the request was sent. Reads may be answered by a member that is behind."""
         header = answer.header
-        is_write = isinstance(answer, TxnResponse | LeaseGrantResponse)
-        has_forgotten = is_write and header.revision < known
+        has_forgotten = header.revision < known and writes(request)
         if self.id not in (0, header.cluster_id) or has_forgotten:
             _log.warning(_ANOTHER, self.where, header.revision)
             self.revision = header.revision
@@ -61,6 +61,13 @@ class Cluster:
         self.id = header.cluster_id
         if header.revision > self.revision:
             self.revision = header.revision
+
+
+def writes(request: Any) -> bool:
+    """A majority has agreed upon its answer."""
+    if isinstance(request, TxnRequest):
+        return any(map(writes, request.success)) or any(map(writes, request.failure))
+    return isinstance(request, PutRequest | DeleteRangeRequest | LeaseGrantRequest)
 
 
 def request(key: bytes, writes: bool) -> TxnRequest | RangeRequest:

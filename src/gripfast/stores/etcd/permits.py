@@ -36,7 +36,6 @@ from gripfast.stores.etcd.link import Refusal
 from gripfast.stores.etcd.messages import DeleteRangeRequest, TxnRequest, TxnResponse
 from gripfast.stores.etcd.permit_protocol import Limit, Permit, Pool, View
 from gripfast.stores.etcd.protocol import Place
-from gripfast.stores.etcd.record import Record
 from gripfast.stores.etcd.requests import failed
 from gripfast.stores.etcd.watching import Watching, again_in
 from gripfast.stores.faults import Fault
@@ -73,14 +72,11 @@ class EtcdPermits:
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         store, requests = self.store, self.requests
         until, each = requests.until(), requests.each(claim.ttl)
-        if (refused := await requests.meet(until, each)) is not None:
-            return refused
-        record = store.records.get(claim.owner)
-        if record is None or record.epoch != requests.cluster.epoch:
-            record = store.new_record(claim)
-            record.found["n"] = _share(claim).n
-        attempt = Attempt(self, claim, record, until, each)
+        attempt = Attempt(self, claim, until, each)
         for _ in range(ROUNDS):
+            if (refused := await requests.meet(until, each)) is not None:
+                return refused
+            attempt.record = store.record(claim)
             answer = await attempt.step()
             if answer is not None:
                 return answer
@@ -157,13 +153,13 @@ class EtcdPermits:
 class Attempt:
     """One claim, step by step."""
 
-    def __init__(self, permits: EtcdPermits, claim: Claim, record: Record, until: float, each: float) -> None:
+    def __init__(self, permits: EtcdPermits, claim: Claim, until: float, each: float) -> None:
         self._permits = permits
         self._store = permits.store
         self._requests = permits.requests
         self._claim = claim
         self._share = _share(claim)
-        self._record = record
+        self.record = permits.store.record(claim)
         self._pool = permits.pool(claim.name, self._share.kind)
         self._until = until
         self._each = each
@@ -175,16 +171,16 @@ class Attempt:
         self._sent = boottime()
         lease = await self._requests.leases.for_claim(self._claim.ttl, self._until, self._each)
         if not isinstance(lease, Lease):
-            return failed(lease, was_sent=self._record.is_late)
-        if self._record.token:
+            return failed(lease, was_sent=self.record.is_late)
+        if self.record.token:
             return await self._date_again(lease)
-        if self._record.place is None:
+        if self.record.place is None:
             return await self._come(lease)
-        return await self._wait_on(lease, self._record.place)
+        return await self._wait_on(lease, self.record.place)
 
     async def _send(self, request: TxnRequest, lease: Lease) -> TxnResponse | Unreachable | None:
-        answer = await self._store.sent(self._record, request, self._until, self._each)
-        if self._requests.lost_lease(answer, lease):
+        answer = await self._store.sent(self.record, request, lease, self._until, self._each)
+        if self._requests.lost_lease(answer, lease) or not self._store.is_known(self.record):
             return None
         return failed(answer) if isinstance(answer, Fault | Refusal) else cast(TxnResponse, answer)
 
@@ -193,16 +189,16 @@ class Attempt:
 
     async def _date_again(self, lease: Lease) -> Granted | Unreachable | None:
         """It has its permits, by a request that was not answered."""
-        answer = await self._send(self._record.claim(lease, joins=False), lease)
+        answer = await self._send(self.record.claim(lease, joins=False), lease)
         if answer is None or isinstance(answer, Unreachable):
             return answer
-        outcome = self._record.read(answer, lease)
+        outcome = self.record.read(answer, lease)
         if isinstance(outcome, protocol.Won):
-            return self._won(outcome.revision, lease, self._record.found)
+            return self._won(outcome.revision, lease, self.record.found)
         if isinstance(outcome, protocol.Known):
-            self._record.know(outcome.mine)
+            self.record.know(outcome.mine)
         else:
-            self._record.gone()
+            self.record.gone()
         return None
 
     # Newcomers --------------------------------------------------------------------------------------------------------
@@ -211,8 +207,8 @@ class Attempt:
         view = await self._permits.look(self._pool, self._until)
         if isinstance(view, Unreachable):
             return view
-        if (place := view.place_of(self._record.key)) is not None:
-            self._record.know(view.queue[place].entry)
+        if (place := view.place_of(self.record.key)) is not None:
+            self.record.know(view.queue[place].entry)
             return None
         if self._share.kind == "semaphore" and view.limit not in (0, self._share.limit):
             return await self._give_up(Taken(None, 0, limit_in_force=view.limit))
@@ -230,14 +226,14 @@ class Attempt:
         self._races += 1
         found = self._as_holder(view)
         value = protocol.write(found)
-        request = permit_protocol.enter(self._pool, view, self._record.key, value, lease.id, limit)
+        request = permit_protocol.enter(self._pool, view, self.record.key, value, lease.id, limit)
         answer = await self._send(request, lease)
         if answer is None or isinstance(answer, Unreachable):
             return answer
         return self._won(answer.header.revision, lease, found) if answer.succeeded else None
 
     async def _join(self, view: View, lease: Lease, limit: Limit) -> Granted | Taken | Unreachable | None:
-        record = self._record
+        record = self.record
         waiting = record.value(waits=True)
         answer = await self._send(permit_protocol.join(self._pool, view, record.key, waiting, lease.id, limit), lease)
         if answer is None or isinstance(answer, Unreachable):
@@ -252,23 +248,23 @@ class Attempt:
 
     async def _wait_on(self, lease: Lease, place: Place) -> Granted | Taken | Unreachable | None:
         """Look again, and keep the key in the queue."""
-        known = self._record.lease
+        known = self.record.lease
         if known is not None and known.ends - boottime() > FRESH * self._claim.ttl:
             view = await self._permits.look(self._pool, self._until)
             if isinstance(view, Unreachable):
                 return view
             return await self._decide(view, lease)
-        waiting = self._record.value(waits=True)
+        waiting = self.record.value(waits=True)
         answer = await self._send(permit_protocol.stay(self._pool, place, waiting, lease.id), lease)
         if answer is None or isinstance(answer, Unreachable):
             return answer
         revision = answer.header.revision
         if answer.succeeded:
-            self._record.waits(place._replace(mod=revision), lease)
+            self.record.waits(place._replace(mod=revision), lease)
         return await self._decide(self._view(answer.responses[-2:], revision), lease)
 
     async def _decide(self, view: View, lease: Lease) -> Granted | Taken | Unreachable | None:
-        record, share = self._record, self._share
+        record, share = self.record, self._share
         at = view.place_of(record.key)
         if at is None:
             record.gone()
@@ -288,7 +284,7 @@ class Attempt:
 
     async def _take(self, view: View, lease: Lease) -> Granted | Unreachable | None:
         """None if others were faster."""
-        record = self._record
+        record = self.record
         limit = await self._permits.limit_of(self._pool, view.limit or self._share.limit, self._until)
         if isinstance(limit, Unreachable):
             return limit
@@ -302,7 +298,7 @@ class Attempt:
         return self._won(answer.header.revision, lease, found) if answer.succeeded else None
 
     async def _watch(self, view: View, before: Permit | str) -> Taken | Unreachable | None:
-        link, record, pool, inbox = self._requests.link, self._record, self._pool, self._claim.inbox
+        link, record, pool, inbox = self._requests.link, self.record, self._pool, self._claim.inbox
         assert inbox is not None
         if isinstance(before, Permit):
             # A writer may become a reader, a waiter a holder: both are puts.
@@ -320,15 +316,15 @@ class Attempt:
 
     def _as_holder(self, view: View) -> dict[str, Any]:
         """What the value of a holder's key tells; the record knows it when that is written."""
-        found = self._record.found | {"since": int(time.time() * 1_000_000)}
+        found = self.record.found | {"since": int(time.time() * 1_000_000)}
         if self._share.kind == "semaphore":
             slots = permit_queue.free_slots(view.queue, view.limit or self._share.limit, self._share.n)
             found["slots"] = permit_queue.ranges_of(slots)
         return found
 
     def _won(self, revision: int, lease: Lease, found: dict[str, Any]) -> Granted:
-        self._record.found = found
-        granted = self._record.won(revision, lease, self._claim.ttl, self._sent)
+        self.record.found = found
+        granted = self.record.won(revision, lease, self._claim.ttl, self._sent)
         return granted._replace(slots=permit_protocol.read_slots([list(run) for run in found.get("slots", ())]))
 
     def _taken(self, view: View) -> Taken:
@@ -339,8 +335,8 @@ class Attempt:
         return Taken(info, max(each.entry.token for each in holders))
 
     async def _give_up(self, answer: Taken) -> Taken | Unreachable:
-        if self._record.place is not None or self._record.is_late:
-            deleted = await self._requests.ask(DeleteRangeRequest(self._record.key), self._until, self._each)
+        if self.record.place is not None or self.record.is_late:
+            deleted = await self._requests.ask(DeleteRangeRequest(self.record.key), self._until, self._each)
             if isinstance(deleted, Fault | Refusal):
                 return failed(deleted)
         self._store.forget(self._claim.owner)

@@ -14,8 +14,9 @@ from gripfast.stores.etcd.protocol import Busy, Entry, Gone, Known, Place, Waits
 from gripfast.stores.etcd.watching import Watching
 
 LATE = 0.4
-"""Seconds after its first clean-up in which a claim that got no answer may take effect: so long the clean-up is
-repeated. If it takes effect still later, its key lives for the rest of the lease that it named: one ttl at most."""
+"""Seconds after its first clean-up in which a claim that nobody waits for any more may take effect: so long the
+clean-up is repeated. If a member did not answer in time, it is repeated as long as the lease lives that the claim
+named. Whatever takes effect still later lives for the rest of that lease: one ttl at most."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +36,8 @@ class Record:
     """The one that the key hangs on."""
     is_late: bool = False
     """A claim got no answer, and may still take effect."""
+    late_until: float = 0.0
+    """Until then, if a member did not answer."""
     cleaned_at: float = 0.0
     """When its key was deleted first."""
     is_adopted: bool = False
@@ -51,7 +54,7 @@ class Record:
     def may_take_effect(self, now: float) -> bool:
         """After a clean-up: it is to be repeated."""
         self.cleaned_at = self.cleaned_at or now
-        return self.is_late and now < self.cleaned_at + LATE
+        return self.is_late and now < max(self.cleaned_at + LATE, self.late_until)
 
     def value(self, **more: Any) -> bytes:
         return protocol.write(self.found, **more)

@@ -48,26 +48,26 @@ class Requests:
         """The response, a Refusal or a Fault. May be repeated."""
         known = self.cluster.revision
         answer = await self.link.call(request, until, each)
-        return self._noticed(answer, known)
+        return self._noticed(request, answer, known)
 
     async def ask_once(self, request: Any, until: float, each: float = math.inf) -> Told:
         """May be repeated as well, but whoever asks has to know."""
         known = self.cluster.revision
         answer = await self.link.call(request, until, each, repeats=False)
         if not isinstance(answer, Fault) or answer.is_permanent or boottime() >= until:
-            return Told(self._noticed(answer, known), False)
+            return Told(self._noticed(request, answer, known), False)
         was_sent = answer.was_sent
         return Told(await self.ask(request, until, each), was_sent)
 
     async def ask_many(self, requests: Sequence[Any], until: float, each: float = math.inf) -> list[Any]:
         known = self.cluster.revision
         answers = await self.link.call_many(requests, until, each) if requests else []
-        return [self._noticed(answer, known) for answer in answers]
+        return [self._noticed(*pair, known) for pair in zip(requests, answers, strict=True)]
 
-    def _noticed(self, answer: Any, known: int) -> Any:
+    def _noticed(self, request: Any, answer: Any, known: int) -> Any:
         if not isinstance(answer, Fault | Refusal):
             epoch = self.cluster.epoch
-            self.cluster.notice(answer, known)
+            self.cluster.notice(request, answer, known)
             if self.cluster.epoch != epoch:
                 self.leases.drop_all()
         return answer

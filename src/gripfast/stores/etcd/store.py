@@ -79,12 +79,10 @@ class EtcdStore:
             return await self._permits.claim(claim)
         requests, sent = self.requests, boottime()
         until, each = sent + requests.link.timeout, requests.each(claim.ttl)
-        if (refused := await requests.meet(until, each)) is not None:
-            return refused
-        record = self.records.get(claim.owner)
-        if record is None or record.epoch != requests.cluster.epoch:
-            record = self.new_record(claim)
         for _ in range(ROUNDS):
+            if (refused := await requests.meet(until, each)) is not None:
+                return refused
+            record = self.record(claim)
             lease = await requests.leases.for_claim(claim.ttl, until, each)
             if not isinstance(lease, Lease):
                 return failed(lease, was_sent=record.is_late)
@@ -94,12 +92,21 @@ class EtcdStore:
             sent = boottime()
         return unreachable(StoreUnavailable(f"{requests.link.where} gave no clear answer about {claim.name!r}"))
 
+    def record(self, claim: Claim) -> Record:
+        """If it is of another cluster, it tells nothing."""
+        record = self.records.get(claim.owner)
+        return record if record is not None and self.is_known(record) else self.new_record(claim)
+
+    def is_known(self, record: Record) -> bool:
+        return record.epoch == self.requests.cluster.epoch
+
     def new_record(self, claim: Claim) -> Record:
         kind = None if claim.share is None else claim.share.kind
         keys = self.requests.keys
         queue, key = keys.queue(claim.name, kind), keys.own(claim.name, claim.owner, kind)
         epoch = self.requests.cluster.epoch
-        record = Record(claim.name, queue, key, epoch, dict(self.details(claim)))
+        wanted = {} if claim.share is None else {"n": claim.share.n}
+        record = Record(claim.name, queue, key, epoch, self.details(claim) | wanted)
         self.records[claim.owner] = record
         return record
 
@@ -111,8 +118,8 @@ class EtcdStore:
     ) -> Granted | Taken | Unreachable | None:
         """One transaction. None if the next one may tell more."""
         request = record.claim(lease, joins=claim.inbox is not None)
-        answer = await self.sent(record, request, until, each)
-        if self.requests.lost_lease(answer, lease):
+        answer = await self.sent(record, request, lease, until, each)
+        if self.requests.lost_lease(answer, lease) or not self.is_known(record):
             return None
         if isinstance(answer, Fault | Refusal):
             return failed(answer)
@@ -133,11 +140,14 @@ class EtcdStore:
             record.gone()
         return None
 
-    async def sent(self, record: Record, request: TxnRequest, until: float, each: float) -> Any:
+    async def sent(self, record: Record, request: TxnRequest, lease: Lease, until: float, each: float) -> Any:
         """A claim's request. Until it is answered, it may take effect at any time."""
         was_late, record.is_late = record.is_late, True
         told = await self.requests.ask_once(request, until, each)
-        record.is_late = was_late or told.was_repeated or (isinstance(told.answer, Fault) and told.answer.was_sent)
+        if told.was_repeated or (isinstance(told.answer, Fault) and told.answer.was_sent):
+            record.late_until = lease.ends
+        else:
+            record.is_late = was_late
         return told.answer
 
     async def _queued(self, record: Record, claim: Claim, outcome: Waits, until: float) -> Taken:
@@ -242,8 +252,7 @@ class EtcdStore:
         if isinstance(answer, Fault | Refusal):
             return failed(answer)
         loss = None if answer.succeeded or was_repeated else await self.why(record, hold.owner, until)
-        self.forget(hold.owner)
-        return loss
+        return loss if loss is not None else self._left(hold)
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         until = self.requests.until()
