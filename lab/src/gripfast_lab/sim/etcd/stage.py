@@ -14,7 +14,7 @@ from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.etcd.cluster import HOP, Cluster
 from gripfast_lab.sim.etcd.link import LendingLink, SimLink, virtual_time
 from gripfast_lab.sim.etcd.member import Member
-from gripfast_lab.sim.etcd.observer import ROOT, SEPARATOR, Observer
+from gripfast_lab.sim.etcd.observer import ROOT, SEPARATOR, Book, Observer
 from gripfast_lab.sim.etcd.state import State
 from gripfast_lab.sim.history import ANY, Kind
 from gripfast_lab.sim.plan import Host, Plan
@@ -113,26 +113,27 @@ class EtcdStage(Stage):
         self.world.at(self.world.now + self.plan.reaction, self._look_for_left, process, name, owner, self.world.now)
 
     def _look_for_left(self, process: Process, name: str, owner: str, since: float) -> None:
-        """A ledger has lost sight of this owner: nothing of it may be there, unless a claim came later than anybody
-        waits for (`record.LATE`)."""
+        """A ledger has lost sight of this owner: nothing of it may be there, unless its claim came when its lease was
+        over by what its client knows, or later than a clean-up is repeated for a caller that has gone away."""
         key = self.observer.key_of(name, owner)
         if key is None or process.is_dead or self.has_declared or owner in self.board.owners:
             return
-        book = self.observer.books[key]
-        if book.made_at > since and owner in self.observer.freed:
-            return
-        runs_out = self.observer.lasts_until(key) <= self.world.now  # the leader may have counted it anew
-        if not runs_out and (book.made_at <= since or book.delay < LATE * _EARLY):
-            self.note(process.name, name, "left", note=f"a key of {owner}, which no client knows")
+        book, ends = self.observer.books[key], self.observer.lasts_until(key)
+        if ends <= self.world.now or (book.made_at > since and (ends - _ROUNDING <= book.made_at or self._is_late(book))):
+            return  # the leader may have counted it anew
+        self.note(process.name, name, "left", note=f"a key of {owner}, which no client knows")
+
+    def _is_late(self, book: Book) -> bool:
+        has_left = "task cancelled" in self.fired or "client closed" in self.fired
+        return has_left and book.delay >= LATE * _EARLY
 
     def _look_for_held(self, closed_at: float) -> None:
         for key, book in self.observer.books.items():
             process = self.processes.get(book.owner.partition(SEPARATOR)[0])
             if process is None or process.is_dead or self.has_declared or book.owner in self.board.owners:
                 continue
-            if book.delay < LATE * _EARLY:
+            if book.made_at < closed_at or book.delay < LATE * _EARLY:
                 self.note(process.name, book.name, "left", note=f"key {key!r} after the client was closed")
-        assert closed_at <= self.world.now
 
     def _look_whether_it_may(self, owner: str, name: str, kind: Kind) -> None:
         """A claim that was not answered may come back, but nobody can adopt it."""
