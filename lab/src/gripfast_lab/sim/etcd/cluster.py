@@ -15,6 +15,7 @@ it has applied it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,10 @@ class Cluster:
         self.agreed: Callable[[Entry], None] = lambda entry: None
         """Told of each entry when it is."""
         self.is_electing = False
+        self.restored_at = -math.inf
+        """As another cluster, the last time."""
+        self.seen_by: dict[str, float] = {}
+        """When a process has got the first answer after that."""
 
     def add(self, member: Member) -> None:
         self.members.append(member)
@@ -223,12 +228,20 @@ class Cluster:
         if member.is_cut and member.notices:
             member.learn(None)
 
+    def seen(self, process: str) -> None:
+        """It has got an answer."""
+        if self.restored_at >= 0.0:
+            self.seen_by.setdefault(process, self.world.now)
+
     # Backups ------------------------------------------------------------------------------------------------------
 
     def restore(self, backup: State, is_new: bool) -> None:
         """Everything since is gone. `is_new`: it has become another cluster, as etcd's own tools make it."""
         self.state = backup
-        self.id += is_new
+        self.seen_by.clear()
+        if is_new:
+            self.id += 1
+            self.restored_at = self.world.now
         self.log.clear()
         for member in self.members:
             member.forget()

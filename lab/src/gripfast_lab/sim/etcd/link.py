@@ -33,8 +33,10 @@ IDLE_MOST = 8
 class Talk:
     """One connection to a member."""
 
-    def __init__(self, connection: Connection, where: str) -> None:
+    def __init__(self, connection: Connection, where: str, seen: Callable[[str], None]) -> None:
+        """`seen`: told which process has got an answer."""
         self.connection = connection
+        self._seen = seen
         self.where = where
         self.is_left = False
         self._numbers = 0
@@ -89,6 +91,8 @@ class Talk:
         if isinstance(message, Answer):
             promise = self._asked.pop(message.number, None)
             if promise is not None:
+                if not isinstance(message.answer, Status):
+                    self._seen(self.connection.process.name)
                 promise.keep(self._judged(message.answer))
         elif isinstance(message, WatchResponse):
             self._watches.got(message)
@@ -212,7 +216,7 @@ class SimLink(Calling):
         if self._is_closed:
             connection.hang_up()
             return faults.cut(self.where, "the client is closed", was_sent=False)
-        return Talk(connection, self._dialer.where_is(endpoint))
+        return Talk(connection, self._dialer.where_is(endpoint), self._member_at[endpoint].cluster.seen)
 
     def _leave(self, endpoint: str) -> None:
         self.members.leave(endpoint)

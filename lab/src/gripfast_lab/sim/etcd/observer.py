@@ -45,8 +45,9 @@ class Observer:
         self._note = note
         self._granted: dict[int, tuple[float, int]] = {}
         """By lease: when it was, and for how long."""
-        self.freed: set[str] = set()
-        """Owners that have released it."""
+        self.gone: dict[str, float] = {}
+        """When the key of an owner was deleted that had been granted."""
+        self.handed: dict[str, float] = {}
         cluster.agreed = self.agreed
 
     def agreed(self, entry: Entry) -> None:
@@ -84,11 +85,15 @@ class Observer:
             if not before.waits and not before.is_detached:
                 self._note(after.owner, after.name, "removed", note=before.owner)
             queue = " ".join(self.books[each].owner for each in self.queue(after.name))
+            self.handed.setdefault(after.owner, self._cluster.world.now)
             self._note(after.owner, after.name, "handed", token=after.token, note=queue)
 
     def _deleted(self, key: bytes, proposal: Proposal) -> None:
         book = self.books.pop(key, None)
-        if book is None or book.waits or isinstance(proposal.request, LeaseRevokeRequest):
+        if book is None or book.waits:
+            return
+        self.gone[book.owner] = self._cluster.world.now
+        if isinstance(proposal.request, LeaseRevokeRequest):
             return
         if _is_forced(proposal.request):
             if kept(book.owner) == "done":
@@ -97,7 +102,6 @@ class Observer:
         elif process_of(book.owner) != proposal.process:
             self._note(f"{proposal.process}{SEPARATOR}", book.name, "removed", note=book.owner)
         elif kept(book.owner) is None:
-            self.freed.add(book.owner)
             self._note(book.owner, book.name, "freed", token=book.token)
 
     # What is there --------------------------------------------------------------------------------------------------
@@ -130,9 +134,10 @@ class Observer:
     def lose(self) -> None:
         """A backup was restored: what is there is read anew."""
         books, self.books = self.books, {}
-        for key in self._cluster.state.keys:
+        for key, kv in self._cluster.state.keys.items():
             if key in books:
-                self.books[key] = books[key]
+                waits = holder.read_object(kv.value).get("waits") is True
+                self.books[key] = books[key]._replace(create=kv.create_revision, waits=waits)
 
 
 def process_of(owner: str) -> str:

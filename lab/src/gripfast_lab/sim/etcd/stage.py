@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+from gripfast.core import rules
 from gripfast.core.ports import Store
 from gripfast.stores.etcd.keys import Keys
 from gripfast.stores.etcd.meeting import Cluster as Met
@@ -40,6 +43,8 @@ class EtcdStage(Stage):
     def __init__(self, plan: Plan) -> None:
         assert plan.cluster is not None
         self.setup = plan.cluster
+        self._off: set[str] = set()
+        """Processes whose clocks are, or were."""
         super().__init__(plan)
         self.cluster.leader = None
         self.cluster.move_leader(self.nodes[self.setup.leader])
@@ -106,8 +111,27 @@ class EtcdStage(Stage):
         key = self.observer.key_of(name, self.actors[who].owner())
         is_first = key is not None and self.observer.queue(name)[0] == key
         kept_until = self.observer.keeps_until(key) if key is not None and is_first else -1.0
+        self._look_for_renewals(who, name, until)
         if until > kept_until + _ROUNDING:
             self.note(who, name, "outlived", until=kept_until)
+
+    def _look_for_renewals(self, who: str, name: str, until: float) -> None:
+        """No renewal is believed that was sent when the key was gone, or when the client knew that the cluster is
+        another one than that which has granted."""
+        process, owner = who.partition("/")[0], self.actors[who].owner()
+        dated = until - self.history[-1].ttl * (1.0 + rules.CLOCK_RATES)
+        if process in self._off:
+            return
+        if dated > self.observer.gone.get(owner, math.inf):
+            self.note(owner, name, "confirmed", note="nobody")
+        restored_at, seen_at = self.cluster.restored_at, self.cluster.seen_by.get(process, math.inf)
+        if dated > seen_at and self.observer.handed.get(owner, math.inf) < restored_at:
+            self.note(who, name, "misled", note="renewed at a cluster that has not granted it")
+
+    def note(self, who: str, name: str, kind: Kind, **more: Any) -> None:
+        if kind == "jumped":
+            self._off.add(who.partition("/")[0])
+        super().note(who, name, kind, **more)
 
     def _struck_off(self, process: Process, name: str, owner: str) -> None:
         self.world.at(self.world.now + self.plan.reaction, self._look_for_left, process, name, owner, self.world.now)
@@ -119,7 +143,9 @@ class EtcdStage(Stage):
         if key is None or process.is_dead or self.has_declared or owner in self.board.owners:
             return
         book, ends = self.observer.books[key], self.observer.lasts_until(key)
-        if ends <= self.world.now or (book.made_at > since and (ends - _ROUNDING <= book.made_at or self._is_late(book))):
+        if ends <= self.world.now or (
+            book.made_at > since and (ends - _ROUNDING <= book.made_at or self._is_late(book))
+        ):
             return  # the leader may have counted it anew
         self.note(process.name, name, "left", note=f"a key of {owner}, which no client knows")
 

@@ -65,7 +65,7 @@ ETCD = (
     _mutant(
         "old lease dated by the claim",
         "A key counts from when it was claimed, however old its lease is.",
-        Edit(Lease.date, "return min(now, self.ends - ttl)", "return now"),
+        Edit(Lease.date, "return min(now,", "return max(now,"),
     ),
     _mutant(
         "renewal under the old lease",
@@ -133,6 +133,7 @@ ETCD = (
             "TxnRequest((is_new,), (PutRequest(key, waiting, lease),)",
             "TxnRequest((), (PutRequest(key, waiting, lease),)",
         ),
+        Edit(protocol.read_claim, "if kv.key != key)", "if kv.key != key or len(last_two[0].kvs) == 1)"),
     ),
     _mutant(
         "try leaves its key",
@@ -142,7 +143,7 @@ ETCD = (
     _mutant(
         "clean-up is not repeated",
         "A claim that takes effect behind its clean-up is left.",
-        Edit(EtcdStore._left, "boottime() < record.late_until", "False"),
+        Edit(EtcdStore._left, "record.may_take_effect(boottime())", "False"),
     ),
     _mutant(
         "unanswered claim counts as refused",
