@@ -104,7 +104,7 @@ class EtcdStage(Stage):
         self.world.run(self.world.now + CLOSING)
         self._look_over()
 
-    # What must be there, and what must not ------------------------------------------------------------------------------
+    # What must be there, and what must not ------------------------------------------------------------------------
 
     def _compare(self, who: str, name: str, until: float) -> None:
         """Whether the cluster keeps the lock for as long as its holder is told."""
@@ -130,6 +130,8 @@ class EtcdStage(Stage):
 
     def note(self, who: str, name: str, kind: Kind, **more: Any) -> None:
         if kind == "jumped":
+            # What its client knows of its current lease is wrong as long as others are put under that.
+            more["until"] += max(self.setup.least_ttl, math.ceil(self.plan.longest_ttl)) * (1.0 + rules.CLOCK_RATES)
             self._off.add(who.partition("/")[0])
         super().note(who, name, kind, **more)
 
