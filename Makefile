@@ -20,7 +20,7 @@ LOCAL_CLI := $(addprefix tests/cli/test_,completion.py failures.py locks.py sche
 
 # Of `make doctor-next`: where its servers are, for all users of this machine, and its tests.
 NEXT ?= /var/tmp/gripfast-next
-DOCTORS := $(addprefix tests/stores/test_,$(addsuffix _doctor.py,redis redlock sentinel cluster postgres mysql zookeeper))
+DOCTORS := $(addprefix tests/stores/test_,$(addsuffix _doctor.py,redis redlock sentinel cluster postgres mysql zookeeper etcd))
 
 # Hundreds of tests start an interpreter: none of them need compile what one before it has compiled.
 unexport PYTHONDONTWRITEBYTECODE

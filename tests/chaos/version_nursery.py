@@ -20,7 +20,7 @@ from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.sql import meeting
 from gripfast.stores.sqlite.connections import Connections
 
-KINDS = ("REDIS", "SQL", "SQLITE", "ZOOKEEPER")
+KINDS = ("REDIS", "SQL", "SQLITE", "ZOOKEEPER", "ETCD")
 
 
 def be_blind() -> None:

@@ -1,12 +1,14 @@
 """What docs/compatibility.md says to an operator works as printed."""
 
 import subprocess
+import uuid
 from typing import Any
 
 import pytest
 
 import gripfast
 from gripfast.stores import layout
+from support.etcd_servers import etcd_server
 from support.pages import blocks, page
 from support.redis_server import HOST, RedisServer
 from support.sql_servers import mariadb_server, postgres_server
@@ -35,7 +37,7 @@ def test_the_table_has_the_numbers_of_this_version() -> None:
     version = ".".join(gripfast.__version__.split(".")[:2])
     (row,) = [line for line in PAGE.splitlines() if line.startswith(f"| {version} |")]
     numbers = [int(cell) for cell in row.strip("| ").split("|")[1:]]
-    assert numbers == [layout.REDIS, layout.SQL, layout.SQLITE, layout.ZOOKEEPER]
+    assert numbers == [layout.REDIS, layout.SQL, layout.SQLITE, layout.ZOOKEEPER, layout.ETCD]
 
 
 def test_the_refusal_is_the_one_that_is_shown_and_redis_forgets_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +63,17 @@ def test_databases_forget_their_number(
         database = url.partition("?")[0].rpartition("/")[2]
         server.execute(only(language if mode == "lease" else "sql"), database=database)
         use(url)
+
+
+def test_etcd_forgets_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = f"layout-{uuid.uuid4().hex}/"
+    url = etcd_server().url_with(root=root)
+    use(url)
+    monkeypatch.setattr(layout, "ETCD", 2)
+    assert "layout 1, and" in refused(url)
+    _, *words = only("sh").split()
+    etcd_server().ctl(*(word.replace("gripfast/", root) for word in words))
+    use(url)
 
 
 def test_zookeeper_forgets_its_number(monkeypatch: pytest.MonkeyPatch) -> None:

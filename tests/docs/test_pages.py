@@ -14,7 +14,7 @@ REDIS = "redis://localhost:6379/0"
 POSTGRES = "postgresql://me:secret@localhost:5432/shop"
 TESTED_ELSEWHERE = {
     "alembic", "apscheduler", "celery", "django", "fastapi",
-    "operations", "redis", "redlock", "sentinel", "sql", "zookeeper",
+    "operations", "redis", "redlock", "sentinel", "sql", "zookeeper", "etcd",
 }  # fmt: skip
 HERE = [name for name in PAGES if name not in TESTED_ELSEWHERE]
 WITH_PROGRAMS = [name for name in HERE if programs(page(name))]

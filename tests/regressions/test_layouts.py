@@ -19,7 +19,7 @@ from support.redlock_nodes import redlock_url
 from support.sql_servers import mariadb_server, postgres_server
 from support.zookeeper_servers import new_root, zookeeper_server
 
-KINDS = ("REDIS", "SQL", "SQLITE", "ZOOKEEPER")
+KINDS = ("REDIS", "SQL", "SQLITE", "ZOOKEEPER", "ETCD")
 AT_ONCE = 5.0
 """Seconds; `connect_patience` is 30."""
 OTHER = "layout 1, and this version of Gripfast uses layout 2"

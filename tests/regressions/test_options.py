@@ -20,6 +20,7 @@ TARGETS: dict[str, Any] = {
     "postgres": "postgresql://h/d",
     "mysql": "mysql://h/d",
     "zookeeper": "zookeeper://h",
+    "etcd": "etcd://h",
 }
 CONNECTS = pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
 Connect = Callable[..., object]

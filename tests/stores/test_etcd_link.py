@@ -1,4 +1,4 @@
-"""Requests and watches at real members, sync and async."""
+"""Requests at real members, sync and async."""
 
 from __future__ import annotations
 
@@ -27,7 +27,6 @@ from gripfast.stores.etcd.maintenance import StatusRequest
 from gripfast.stores.etcd.messages import (
     CREATE,
     EQUAL,
-    CompactionRequest,
     Compare,
     DeleteRangeRequest,
     LeaseGrantRequest,
@@ -42,7 +41,7 @@ from support.ports import closed_port
 from support.proxy import Proxy
 from support.server_process import HOST
 from support.sweeping import sweep_interrupts
-from support.waiting import until
+from support.waiting import auntil, until
 
 EACH = 0.4
 """Seconds of one try."""
@@ -299,6 +298,7 @@ def test_a_connection_cut_at_any_byte_costs_one_try(colour: str, proxy: Proxy, d
                 assert not isinstance(actor.call(PutRequest(key, b"%d" % number)), Fault)
                 assert value(actor.call(RangeRequest(key))) == b"%d" % number
             assert not proxy.armed()
+            assert actor.call(RangeRequest(key)).kvs, "what was cut behind an answer is noticed by the next"
 
 
 # -- nobody gets another's answer --------------------------------------------------------------------------------------
@@ -340,6 +340,24 @@ def test_a_cancelled_task_leaves_no_answer_for_the_next(proxy: Proxy) -> None:
     assert proxy.connections == 1
 
 
+def test_a_cancelled_request_is_not_kept_until_its_answer_comes(proxy: Proxy) -> None:
+    async def scenario() -> None:
+        link = AioLink(Dialer([address(proxy)], SOON))
+        await link.call(RangeRequest(b"a"), boottime() + SOON)
+        conversation = link._wires[address(proxy)].conversation
+        proxy.hold()
+        task = asyncio.create_task(link.call(RangeRequest(b"a"), boottime() + SOON))
+        await auntil(lambda: proxy.held() > 0)
+        assert conversation.calls_open == 1
+        task.cancel()
+        await asyncio.wait([task])
+        assert conversation.calls_open == 0
+        assert not conversation.frames.streams
+        await link.close()
+
+    asyncio.run(scenario())
+
+
 class Interrupted:
     """One request, interrupted; then the next, whose answer must be its own."""
 
@@ -370,130 +388,14 @@ def test_an_interrupt_anywhere_leaves_no_answer_for_the_next() -> None:
     drive(trial.link.close())
 
 
-# -- watches -----------------------------------------------------------------------------------------------------------
-
-
-def test_a_deletion_is_noticed_and_a_put_only_if_wanted(actor: Stage) -> None:
-    key = new_key()
-    actor.call(PutRequest(key))
-    deletions, changes = actor.watch(key), actor.watch(key, puts=True)
-    put = actor.call(PutRequest(key, b"2"))
-    notice = changes.hear()
-    assert (notice.kind, notice.revision) == ("changed", put.header.revision)
-    assert not deletions.notices
-    deleted = actor.call(DeleteRangeRequest(key))
-    notice = deletions.hear()
-    assert (notice.kind, notice.revision) == ("changed", deleted.header.revision)
-
-
-def test_a_deletion_before_the_watch_but_after_its_revision_is_noticed(actor: Stage) -> None:
-    key = new_key()
-    put = actor.call(PutRequest(key))
-    actor.call(DeleteRangeRequest(key))
-    assert actor.watch(key, put.header.revision + 1).hear().kind == "changed"
-
-
-def test_any_key_of_a_range(actor: Stage) -> None:
-    prefix = new_key()
-    actor.call(PutRequest(prefix + b"/a"))
-    heard = actor.watch(prefix + b"/", range_end=prefix + b"0")
-    actor.call(DeleteRangeRequest(prefix + b"/a"))
-    assert heard.hear().kind == "changed"
-
-
-def test_a_watch_from_before_a_compaction_says_so(colour: str) -> None:
-    with EtcdServer() as server, stage(colour, server.address) as actor:
-        key = new_key()
-        put = actor.call(PutRequest(key))
-        deleted = actor.call(DeleteRangeRequest(key))
-        last = actor.call(PutRequest(b"other"))
-        actor.call(CompactionRequest(last.header.revision))
-        assert deleted.header.revision < last.header.revision
-        notice = actor.watch(key, put.header.revision + 1).hear()
-        assert (notice.kind, notice.revision) == ("compacted", last.header.revision)
-
-
-def test_a_cancelled_watch_is_silent(actor: Stage) -> None:
-    key = new_key()
-    actor.call(PutRequest(key))
-    cancelled, other = actor.watch(key), actor.watch(key)
-    cancelled.watch.cancel()
-    actor.call(DeleteRangeRequest(key))
-    assert other.hear().kind == "changed"
-    assert not cancelled.notices
-
-
-def test_a_watch_is_told_of_the_end_of_its_member_and_the_next_one_is_elsewhere(colour: str) -> None:
-    with Trio() as own:
-        killed, *others = own.followers()
-        addresses = [server.address for server in (killed, *others)]
-        with stage(colour, *addresses) as actor:
-            key = new_key()
-            actor.call(PutRequest(key))
-            heard = actor.watch(key)
-            actor.call(RangeRequest(key))
-            killed.kill()
-            assert heard.hear(seconds=10).kind == "lost"
-            actor.call(RangeRequest(key), each=2.0)
-            again = actor.watch(key)
-            actor.call(DeleteRangeRequest(key))
-            assert again.hear().kind == "changed"
-
-
-def test_watches_at_a_member_that_went_silent_are_told_when_a_request_finds_out(colour: str, trio: Trio) -> None:
-    stopped, *others = trio.followers()
-    with stage(colour, stopped.address, *(server.address for server in others)) as actor:
-        key = new_key()
-        actor.call(PutRequest(key))
-        heard = actor.watch(key)
-        try:
-            stopped.pause()
-            actor.call(RangeRequest(key), each=EACH)
-            assert heard.hear().kind == "lost"
-        finally:
-            stopped.resume()
-
-
-def test_a_quiet_member_is_asked_whether_it_lives(monkeypatch: pytest.MonkeyPatch, proxy: Proxy) -> None:
-    """For threads, whose watches have a connection of their own."""
-    monkeypatch.setattr("gripfast.stores.etcd.blocking.PING_EVERY", 0.3)
-    with stage("sync", address(proxy), timeout=0.5) as actor:
-        heard = actor.watch(new_key())
-        assert heard.hear(seconds=1.0) is None
-        proxy.black_hole()
-        assert heard.hear(seconds=5.0).kind == "lost"
-
-
-def test_closing_tells_every_watch_and_no_other_is_begun(colour: str) -> None:
-    with stage(colour, etcd_server().address) as actor:
-        heard = actor.watch(new_key())
-        actor.link.stop_waiting()
-        assert heard.hear().kind == "lost"
-        until_then = boottime() + SOON
-        assert isinstance(actor.run(actor.link.watch(b"a", 0, lambda _: None, until_then)), Fault)
-
-
-def test_many_threads_wait_and_one_of_them_reads_for_all() -> None:
-    with stage("sync", etcd_server().address) as actor:
-        keys = [new_key() for _ in range(12)]
-        for key in keys:
-            actor.call(PutRequest(key))
-        heard = [actor.watch(key) for key in keys]
-        with ThreadPoolExecutor(len(keys)) as threads:
-            waiting = [threads.submit(each.hear, 20.0) for each in heard]
-            for key in keys:
-                actor.call(DeleteRangeRequest(key))
-            assert [each.result().kind for each in waiting] == ["changed"] * len(keys)
-
-
 # -- the end -----------------------------------------------------------------------------------------------------------
 
 
 def test_a_forked_child_has_connections_of_its_own_and_says_nothing_on_those_of_its_parent(proxy: Proxy) -> None:
     with stage("sync", address(proxy)) as actor:
         key = new_key()
-        actor.call(PutRequest(key, b"1"))
-        heard = actor.watch(key)
+        put = actor.call(PutRequest(key, b"1"))
+        heard = actor.watch(key, put.header.revision + 1)
         actor.call(RangeRequest(key))
         before = proxy.connections
         if (child := os.fork()) == 0:

@@ -199,7 +199,7 @@ def test_connect_tells_what_may_have_been_meant(url: str, meant: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "scheme", ["redis", "rediss", "redlock", "postgresql", "mysql", "sqlite", "memory", "zookeeper"]
+    "scheme", ["redis", "rediss", "redlock", "postgresql", "mysql", "sqlite", "memory", "zookeeper", "etcd"]
 )
 def test_a_scheme_that_ends_in_a_plus_names_no_driver(scheme: str) -> None:
     with pytest.raises(ConfigurationError, match="unknown scheme"):

@@ -30,7 +30,7 @@ class Event:
     """The engine's address, without a password."""
     engine: str = ""
     """What the engine is: `redis`, `redlock`, `sentinel`, `cluster`, `valkey`, `postgresql`, `mysql`, `sqlite`,
-    `zookeeper`, `memory`, or the name of a store of another package."""
+    `zookeeper`, `etcd`, `memory`, or the name of a store of another package."""
     at: float
     """When it happened, in seconds on the clock of this machine that goes on while the machine sleeps. Only the
     difference of two has a meaning."""

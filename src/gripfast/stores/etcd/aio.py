@@ -43,6 +43,12 @@ class AioWire(Wire):
                 "etcd needs an event loop with add_reader(): on Windows use asyncio.SelectorEventLoop"
             ) from None
 
+    def is_fit(self) -> bool:
+        """After a pause of the loop or of the process, its member may have closed it: that is looked at first."""
+        if self.conversation.takes_calls and not self.conversation.calls_open:
+            self._run(self.receive)
+        return self.conversation.takes_calls
+
     def send_soon(self) -> None:
         """At once if nothing else is under way; otherwise with everything else of this turn of the loop."""
         if self._is_flushing:
@@ -162,7 +168,7 @@ class AioLink(Calling):
 
     async def _wire(self, endpoint: str, until: float) -> AioWire | Fault:
         wire = self._wires.get(endpoint)
-        if wire is not None and wire.conversation.takes_calls:
+        if wire is not None and wire.is_fit():
             return wire
         if self._is_closed:
             raise ClientClosed

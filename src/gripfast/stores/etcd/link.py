@@ -94,7 +94,8 @@ class Link(Protocol):
         """Have `notify` called, once, by the first deletion at this revision or later, with `puts` also by the first
         put. It is called by whatever thread reads, or on the loop; usually it is `inbox.deliver`, with None.
 
-        The watch is there when this returns, as far as this side goes: whatever comes after the revision is noticed.
+        The watch is there when this returns, as far as this side goes: whatever comes from the revision on is noticed.
+        (0 means from when its member gets to know of it, which is not when this returns.)
         Keep what is returned: the watch ends when it is dropped."""
         ...
 

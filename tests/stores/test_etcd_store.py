@@ -1,0 +1,191 @@
+"""What the store does when requests are late, keys are touched by others, and clusters are not what they were."""
+
+import shutil
+import threading
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gripfast
+from gripfast.core.ports import Claim, Granted, Hold
+from gripfast.runtime.blocking import drive
+from gripfast.stores.etcd import protocol
+from gripfast.stores.etcd.leases import Lease
+from support.etcd_servers import EtcdServer, Trio, etcd_server
+from support.waiting import until
+
+SOON = 5.0
+
+
+@pytest.fixture
+def root() -> str:
+    return f"store-{uuid.uuid4().hex}/"
+
+
+@pytest.fixture
+def client(root: str) -> Iterator[gripfast.Client]:
+    with gripfast.connect(etcd_server().url_with(root=root)) as client:
+        yield client
+
+
+def store_of(client: gripfast.Client) -> Any:
+    return client._store()
+
+
+def keys_below(prefix: str) -> list[str]:
+    return [line for line in etcd_server().ctl("get", prefix, "--prefix", "--keys-only").splitlines() if line]
+
+
+# -- late requests -----------------------------------------------------------------------------------------------------
+
+
+def test_a_renewal_that_arrives_late_does_not_move_the_key_back(client: gripfast.Client) -> None:
+    """With the create revision alone it would: the key would die with an old lease, and its holder would believe."""
+    lease = client.lock("job", ttl=20, renew=False).acquire()
+    store = store_of(client)
+    record = store.records[lease.owner]
+    late = protocol.move(record.place, record.held(20), record.lease.id)
+    lease.extend()
+    assert record.lease.id != late.success[0].lease
+    answer = drive(store.requests.ask(late, store.requests.until()))
+    assert not answer.succeeded
+    assert answer.responses[0].kvs[0].lease == record.lease.id
+
+
+def test_a_claim_that_is_repeated_keeps_its_token(client: gripfast.Client) -> None:
+    store = store_of(client)
+    claim = Claim("job", "0" * 32, 20.0, None, None)
+    first: Any = drive(store.claim(claim))
+    store.records.clear()  # as if the answer had been lost
+    again: Any = drive(store.claim(claim))
+    assert again.token == first.token
+
+
+def test_a_claim_without_an_answer_that_lands_after_the_release_is_cleaned_up(
+    client: gripfast.Client, root: str
+) -> None:
+    store = store_of(client)
+    lease = client.lock("job").acquire()
+    record = store.records[lease.owner]
+    late = protocol.claim(record.queue, record.key, record.value(), None, record.lease.id)
+    record.is_late, record.late_until = True, record.lease.ends
+    lease.release()
+    assert drive(store.requests.ask(late, store.requests.until())).succeeded
+    until(lambda: not keys_below(f"{root}job/"), within=SOON)
+
+
+def test_a_lease_that_expired_at_the_server_costs_a_claim_only_a_round_trip(client: gripfast.Client) -> None:
+    client.lock("job").acquire().release()
+    requests = store_of(client).requests
+    lease: Lease = requests.leases._current[30]
+    etcd_server().ctl("lease", "revoke", f"{lease.id:x}")
+    answer = drive(store_of(client).claim(Claim("job", "0" * 32, 30.0, None, None)))
+    assert isinstance(answer, Granted)
+    assert requests.leases._current[30].id != lease.id
+
+
+# -- what others do ----------------------------------------------------------------------------------------------------
+
+
+def test_a_key_that_somebody_deletes_is_a_broken_lease(client: gripfast.Client, root: str) -> None:
+    lease = client.lock("job").acquire()
+    etcd_server().ctl("del", f"{root}job/{lease.owner}")
+    with pytest.raises(gripfast.LeaseLost) as caught:
+        lease.extend()
+    assert caught.value.reason == "broken"
+
+
+def test_a_lease_that_is_revoked_takes_no_key_that_was_renewed(client: gripfast.Client) -> None:
+    """As a leader does that was replaced, when it returns."""
+    lease = client.lock("job", ttl=20).acquire()
+    before = store_of(client).records[lease.owner].lease.id
+    lease.extend()
+    etcd_server().ctl("lease", "revoke", f"{before:x}")
+    lease.extend()
+    assert lease.held
+
+
+def test_values_that_make_no_sense_do_no_harm(client: gripfast.Client, root: str) -> None:
+    for number, value in enumerate(["", "[]", "{", '{"owner": 7, "token": "x", "since": [], "ttl": {}}', "1e999"]):
+        etcd_server().ctl("put", f"{root}odd{number}/stranger", value)
+        info = client.inspect(f"odd{number}")
+        assert info is not None
+        assert info.owner == "stranger"
+        assert client.lock(f"odd{number}").try_acquire() is None
+        assert client.force_release(f"odd{number}") is True
+
+
+def test_a_compaction_makes_no_waiter_wait_for_ever(client: gripfast.Client) -> None:
+    lease = client.lock("job").acquire()
+    got: list[gripfast.Lease] = []
+    waiting = threading.Thread(target=lambda: got.append(client.lock("job", ttl=3).acquire(wait=30)))
+    waiting.start()
+    until(lambda: (info := client.inspect("job")) is not None and info.waiters == 1, within=SOON)
+    etcd_server().ctl("compaction", str(store_of(client).requests.cluster.revision), "--physical")
+    lease.release()
+    waiting.join(SOON)
+    assert got[0].held
+    got[0].release()
+
+
+def test_125_leases_and_more_are_renewed_at_once_and_one_that_is_gone_costs_no_other(client: gripfast.Client) -> None:
+    leases = [client.lock(f"job{number}", ttl=60).acquire() for number in range(130)]
+    client.force_release("job7")
+    holds = [Hold(f"job{number}", lease.owner, 60.0) for number, lease in enumerate(leases)]
+    answers = drive(store_of(client).renew(holds))
+    assert [answer for answer in answers if answer is not None] == ["broken"]
+    assert answers[7] == "broken"
+
+
+# -- clusters ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_restored_backup_ends_all_leases(tmp_path: Path) -> None:
+    """Even those whose keys are in it: others may have been granted since then, and will be again."""
+    with EtcdServer() as server, gripfast.connect(server.url_with(), ttl=60) as client:
+        lease = client.lock("job").acquire()
+        server.stop()
+        shutil.copytree(server.folder / "data", tmp_path / "backup")
+        server.restart()
+        until(lambda: _extends(lease) == "renewed", within=20)
+        for number in range(10):
+            server.ctl("put", "padding", str(number))
+        lease.extend()
+        server.kill()
+        shutil.rmtree(server.folder / "data")
+        shutil.copytree(tmp_path / "backup", server.folder / "data")
+        server.restart()
+        until(lambda: _extends(lease) == "session", within=20)
+        assert not lease.held
+        client.force_release("job")
+        with client.lock("job") as again:
+            assert again.held
+
+
+def _extends(lease: gripfast.Lease) -> str:
+    try:
+        lease.extend()
+    except gripfast.LeaseLost as lost:
+        return lost.reason
+    except gripfast.StoreUnavailable:
+        return "unavailable"
+    return "renewed"
+
+
+def test_a_stopped_member_is_left_and_its_lease_goes_on() -> None:
+    with Trio() as trio, gripfast.connect(trio.lock_space(ttl=4)) as client:
+        with client.lock("job") as lease:
+            members = store_of(client).requests.link.members
+            member = next(each for each in trio.servers if each.address == members.current)
+            member.pause()
+            try:
+                until(lambda: members.current != member.address, within=10)
+                lease.extend()
+                client.lock("another").acquire(wait=10).release()
+                assert lease.held
+            finally:
+                member.resume()
+        assert client.inspect("job") is None
