@@ -282,7 +282,8 @@ class _Drawing:
 
     def _of_cluster(self) -> list[Fault]:
         """Some more, and for longer than a lease lasts."""
-        chance, kinds = self._etcd, [kind for kind in faults.OF_CLUSTERS if kind in self._others]
+        chance = self._etcd
+        kinds = [*(kind for kind in faults.OF_CLUSTERS if kind in self._others), "leader's disk stalled"]
         found = list[Fault]()
         for _ in range(1 + chance.below(3)):
             at = self._spans * 0.6 * chance.random()

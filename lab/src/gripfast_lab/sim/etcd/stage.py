@@ -45,6 +45,8 @@ class EtcdStage(Stage):
         self.setup = plan.cluster
         self._off: set[str] = set()
         """Processes whose clocks are, or were."""
+        self._told: dict[str, float] = {}
+        """By owner: the last moment that it was told to hold until."""
         super().__init__(plan)
         self.cluster.leader = None
         self.cluster.move_leader(self.nodes[self.setup.leader])
@@ -120,7 +122,9 @@ class EtcdStage(Stage):
         another one than that which has granted."""
         process, owner = who.partition("/")[0], self.actors[who].owner()
         dated = until - self.history[-1].ttl * (1.0 + rules.CLOCK_RATES)
-        if process in self._off:
+        is_longer = until > self._told.get(owner, -math.inf) + _ROUNDING  # a shorter ttl counts before it is sent
+        self._told[owner] = max(until, self._told.get(owner, -math.inf))
+        if process in self._off or not is_longer:
             return
         if dated > self.observer.gone.get(owner, math.inf):
             self.note(owner, name, "confirmed", note="nobody")

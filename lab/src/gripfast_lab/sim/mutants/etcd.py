@@ -14,14 +14,16 @@ from gripfast_lab.sim.mutants.planting import Edit, Mutant, Rewrite
 
 _NEW_LEASE = "lease = await requests.leases.for_renewal(max(ttls), until, each)"
 _KEPT_ALIVE = """from gripfast.stores.etcd.messages import LeaseKeepAliveRequest
-    for hold, record in group:
+    known = [each for each in group if each[1].lease is not None and each[1].lease.seconds >= each[0].ttl]
+    for hold, record in known:
         answer = await requests.link.call(LeaseKeepAliveRequest(record.lease.id), until, each)
         if isinstance(answer, Fault | Refusal):
             results[hold.owner] = failed(answer)
         else:
             results[hold.owner] = None if answer.ttl else "expired"
 """
-_AND_READ = """    for hold, record in group:
+"""Unless the lease is too short for an extension."""
+_AND_READ = """    for hold, record in known:
         if results[hold.owner] is None:
             found = await requests.link.call(RangeRequest(record.key), until, each)
             if isinstance(found, Fault | Refusal):
@@ -29,6 +31,10 @@ _AND_READ = """    for hold, record in group:
             elif not found.kvs:
                 results[hold.owner] = "expired"
 """
+_THE_OTHERS = f"""    group = [each for each in group if each not in known]
+    if not group:
+        return
+    {_NEW_LEASE}"""
 _MOVED = "return place._replace(mod=kv.mod_revision) if kv.lease == lease else entry(kv)"
 _EXISTS = "return answer  # type: ignore[no-any-return]"
 
@@ -75,12 +81,12 @@ ETCD = (
     _mutant(
         "renewal by keep-alive",
         "A renewal keeps the lease alive, and believes the answer of one member.",
-        Edit(EtcdStore._renew, _NEW_LEASE, f"{_KEPT_ALIVE}    return"),
+        Edit(EtcdStore._renew, _NEW_LEASE, f"{_KEPT_ALIVE}{_THE_OTHERS}"),
     ),
     _mutant(
         "keep-alive and a read",
         "A renewal keeps the lease alive, and then reads the key.",
-        Edit(EtcdStore._renew, _NEW_LEASE, f"{_KEPT_ALIVE}{_AND_READ}    return"),
+        Edit(EtcdStore._renew, _NEW_LEASE, f"{_KEPT_ALIVE}{_AND_READ}{_THE_OTHERS}"),
     ),
     _mutant(
         "unmoved key is believed",
@@ -151,12 +157,12 @@ ETCD = (
         Edit(EtcdStore._step, "return failed(answer)", "return failed(answer, was_sent=False)"),
     ),
     _mutant(
-        "release of the whole queue",
-        "A release deletes all keys of the lock.",
+        "clean-up of the whole queue",
+        "A clean-up deletes all keys of the lock.",
         Edit(
-            protocol.release,
-            "(DeleteRangeRequest(key),)",
-            "(DeleteRangeRequest(keys.queue_in(key), keys.after(keys.queue_in(key))),)",
+            EtcdStore.abandon,
+            "DeleteRangeRequest(self._key(hold))",
+            'DeleteRangeRequest(self._key(hold).rpartition(b"/")[0] + b"/", self._key(hold).rpartition(b"/")[0] + b"0")',
         ),
     ),
     _mutant(
@@ -175,8 +181,9 @@ ETCD = (
         Edit(protocol.keep, "TxnRequest((is_mine,)", "TxnRequest(()"),
     ),
     _mutant(
-        "adopted although it is held",
-        "A lock can be adopted that was not detached.",
+        "adopted from anybody",
+        "A lock is adopted without a look at who has it.",
+        Edit(Keeping.adopt, "if first is None or first.owner not in (hold.owner, claim.owner):", "if first is None:"),
         Edit(Keeping.adopt, "if not is_mine and not first.is_detached:", "if False:"),
     ),
     _mutant(
