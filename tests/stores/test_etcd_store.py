@@ -189,3 +189,48 @@ def test_a_stopped_member_is_left_and_its_lease_goes_on() -> None:
             finally:
                 member.resume()
         assert client.inspect("job") is None
+
+
+# -- what was left to somebody else ------------------------------------------------------------------------------------
+
+
+def test_a_renewal_under_way_does_not_overwrite_the_marker_of_a_kept_release(client: gripfast.Client) -> None:
+    """The renewal finds another mod revision, and must not take that for a late request of its own."""
+    store = store_of(client)
+    lease = client.lock("job", ttl=20, renew=False, min_hold=600).acquire()
+    record = store.records[lease.owner]
+    lease.release()
+    store.records[lease.owner] = record
+    assert drive(store.renew([Hold("job", lease.owner, 20.0)])) == ["broken"]
+    info = client.inspect("job")
+    assert info is not None
+    assert info.kept == "min_hold"
+
+
+def test_a_clean_up_leaves_the_record_of_what_is_done(client: gripfast.Client) -> None:
+    store = store_of(client)
+    with client.once("job", keep=600) as run:
+        assert run
+        ((owner, record),) = store.records.items()
+    for known in (record, None):
+        store.records.clear()
+        if known is not None:
+            store.records[owner] = known
+        assert drive(store.abandon([Hold("job", owner, 30.0)])) == [None]
+        info = client.inspect("job")
+        assert info is not None
+        assert info.kept == "done"
+
+
+def test_of_two_that_adopt_in_one_client_one_gets_it(client: gripfast.Client) -> None:
+    """Both put the key under the same lease of etcd's: that tells nothing about who did."""
+    store = store_of(client)
+    lease = client.lock("job").acquire()
+    hold = Hold("job", lease.owner, 30.0)
+    lease.detach()
+    claims = [Claim("job", str(number) * 32, 30.0, None, None) for number in (1, 2)]
+    first = drive(store._keeping._first("job", store.requests.until()))
+    assert isinstance(drive(store.adopt(hold, claims[0])), Granted)
+    record = store._keeping._record(first, claims[1])  # it has looked before the other one adopted
+    current = store.requests.leases._current[30]
+    assert drive(store._keeping._take(record, current, claims[1], 0.0, store.requests.until(), 1.0)) == "taken"

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from gripfast.stores.options import Option
 
 BUILT_IN = (
-    "memory", "sqlite", "redis", "redlock", "sentinel", "cluster", "valkey", "postgres", "mysql", "zookeeper", "etcd", "sql"
+    "memory", "sqlite", "redis", "redlock", "sentinel", "cluster", "valkey", "postgres", "mysql", "zookeeper", "etcd",
+    "sql",
 )  # fmt: skip
 """The folders of this package that have a spec."""
 GROUP = "gripfast.stores"

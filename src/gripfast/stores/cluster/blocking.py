@@ -12,10 +12,10 @@ from gripfast.bounded import Calls
 from gripfast.core.ports import Inbox
 from gripfast.stores.cluster.asking import follows_asking
 from gripfast.stores.cluster.topology import Address
+from gripfast.stores.listening import Listening, ListeningInbox
 from gripfast.stores.redis.blocking import BlockingLink
 from gripfast.stores.redis.conversation import IDLE_MOST
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.listening import Listening, ListeningInbox
 from gripfast.timed_queue import TimedQueue
 
 Clean = Callable[[str, bytes], bool | None]

@@ -25,10 +25,9 @@ from gripfast.machine import boottime
 from gripfast.stores.etcd import protocol
 from gripfast.stores.etcd.leases import Lease
 from gripfast.stores.etcd.link import Refusal
-from gripfast.stores.etcd.messages import RangeRequest
 from gripfast.stores.etcd.protocol import Entry, Place
 from gripfast.stores.etcd.record import Record
-from gripfast.stores.etcd.requests import failed, may_take_effect
+from gripfast.stores.etcd.requests import failed
 from gripfast.stores.faults import Fault
 
 if TYPE_CHECKING:
@@ -88,27 +87,9 @@ class Keeping:
                 return None
 
     async def abandon(self, hold: Hold, until: float) -> Unreachable | None:
-        """Of what is to be kept, or was to be adopted."""
-        record = self._store.records[hold.owner]
-        if hold.keep is not None and record.place is not None and record.token:
-            answer = await self.keep(hold, record, until)
-            return answer if isinstance(answer, Unreachable) else None
-        for _ in range(AGAIN):
-            found = await self._requests.ask(RangeRequest(record.key), until)
-            if isinstance(found, Fault | Refusal):
-                return failed(found)
-            if not _is_of(found.kvs, hold.owner):
-                break  # the key may still be that of the former owner
-            request = protocol.delete(protocol.place_of(protocol.entry(found.kvs[0])))
-            answer = await self._requests.ask(request, until)
-            if isinstance(answer, Fault | Refusal):
-                return failed(answer)
-            if answer.succeeded:
-                break
-        if record.may_take_effect(boottime()):
-            return may_take_effect(hold.name)
-        self._store.forget(hold.owner)
-        return None
+        """Of what is to be kept."""
+        answer = await self.keep(hold, self._store.records[hold.owner], until)
+        return answer if isinstance(answer, Unreachable) else None
 
     # Hand-over --------------------------------------------------------------------------------------------------------
 
@@ -126,11 +107,11 @@ class Keeping:
                 return "expired"
             if isinstance(answer, Fault | Refusal):
                 return failed(answer)
-            moved = protocol.read_move(answer, record.place, answer.header.revision, 0)
-            if isinstance(moved, Entry) and not moved.is_detached:
+            moved = protocol.read_move(answer, record.place, answer.header.revision, 0, hold.owner)
+            if isinstance(moved, Entry):
                 record.place = protocol.place_of(moved)
                 continue
-            if moved is None:
+            if moved is None and not _is_detached(answer.responses[0].kvs, record.place):
                 return await self._store.why(record, hold.owner, until)
             self._store.forget(hold.owner)
             return None
@@ -172,7 +153,7 @@ class Keeping:
         if isinstance(answer, Fault | Refusal):
             self._requests.lost_lease(answer, lease)
             return failed(answer)
-        moved = protocol.read_move(answer, record.place, answer.header.revision, lease.id)
+        moved = protocol.read_move(answer, record.place, answer.header.revision, lease.id, claim.owner)
         if isinstance(moved, Place):
             # An earlier try of the same request may have done it: its write is the one that counts.
             return record.won(moved.mod, lease, claim.ttl, sent)
@@ -181,7 +162,7 @@ class Keeping:
 
     async def _why_not(self, hold: Hold, until: float) -> Loss:
         """Of a former owner that this client has no record of."""
-        record = Record(hold.name, b"", b"", 0, {})
+        record = Record(hold.name, hold.owner, b"", b"", 0, {})
         return await self._store.why(record, hold.owner, until)
 
     async def _first(self, name: str, until: float) -> Entry | Unreachable | None:
@@ -193,6 +174,11 @@ class Keeping:
 
 def _is_of(kvs: Any, owner: str) -> bool:
     return bool(kvs) and protocol.entry(kvs[0]).owner == owner
+
+
+def _is_detached(kvs: Any, place: Place) -> bool:
+    """By an earlier try of the same request."""
+    return bool(kvs) and kvs[0].create_revision == place.create and protocol.entry(kvs[0]).is_detached
 
 
 def _now_us() -> int:

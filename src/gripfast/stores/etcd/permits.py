@@ -111,7 +111,7 @@ class EtcdPermits:
             answer = await self.requests.ask(request, until, self.requests.each(hold.ttl))
             if isinstance(answer, Fault | Refusal):
                 return "expired" if self.requests.lost_lease(answer, record.lease) else failed(answer)
-            moved = protocol.read_move(answer, record.place, answer.header.revision, 0)
+            moved = protocol.read_move(answer, record.place, answer.header.revision, 0, hold.owner)
             if moved is None:
                 return await self.store.why(record, hold.owner, until)
             record.place = moved if isinstance(moved, Place) else protocol.place_of(moved)

@@ -18,6 +18,7 @@ The token is the revision of the write that granted. Later writes keep it in the
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gripfast.core import rules
@@ -227,16 +228,21 @@ def together(transactions: list[TxnRequest]) -> TxnRequest:
     return TxnRequest((), tuple(transactions), ())
 
 
-def read_move(answer: TxnResponse, place: Place, revision: int, lease: int) -> Place | Entry | None:
-    """Where it is now; or what is there instead, with the same create revision; None if it is gone. An earlier try of
-    the same request may have moved it."""
+def read_move(answer: TxnResponse, place: Place, revision: int, lease: int, owner: str) -> Place | Entry | None:
+    """Where it is now; or what is there instead, of the same owner; None if it is gone, or was left to a marker or an
+    adopter. An earlier try of the same request may have moved it."""
     if answer.succeeded:
         return place._replace(mod=revision)
-    found = answer.responses[0].kvs
-    if not found or found[0].create_revision != place.create:
+    mine = still_mine(answer.responses[0].kvs, owner)
+    if mine is None or mine.kv.create_revision != place.create:
         return None
-    kv = found[0]
-    return place._replace(mod=kv.mod_revision) if kv.lease == lease else entry(kv)
+    return place._replace(mod=mine.kv.mod_revision) if mine.kv.lease == lease else mine
+
+
+def still_mine(kvs: Sequence[KeyValue], owner: str) -> Entry | None:
+    """The owner's key, unless it was left to somebody else."""
+    found = entry(kvs[0]) if kvs else None
+    return found if found is not None and found.owner == owner and not found.is_detached else None
 
 
 # -- releases ----------------------------------------------------------------------------------------------------------

@@ -22,6 +22,7 @@ named. Whatever takes effect still later lives for the rest of that lease: one t
 @dataclass(slots=True, eq=False)
 class Record:
     name: str
+    owner: str
     queue: bytes
     key: bytes
     epoch: int
@@ -82,7 +83,7 @@ class Record:
             return protocol.read_claim(answer, self.key)
         if not self.token:
             return protocol.read_advance(answer, self.place)
-        moved = protocol.read_move(answer, self.place, answer.header.revision, lease.id)
+        moved = protocol.read_move(answer, self.place, answer.header.revision, lease.id, self.owner)
         if isinstance(moved, Place):
             return Won(moved.mod)
         return Gone() if moved is None else Known(moved)

@@ -106,7 +106,7 @@ class EtcdStore:
         queue, key = keys.queue(claim.name, kind), keys.own(claim.name, claim.owner, kind)
         epoch = self.requests.cluster.epoch
         wanted = {} if claim.share is None else {"n": claim.share.n}
-        record = Record(claim.name, queue, key, epoch, self.details(claim) | wanted)
+        record = Record(claim.name, claim.owner, queue, key, epoch, self.details(claim) | wanted)
         self.records[claim.owner] = record
         return record
 
@@ -134,6 +134,8 @@ class EtcdStore:
                 await self.requests.ask(DeleteRangeRequest(record.key), until, each)
             self.forget(claim.owner)
             return await self._taken(claim.name, outcome.first, outcome.waiters, until)
+        if isinstance(outcome, Known) and outcome.mine.owner != claim.owner:  # it was left to a marker
+            return await self._taken(claim.name, outcome.mine, 0, until)
         if isinstance(outcome, Known):
             record.know(outcome.mine)
         elif isinstance(outcome, Gone):
@@ -217,7 +219,7 @@ class EtcdStore:
                 continue
             for (hold, record), each_answer in zip(batch, answer.responses, strict=True):
                 assert record.place is not None
-                moved = protocol.read_move(each_answer, record.place, answer.header.revision, lease.id)
+                moved = protocol.read_move(each_answer, record.place, answer.header.revision, lease.id, hold.owner)
                 if isinstance(moved, Entry):
                     record.place = protocol.place_of(moved)
                     again.append((hold, record))
@@ -256,23 +258,45 @@ class EtcdStore:
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         until = self.requests.until()
-        plain = [hold for hold in holds if not self._is_special(hold)]
         troubles: dict[str, Unreachable | None] = {}
-        for batch in _batches(plain):
-            deletes = TxnRequest((), tuple(DeleteRangeRequest(self._key(hold)) for hold in batch), ())
-            each = self.requests.each(min(hold.ttl for hold in batch))
-            answer = await self.requests.ask(deletes, until, each)
-            for hold in batch:
-                troubles[hold.owner] = failed(answer) if isinstance(answer, Fault | Refusal) else self._left(hold)
+        for batch in _batches([hold for hold in holds if not self._is_kept(hold)]):
+            trouble = await self._delete(batch, until)
+            troubles.update({hold.owner: trouble or self._left(hold) for hold in batch})
         for hold in holds:
             if hold.owner not in troubles:
                 troubles[hold.owner] = await self._keeping.abandon(hold, until)
         return [troubles[hold.owner] for hold in holds]
 
-    def _is_special(self, hold: Hold) -> bool:
-        """More is to be done than to delete its key."""
+    def _is_kept(self, hold: Hold) -> bool:
         record = self.records.get(hold.owner)
-        return record is not None and (hold.keep is not None or record.is_adopted)
+        return hold.keep is not None and record is not None and record.place is not None and bool(record.token)
+
+    async def _delete(self, batch: Sequence[Hold], until: float) -> Unreachable | None:
+        """Whatever these owners have. What was left to a marker or an adopter is not theirs, so it has to be looked at
+        before it is deleted, and deleted only if it is what was seen."""
+        each = self.requests.each(min(hold.ttl for hold in batch))
+        places = {hold.owner: self._place(hold) for hold in batch}
+        for _ in range(MOVES_AGAIN):
+            steps = {owner: protocol.delete(place) for owner, place in places.items()}
+            answer = await self.requests.ask(protocol.together(list(steps.values())), until, each)
+            if isinstance(answer, Fault | Refusal):
+                return failed(answer)
+            left = [
+                (owner, mine)
+                for owner, done in zip(steps, answer.responses, strict=True)
+                if not done.succeeded and (mine := protocol.still_mine(done.responses[0].kvs, owner)) is not None
+            ]
+            if not left:
+                return None
+            places = {owner: protocol.place_of(mine) for owner, mine in left}
+        return unreachable(StoreUnavailable(f"{self.requests.link.where} shows another state with every answer"))
+
+    def _place(self, hold: Hold) -> Place:
+        """If it is not known whether the key is this owner's, none that fits: the answer tells."""
+        record = self.records.get(hold.owner)
+        if record is None or record.place is None or (record.is_adopted and not record.token):
+            return Place(self._key(hold), -1, -1)
+        return record.place
 
     def _key(self, hold: Hold) -> bytes:
         record = self.records.get(hold.owner)

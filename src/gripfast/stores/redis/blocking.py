@@ -15,11 +15,11 @@ from gripfast.interrupts.guard import Guard
 from gripfast.machine import boottime
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.listening import Listening, ListeningInbox
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server, left_for_request
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut, no_reply, was_sent
-from gripfast.stores.listening import Listening, ListeningInbox
 from gripfast.stores.redis.unread import Late, Parked, Unread
 from gripfast.stores.redis.wire import Wire
 

@@ -17,8 +17,8 @@ from gripfast.core.ports import Inbox
 from gripfast.core.redlock.nodes import Ballot, Decided, Request
 from gripfast.machine import boottime
 from gripfast.stores.inboxes import Inboxes
-from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.listening import ListeningInbox
+from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.unread import Book, Parked
 from gripfast.stores.redlock.bundle import Decision, Loan
 from gripfast.stores.redlock.health import Losses, Node

@@ -12,8 +12,8 @@ from gripfast.core.redlock.ballot import majority
 from gripfast.errors import StoreUnavailable
 from gripfast.interrupts.guard import Guard
 from gripfast.stores.inboxes import Inboxes
-from gripfast.stores.redis import protocol
 from gripfast.stores.listening import LOOK_AROUND, Listening
+from gripfast.stores.redis import protocol
 from gripfast.stores.redis.wire import Wire
 from gripfast.stores.redlock.bundle import READABLE, new_poller
 from gripfast.stores.redlock.health import Node, make_all
