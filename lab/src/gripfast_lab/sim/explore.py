@@ -198,5 +198,6 @@ EXPLORATIONS: dict[str, Callable[[], Explored]] = {
         "readers",
     ),
     **_in_two_sizes("gripfast_lab.sim.fence", "fence", "fence-order", "fence-time"),
+    **_in_two_sizes("gripfast_lab.sim.etcd.small", "etcd"),
     **{name: partial(_table, name) for name in ("failover", "failover-large")},
 }

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 from gripfast.core.ports import PermitStore, permits_of
 from gripfast.errors import ClientClosed
 from gripfast_lab.sim import failovers
+from gripfast_lab.sim.etcd import faults as etcd
 from gripfast_lab.sim.history import ANY, ONLY_TOKENS, TOKENS, WORLD
 from gripfast_lab.sim.network import RESEND, Connection, Path, Trouble
 from gripfast_lab.sim.plan import WITNESS, Fault
@@ -33,7 +34,7 @@ DAY = 24 * 3600.0
 
 class Kind(NamedTuple):
     happen: Happen
-    target: Literal["process", "actor", "node", "lock", "group"]
+    target: Literal["process", "actor", "node", "lock", "group", "cluster"]
     is_declared: bool = False
     is_out_of_reach: bool = False
     """While it lasts, somebody can't reach a node."""
@@ -371,6 +372,7 @@ _NETWORK = partial(Kind, target="process", at_nodes=True)
 _NODES = partial(Kind, target="node", at_nodes=True)
 
 _GROUP = partial(Kind, target="group")
+_CLUSTER = partial(Kind, target="cluster")
 
 KINDS: dict[str, Kind] = {
     "slow network": _NETWORK(_slow, is_out_of_reach=True),
@@ -418,8 +420,19 @@ KINDS: dict[str, Kind] = {
     "replica crashed": _GROUP(failovers.replica_crashes),
     "backup follows": _GROUP(failovers.backup),
     "primary among strangers": _GROUP(failovers.strangers),
+    "member paused": _CLUSTER(etcd.paused),
+    "member crashed": _CLUSTER(etcd.crashed),
+    "member cut off": _CLUSTER(etcd.cut_off),
+    "leader's disk stalled": _CLUSTER(etcd.stalled),
+    "leader moved": _CLUSTER(etcd.moved),
+    "member applies late": _CLUSTER(etcd.applies_late),
+    "proposals late": _CLUSTER(etcd.proposes_late),
+    "stale reads": _CLUSTER(etcd.reads_stale),
+    "compacted": _CLUSTER(etcd.compacted),
+    "backup restored": _CLUSTER(etcd.restored, is_declared=True),
 }
 OF_PERMITS = ("permits force-released", "resize")
+OF_CLUSTERS = tuple(kind for kind, each in KINDS.items() if each.target == "cluster")
 OF_GROUPS = tuple(kind for kind, each in KINDS.items() if each.target == "group")
 OF_SEVERAL = ("node clock far off", "wall clock jumped")
 """These make sense only where there are several nodes."""

@@ -145,9 +145,11 @@ def _hurried(
         if seconds == 0.0 or excuses.of_exclusion(attempt, until):
             continue
         for event in sights["freed"]:
-            if event.token == attempt.token and event.at < until:
+            if event.token == attempt.token and attempt.asked.at <= event.at < until:
                 yield Violation("hurried", name, f"{attempt}: freed at {event.at:.6f}, and not before {until:.6f}")
         for event in sights["kept"]:
+            if event.at < attempt.asked.at:  # tokens began anew since
+                continue
             if event.token == attempt.token and event.until < until:
                 yield Violation("hurried", name, f"{attempt}: kept until {event.until:.6f}, and not {until:.6f}")
             if event.token == attempt.token:

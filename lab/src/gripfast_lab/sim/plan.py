@@ -104,6 +104,19 @@ class Copies(NamedTuple):
     """The primary is known to be the first one."""
 
 
+class Members(NamedTuple):
+    """How a cluster of etcd is set up."""
+
+    leader: int
+    """Which of the nodes leads at the beginning."""
+    least_ttl: int
+    """Seconds that every lease lasts at least."""
+    loses_deletes: bool
+    """It is of a version in which a compaction takes deletions from watches."""
+    endpoints: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """By process: the nodes that it knows, in its order."""
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     seed: int
@@ -122,6 +135,7 @@ class Plan:
     quorum: Quorum | None = None
     """None: there is one node, and it is the store; or a primary and its replicas are."""
     copies: Copies | None = None
+    cluster: Members | None = None
     shares: tuple[tuple[str, Share], ...] = ()
     """What each name is, if these are no locks."""
     has_family: bool = False

@@ -10,12 +10,16 @@ from typing import NamedTuple
 
 from gripfast.core import rules
 from gripfast.core.ports import RW_LIMIT, Share
+from gripfast.stores.etcd.watching import SLOW_PACE
 from gripfast_lab.sim import faults
 from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.checks import Violation, overlaps, violations
 from gripfast_lab.sim.clocks import RATE_PROMISED
+from gripfast_lab.sim.etcd.cluster import ELECTION
+from gripfast_lab.sim.etcd.lessor import LOOKS_EVERY, RETRY
+from gripfast_lab.sim.etcd.stage import EtcdStage
 from gripfast_lab.sim.history import ANY, WORLD, Event
-from gripfast_lab.sim.plan import WITNESS, Copies, Errand, Fault, Host, Item, Plan, Quorum
+from gripfast_lab.sim.plan import WITNESS, Copies, Errand, Fault, Host, Item, Members, Plan, Quorum
 from gripfast_lab.sim.quiet import quietly
 from gripfast_lab.sim.replicated import FAILOVERS, ReplicatedStage
 from gripfast_lab.sim.stage import Stage
@@ -41,6 +45,7 @@ MEMBER_CLOCKS = (0.001, 0.05, 1.0)
 """Seconds by which those of a primary and its replicas may differ."""
 NODE_CLOCKS = (1.0, 1.0, 3600.0, 12 * 3600.0)
 """Seconds by which those of nodes may differ."""
+ETCD_MEMBERS = 3
 OUT_OF_REACH_MOST = 3.0
 """Seconds that a server is not reached at a time: while it is not, everyone just asks again and again."""
 
@@ -64,12 +69,13 @@ class Scenario:
     has_family: bool = False
     level: int | None = None
     """What is done against failovers, where there are replicas."""
+    is_etcd: bool = False
 
     def plan(self, seed: int) -> Plan:
         return _Drawing(self, seed).plan()
 
     def run(self, plan: Plan) -> Outcome:
-        stage = Stage(plan) if plan.copies is None else ReplicatedStage(plan)
+        stage = _stage(plan)
         for fault in plan.faults:
             faults.happen(stage, fault)
         stage.world.at(plan.heals_at, _heal, stage)
@@ -88,13 +94,24 @@ class Scenario:
         return Outcome(plan, stage.history, found, stage.fired, stage.grants, excused)
 
 
-_OF_LOCKS = tuple(kind for kind in faults.KINDS if kind not in (*faults.OF_PERMITS, *faults.OF_GROUPS))
+def _stage(plan: Plan) -> Stage:
+    if plan.cluster is not None:
+        return EtcdStage(plan)
+    return Stage(plan) if plan.copies is None else ReplicatedStage(plan)
+
+
+_OTHERS = (*faults.OF_PERMITS, *faults.OF_GROUPS, *faults.OF_CLUSTERS)
+_OF_LOCKS = tuple(kind for kind in faults.KINDS if kind not in _OTHERS)
 _OF_ONE = tuple(kind for kind in _OF_LOCKS if kind not in faults.OF_SEVERAL)
 _OF_PERMITS = (*(kind for kind in _OF_ONE if faults.KINDS[kind].target != "lock"), *faults.OF_PERMITS)
 _OF_GROUPS = (
     *(k for k in _OF_ONE if faults.KINDS[k].target in ("process", "actor") and not faults.KINDS[k].is_declared),
     *faults.OF_GROUPS,
 )  # and no clock that jumps: what two holders are due to shall be the failovers alone
+_OF_ETCD = (
+    *(k for k in _OF_ONE if faults.KINDS[k].target != "node" and k != "duplicated request"),
+    *faults.OF_CLUSTERS,
+)  # what HTTP/2 carries does not arrive twice; members have faults of their own
 _LEVELS = ("nothing is done against failovers", "grace", "grace and acknowledgements")
 SCENARIOS = {
     each.name: each
@@ -106,6 +123,7 @@ SCENARIOS = {
             Scenario(f"failover-{level}", f"a Redis server with replicas: {text}", _OF_GROUPS, nodes=3, level=level)
             for level, text in enumerate(_LEVELS)
         ),
+        Scenario("etcd", "a cluster of etcd, three members: locks, min_hold and hand-over", _OF_ETCD, is_etcd=True),
         Scenario("redlock3", "Redlock on three Redis servers", _OF_LOCKS, nodes=3),
         Scenario("redlock5", "Redlock on five Redis servers", _OF_LOCKS, nodes=5),
     ]
@@ -118,12 +136,13 @@ class _Drawing:
     def __init__(self, scenario: Scenario, seed: int) -> None:
         self._seed = seed
         self._level = scenario.level
+        self._is_etcd = scenario.is_etcd
         self._nodes = scenario.nodes if scenario.level is None else 1
         """Those of Redlock; or one, whose replicas are drawn apart."""
         self._more = Chance(seed).fork("redlock")
         self._chance = chance = Chance(seed).fork("plan")
         self._ttls = [
-            (ttl := chance.pick(TTLS if self._nodes == 1 else SHORTER_TTLS)),
+            (ttl := chance.pick(TTLS[scenario.is_etcd :] if self._nodes == 1 else SHORTER_TTLS)),
             ttl * chance.pick((0.4, 1.0, 2.5)),
         ]
         self._spans = chance.between(2.0, 8.0) * max(self._ttls)
@@ -142,21 +161,25 @@ class _Drawing:
         self._permits = Chance(seed).fork("permits")
         self._shares = {name: self._share() for name in self._names} if scenario.has_permits else {}
         self._lazy = Chance(seed).fork("lazy")
-        self._is_lazy = not scenario.has_permits and not scenario.has_family and self._lazy.happens(LAZY)
         self._family = Chance(seed).fork("once")
-        self._keeps = {name: self._keep() for name in self._names} if scenario.has_family else {}
+        self._etcd = Chance(seed).fork("etcd")
+        has_family = scenario.has_family or (scenario.is_etcd and self._etcd.happens(0.35))
+        has_lazy = not scenario.has_permits and not has_family and not scenario.is_etcd
+        self._is_lazy = has_lazy and self._lazy.happens(LAZY)
+        self._keeps = {name: self._keep() for name in self._names} if has_family else {}
         self._actors = [f"{host.name}/{letter}" for host in self._hosts for letter in "ab"[: 1 + chance.happens(0.5)]]
 
     def plan(self) -> Plan:
         items: list[Item] = [errand for actor in self._actors for errand in self._errands(actor)]
         items += [self._fault() for _ in range(3 + self._chance.below(5))]
         items += self._failovers() if self._level is not None else ()
+        items += self._of_cluster() if self._is_etcd else ()
         items += [self._last_errand(name) for name in self._names]
         return Plan(
             seed=self._seed,
             items=tuple(items),
             hosts=(*self._hosts, self._host(WITNESS, 0.0)),
-            nodes=self._servers() if self._level is None else self._group(),
+            nodes=self._members() if self._is_etcd else self._servers() if self._level is None else self._group(),
             names=self._names,
             request_timeout=self._timeout,
             connect_patience=self._chance.between(1.0, 6.0),
@@ -165,6 +188,7 @@ class _Drawing:
             is_warm=self._chance.happens(0.7),
             quorum=self._quorum(items),
             copies=self._copied(),
+            cluster=self._cluster() if self._is_etcd else None,
             shares=tuple(self._shares.items()),
             has_family=bool(self._keeps),
         )
@@ -241,6 +265,33 @@ class _Drawing:
         off = self._copies.pick(MEMBER_CLOCKS)
         names = ("primary", "replica1", "replica2")[: 2 + self._copies.below(2)]
         return tuple(self._host(name, NOW + off * self._copies.random()) for name in names)
+
+    def _members(self) -> tuple[Host, ...]:
+        return tuple(self._host(f"m{number}", 1e3 * self._etcd.random()) for number in range(ETCD_MEMBERS))
+
+    def _cluster(self) -> Members:
+        chance = self._etcd
+        endpoints = tuple((host.name, self._known_members()) for host in self._hosts)
+        return Members(chance.below(ETCD_MEMBERS), 1 + chance.happens(0.3), chance.happens(0.5), endpoints)
+
+    def _known_members(self) -> tuple[int, ...]:
+        """All, from any of them on; or one."""
+        first = self._etcd.below(ETCD_MEMBERS)
+        places = [(first + number) % ETCD_MEMBERS for number in range(ETCD_MEMBERS)]
+        return tuple(places[:1] if self._etcd.happens(0.1) else places)
+
+    def _of_cluster(self) -> list[Fault]:
+        """Some more, and for longer than a lease lasts."""
+        chance = self._etcd
+        kinds = [*(kind for kind in faults.OF_CLUSTERS if kind in self._others), "leader's disk stalled"]
+        found = list[Fault]()
+        for _ in range(1 + chance.below(3)):
+            at = self._spans * 0.6 * chance.random()
+            lasts = (
+                (max(self._ttls) + LOOKS_EVERY + 2.0 * ELECTION) * chance.pick((0.1, 0.5, 1.5, 3.0)) * chance.random()
+            )
+            found.append(Fault(chance.pick(kinds), at, min(lasts, self._spans * 1.5 - at), "", chance.random()))
+        return found
 
     def _failovers(self) -> list[Fault]:
         """One or two, and something that is in the way of the stream, so that they lose something."""
@@ -325,10 +376,13 @@ class _Drawing:
             "lock": chance.pick(self._names),
             "node": "",
             "group": "",
+            "cluster": "",
         }[faults.KINDS[kind].target]
         if faults.KINDS[kind].is_out_of_reach:
             lasts = min(lasts, OUT_OF_REACH_MOST)
         nodes = self._some_nodes() if faults.KINDS[kind].at_nodes else ()
+        if self._is_etcd and faults.KINDS[kind].at_nodes:
+            nodes = self._etcd.pick(((), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2)))
         return Fault(kind, at, min(lasts, self._spans * 1.5 - at), target, chance.random(), nodes)
 
 
@@ -345,6 +399,8 @@ def _recovery(stage: Stage) -> float:
         # A node that came back empty does not vote for a while; who waits comes again after a second at most.
         lost = plan.longest_ttl * (1 + rules.CLOCK_RATES) + plan.quorum.grace * (1 + rules.CLOCK_RATES)
         return lost + stage.longest_put_back + 10.0 * plan.request_timeout + 5.0
+    if isinstance(stage, EtcdStage):
+        return _recovery_of_etcd(plan)
     grace = stage.grace * (1 + rules.CLOCK_RATES) if isinstance(stage, ReplicatedStage) else 0.0
     lost = grace + rules.WAITER_WINDOW + plan.longest_ttl * (1 + rules.CLOCK_RATES)
     gone = len(stage.actors) * min(plan.longest_ttl, rules.WAITER_WINDOW)
@@ -356,6 +412,14 @@ def _recovery(stage: Stage) -> float:
         + 10.0 * plan.request_timeout
         + 2.0
     )
+
+
+def _recovery_of_etcd(plan: Plan) -> float:
+    """A lease may have been counted anew by a leader that was elected last, and its revocation may be lost once. Then
+    those who wait read again, at their slow pace."""
+    longest = max(plan.longest_ttl, plan.longest_kept) + 1.0 + ELECTION
+    lost = 2.0 * (longest * (1 + rules.CLOCK_RATES) + LOOKS_EVERY + RETRY)
+    return lost + 3.0 * ELECTION + SLOW_PACE + 10.0 * plan.request_timeout + 2.0
 
 
 @contextmanager

@@ -172,8 +172,10 @@ class Stage:
     def _client(self, host: Host) -> Runtime:
         process, timeout = self.processes[host.name], self.plan.request_timeout
         store, aside = self._store_of_one(host) if self.plan.quorum is None else self._store_of_several(host)
-        ledger = partial(_Ledger, self._enters, partial(self._struck_off, process))
-        return Runtime(process, store, aside, timeout, self.plan.connect_patience, ledger)
+        return Runtime(process, store, aside, timeout, self.plan.connect_patience, self._ledger(process))
+
+    def _ledger(self, process: Process) -> Callable[[Callable[[Mark], None]], Ledger]:
+        return partial(_Ledger, self._enters, partial(self._struck_off, process))
 
     def _store_of_one(self, host: Host) -> tuple[Store, Store | None]:
         if not host.shares:

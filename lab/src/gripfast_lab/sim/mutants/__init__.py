@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from gripfast_lab.sim.mutants.cleanup import CLEAN_UP
 from gripfast_lab.sim.mutants.deadlines import DEADLINES
+from gripfast_lab.sim.mutants.etcd import ETCD
 from gripfast_lab.sim.mutants.failover import FAILOVER
 from gripfast_lab.sim.mutants.lazy import LAZY
 from gripfast_lab.sim.mutants.once import ONCE
@@ -33,4 +34,5 @@ MUTANTS: tuple[Mutant, ...] = (
     *ONCE,
     *FAILOVER,
     *LAZY,
+    *ETCD,
 )

@@ -25,6 +25,7 @@ from gripfast_lab.sim.redis.lua import ENGINE
 
 Area = Literal[
     "deadlines", "queue", "renewal", "clean-up", "tokens", "truth", "redlock", "permits", "once", "failover", "lazy",
+    "etcd",
 ]  # fmt: skip
 
 _SCRIPTS = dict.fromkeys((*node.SCRIPTS, *voter.SCRIPTS, *permits.SCRIPTS, *kept.SCRIPTS, *group.GUARDED))

@@ -1,0 +1,151 @@
+"""What the cluster really did, for the checkers: by books of its own, made from the log alone.
+
+A lock is held by the oldest key of its queue, once that was written without `waits`. The order of a queue is etcd's own
+(create revisions), so a store that grants to another one is found out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gripfast.core.kept import DONE, MIN_HOLD, kept
+from gripfast.stores import holder
+from gripfast.stores.etcd.keys import Keys, owner_in, queue_in
+from gripfast.stores.etcd.messages import PUT, KeyValue, LeaseGrantRequest, LeaseRevokeRequest, PutRequest, TxnRequest
+from gripfast_lab.sim.clocks import RATE_PROMISED
+from gripfast_lab.sim.etcd.cluster import Cluster, Entry, Proposal
+from gripfast_lab.sim.etcd.state import Refused
+from gripfast_lab.sim.history import WORLD
+
+ROOT = "gripfast/"
+SEPARATOR = ":"
+"""In owner ids, between the process and its actor: a slash would be one of the key's."""
+KEYS = Keys(ROOT)
+
+
+class Book(NamedTuple):
+    """What is known of a key."""
+
+    name: str
+    owner: str
+    create: int
+    waits: bool
+    token: int
+    is_detached: bool
+    made_at: float
+    """When it was created, by the world's clock; and how long the request for that had been under way."""
+    delay: float
+
+
+class Observer:
+    def __init__(self, cluster: Cluster, note: Callable[..., None]) -> None:
+        self.books: dict[bytes, Book] = {}
+        self._cluster = cluster
+        self._note = note
+        self._granted: dict[int, tuple[float, int]] = {}
+        """By lease: when it was, and for how long."""
+        self.gone: dict[str, float] = {}
+        """When the key of an owner was deleted that had been granted."""
+        self.handed: dict[str, float] = {}
+        cluster.agreed = self.agreed
+
+    def agreed(self, entry: Entry) -> None:
+        proposal, answer = entry.proposal, entry.answer
+        if isinstance(proposal.request, LeaseGrantRequest) and not isinstance(answer, Refused):
+            self._granted[proposal.request.id] = self._cluster.world.now, answer.ttl
+        for event in entry.events:
+            name = KEYS.name_in(queue_in(event.kv.key))
+            if name is not None and owner_in(event.kv.key):
+                if event.type == PUT:
+                    self._put(name, event.kv, proposal)
+                else:
+                    self._deleted(event.kv.key, proposal)
+
+    def _put(self, name: str, kv: KeyValue, proposal: Proposal) -> None:
+        now, before = self._cluster.world.now, self.books.get(kv.key)
+        found = holder.read_object(kv.value)
+        owner = found.get("owner", owner_in(kv.key))
+        if before is None or before.create != kv.create_revision:
+            before = Book(name, owner, kv.create_revision, True, 0, False, now, now - proposal.sent)
+        after = before._replace(owner=owner, waits=found.get("waits") is True, is_detached=bool(found.get("detached")))
+        if not after.waits and (before.waits or owner != before.owner) and kept(owner) is None:
+            after = after._replace(token=kv.mod_revision)
+        self.books[kv.key] = after
+        self._tell(kv.key, before, after, proposal)
+
+    def _tell(self, key: bytes, before: Book, after: Book, proposal: Proposal) -> None:
+        if after.waits:
+            return
+        if kept(after.owner) is not None:
+            if after.owner != before.owner:
+                until = self.keeps_until(key)
+                self._note(before.owner, after.name, "kept", token=before.token, until=until, note=after.owner)
+        elif before.waits or after.owner != before.owner:
+            if not before.waits and not before.is_detached:
+                self._note(after.owner, after.name, "removed", note=before.owner)
+            queue = " ".join(self.books[each].owner for each in self.queue(after.name))
+            self.handed.setdefault(after.owner, self._cluster.world.now)
+            self._note(after.owner, after.name, "handed", token=after.token, note=queue)
+
+    def _deleted(self, key: bytes, proposal: Proposal) -> None:
+        book = self.books.pop(key, None)
+        if book is None or book.waits:
+            return
+        self.gone[book.owner] = self._cluster.world.now
+        if isinstance(proposal.request, LeaseRevokeRequest):
+            return
+        if _is_forced(proposal.request):
+            if kept(book.owner) == "done":
+                self._note("an operator", book.name, "removed", note=book.owner)
+            self._note(WORLD, book.name, "forgot", until=self._cluster.world.now)
+        elif process_of(book.owner) != proposal.process:
+            self._note(f"{proposal.process}{SEPARATOR}", book.name, "removed", note=book.owner)
+        elif kept(book.owner) is None:
+            self._note(book.owner, book.name, "freed", token=book.token)
+
+    # What is there --------------------------------------------------------------------------------------------------
+
+    def queue(self, name: str) -> list[bytes]:
+        keys = [key for key, book in self.books.items() if book.name == name]
+        return sorted(keys, key=lambda key: self.books[key].create)
+
+    def key_of(self, name: str, owner: str) -> bytes | None:
+        return next((key for key, book in self.books.items() if (book.name, book.owner) == (name, owner)), None)
+
+    def keeps_until(self, key: bytes) -> float:
+        """The true moment until which it stays there, unless somebody deletes it: what the leader counts, if there is
+        one, and not before any leader would."""
+        cluster = self._cluster
+        kv = cluster.state.keys[key]
+        granted_at, ttl = self._granted[kv.lease]
+        least = granted_at + ttl / (1.0 + RATE_PROMISED)
+        leader = cluster.leader
+        if leader is None or not cluster.has_leader:
+            return float("inf")
+        ends = leader.lessor.ends.get(kv.lease)
+        return least if ends is None else max(least, leader.clock.true_at(ends))
+
+    def lasts_until(self, key: bytes) -> float:
+        """The true moment at which its lease is over, unless a leader was elected since."""
+        granted_at, ttl = self._granted[self._cluster.state.keys[key].lease]
+        return granted_at + ttl * (1.0 + RATE_PROMISED)
+
+    def lose(self) -> None:
+        """A backup was restored: what is there is read anew."""
+        books, self.books = self.books, {}
+        for key, kv in self._cluster.state.keys.items():
+            if key in books:
+                waits = holder.read_object(kv.value).get("waits") is True
+                self.books[key] = books[key]._replace(create=kv.create_revision, waits=waits)
+
+
+def process_of(owner: str) -> str:
+    """Of a marker, too."""
+    return owner.removeprefix(MIN_HOLD).removeprefix(DONE).partition(SEPARATOR)[0]
+
+
+def _is_forced(request: Any) -> bool:
+    return isinstance(request, TxnRequest) and any(
+        isinstance(op, PutRequest) and b"%broken/" in op.key for op in request.success
+    )

@@ -1,0 +1,203 @@
+"""Bugs in the lock on etcd: what other libraries do, and what this one could."""
+
+from __future__ import annotations
+
+from gripfast.stores.etcd import protocol, watching
+from gripfast.stores.etcd.inspection import Inspection
+from gripfast.stores.etcd.keeping import Keeping
+from gripfast.stores.etcd.leases import Lease, Leases
+from gripfast.stores.etcd.meeting import Cluster
+from gripfast.stores.etcd.protocol import Place
+from gripfast.stores.etcd.record import Record
+from gripfast.stores.etcd.store import EtcdStore
+from gripfast_lab.sim.mutants.planting import Edit, Mutant, Rewrite
+
+_NEW_LEASE = "lease = await requests.leases.for_renewal(max(ttls), until, each)"
+_KEPT_ALIVE = """from gripfast.stores.etcd.messages import LeaseKeepAliveRequest
+    known = [each for each in group if each[1].lease is not None and each[1].lease.seconds >= each[0].ttl]
+    for hold, record in known:
+        answer = await requests.link.call(LeaseKeepAliveRequest(record.lease.id), until, each)
+        if isinstance(answer, Fault | Refusal):
+            results[hold.owner] = failed(answer)
+        else:
+            results[hold.owner] = None if answer.ttl else "expired"
+"""
+"""Unless the lease is too short for an extension."""
+_AND_READ = """    for hold, record in known:
+        if results[hold.owner] is None:
+            found = await requests.link.call(RangeRequest(record.key), until, each)
+            if isinstance(found, Fault | Refusal):
+                results[hold.owner] = failed(found)
+            elif not found.kvs:
+                results[hold.owner] = "expired"
+"""
+_THE_OTHERS = f"""    group = [each for each in group if each not in known]
+    if not group:
+        return
+    {_NEW_LEASE}"""
+_MOVED = "return place._replace(mod=kv.mod_revision) if kv.lease == lease else entry(kv)"
+_EXISTS = "return answer  # type: ignore[no-any-return]"
+
+
+def _mutant(name: str, text: str, *bugs: Edit | Rewrite) -> Mutant:
+    return Mutant(name, "etcd", text, bugs, "etcd")
+
+
+ETCD = (
+    _mutant(
+        "no mod compare",
+        "A renewal that arrives late finds the key that it knows, and puts it under an old lease.",
+        Edit(Place.is_mine, ", Compare(MOD, self.key, EQUAL, self.mod)", ","),
+    ),
+    _mutant(
+        "no compare at all",
+        "A renewal creates the key anew if it is gone.",
+        Edit(
+            Place.is_mine,
+            "return Compare(CREATE, self.key, EQUAL, self.create), Compare(MOD, self.key, EQUAL, self.mod)",
+            "return ()",
+        ),
+    ),
+    _mutant(
+        "lease dated by its answer",
+        "A lease counts from when its client has heard of it.",
+        Edit(Leases._grant, "seconds=max(seconds, answer.ttl)", "seconds=max(seconds, answer.ttl), sent=boottime()"),
+    ),
+    _mutant(
+        "existing lease dated by its answer",
+        "Who is told that its lease exists takes it for a new one.",
+        Edit(Leases._grant, _EXISTS, f"{_EXISTS}\n    else:\n        lease = lease._replace(sent=boottime())"),
+    ),
+    _mutant(
+        "old lease dated by the claim",
+        "A key counts from when it was claimed, however old its lease is.",
+        Edit(Lease.date, "return min(now,", "return max(now,"),
+    ),
+    _mutant(
+        "renewal under the old lease",
+        "A renewal puts the key under the lease that it has.",
+        Edit(Leases.for_renewal, "lease.date(ttl, now) >= now", "True"),
+    ),
+    _mutant(
+        "renewal by keep-alive",
+        "A renewal keeps the lease alive, and believes the answer of one member.",
+        Edit(EtcdStore._renew, _NEW_LEASE, f"{_KEPT_ALIVE}{_THE_OTHERS}"),
+    ),
+    _mutant(
+        "keep-alive and a read",
+        "A renewal keeps the lease alive, and then reads the key.",
+        Edit(EtcdStore._renew, _NEW_LEASE, f"{_KEPT_ALIVE}{_AND_READ}{_THE_OTHERS}"),
+    ),
+    _mutant(
+        "unmoved key is believed",
+        "A key that was not moved counts as renewed.",
+        Edit(
+            EtcdStore._move,
+            "results[hold.owner] = await self.why(record, hold.owner, until)",
+            "results[hold.owner] = None",
+        ),
+    ),
+    _mutant(
+        "key under another lease counts as moved",
+        "Who finds its key changed takes that for its own renewal.",
+        Edit(protocol.read_move, _MOVED, "return place._replace(mod=kv.mod_revision)"),
+    ),
+    _mutant(
+        "create revision as token",
+        "The token is the revision at which the waiter joined.",
+        Edit(Record.won, "self.token = self.token or revision", "self.token = self.token or create"),
+    ),
+    _mutant(
+        "token of the last write",
+        "Who claims twice gets the token of the second write.",
+        Edit(Record.won, "self.token = self.token or revision", "self.token = revision"),
+    ),
+    _mutant(
+        "queue in the order of names",
+        "A waiter takes the lock if no key with a smaller name waits.",
+        Edit(
+            protocol.advance,
+            "is_first = Compare(CREATE, queue, GREATER, place.create - 1, keys.after(queue))",
+            "is_first = Compare(CREATE, queue, EQUAL, 0, place.key)",
+        ),
+    ),
+    _mutant(
+        "woken is granted",
+        "A waiter that is notified takes the lock without a look at who is before it.",
+        Edit(protocol.advance, "(*place.is_mine(), is_first)", "place.is_mine()"),
+    ),
+    _mutant(
+        "no re-reading",
+        "A waiter relies on its watch alone.",
+        Edit(watching.again_in, "return min(SLOW_PACE * random.uniform(0.75, 1.0), ttl / 3)", "return 3600.0"),
+    ),
+    _mutant(
+        "claim is not idempotent",
+        "A claim that is repeated writes its key again.",
+        Edit(
+            protocol.claim,
+            "TxnRequest((is_new,), (PutRequest(key, waiting, lease),)",
+            "TxnRequest((), (PutRequest(key, waiting, lease),)",
+        ),
+        Edit(protocol.read_claim, "if kv.key != key)", "if kv.key != key or len(last_two[0].kvs) == 1)"),
+    ),
+    _mutant(
+        "try leaves its key",
+        "A try that finds the lock taken joins the queue.",
+        Edit(EtcdStore._step, "joins=claim.inbox is not None", "joins=True"),
+    ),
+    _mutant(
+        "clean-up is not repeated",
+        "A claim that takes effect behind its clean-up is left.",
+        Edit(EtcdStore._left, "record.may_take_effect(boottime())", "False"),
+    ),
+    _mutant(
+        "unanswered claim counts as refused",
+        "A claim that got no answer is not cleaned up.",
+        Edit(EtcdStore._step, "return failed(answer)", "return failed(answer, was_sent=False)"),
+    ),
+    _mutant(
+        "clean-up of the whole queue",
+        "A clean-up deletes all keys of the lock.",
+        Edit(
+            EtcdStore.abandon,
+            "DeleteRangeRequest(self._key(hold))",
+            'DeleteRangeRequest(self._key(hold).rpartition(b"/")[0] + b"/", self._key(hold).rpartition(b"/")[0] + b"0")',
+        ),
+    ),
+    _mutant(
+        "waiter without a lease",
+        "The key of a waiter that died stays in the queue.",
+        Edit(protocol.claim, "PutRequest(key, waiting, lease)", "PutRequest(key, waiting)"),
+    ),
+    _mutant(
+        "kept release deletes",
+        "A release of a lock with a min_hold, or a record of what is done, frees it.",
+        Edit(EtcdStore.release, "if hold.keep is not None:", "if False:"),
+    ),
+    _mutant(
+        "kept without a compare",
+        "A record of what is done is written although the lock is gone.",
+        Edit(protocol.keep, "TxnRequest((is_mine,)", "TxnRequest(()"),
+    ),
+    _mutant(
+        "adopted from anybody",
+        "A lock is adopted without a look at who has it.",
+        Edit(Keeping.adopt, "if first is None or first.owner not in (hold.owner, claim.owner):", "if first is None:"),
+        Edit(Keeping.adopt, "if not is_mine and not first.is_detached:", "if False:"),
+    ),
+    _mutant(
+        "force release of what is done",
+        "An operator who frees a lock forgets that something was done.",
+        Edit(
+            Inspection.force_release,
+            "(first := protocol.entry(queue.kvs[0])).is_done",
+            "(first := protocol.entry(queue.kvs[0])) is None",
+        ),
+    ),
+    _mutant(
+        "smaller revision is ignored",
+        "A cluster that was restored from a backup is taken for the old one.",
+        Edit(Cluster.notice, "if self.id not in (0, header.cluster_id) or has_forgotten:", "if False:"),
+    ),
+)
