@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
+from abc import ABCMeta
 from asyncio import current_task
 from collections.abc import Coroutine, Generator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
@@ -148,7 +149,17 @@ class Acquirer(Protocol):
     def _try(self, entry: Entry) -> Coroutine[Any, Any, Any]: ...
 
 
-class _Attempt(Coroutine[Any, Any, T]):
+_OF_LEASES = {name for name in dir(AsyncLease) if not name.startswith("_")} | {"tokens", "slots", "downgrade"}
+
+
+class _Unlisted(ABCMeta):
+    """A class that does not list what only the lease has: help() and mocks look there."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if name not in _OF_LEASES]
+
+
+class _Attempt(Coroutine[Any, Any, T], metaclass=_Unlisted):
     """An awaited attempt. A task may run it like a coroutine."""
 
     __slots__ = ("_entry", "_lease", "_lock", "_patience", "_steps")
@@ -205,9 +216,6 @@ class _Attempt(Coroutine[Any, Any, T]):
 
     def __dir__(self) -> list[str]:
         return [name for name in super().__dir__() if name not in _OF_LEASES]
-
-
-_OF_LEASES = {name for name in dir(AsyncLease) if not name.startswith("_")} | {"tokens", "slots", "downgrade"}
 
 
 class _Awaited:
