@@ -15,12 +15,12 @@ import warnings
 import weakref
 from abc import ABCMeta
 from asyncio import current_task
-from collections.abc import Coroutine, Generator
+from collections.abc import Collection, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.lock import AnyLock, still_held
-from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, unknown_option
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, Honest, exact, unknown_option
 from gripfast.api.settings import LOCKS_WAIT
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
@@ -152,18 +152,16 @@ class Acquirer(Protocol):
 _OF_LEASES = {name for name in dir(AsyncLease) if not name.startswith("_")} | {"tokens", "slots", "downgrade"}
 
 
-class _Unlisted(ABCMeta):
-    """A class that does not list what only the lease has: help() and mocks look there."""
-
-    def __dir__(cls) -> list[str]:
-        return [name for name in super().__dir__() if name not in _OF_LEASES]
+class _HonestCoroutine(Honest, ABCMeta):
+    """The class of both."""
 
 
-class _Attempt(Coroutine[Any, Any, T], metaclass=_Unlisted):
+class _Attempt(Coroutine[Any, Any, T], metaclass=_HonestCoroutine):
     """An awaited attempt. A task may run it like a coroutine."""
 
     __slots__ = ("_entry", "_lease", "_lock", "_patience", "_steps")
 
+    _lacks: ClassVar[Collection[str]] = _OF_LEASES
     _when_awaited: ClassVar[Any]
     _call: ClassVar[str]
     _instead: ClassVar[str]
@@ -215,7 +213,7 @@ class _Attempt(Coroutine[Any, Any, T], metaclass=_Unlisted):
         return f"{self._call} of {self._lock._described()}"
 
     def __dir__(self) -> list[str]:
-        return [name for name in super().__dir__() if name not in _OF_LEASES]
+        return [name for name in super().__dir__() if name not in self._lacks]
 
 
 class _Awaited:
