@@ -8,7 +8,7 @@ look-up.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, NoReturn, SupportsIndex, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -360,16 +360,16 @@ _WORDS = {
 }
 
 
-class _Honest(type):
+class Honest(type):
     """A class that does not list what it does not have: help() and mocks look there."""
 
-    _lacks: Mapping[str, str]
+    _lacks: Collection[str]
 
     def __dir__(cls) -> list[str]:
         return [name for name in super().__dir__() if name not in cls._lacks]
 
 
-class NotLikeOthers(metaclass=_Honest):
+class NotLikeOthers(metaclass=Honest):
     """A base of classes that lack something."""
 
     __slots__ = ()

@@ -13,13 +13,14 @@ from __future__ import annotations
 import sys
 import warnings
 import weakref
+from abc import ABCMeta
 from asyncio import current_task
 from collections.abc import Collection, Coroutine, Generator
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.lock import AnyLock, still_held
-from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, unknown_option
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, Honest, exact, unknown_option
 from gripfast.api.settings import LOCKS_WAIT
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
@@ -148,16 +149,22 @@ class Acquirer(Protocol):
     def _try(self, entry: Entry) -> Coroutine[Any, Any, Any]: ...
 
 
-class _Attempt(Coroutine[Any, Any, T]):
+_OF_LEASES = {name for name in dir(AsyncLease) if not name.startswith("_")} | {"tokens", "slots", "downgrade"}
+
+
+class _HonestCoroutine(Honest, ABCMeta):
+    """The class of both."""
+
+
+class _Attempt(Coroutine[Any, Any, T], metaclass=_HonestCoroutine):
     """An awaited attempt. A task may run it like a coroutine."""
 
     __slots__ = ("_entry", "_lease", "_lock", "_patience", "_steps")
 
+    _lacks: ClassVar[Collection[str]] = _OF_LEASES
     _when_awaited: ClassVar[Any]
     _call: ClassVar[str]
     _instead: ClassVar[str]
-    _lacks: ClassVar[Collection[str]]
-    """What only a lease has."""
     _lease: Any
 
     def __init__(self, lock: Acquirer, patience: float | None) -> None:
@@ -209,9 +216,6 @@ class _Attempt(Coroutine[Any, Any, T]):
         return [name for name in super().__dir__() if name not in self._lacks]
 
 
-_OF_LEASES = {name for name in dir(AsyncLease) if not name.startswith("_")} | {"tokens", "slots", "downgrade"}
-
-
 class _Awaited:
     """An attribute that only the lease has: an `await` is missing."""
 
@@ -225,7 +229,6 @@ class _Awaited:
         raise AttributeError(what, name=self._name, obj=None)
 
 
-_Attempt._lacks = _OF_LEASES
 for _name in _OF_LEASES:
     setattr(_Attempt, _name, _Awaited(_name))
 
