@@ -18,6 +18,8 @@ FIRST_SEED = {
     "renewals unconfirmed": 90,
     "pushes unconfirmed": 491,
     "accepted for one who has lost the node": 378,
+    "claim is not idempotent": 1490,
+    "clean-up is not repeated": 616,
     "clean-up of an attempt by owner": 247,
     "closing gives nothing back": 948,
     "detached with a claim on its way": 1900,

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gripfast.stores.etcd import protocol
-from gripfast.stores.etcd.messages import KeyValue, LeaseRevokeRequest
+from gripfast.stores.etcd.messages import DeleteRangeRequest, KeyValue, LeaseRevokeRequest
 from gripfast.stores.etcd.protocol import Busy, Entry, Gone, Known, Place, Waits, Won
 from gripfast_lab.sim.etcd.state import Lease, Refused, State
 from gripfast_lab.sim.explore import Report, explore
@@ -146,7 +146,7 @@ class Queue:
             assert client.place is not None
             request: Any = protocol.release(key, client.place.create)
         elif what == "clean-up":
-            request = protocol.DeleteRangeRequest(key)
+            request = DeleteRangeRequest(key)
         elif what == "renewal":
             assert client.place is not None
             request = protocol.move(client.place, GRANTED, lease)

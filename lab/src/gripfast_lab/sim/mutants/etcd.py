@@ -196,13 +196,13 @@ ETCD = (
         Edit(protocol.keep, "TxnRequest((is_mine,)", "TxnRequest(()"),
     ),
     _mutant(
-        "adopted from anybody",
+        "adopted from whoever has it",
         "A lock is adopted without a look at who has it.",
         Edit(Keeping.adopt, "if first is None or first.owner not in (hold.owner, claim.owner):", "if first is None:"),
         Edit(Keeping.adopt, "if not is_mine and not first.is_detached:", "if False:"),
     ),
     _mutant(
-        "force release of what is done",
+        "operator forgets what is done",
         "An operator who frees a lock forgets that something was done.",
         Edit(
             Inspection.force_release,
