@@ -11,6 +11,7 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gripfast.machine import boottime
 from gripfast.stores.etcd.blocking import BlockingLink
 from gripfast.stores.etcd.dial import Dialer
 from gripfast.stores.etcd.link import Notice, Refusal
@@ -44,6 +45,8 @@ LEASES = 4
 LONG = 600
 """Seconds: no lease expires while it is compared."""
 SLOW = 20.0
+SLOW_WATCH = 20.0
+"""Seconds for a watch to tell something."""
 
 
 def run(coroutine: Coroutine[Any, Any, Any]) -> Any:
@@ -89,7 +92,7 @@ class Pair:
         kept = run(self._link.watch(*arguments))
         if not simulated:
             self._change_it(create, watcher, watches)
-        inbox, ends = self._link.inbox(), time.monotonic() + SLOW
+        inbox, ends = self._link.inbox(), time.monotonic() + SLOW_WATCH
         while not real and time.monotonic() < ends:
             run(inbox.hear(_soon()))
         kept.cancel()
@@ -209,8 +212,6 @@ class Pair:
 
 
 def _soon() -> float:
-    from gripfast.machine import boottime
-
     return boottime() + 0.05
 
 

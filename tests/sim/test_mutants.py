@@ -22,6 +22,7 @@ AT_LEAST_IN = {
     "permits": 15,
     "once": 15,
     "lazy": 3,
+    "etcd": 15,
 }
 
 

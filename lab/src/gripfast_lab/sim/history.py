@@ -33,7 +33,8 @@ Kind = Literal[
     "hasty",  # a server gave `who` the lock although its grace lasts until `until`
     "confirmed",  # the engine said yes to a renewal of `who`, while `note` had the lock, or nobody
     "resized",  # from now on `token` is the limit in force
-    "kept",  # a request of `who` has left the lock to the marker `note` until `until`; `token`: of the lease
+    "kept",  # a request of `who` has left the lock to the marker `note` until `until`; `token`: of the lease; `ttl`: so
+    # long ago the engine began to count, if that was before
     "freed",  # a request of `who` has ended its own lease; `token`
     "returned",  # the owner `who` was detached, and now it got the lock again, or freed it; `note`: which
     "accepted",  # one of several nodes, `note`, has accepted `token`, which `who` proposed

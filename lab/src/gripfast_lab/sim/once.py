@@ -88,9 +88,10 @@ def _begun_while_done(
         attempt = by_token.get(event.token)
         if attempt is None or excuses.of_exclusion(attempt, event.at + keep):
             continue
-        if event.until < event.at + keep * _SOONER - _ROUNDING:
-            yield Violation("redone", name, f"{attempt}: kept for {event.until - event.at:.6f} s instead of {keep:g}")
-        again = [each for each in sights["handed"] if event.at < each.at < event.at + keep * _SOONER]
+        since = event.at - event.ttl
+        if event.until < since + keep * _SOONER - _ROUNDING:
+            yield Violation("redone", name, f"{attempt}: kept for {event.until - since:.6f} s instead of {keep:g}")
+        again = [each for each in sights["handed"] if event.at < each.at < since + keep * _SOONER]
         if again:
             yield Violation("redone", name, f"{again[0].who} got what {attempt} had recorded at {event.at:.6f}")
 

@@ -339,12 +339,13 @@ def virtual_time(processes: Mapping[str, Process], chance: Chance) -> Iterator[N
     def now() -> float:
         return processes[running().partition("/")[0]].now()
 
-    clock, dice = machine.boottime, watching.random
-    before = clock.__reduce__()[2]  # type: ignore[index]
+    clock, names = machine.boottime, vars(watching)
+    dice = names["random"]
+    before = clock.__reduce__()[2]
     clock.__setstate__((now, (), {}, None))  # type: ignore[attr-defined]
-    watching.random = _Dice(chance)  # type: ignore[assignment]
+    names["random"] = _Dice(chance)
     try:
         yield
     finally:
         clock.__setstate__(before)  # type: ignore[attr-defined]
-        watching.random = dice
+        names["random"] = dice

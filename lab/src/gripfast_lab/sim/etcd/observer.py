@@ -79,12 +79,13 @@ class Observer:
             return
         if kept(after.owner) is not None:
             if after.owner != before.owner:
-                until = self.keeps_until(key)
-                self._note(before.owner, after.name, "kept", token=before.token, until=until, note=after.owner)
+                until, age = self.keeps_until(key), self._age(key)
+                self._note(before.owner, after.name, "kept", token=before.token, until=until, ttl=age, note=after.owner)
         elif before.waits or after.owner != before.owner:
             if not before.waits and not before.is_detached:
                 self._note(after.owner, after.name, "removed", note=before.owner)
             queue = " ".join(self.books[each].owner for each in self.queue(after.name))
+            self.gone.pop(after.owner, None)
             self.handed.setdefault(after.owner, self._cluster.world.now)
             self._note(after.owner, after.name, "handed", token=after.token, note=queue)
 
@@ -125,6 +126,10 @@ class Observer:
             return float("inf")
         ends = leader.lessor.ends.get(kv.lease)
         return least if ends is None else max(least, leader.clock.true_at(ends))
+
+    def _age(self, key: bytes) -> float:
+        """Of its lease, which was granted when it was requested that it be kept."""
+        return self._cluster.world.now - self._granted[self._cluster.state.keys[key].lease][0]
 
     def lasts_until(self, key: bytes) -> float:
         """The true moment at which its lease is over, unless a leader was elected since."""

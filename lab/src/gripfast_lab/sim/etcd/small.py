@@ -4,8 +4,8 @@ The transactions, and how their answers are read, are production's (`protocol`);
 What a client does with them stands here once more, in short. So this searches the protocol, and the scenario `etcd` the
 store that follows it.
 
-- A request is under way until it takes effect, at any time, or never. Its client may give up on it before that, and then
-  sends another one, or cleans up. So any request may come late.
+- A request is under way until it takes effect, at any time, or never. Its client may give up on it before that, and
+  then sends another one, or cleans up. So any request may come late.
 - Every claim and every renewal has a new lease, which is granted when the request leaves. It may be revoked from when
   it is over, at any time, or never: that is all that leaders, members and their clocks can make of it.
 - Time passes in steps; a lease lasts for `TTL` of them.
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from gripfast.stores.etcd import protocol
-from gripfast.stores.etcd.messages import KeyValue, LeaseRevokeRequest
+from gripfast.stores.etcd.messages import DeleteRangeRequest, KeyValue, LeaseRevokeRequest
 from gripfast.stores.etcd.protocol import Busy, Entry, Gone, Known, Place, Waits, Won
 from gripfast_lab.sim.etcd.state import Lease, Refused, State
 from gripfast_lab.sim.explore import Report, explore
@@ -146,7 +146,7 @@ class Queue:
             assert client.place is not None
             request: Any = protocol.release(key, client.place.create)
         elif what == "clean-up":
-            request = protocol.DeleteRangeRequest(key)
+            request = DeleteRangeRequest(key)
         elif what == "renewal":
             assert client.place is not None
             request = protocol.move(client.place, GRANTED, lease)
@@ -198,7 +198,7 @@ class Queue:
 
     def _moved(self, world: World, sent: Sent, client: Cli, answer: Any) -> World:
         assert client.place is not None
-        moved = protocol.read_move(answer, client.place, answer.header.revision, sent.lease)
+        moved = protocol.read_move(answer, client.place, answer.header.revision, sent.lease, str(sent.who))
         if isinstance(moved, Place):
             client = client._replace(place=moved)
             return _granted(world, sent, client) if client.phase == HOLDS else _with(world, sent.who, client)

@@ -117,7 +117,7 @@ class State:
     def do(self, request: Any) -> Any:
         """Its response. Raises Refused."""
         self._has_written = False
-        response = _DOES[type(request)](self, request)
+        response = DOES[type(request)](self, request)
         if self._has_written:
             self.revision += 1
         return response
@@ -250,7 +250,7 @@ class State:
                 self._keys_at(op.revision)
 
     def _run(self, path: _Path) -> TxnResponse:
-        responses = tuple(self._run(op) if isinstance(op, _Path) else _DOES[type(op)](self, op) for op in path.ops)
+        responses = tuple(self._run(op) if isinstance(op, _Path) else DOES[type(op)](self, op) for op in path.ops)
         return TxnResponse(self._header, path.succeeded, responses)
 
     # Leases -------------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class State:
         return LeaseRevokeResponse(self._header)
 
 
-_DOES: dict[type, Callable[[State, Any], Any]] = {
+DOES: dict[type, Callable[[State, Any], Any]] = {
     RangeRequest: State._range,
     PutRequest: State._put,
     DeleteRangeRequest: State._delete,

@@ -35,7 +35,7 @@ _THE_OTHERS = f"""    group = [each for each in group if each not in known]
     if not group:
         return
     {_NEW_LEASE}"""
-_MOVED = "return place._replace(mod=kv.mod_revision) if kv.lease == lease else entry(kv)"
+_MOVED = "return place._replace(mod=mine.kv.mod_revision) if mine.kv.lease == lease else mine"
 _EXISTS = "return answer  # type: ignore[no-any-return]"
 
 
@@ -100,7 +100,7 @@ ETCD = (
     _mutant(
         "key under another lease counts as moved",
         "Who finds its key changed takes that for its own renewal.",
-        Edit(protocol.read_move, _MOVED, "return place._replace(mod=kv.mod_revision)"),
+        Edit(protocol.read_move, _MOVED, "return place._replace(mod=mine.kv.mod_revision)"),
     ),
     _mutant(
         "create revision as token",
@@ -158,12 +158,27 @@ ETCD = (
     ),
     _mutant(
         "clean-up of the whole queue",
-        "A clean-up deletes all keys of the lock.",
+        "A clean-up deletes all keys of the lock, if its own is there.",
         Edit(
-            EtcdStore.abandon,
-            "DeleteRangeRequest(self._key(hold))",
-            'DeleteRangeRequest(self._key(hold).rpartition(b"/")[0] + b"/", self._key(hold).rpartition(b"/")[0] + b"0")',
+            protocol.delete,
+            "(DeleteRangeRequest(place.key),)",
+            "(DeleteRangeRequest(keys.queue_in(place.key), keys.after(keys.queue_in(place.key))),)",
         ),
+    ),
+    _mutant(
+        "answered request forgets an earlier one",
+        "Who has got an answer does not clean up after an earlier claim that got none.",
+        Edit(EtcdStore.sent, "record.is_late = was_late", "record.is_late = False"),
+    ),
+    _mutant(
+        "drift of the ttl alone",
+        "A key under a lease that is longer than its ttl counts on a leader whose clock is not off by more than that.",
+        Edit(Lease.date, "self.ends - rules.drift(self.seconds) - (ttl - rules.drift(ttl))", "self.ends - ttl"),
+    ),
+    _mutant(
+        "whoever has the key",
+        "A key that was left to a marker or an adopter still counts as its owner's.",
+        Edit(protocol.still_mine, "found.owner == owner and not found.is_detached", "True"),
     ),
     _mutant(
         "waiter without a lease",
@@ -181,13 +196,13 @@ ETCD = (
         Edit(protocol.keep, "TxnRequest((is_mine,)", "TxnRequest(()"),
     ),
     _mutant(
-        "adopted from anybody",
+        "adopted from whoever has it",
         "A lock is adopted without a look at who has it.",
         Edit(Keeping.adopt, "if first is None or first.owner not in (hold.owner, claim.owner):", "if first is None:"),
         Edit(Keeping.adopt, "if not is_mine and not first.is_detached:", "if False:"),
     ),
     _mutant(
-        "force release of what is done",
+        "operator forgets what is done",
         "An operator who frees a lock forgets that something was done.",
         Edit(
             Inspection.force_release,
