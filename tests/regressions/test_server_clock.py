@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -63,3 +64,13 @@ def test_a_renewal_does_not_shorten_it_and_a_release_ends_it(server: RedisServer
         assert expires_in(client) > HOUR / 2
         lease.release()
         assert client.inspect("job") is None
+
+
+NUMBERED_BY_THE_ENGINE = ("zookeeper:", "etcd:")
+
+
+def test_a_token_is_near_the_wall_clock_unless_the_engine_has_numbers_of_its_own(url: str) -> None:
+    """So it still grows after the engine has lost its memory."""
+    with gripfast.connect(url) as client, client.lock("job") as lease:
+        is_near = lease.token / 1e6 == pytest.approx(time.time(), abs=60)
+        assert is_near is not url.startswith(NUMBERED_BY_THE_ENGINE)
