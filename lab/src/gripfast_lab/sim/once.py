@@ -86,8 +86,8 @@ def _begun_while_done(
     by_token = {attempt.token: attempt for attempt in about.granted}
     for event in sights["kept"]:
         attempt = by_token.get(event.token)
-        if attempt is None or excuses.of_exclusion(attempt, event.at + keep):
-            continue
+        if attempt is None or event.at < attempt.asked.at or excuses.of_exclusion(attempt, event.at + keep):
+            continue  # or tokens began anew since
         since = event.at - event.ttl
         if event.until < since + keep * _SOONER - _ROUNDING:
             yield Violation("redone", name, f"{attempt}: kept for {event.until - since:.6f} s instead of {keep:g}")

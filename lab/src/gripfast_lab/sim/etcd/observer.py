@@ -141,8 +141,13 @@ class Observer:
         books, self.books = self.books, {}
         for key, kv in self._cluster.state.keys.items():
             if key in books:
-                waits = holder.read_object(kv.value).get("waits") is True
-                self.books[key] = books[key]._replace(create=kv.create_revision, waits=waits)
+                found = holder.read_object(kv.value)
+                self.books[key] = books[key]._replace(
+                    create=kv.create_revision,
+                    owner=found.get("owner", owner_in(key)),
+                    waits=found.get("waits") is True,
+                    is_detached=bool(found.get("detached")),
+                )
 
 
 def process_of(owner: str) -> str:

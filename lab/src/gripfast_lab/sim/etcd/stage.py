@@ -164,7 +164,8 @@ class EtcdStage(Stage):
             process = self.processes.get(book.owner.partition(SEPARATOR)[0])
             if process is None or process.is_dead or self.has_declared or book.owner in self.board.owners:
                 continue
-            if book.made_at < closed_at or book.delay < LATE * _EARLY:
+            came_late = self.observer.lasts_until(key) <= book.made_at or book.delay >= LATE * _EARLY
+            if book.made_at < closed_at and self.observer.lasts_until(key) > self.world.now and not came_late:
                 self.note(process.name, book.name, "left", note=f"key {key!r} after the client was closed")
 
     def _look_whether_it_may(self, owner: str, name: str, kind: Kind) -> None:
