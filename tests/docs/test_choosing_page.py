@@ -20,6 +20,7 @@ STORES = {
     "SQL, `row`": "postgresql://localhost/shop?mode=row",
     "SQL, `advisory`": "postgresql://localhost/shop?mode=advisory",
     "ZooKeeper": "zookeeper://localhost",
+    "etcd": "etcd://localhost",
 }
 
 

@@ -90,8 +90,10 @@ def use_everything(client: gripfast.Client) -> None:
         lease.extend()
         assert client.lock("job").try_acquire() is None
         assert [each.name for each in client.list()] == ["job"]
-    assert client.lock("job").acquire(wait=10).held
+    lease = client.lock("job").acquire(wait=10)
     assert client.force_release("job", "why")
+    with pytest.raises(gripfast.LeaseLost):
+        lease.release()
     with client.semaphore("api", limit=2), client.rwlock("index").write() as writer:
         writer.downgrade()
         assert len(list(client.list(kind="semaphore"))) == 1

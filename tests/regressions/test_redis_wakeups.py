@@ -12,8 +12,8 @@ import redis
 
 import gripfast
 from gripfast.core.ports import Granted
+from gripfast.stores import listening
 from gripfast.stores.inboxes import BlockingInbox, Inboxes
-from gripfast.stores.redis import listening
 from regressions.redis_stage import connect_at_once, played
 from support.colours import COLOURS, World
 from support.lanes import Lane, Lanes

@@ -61,6 +61,16 @@ FAULTS: dict[str, tuple[Sign, Sign | None]] = {
     "replica crashed": ("other", None),
     "backup follows": ("other", None),
     "primary among strangers": ("other", None),
+    "member paused": ("other", None),
+    "member crashed": ("other", None),
+    "member cut off": ("cut", None),
+    "leader's disk stalled": ("slow", None),
+    "leader moved": ("other", None),
+    "member applies late": ("slow", None),
+    "proposals late": ("slow", None),
+    "stale reads": ("other", None),
+    "compacted": ("other", None),
+    "backup restored": ("other", None),
 }
 """How each begins, and how it is over. Deaths are not among them: they are noted for themselves."""
 TO_EVERYONE: tuple[Sign, ...] = ("pause", "crash", "jump")

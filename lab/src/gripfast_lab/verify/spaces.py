@@ -19,7 +19,9 @@ from gripfast.api import schema
 from gripfast.api.client import Client
 from gripfast.api.config import Config
 from gripfast.errors import StoreUnavailable
-from gripfast.stores.faults import LinkDown
+from gripfast.machine import boottime
+from gripfast.runtime.blocking import drive
+from gripfast.stores.faults import Fault, LinkDown
 
 if TYPE_CHECKING:
     from kazoo.client import KazooClient
@@ -276,11 +278,49 @@ class ZooKeeperSpace(Space):
             client.close()
 
 
+class EtcdSpace(Space):
+    def found(self) -> list[str]:
+        from gripfast.stores.etcd.messages import RangeRequest
+
+        kvs = self._ask(RangeRequest(*self._range, keys_only=True)).kvs
+        return [kv.key.decode(errors="replace") for kv in kvs]
+
+    def clear(self) -> None:
+        from gripfast.stores.etcd.messages import DeleteRangeRequest
+
+        self._ask(DeleteRangeRequest(*self._range))
+
+    @property
+    def _range(self) -> tuple[bytes, bytes]:
+        from gripfast.stores.etcd.keys import after
+
+        factory: Any = self.config.factory
+        start = factory.keys.start(self.config.prefix)
+        return start, after(start)
+
+    def _ask(self, request: Any) -> Any:
+        from gripfast.stores.etcd.blocking import BlockingLink
+        from gripfast.stores.etcd.faults import fault_of
+        from gripfast.stores.etcd.link import Refusal
+
+        factory: Any = self.config.factory
+        link = BlockingLink(factory.dialer(self.timeout))
+        try:
+            answer = drive(link.call(request, boottime() + self.timeout))
+        finally:
+            drive(link.close())
+        fault = fault_of(answer) if isinstance(answer, Refusal) else answer
+        if isinstance(fault, Fault):
+            raise fault.error
+        return answer
+
+
 _SPACES: dict[str, type[Space]] = {
     **dict.fromkeys(("redis", "valkey", "sentinel", "cluster", "redlock"), RedisSpace),
     **dict.fromkeys(("postgres", "mysql"), SqlSpace),
     "sqlite": SqliteSpace,
     "zookeeper": ZooKeeperSpace,
+    "etcd": EtcdSpace,
 }
 
 
