@@ -102,7 +102,7 @@ def test_a_history_that_nobody_compacts_is_advice_and_a_compacted_one_is_none() 
 def test_whether_a_history_is_whole_is_seen(server: EtcdServer) -> None:
     from gripfast.stores.doctor import Terms
     from gripfast.stores.etcd.blocking import BlockingLink
-    from gripfast.stores.etcd.doctor import _run, gather
+    from gripfast.stores.etcd.doctor import run, gather
     from gripfast.stores.etcd.factory import EtcdFactory
 
     factory = EtcdFactory([server.address], None, None)
@@ -110,12 +110,12 @@ def test_whether_a_history_is_whole_is_seen(server: EtcdServer) -> None:
     try:
         server.ctl("put", "a", "1")
         server.ctl("put", "a", "2")
-        assert _run(gather(link, factory, Terms(30.0, 5.0))).is_whole
-        revision = _run(gather(link, factory, Terms(30.0, 5.0))).revision
+        assert run(gather(link, factory, Terms(30.0, 5.0))).is_whole
+        revision = run(gather(link, factory, Terms(30.0, 5.0))).revision
         server.ctl("compaction", str(revision))
-        assert not _run(gather(link, factory, Terms(30.0, 5.0))).is_whole
+        assert not run(gather(link, factory, Terms(30.0, 5.0))).is_whole
     finally:
-        _run(link.close())
+        run(link.close())
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,6 @@ from gripfast.api.client import Client
 from gripfast.api.config import Config
 from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
-from gripfast.runtime.blocking import drive
 from gripfast.stores.faults import Fault, LinkDown
 
 if TYPE_CHECKING:
@@ -300,15 +299,16 @@ class EtcdSpace(Space):
 
     def _ask(self, request: Any) -> Any:
         from gripfast.stores.etcd.blocking import BlockingLink
+        from gripfast.stores.etcd.doctor import run
         from gripfast.stores.etcd.faults import fault_of
         from gripfast.stores.etcd.link import Refusal
 
         factory: Any = self.config.factory
         link = BlockingLink(factory.dialer(self.timeout))
         try:
-            answer = drive(link.call(request, boottime() + self.timeout))
+            answer = run(link.call(request, boottime() + self.timeout))
         finally:
-            drive(link.close())
+            run(link.close())
         fault = fault_of(answer) if isinstance(answer, Refusal) else answer
         if isinstance(fault, Fault):
             raise fault.error

@@ -204,4 +204,6 @@ async def _layout(store: RedisStore) -> Any:
     if found is None:
         await store.ask(protocol.write_layout(b"%d" % layout.REDIS))
         found = await store.ask(protocol.read_layout)
-    return unreachable(found.error, found.was_sent) if isinstance(found, Fault) else found
+    if not isinstance(found, Fault):
+        return found
+    return unreachable(found.error, found.was_sent, found.was_refused, found.is_permanent)

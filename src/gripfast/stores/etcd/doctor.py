@@ -188,13 +188,13 @@ class Facts(NamedTuple):
 def examine(factory: EtcdFactory, terms: Terms) -> Examination:
     link = BlockingLink(factory.dialer(terms.request_timeout))
     try:
-        facts = _run(gather(link, factory, terms))
+        facts = run(gather(link, factory, terms))
     finally:
-        _run(link.close())
+        run(link.close())
     return Examination(summary(facts), [*judge(facts)])
 
 
-def _run(recipe: Coroutine[Any, Any, T]) -> T:
+def run(recipe: Coroutine[Any, Any, T]) -> T:
     """The blocking link never suspends."""
     try:
         recipe.send(None)
