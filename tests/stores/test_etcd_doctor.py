@@ -102,7 +102,7 @@ def test_a_history_that_nobody_compacts_is_advice_and_a_compacted_one_is_none() 
 def test_whether_a_history_is_whole_is_seen(server: EtcdServer) -> None:
     from gripfast.stores.doctor import Terms
     from gripfast.stores.etcd.blocking import BlockingLink
-    from gripfast.stores.etcd.doctor import run, gather
+    from gripfast.stores.etcd.doctor import gather, run
     from gripfast.stores.etcd.factory import EtcdFactory
 
     factory = EtcdFactory([server.address], None, None)
