@@ -45,14 +45,14 @@ async def acquire(env: Env, want: Want, wait: float | None, entry: Entry = False
                 if inbox is not None and state.story is not None:
                     state.story.waits(answer)
                 answer, sent = await wait_on(env, want, claim, mark, patience, answer, sent)
-            if isinstance(answer, Taken):
-                if answer.limit_in_force is not None:
-                    raise _another_limit(want, answer.limit_in_force)
-                if state.story is not None:
-                    state.story.refused()
-                await _leave(env, state, inbox is not None or answer.is_split)
-                del mark  # before the state: nobody has to look after what is confirmed to be gone
-                return answer
+                if isinstance(answer, Taken):
+                    if answer.limit_in_force is not None:
+                        raise _another_limit(want, answer.limit_in_force)
+                    if state.story is not None:
+                        state.story.refused()
+                    await _leave(env, state, inbox is not None or answer.is_split)
+                    del mark  # before the state: nobody has to look after what is confirmed to be gone
+                    return answer
             if answer.sent is not None:
                 sent = answer.sent
             if share is not None:

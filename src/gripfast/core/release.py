@@ -46,14 +46,15 @@ async def release(env: Env, state: LeaseState) -> None:
         if state.story is not None:
             state.story.released()
         raise
-    if answer is not None and not isinstance(answer, Unreachable) and env.ledger.is_given_back(state.owner):
-        answer = None  # by the client, which is being closed
-    if want.is_lazy:
-        pass  # the ledger has it until the answer is read
+    if answer is None:
+        if not want.is_lazy:  # then the ledger has it until the answer is read
+            env.ledger.confirm_gone(state.owner)
     elif isinstance(answer, Unreachable):
         _log.warning(_WILL_RETRY, state.name, answer.error, extra=state.about())
         env.ledger.abandon(state)
     else:
+        if env.ledger.is_given_back(state.owner):
+            answer = None  # by the client, which is being closed
         env.ledger.confirm_gone(state.owner)
     if state.story is not None:
         state.story.released(answer)
