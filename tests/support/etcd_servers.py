@@ -5,7 +5,8 @@ own. A test that stops, kills or configures its server starts one for itself, wi
 
     with EtcdServer("--auth-token-ttl=2") as server:
 
-A `Trio` is a cluster of three.
+A `Trio` is a cluster of three. With `cuts=True`, its members talk to each other through proxies (`etcd_peers.py`), and
+one of them can be cut off from the others, while its clients still reach it.
 """
 
 import contextlib
@@ -24,12 +25,14 @@ from types import TracebackType
 from typing import NamedTuple, Self
 from urllib.parse import urlencode
 
+from support.etcd_peers import PeerProxy, has_open
 from support.ports import give_back_port, reserved_port
+from support.run_wide import workers_in
 from support.server_process import HOST, ServerProcess, shared
 from support.waiting import until
 
-BIN = Path(os.environ.get("ETCD_BIN", "/usr/bin"))
-"""Where `etcd` and `etcdctl` are."""
+BIN = Path(shutil.which("etcd") or "/usr/bin/etcd").parent
+"""Where `etcd` and `etcdctl` are: `make doctor-next` puts those of a newer version before the others."""
 MEMBERS = 3
 INNER_PORTS = range(14000, 20000)
 """Between members; none that any other server or proxy of the tests would take meanwhile."""
@@ -42,6 +45,8 @@ class Peers(NamedTuple):
     number: int
     ports: tuple[int, ...]
     """Where the members find each other."""
+    listens: int = 0
+    """Where this one is itself, if there is a proxy before it."""
 
 
 class EtcdServer(ServerProcess):
@@ -78,6 +83,12 @@ class EtcdServer(ServerProcess):
         """The URL of locks that nobody else uses."""
         return self.url_with(prefix=new_prefix(), **options)
 
+    @property
+    def etcd(self) -> int:
+        """Its process: the one that was started may only have started it."""
+        found = [each for each in workers_in(self.folder) if _name_of(each) == "etcd"]
+        return found[0]
+
     # What is asked of it ----------------------------------------------------------------------------------------------
 
     def ctl(self, *words: str, user: str = "") -> str:
@@ -89,6 +100,13 @@ class EtcdServer(ServerProcess):
         with contextlib.suppress(subprocess.SubprocessError):
             fields = self.ctl("endpoint", "status", "--command-timeout=2s").split(", ")
             return fields[4] == "true"
+        return False
+
+    def is_healthy(self) -> bool:
+        """It serves, and a majority agrees with it."""
+        with contextlib.suppress(subprocess.SubprocessError):
+            self.ctl("endpoint", "health", "--command-timeout=2s")
+            return True
         return False
 
     # Starting ---------------------------------------------------------------------------------------------------------
@@ -105,11 +123,12 @@ class EtcdServer(ServerProcess):
     def _command_line(self) -> list[str]:
         scheme = "http" if self.certificate is None else "https"
         client, peer = f"{scheme}://{self.address}", f"http://{HOST}:{self._peers.ports[self._peers.number]}"
+        listens = f"http://{HOST}:{self._peers.listens}" if self._peers.listens else peer
         cluster = ",".join(f"m{number}=http://{HOST}:{port}" for number, port in enumerate(self._peers.ports))
         return [
             str(BIN / "etcd"), f"--name=m{self._peers.number}", f"--data-dir={self.folder / 'data'}",
             f"--listen-client-urls={client}", f"--advertise-client-urls={client}",
-            f"--listen-peer-urls={peer}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster={cluster}",
+            f"--listen-peer-urls={listens}", f"--initial-advertise-peer-urls={peer}", f"--initial-cluster={cluster}",
             *SETTINGS, *self._tls(), *self._settings,
         ]  # fmt: skip
 
@@ -121,6 +140,12 @@ class EtcdServer(ServerProcess):
         """Its own log tells: whoever answers at that port might be someone else's server. One that has no leader does
         not serve yet."""
         return bool(re.search(rf"serving (\w+ )?client (requests|traffic)[^\n]*{HOST}:{self.port}", self.log))
+
+
+def _name_of(process: int) -> str:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/comm").read_text(encoding="utf-8").strip()
+    return ""
 
 
 def ctl(addresses: Sequence[str], *words: str, user: str = "", certificate: Path | None = None) -> str:
@@ -162,11 +187,12 @@ def etcd_server() -> EtcdServer:
 class Trio:
     """Three members, one of them the leader, from the moment this is made."""
 
-    def __init__(self, *settings: str) -> None:
+    def __init__(self, *settings: str, cuts: bool = False) -> None:
         self._closing = contextlib.ExitStack()
+        self._proxies: list[PeerProxy] = []
         self.servers: list[EtcdServer] = []
         try:
-            self._start(settings)
+            self._start(settings, cuts)
         except BaseException:
             self.close()
             raise
@@ -194,6 +220,32 @@ class Trio:
     def ctl(self, *words: str, user: str = "") -> str:
         return ctl(self.addresses, *words, user=user)
 
+    def all_serve(self, within: float = 30.0) -> None:
+        """On return each of them does."""
+        for server in self.servers:
+            until(server.is_healthy, within=within)
+
+    def restart_all(self) -> None:
+        """At the same time: one alone would wait for another."""
+        with ThreadPoolExecutor(MEMBERS) as starters:
+            list(starters.map(EtcdServer.restart, self.servers))
+
+    def revision(self) -> int:
+        """After one more write."""
+        fields = self.ctl("put", "padding", "", "--write-out=fields").splitlines()
+        return next(int(line.rpartition(" ")[2]) for line in fields if line.startswith('"Revision"'))
+
+    def cut_off(self, server: EtcdServer) -> None:
+        """From the other members, in both directions: nothing comes through, and there are no new connections."""
+        process = server.etcd
+        for each, proxy in zip(self.servers, self._proxies, strict=True):
+            proxy.cut_off(lambda port, is_its=each is server: is_its or has_open(process, port))
+
+    def join(self) -> None:
+        """The end of being cut off: what was held arrives after all."""
+        for proxy in self._proxies:
+            proxy.join()
+
     def add_learner(self) -> EtcdServer:
         """One more member, which has no vote; gone with the others."""
         port = self._free_port()
@@ -217,10 +269,14 @@ class Trio:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
 
-    def _start(self, settings: Sequence[str]) -> None:
+    def _start(self, settings: Sequence[str], cuts: bool) -> None:
         ports = self._ports = tuple(self._free_port() for _ in range(MEMBERS))
+        peers = [Peers(number, ports) for number in range(MEMBERS)]
+        if cuts:
+            self._proxies = [self._closing.enter_context(PeerProxy((HOST, port))) for port in ports]
+            before = tuple(proxy.port for proxy in self._proxies)
+            peers = [Peers(number, before, ports[number]) for number in range(MEMBERS)]
         with ThreadPoolExecutor(MEMBERS) as starters:
-            peers = [Peers(number, ports) for number in range(MEMBERS)]
             starting = [starters.submit(EtcdServer, *settings, peers=each) for each in peers]
         self.servers = [self._closing.enter_context(each.result()) for each in starting if not each.exception()]
         for each in starting:
