@@ -1,0 +1,55 @@
+"""The disk of etcd's leader stalls: whoever holds a lock keeps it, or has stopped believing before the next is granted.
+
+GRIPFAST_CHAOS=long makes 50 stalls; `-s` shows the figures.
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from chaos.etcd_stalls import HONEST, WRONG, Seen, Stalls
+from chaos.stage import LONG
+from support.etcd_servers import Trio
+
+STALLS = 50 if LONG else 1
+MORE = 3
+"""Stalls at most, for the wrong locks alone: one may just have renewed in vain when the next is granted."""
+
+pytestmark = pytest.mark.timeout(120 + 30 * STALLS)
+
+
+@pytest.fixture(scope="module")
+def stalls(request: pytest.FixtureRequest) -> Iterator[Stalls]:
+    """All that happens does so here; the tests judge it."""
+    with Trio() as trio:
+        stalls = Stalls(trio, request.node.name)
+        for _ in range(STALLS):
+            stalls.one()
+        for _ in range(MORE):
+            if not all(any(map(is_too_long, stalls.seen[role])) for role in WRONG):
+                stalls.one(WRONG)
+        print(f"\n{stalls.report()}")
+        yield stalls
+
+
+@pytest.mark.parametrize("role", HONEST)
+def test_nobody_believes_when_the_next_is_granted(stalls: Stalls, role: str) -> None:
+    assert [each for each in stalls.seen[role] if each.believed or each.violations] == []
+
+
+def test_who_is_connected_only_to_the_leader_makes_way(stalls: Stalls) -> None:
+    assert all(each.was_next and not each.kept for each in stalls.seen["stuck"])
+
+
+@pytest.mark.parametrize("role", ["mobile", "follower"])
+def test_who_reaches_a_majority_keeps_the_lock(stalls: Stalls, role: str) -> None:
+    assert all(each.kept for each in stalls.seen[role])
+
+
+@pytest.mark.parametrize("role", WRONG)
+def test_it_is_noticed_if_keep_alives_are_believed(stalls: Stalls, role: str) -> None:
+    assert any(map(is_too_long, stalls.seen[role]))
+
+
+def is_too_long(seen: Seen) -> bool:
+    return seen.believed > 0.0 and any(each.startswith("overlap") for each in seen.violations)
