@@ -1,6 +1,8 @@
 """Every scenario there is. A new one joins by an entry here."""
 
 from bench.embedded import EMBEDDED_PAIR, EMBEDDED_PAIR_ASYNC
+from bench.etcd.hand_off import ETCD_HAND_OFF
+from bench.etcd.pair import ETCD_DISK, ETCD_PAIR, ETCD_PAIR_ASYNC, ETCD_TASKS
 from bench.hand_off import EMBEDDED_HAND_OFF
 from bench.memory import MEMORY_PAIR
 from bench.redis.far import REDIS_FAR
@@ -67,4 +69,9 @@ CATALOGUE: tuple[Scenario, ...] = (
     ZOOKEEPER_HAND_OFF,
     ZOOKEEPER_SEMAPHORE,
     ZOOKEEPER_RWLOCK,
+    ETCD_PAIR,
+    ETCD_PAIR_ASYNC,
+    ETCD_TASKS,
+    ETCD_DISK,
+    ETCD_HAND_OFF,
 )

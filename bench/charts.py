@@ -28,7 +28,13 @@ LINE = 19
 CHARACTERS = 52
 """What surely fits into a line."""
 
-SERVERS = {"redis-server": "Redis", "postgresql": "PostgreSQL", "mariadb": "MariaDB", "zookeeper": "ZooKeeper"}
+SERVERS = {
+    "redis-server": "Redis",
+    "postgresql": "PostgreSQL",
+    "mariadb": "MariaDB",
+    "zookeeper": "ZooKeeper",
+    "etcd": "etcd",
+}
 
 STYLE = """
   text { font-family: system-ui, sans-serif; font-size: 14px; fill: #24292f; }

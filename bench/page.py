@@ -26,6 +26,7 @@ ENGINES = {
     "redlock": "Redlock, on five nodes",
     "sql": "PostgreSQL and MariaDB",
     "zookeeper": "ZooKeeper",
+    "etcd": "etcd",
     "embedded": "Without a server",
     "memory": "Without a server",
     "start": "The start of a process",

@@ -13,6 +13,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import gripfast
+from bench.etcd import server as etcd
 from bench.promise import Verdict
 from bench.redis import server
 from bench.runner import Outcome, Standing, is_installed
@@ -100,6 +101,7 @@ def machine(scenarios: Iterable[Scenario]) -> dict[str, object]:
         "postgresql": servers.postgres_version(),
         "mariadb": servers.maria_version(),
         "zookeeper": zookeeper.version(),
+        "etcd": etcd.version(),
         "packages": {package: version(package) for package in sorted(packages) if is_installed(package)},
         "system": platform.platform(),
         "cores": os.cpu_count(),
