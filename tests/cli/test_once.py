@@ -6,6 +6,7 @@ import pytest
 
 import gripfast
 from cli.commandline import Call, run_gripfast
+from gripfast.cli.waiting import Telling
 
 pytestmark = pytest.mark.usefixtures("url")
 
@@ -90,6 +91,12 @@ def test_show_of_what_is_done_says_when_and_has_its_own_exit_code(call: Call) ->
     assert "held since" not in ended.stdout
     assert call("show", "digest", "--json").returncode == 79
     assert "79     it was done before" in call("--help").stdout
+
+
+@pytest.mark.usefixtures("done")
+def test_a_slow_look_at_what_is_done_is_not_told_as_waiting(client: gripfast.Client) -> None:
+    assert Telling(client, "digest", once=True)._who() == ""
+    assert Telling(client, "digest")._who().startswith("done ")  # whoever wants the lock itself does wait for it
 
 
 @pytest.mark.usefixtures("done")

@@ -224,7 +224,7 @@ def run_holding(
 
 
 def _run_once(client: gripfast.Client, once: gripfast.Once, settings: Settings, signals: Signals) -> int:
-    with campaigning(client, once.name, signals, settings.quiet):
+    with campaigning(client, once.name, signals, settings.quiet, once=True):
         run = once._begin(False)
     if run.done:
         if not settings.quiet:

@@ -26,11 +26,11 @@ _ERASE = "\r\x1b[K"
 
 @contextmanager
 def campaigning(
-    client: gripfast.Client, name: str, signals: Signals, quiet: bool, kind: AnyKind = "lock"
+    client: gripfast.Client, name: str, signals: Signals, quiet: bool, kind: AnyKind = "lock", *, once: bool = False
 ) -> Iterator[None]:
     """Inside, the main thread waits for the lock. A signal that asks to end raises Interrupted there, so that it leaves
     the queue."""
-    with nullcontext() if quiet else Telling(client, name, kind), signals.interrupting():
+    with nullcontext() if quiet else Telling(client, name, kind, once), signals.interrupting():
         yield
 
 
@@ -43,10 +43,11 @@ def obtain(client: gripfast.Client, lock: gripfast.Lock, wait: float | None, sig
 class Telling:
     """Speaks from a thread of its own while the main thread waits."""
 
-    def __init__(self, client: gripfast.Client, name: str, kind: AnyKind = "lock") -> None:
+    def __init__(self, client: gripfast.Client, name: str, kind: AnyKind = "lock", once: bool = False) -> None:
         self._client = client
         self._name = name
         self._kind = kind
+        self._once = once
         self._began = time.monotonic()
         self._over = threading.Event()
         self._drawn = False
@@ -94,7 +95,11 @@ class Telling:
         except gripfast.GripfastError as error:
             return redacted(visible(str(error)))
         words = words_of(self._kind)
-        return "" if info is None or words.has_room(info) else words.holder(info)
+        if info is None or words.has_room(info):
+            return ""
+        if self._once and isinstance(info, gripfast.LockInfo) and info.kept == "done":
+            return ""  # once() does not wait for what is done
+        return str(words.holder(info))
 
 
 def _width() -> int:
