@@ -85,9 +85,8 @@ class EtcdServer(ServerProcess):
 
     @property
     def etcd(self) -> int:
-        """Its process: the one that was started may only have started it."""
-        found = [each for each in workers_in(self.folder) if _name_of(each) == "etcd"]
-        return found[0]
+        """Its process: the one that was started may only have started it (`scripts/next-servers`)."""
+        return next(each for each in workers_in(self.folder) if _program_of(each) == "etcd")
 
     # What is asked of it ----------------------------------------------------------------------------------------------
 
@@ -142,9 +141,9 @@ class EtcdServer(ServerProcess):
         return bool(re.search(rf"serving (\w+ )?client (requests|traffic)[^\n]*{HOST}:{self.port}", self.log))
 
 
-def _name_of(process: int) -> str:
+def _program_of(process: int) -> str:
     with contextlib.suppress(OSError):
-        return Path(f"/proc/{process}/comm").read_text(encoding="utf-8").strip()
+        return Path(f"/proc/{process}/exe").readlink().name
     return ""
 
 
