@@ -1,4 +1,9 @@
-"""A link of either colour, and what tests do with it: each call is carried out when it returns."""
+"""A link of either colour, and what tests do with it: each call is carried out when it returns.
+
+A file of tests takes the fixtures that it needs by their names:
+
+    actor, colour = etcd_stage.actor, etcd_stage.colour
+"""
 
 from __future__ import annotations
 
@@ -6,8 +11,11 @@ import asyncio
 import contextlib
 import uuid
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
+import pytest
+
+import gripfast
 from gripfast.machine import boottime
 from gripfast.runtime.blocking import drive
 from gripfast.stores.etcd.aio import AioLink
@@ -17,10 +25,15 @@ from gripfast.stores.etcd.link import Link, Notice
 from gripfast.stores.etcd.messages import Request
 from gripfast.stores.etcd.watches import Watch
 from gripfast.stores.faults import Fault
+from support.etcd_servers import Trio, etcd_server
+from support.proxy import Proxy
+from support.server_process import HOST
 
 T = TypeVar("T")
 COLOURS = ("sync", "async")
 SOON = 5.0
+EACH = 0.4
+"""Seconds of one try."""
 
 
 class Stage:
@@ -97,3 +110,72 @@ def stage(colour: str, *endpoints: str, timeout: float = SOON, **options: Any) -
 
 def new_key() -> bytes:
     return f"test/{uuid.uuid4().hex}".encode()
+
+
+def address(proxy: Proxy) -> str:
+    return f"{proxy.host}:{proxy.port}"
+
+
+def keys_below(prefix: str) -> list[str]:
+    return [line for line in etcd_server().ctl("get", prefix, "--prefix", "--keys-only").splitlines() if line]
+
+
+class Detour(NamedTuple):
+    """Three ways to one member."""
+
+    first: Proxy
+    second: Proxy
+
+    @property
+    def endpoints(self) -> list[str]:
+        return [address(self.first), address(self.second), etcd_server().address]
+
+    def lose_an_answer(self) -> None:
+        """The next request can't be sent on the first way, gets no answer on the second, and gets one on the third."""
+        self.second.hold("replies")
+        self.first.close()
+
+
+# -- fixtures ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=COLOURS)
+def colour(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def actor(colour: str) -> Iterator[Stage]:
+    with stage(colour, etcd_server().address) as made:
+        yield made
+
+
+@pytest.fixture
+def proxy() -> Iterator[Proxy]:
+    """In front of the shared member."""
+    with Proxy((HOST, etcd_server().port)) as made:
+        yield made
+
+
+@pytest.fixture
+def detour() -> Iterator[Detour]:
+    target = (HOST, etcd_server().port)
+    with Proxy(target) as first, Proxy(target) as second:
+        yield Detour(first, second)
+
+
+@pytest.fixture(scope="module")
+def trio() -> Iterator[Trio]:
+    with Trio() as made:
+        yield made
+
+
+@pytest.fixture
+def root() -> str:
+    return f"store-{uuid.uuid4().hex}/"
+
+
+@pytest.fixture
+def client(root: str) -> Iterator[gripfast.Client]:
+    with gripfast.connect(etcd_server().url_with(root=root)) as client:
+        yield client

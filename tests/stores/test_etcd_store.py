@@ -2,8 +2,6 @@
 
 import shutil
 import threading
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,29 +12,16 @@ from gripfast.core.ports import Claim, Granted, Hold
 from gripfast.runtime.blocking import drive
 from gripfast.stores.etcd import protocol
 from gripfast.stores.etcd.leases import Lease
+from stores import etcd_stage
+from stores.etcd_stage import SOON, keys_below
 from support.etcd_servers import EtcdServer, Trio, etcd_server
 from support.waiting import until
 
-SOON = 5.0
-
-
-@pytest.fixture
-def root() -> str:
-    return f"store-{uuid.uuid4().hex}/"
-
-
-@pytest.fixture
-def client(root: str) -> Iterator[gripfast.Client]:
-    with gripfast.connect(etcd_server().url_with(root=root)) as client:
-        yield client
+client, root = etcd_stage.client, etcd_stage.root
 
 
 def store_of(client: gripfast.Client) -> Any:
     return client._store()
-
-
-def keys_below(prefix: str) -> list[str]:
-    return [line for line in etcd_server().ctl("get", prefix, "--prefix", "--keys-only").splitlines() if line]
 
 
 # -- late requests -----------------------------------------------------------------------------------------------------

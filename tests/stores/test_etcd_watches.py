@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -15,40 +14,12 @@ from gripfast.stores.etcd.messages import (
     RangeRequest,
 )
 from gripfast.stores.faults import Fault
-from stores.etcd_stage import COLOURS, SOON, Stage, new_key, stage
+from stores import etcd_stage
+from stores.etcd_stage import EACH, SOON, Stage, address, new_key, stage
 from support.etcd_servers import EtcdServer, Trio, etcd_server
 from support.proxy import Proxy
-from support.server_process import HOST
 
-EACH = 0.4
-"""Seconds of one try."""
-
-
-@pytest.fixture(params=COLOURS)
-def colour(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
-@pytest.fixture
-def actor(colour: str) -> Iterator[Stage]:
-    with stage(colour, etcd_server().address) as made:
-        yield made
-
-
-@pytest.fixture
-def proxy() -> Iterator[Proxy]:
-    with Proxy((HOST, etcd_server().port)) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def trio() -> Iterator[Trio]:
-    with Trio() as made:
-        yield made
-
-
-def address(proxy: Proxy) -> str:
-    return f"{proxy.host}:{proxy.port}"
+actor, colour, proxy, trio = etcd_stage.actor, etcd_stage.colour, etcd_stage.proxy, etcd_stage.trio
 
 
 def put(actor: Stage, key: bytes) -> int:
