@@ -19,7 +19,7 @@ class PermitInspection:
         self._inspection = inspection
         self._requests = permits.requests
 
-    async def inspect(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
+    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
         until = self._requests.until()
         if (refused := await self._requests.meet(until, writes=False)) is not None:
             return refused
@@ -39,7 +39,7 @@ class PermitInspection:
         limit = RW_LIMIT if kind == "rwlock" else view.limit or sum(each.n for each in holders)
         return PermitInfo(name, kind, limit, shown, len(view.queue) - len(holders)) if shown else None
 
-    async def page(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
+    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
         until = self._requests.until()
         if (refused := await self._requests.meet(until, writes=False)) is not None:
             return refused
@@ -55,7 +55,7 @@ class PermitInspection:
             infos += [] if info is None else [info]
         return PermitPage(infos, last)
 
-    async def force_release(
+    async def force_release_permits(
         self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None
     ) -> bool | Unreachable:
         until = self._requests.until()

@@ -24,11 +24,8 @@ from gripfast.core.ports import (
     Claim,
     Granted,
     Hold,
-    Kind,
     Label,
     Loss,
-    PermitInfo,
-    PermitPage,
     Taken,
     Unreachable,
     unreachable,
@@ -46,6 +43,7 @@ from gripfast.stores.etcd.requests import Requests, failed, may_take_effect
 from gripfast.stores.etcd.spec import CAPABILITIES
 from gripfast.stores.etcd.watching import again_in
 from gripfast.stores.faults import Fault
+from gripfast.stores.with_permits import WithPermits
 
 if TYPE_CHECKING:
     from gripfast.stores.etcd.keeping import Keeping
@@ -60,7 +58,7 @@ MOVES_AGAIN = 3
 Move = tuple[Hold, Record]
 
 
-class EtcdStore:
+class EtcdStore(WithPermits):
     capabilities = CAPABILITIES
 
     def __init__(self, requests: Requests, records: dict[str, Record] | None = None) -> None:
@@ -330,23 +328,6 @@ class EtcdStore:
         from gripfast.stores.etcd.permit_inspection import PermitInspection
 
         return PermitInspection(self._permits, self._inspection)
-
-    async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
-        return await self._permits.downgrade(hold)
-
-    async def resize(self, name: str, limit: int) -> Unreachable | None:
-        return await self._permits.resize(name, limit)
-
-    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
-        return await self._permit_inspection.inspect(name, kind)
-
-    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
-        return await self._permit_inspection.page(kind, prefix, after)
-
-    async def force_release_permits(
-        self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
-    ) -> bool | Unreachable:
-        return await self._permit_inspection.force_release(name, kind, owner, slot, note)
 
     # Kept releases, hand-over -----------------------------------------------------------------------------------------
 

@@ -28,16 +28,14 @@ from gripfast.core.ports import (
     Claim,
     Granted,
     Hold,
-    Kind,
     Label,
     Loss,
-    PermitInfo,
-    PermitPage,
     Taken,
     Unreachable,
 )
 from gripfast.errors import Reason
 from gripfast.machine import boottime
+from gripfast.stores.with_permits import WithPermits
 from gripfast.stores.zookeeper import protocol
 from gripfast.stores.zookeeper.driver import NO_ANSWER, Reply, send, session_id
 from gripfast.stores.zookeeper.inspection import Inspection
@@ -65,7 +63,7 @@ Results = dict[str, Loss | Unreachable | None]
 """Of renewals, by owner."""
 
 
-class ZooKeeperStore:
+class ZooKeeperStore(WithPermits):
     capabilities = CAPABILITIES
 
     def __init__(
@@ -401,23 +399,6 @@ class ZooKeeperStore:
         from gripfast.stores.zookeeper.permit_inspection import PermitInspection
 
         return PermitInspection(self._link, self._sessions, self._root)
-
-    async def downgrade(self, hold: Hold, n: int) -> Loss | Unreachable | None:
-        return await self._permits.downgrade(hold)
-
-    async def resize(self, name: str, limit: int) -> Unreachable | None:
-        return await self._permits.resize(name, limit)
-
-    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
-        return await self._permit_inspection.inspect_permits(name, kind)
-
-    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
-        return await self._permit_inspection.page_permits(kind, prefix, after)
-
-    async def force_release_permits(
-        self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
-    ) -> bool | Unreachable:
-        return await self._permit_inspection.force_release_permits(name, kind, owner, slot, note)
 
     # ------------------------------------------------------------------------------------------------------------------
 
