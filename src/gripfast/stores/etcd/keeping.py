@@ -9,6 +9,11 @@ anew, so a name stays taken for at least as long as was requested.
 *Detached.* The value says so. Only such a key can be adopted. So a claim of the old owner that was not answered, and
 that takes effect when the lease is over, brings back nothing that anybody could adopt.
 
+If it is not known whether a key was detached, nobody gets the text, and the clean-up deletes the key either way. A
+request that arrives behind it finds no key. A clean-up may also be that of a client that is closed by another thread
+meanwhile. Then either it finds no record any more, and leaves the key to its adopter; or `detach` finds the mark of the
+clean-up, and fails.
+
 *Adopted.* One transaction, by the create and mod revision that were seen: of two that adopt, one finds another mod
 revision. Its revision is the token. A repeated request finds the new owner in the value.
 """
@@ -88,7 +93,12 @@ class Keeping:
 
     async def abandon(self, hold: Hold, until: float) -> Unreachable | None:
         """Of what is to be kept."""
-        answer = await self.keep(hold, self._store.records[hold.owner], until)
+        record = self._store.records.get(hold.owner)
+        if record is not None:
+            record.is_cleaned_up = True
+        if record is None or hold.owner not in self._store.records:
+            return None  # it was released or detached meanwhile
+        answer = await self.keep(hold, record, until)
         return answer if isinstance(answer, Unreachable) else None
 
     # Hand-over --------------------------------------------------------------------------------------------------------
@@ -100,6 +110,7 @@ class Keeping:
         if record.epoch != self._requests.cluster.epoch:
             return "session"
         value = protocol.write(record.found, token=record.token, ttl=hold.ttl, detached=True)
+        record.is_detaching = True
         for _ in range(AGAIN):
             request = protocol.move(record.place, value, record.lease.id)
             answer = await self._requests.ask(request, until, self._requests.each(hold.ttl))
@@ -114,6 +125,9 @@ class Keeping:
             if moved is None and not _is_detached(answer.responses[0].kvs, record.place):
                 return await self._store.why(record, hold.owner, until)
             self._store.forget(hold.owner)
+            if record.is_cleaned_up:
+                self._store.records[hold.owner] = record
+                return "released"
             return None
         return unreachable(StoreUnavailable(f"{self._requests.link.where} gave no clear answer about {hold.name!r}"))
 

@@ -245,6 +245,12 @@ def still_mine(kvs: Sequence[KeyValue], owner: str) -> Entry | None:
     return found if found is not None and found.owner == owner and not found.is_detached else None
 
 
+def detached(kvs: Sequence[KeyValue], owner: str) -> Entry | None:
+    """What the owner has left to whoever has the text."""
+    found = entry(kvs[0]) if kvs else None
+    return found if found is not None and found.owner == owner and found.is_detached else None
+
+
 # -- releases ----------------------------------------------------------------------------------------------------------
 
 

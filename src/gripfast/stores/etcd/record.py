@@ -43,6 +43,10 @@ class Record:
     """When its key was deleted first."""
     is_adopted: bool = False
     """The key was another owner's before, and may still be (`keeping.py`)."""
+    is_detaching: bool = False
+    """It was requested, and is not confirmed. Nobody has the text, so a key that is detached is still this owner's."""
+    is_cleaned_up: bool = False
+    """It is taken back all the same: a confirmation comes too late."""
     watching: Watching = field(default_factory=Watching)
     watching_itself: Watching | None = None
     """Of a semaphore's waiter: a resize may delete its key."""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gripfast.core.ports import Unreachable, unreachable
 from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
-from gripfast.stores.etcd import meeting
+from gripfast.stores.etcd import faults, meeting
 from gripfast.stores.etcd.faults import fault_of
 from gripfast.stores.etcd.keys import Keys
 from gripfast.stores.etcd.leases import Lease, Leases, is_unknown_lease
@@ -51,13 +51,15 @@ class Requests:
         return self._noticed(request, answer, known)
 
     async def ask_once(self, request: Any, until: float, each: float = math.inf) -> Told:
-        """May be repeated as well, but whoever asks has to know."""
-        known = self.cluster.revision
-        answer = await self.link.call(request, until, each, repeats=False)
-        if not isinstance(answer, Fault) or answer.is_permanent or boottime() >= until:
-            return Told(self._noticed(request, answer, known), False)
-        was_sent = answer.was_sent
-        return Told(await self.ask(request, until, each), was_sent)
+        """May be repeated as well, but whoever asks has to know. So the tries are counted here, one by one: that the
+        first of them did not leave tells nothing of the second."""
+        known, was_sent = self.cluster.revision, False
+        for _ in range(len(self.link.endpoints) + 1):
+            answer = await self.link.call(request, until, each, repeats=False)
+            if not isinstance(answer, Fault) or answer.kind != "down" or boottime() >= until:
+                break
+            was_sent = was_sent or answer.was_sent
+        return Told(self._noticed(request, faults.was_sent(answer) if was_sent else answer, known), was_sent)
 
     async def ask_many(self, requests: Sequence[Any], until: float, each: float = math.inf) -> list[Any]:
         known = self.cluster.revision

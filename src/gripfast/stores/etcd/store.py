@@ -36,7 +36,7 @@ from gripfast.stores.etcd import protocol
 from gripfast.stores.etcd.inspection import Inspection
 from gripfast.stores.etcd.leases import Lease, whole
 from gripfast.stores.etcd.link import Refusal
-from gripfast.stores.etcd.messages import DeleteRangeRequest, RangeRequest, TxnRequest
+from gripfast.stores.etcd.messages import DeleteRangeRequest, KeyValue, RangeRequest, TxnRequest
 from gripfast.stores.etcd.protocol import MOVES_MOST, Busy, Entry, Gone, Known, Place, Waits, Won
 from gripfast.stores.etcd.record import Record
 from gripfast.stores.etcd.requests import Requests, failed, may_take_effect
@@ -279,15 +279,25 @@ class EtcdStore(WithPermits):
             answer = await self.requests.ask(protocol.together(list(steps.values())), until, each)
             if isinstance(answer, Fault | Refusal):
                 return failed(answer)
-            left = [
-                (owner, mine)
+            left = {
+                owner: mine
                 for owner, done in zip(steps, answer.responses, strict=True)
-                if not done.succeeded and (mine := protocol.still_mine(done.responses[0].kvs, owner)) is not None
-            ]
+                if not done.succeeded and (mine := self._own(owner, done.responses[0].kvs)) is not None
+            }
             if not left:
                 return None
-            places = {owner: protocol.place_of(mine) for owner, mine in left}
+            places = {owner: protocol.place_of(mine) for owner, mine in left.items()}
         return unreachable(StoreUnavailable(f"{self.requests.link.where} shows another state with every answer"))
+
+    def _own(self, owner: str, kvs: Sequence[KeyValue]) -> Entry | None:
+        """The key, if it is to be deleted. One that was detached is, if the caller was not told so."""
+        if (mine := protocol.still_mine(kvs, owner)) is not None:
+            return mine
+        record, mine = self.records.get(owner), protocol.detached(kvs, owner)
+        if record is None or not record.is_detaching or mine is None:
+            return None
+        record.is_cleaned_up = True
+        return mine if owner in self.records else None  # it was told meanwhile (`keeping.py`)
 
     def _place(self, hold: Hold) -> Place:
         """If it is not known whether the key is this owner's, none that fits: the answer tells."""

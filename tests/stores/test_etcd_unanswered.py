@@ -1,0 +1,159 @@
+"""Requests that got no answer: what became of them, and what the store does about it."""
+
+from typing import Any
+
+import pytest
+
+import gripfast
+from gripfast.core.kept import MIN_HOLD, Keep
+from gripfast.core.ports import Hold
+from gripfast.runtime.blocking import drive
+from gripfast.stores.etcd import protocol
+from gripfast.stores.etcd.keys import Keys
+from gripfast.stores.etcd.meeting import Cluster
+from gripfast.stores.etcd.messages import DeleteRangeRequest, PutRequest
+from gripfast.stores.etcd.requests import Requests
+from stores import etcd_stage
+from stores.etcd_stage import SOON, Detour, address, keys_below, stage
+from support.etcd_servers import url_of
+from support.proxy import Proxy
+from support.waiting import until
+
+client, root = etcd_stage.client, etcd_stage.root
+colour, detour, proxy = etcd_stage.colour, etcd_stage.detour, etcd_stage.proxy
+
+
+def store_of(client: gripfast.Client) -> Any:
+    return client._store()
+
+
+def test_whoever_has_to_know_is_told_that_an_earlier_try_may_have_been_carried_out(
+    colour: str, detour: Detour, root: str
+) -> None:
+    """Also if the first try was not sent."""
+    key = f"{root}key".encode()
+    with stage(colour, *detour.endpoints) as actor:
+        requests = Requests(actor.link, Cluster("test"), Keys(root))
+        actor.run(requests.ask(PutRequest(key, b"1"), requests.until()))
+        detour.lose_an_answer()
+        deleted = actor.run(requests.ask_once(DeleteRangeRequest(key), requests.until(), 0.5))
+        assert (deleted.answer.deleted, deleted.was_repeated) == (0, True)
+
+
+def test_a_release_that_an_earlier_try_of_it_has_carried_out_is_no_loss(detour: Detour, root: str) -> None:
+    with gripfast.connect(url_of(detour.endpoints, root=root)) as client:
+        lease = client.lock("job", ttl=4, renew=False).acquire()
+        detour.lose_an_answer()
+        lease.release()
+        assert not keys_below(f"{root}job/")
+
+
+def lose_the_answer_to_a_keep(client: gripfast.Client, detour: Detour, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the request for its lease, the answer arrives."""
+    leases = store_of(client).requests.leases
+    for_renewal = leases.for_renewal
+
+    async def then_lose(*asked: Any) -> Any:
+        lease = await for_renewal(*asked)
+        monkeypatch.undo()
+        detour.lose_an_answer()
+        return lease
+
+    monkeypatch.setattr(leases, "for_renewal", then_lose)
+
+
+def test_a_kept_release_that_an_earlier_try_has_carried_out_is_no_loss_when_its_time_is_over(
+    detour: Detour, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gripfast.connect(url_of(detour.endpoints, root=root), request_timeout=20) as client:
+        lease = client.lock("job", ttl=32, renew=False, min_hold=1).acquire()
+        lose_the_answer_to_a_keep(client, detour, monkeypatch)
+        lease.release()  # its second try lasts 4 s, an eighth of the ttl
+        until(lambda: client.lock("job").try_acquire() is not None, within=SOON)
+
+
+def test_a_done_that_an_earlier_try_has_recorded_is_recorded(
+    detour: Detour, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with gripfast.connect(url_of(detour.endpoints, root=root)) as client:
+        with client.once("job", keep=600, ttl=4) as run:
+            assert run
+            lose_the_answer_to_a_keep(client, detour, monkeypatch)
+        info = client.inspect("job")
+        assert info is not None
+        assert info.kept == "done"
+
+
+@pytest.mark.parametrize("direction", ["requests", "replies"])
+def test_a_detach_without_an_answer_leaves_nothing(
+    proxy: Proxy, root: str, direction: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has the text, so nobody could adopt it: the name is free at once, not when the lease is over. Held-up
+    requests arrive together with the clean-up."""
+    url = url_of([address(proxy)], root=root, request_timeout=1, ttl=600)
+    with gripfast.connect(url) as client:
+        lease = client.lock("job", renew=False).acquire()
+        keeping = store_of(client)._keeping
+        detach = keeping.detach
+
+        async def detach_in_vain(hold: Hold) -> Any:  # the lease was extended before
+            proxy.hold(direction)
+            return await detach(hold)
+
+        monkeypatch.setattr(keeping, "detach", detach_in_vain)
+        with pytest.raises(gripfast.OutcomeUnknown):
+            lease.detach()
+        proxy.let_go()
+        until(lambda: not keys_below(f"{root}job/"), within=SOON)
+        assert client.lock("job").try_acquire() is not None
+
+
+def test_a_detach_that_arrives_behind_its_clean_up_has_no_effect(client: gripfast.Client, root: str) -> None:
+    store = store_of(client)
+    lease = client.lock("job", renew=False).acquire()
+    record, hold = store.records[lease.owner], Hold("job", lease.owner, 30.0)
+    late = protocol.move(record.place, record.value(detached=True), record.lease.id)
+    record.is_detaching = True
+    assert drive(store.abandon([hold])) == [None]
+    assert not drive(store.requests.ask(late, store.requests.until())).succeeded
+    assert not keys_below(f"{root}job/")
+
+
+def test_a_detach_that_was_confirmed_is_not_cleaned_up(client: gripfast.Client) -> None:
+    lease = client.lock("job").acquire()
+    text = lease.detach()
+    assert drive(store_of(client).abandon([Hold("job", lease.owner, 30.0)])) == [None]
+    assert client.adopt(text).held
+
+
+def test_what_somebody_has_adopted_is_not_cleaned_up(client: gripfast.Client) -> None:
+    """Not even if the former owner did not get the answer to its detach."""
+    store = store_of(client)
+    lease = client.lock("job").acquire()
+    record = store.records[lease.owner]
+    adopted = client.adopt(lease.detach())
+    store.records[lease.owner] = record
+    assert record.is_detaching
+    assert drive(store.abandon([Hold("job", lease.owner, 30.0)])) == [None]
+    adopted.extend()
+    assert adopted.held
+
+
+@pytest.mark.parametrize("min_hold", [None, 600.0])
+def test_a_detach_that_a_closing_client_takes_back_is_not_confirmed(
+    client: gripfast.Client, monkeypatch: pytest.MonkeyPatch, min_hold: float | None
+) -> None:
+    """The text would be worth nothing."""
+    store = store_of(client)
+    lease = client.lock("job", renew=False).acquire()
+    keep = None if min_hold is None else Keep(MIN_HOLD + lease.owner, min_hold)
+    ask = store.requests.ask
+
+    async def ask_slowly(request: Any, *more: Any) -> Any:
+        answer = await ask(request, *more)
+        monkeypatch.undo()
+        assert await store.abandon([Hold("job", lease.owner, 30.0, keep=keep)]) == [None]
+        return answer
+
+    monkeypatch.setattr(store.requests, "ask", ask_slowly)
+    assert drive(store.detach(Hold("job", lease.owner, 30.0), lease.token)) is not None
