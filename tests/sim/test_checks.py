@@ -268,20 +268,27 @@ OVERTAKEN = [
 ]
 
 
+CUT = world(1.5, "fault", until=1.5, note="connections half open")._replace(who="p")
+
+
 def test_a_refusal_by_a_lease_that_the_same_client_has_released_is_reported() -> None:
     assert rules(OVERTAKEN, reacts_within=1.0) == ["overtaken"]
     assert rules([*OVERTAKEN, world(3, "fault", until=3, note="scripts forgotten")], reacts_within=1.0) == ["overtaken"]
+    asks_between = [*OVERTAKEN, asked(1.8, "p/c", until=1.8), event(1.9, "p/c", "refused", note="held by p/a#1"), CUT]
+    assert "overtaken" in rules(asks_between, reacts_within=1.0)
+    assert rules([*OVERTAKEN, CUT._replace(who="q")], reacts_within=1.0) == ["overtaken"]
 
 
 @pytest.mark.parametrize(
     "history",
     [
         [*OVERTAKEN, world(3, "fault", until=3, note="lost request")],
+        [*OVERTAKEN, CUT],
         [each._replace(who="q/b") if each.who == "p/b" else each for each in OVERTAKEN],
         [each._replace(at=each.at - 2.0) if each.who == "p/b" else each for each in OVERTAKEN],
         [each._replace(note="held by q/x#1") if each.kind == "refused" else each for each in OVERTAKEN],
     ],
-    ids=["a fault", "another client", "before the release", "another holder"],
+    ids=["a fault", "a half-open connection", "another client", "before the release", "another holder"],
 )
 def test_any_other_refusal_is_right(history: list[Event]) -> None:
     assert "overtaken" not in rules(history, reacts_within=1.0)

@@ -13,7 +13,7 @@ from gripfast.core import rules
 from . import once, permits, rivals
 from .attempts import Attempt, Sorted, sort_out
 from .excuses import Excuses
-from .history import GRACE, Event
+from .history import GRACE, HALF_OPEN, Event
 from .reach import Reach
 from .violation import Violation
 
@@ -102,7 +102,8 @@ def violations(
         if handed and reacts_within is not None and reach is None:
             for attempt, released in rivals.overtaken(about, handed):
                 since, until = released.at - reacts_within, attempt.asked.at + reacts_within
-                if not way.is_blocked(attempt, since, until, but="scripts forgotten"):
+                is_blocked = way.is_blocked(attempt, since, until, but="scripts forgotten")
+                if not is_blocked and not way.is_cut_unawares(released, since):
                     what = f"refused by the lease that {released.who} had released at {released.at:.6f}"
                     found.append(_violation("overtaken", attempt, what))
         if reach is not None:
@@ -130,6 +131,7 @@ class _Way:
 
     def __init__(self, known: Sorted, reach: Reach | None) -> None:
         self._faults = known.others.get("fault", ())
+        self._attempts = known.attempts
         self._reach = reach
 
     def is_blocked(self, attempt: Attempt, since: float, until: float, but: str = "no fault") -> bool:
@@ -138,6 +140,14 @@ class _Way:
             return self._reach.is_in_the_way(_process(attempt), since, until)
         faults = (fault for fault in self._faults if fault.at <= until and fault.until >= since)
         return any(not fault.note.startswith(but) for fault in faults)
+
+    def is_cut_unawares(self, event: Event, since: float) -> bool:
+        """A half-open connection looks sound until the next request on it: this process sent none before `since`."""
+        process = event.who.partition("/")[0]
+        cuts = [fault.at for fault in self._faults if fault.note == HALF_OPEN and fault.who == process]
+        cut = max((at for at in cuts if at <= event.at), default=math.inf)
+        own = (each.asked.at for each in self._attempts if _process(each) == process)
+        return cut < math.inf and not any(cut < at < since for at in own)
 
     def is_in_grace(self, attempt: Attempt, beyond: float = 0.0) -> bool:
         """Who can't wait for its end is told so: it is `beyond` its patience, or seems so because an answer is late."""

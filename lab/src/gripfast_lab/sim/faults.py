@@ -17,7 +17,7 @@ from gripfast.core.ports import PermitStore, permits_of
 from gripfast.errors import ClientClosed
 from gripfast_lab.sim import failovers
 from gripfast_lab.sim.etcd import faults as etcd
-from gripfast_lab.sim.history import ANY, ONLY_TOKENS, TOKENS, WORLD
+from gripfast_lab.sim.history import ANY, HALF_OPEN, ONLY_TOKENS, TOKENS, WORLD
 from gripfast_lab.sim.network import RESEND, Connection, Path, Trouble
 from gripfast_lab.sim.plan import WITNESS, Fault
 from gripfast_lab.sim.processes import Process
@@ -390,7 +390,7 @@ KINDS: dict[str, Kind] = {
     "late reply": _NETWORK(_armed("reply"), is_out_of_reach=True),
     "late push": _NETWORK(_armed("push"), is_out_of_reach=True, obstructs=None),
     "connections killed": _NETWORK(_to_connections(_kill)),
-    "connections half open": _NETWORK(_to_connections(_half_open), obstructs=math.inf),
+    HALF_OPEN: _NETWORK(_to_connections(_half_open), obstructs=math.inf),
     "process paused": Kind(_process_pause, "process"),
     "process killed": Kind(_death(False), "process"),
     "machine gone": Kind(_death(True), "process"),

@@ -56,6 +56,7 @@ TOKENS = "tokens"
 ONLY_TOKENS = "only tokens"
 HELD_BY = "held by "
 ONLY_LOSSES = "only losses"
+HALF_OPEN = "connections half open"
 GRACE = "grace"
 """The note of a `fault`: a server that was just promoted, or has just begun, grants nothing until it is over."""
 
