@@ -61,9 +61,9 @@ ETCD_PAIR = Scenario(
     about="taking and giving back a free lock on etcd, beside the same requests bare, and other libraries' locks",
     contestants=(
         limit(LIMIT, bare, NEEDS),
-        limit(GRPCIO, grpcio.grpcio, grpcio.NEEDS),
         by_calls(BY_CALLS, url, PAIRS, NEEDS),
         by_with(BY_WITH, url, PAIRS, NEEDS),
+        limit(GRPCIO, grpcio.grpcio, grpcio.NEEDS),
         peer(ETCD3GW, PAIRS),
         peer(TOOZ, PAIRS),
     ),
@@ -85,8 +85,8 @@ ETCD_PAIR_ASYNC = Scenario(
     about="the same on an event loop, one task, beside the same bare requests there, and aetcd's lock",
     contestants=(
         one_task(LIMIT, bare_pairs(joined=False), NEEDS, PAIRS),
-        one_task(GRPCIO, grpcio.grpcio_pairs, grpcio.NEEDS, PAIRS),
         by_async_with(BY_ASYNC_WITH, url, PAIRS, NEEDS),
+        one_task(GRPCIO, grpcio.grpcio_pairs, grpcio.NEEDS, PAIRS),
         one_task(AETCD.name, AETCD.pairs, AETCD.needs, PAIRS),
     ),
     figure=MICROSECONDS,
@@ -103,9 +103,9 @@ ETCD_DISK = Scenario(
     about="the same with every write on disk before it is answered, as the server has it",
     contestants=(
         limit(LIMIT, bare, NEEDS, PAIRS_ON_DISK),
-        limit(GRPCIO, grpcio.grpcio, grpcio.NEEDS, PAIRS_ON_DISK),
         by_calls(BY_CALLS, url, PAIRS_ON_DISK, NEEDS),
         by_async_with(BY_ASYNC_WITH, url, PAIRS_ON_DISK, NEEDS),
+        limit(GRPCIO, grpcio.grpcio, grpcio.NEEDS, PAIRS_ON_DISK),
         peer(ETCD3GW, PAIRS_ON_DISK),
         one_task(AETCD.name, AETCD.pairs, AETCD.needs, PAIRS_ON_DISK),
     ),
@@ -123,8 +123,8 @@ ETCD_TASKS = Scenario(
     about=f"pairs per second of {TASKS} tasks, each with its own lock, beside aetcd's, and {TASKS} threads of etcd3gw",
     contestants=(
         many_tasks(LIMIT, bare_pairs(joined=True), NEEDS),
-        many_tasks(GRPCIO, grpcio.grpcio_pairs, grpcio.NEEDS),
         *by_each(many_tasks, GRIPFAST_ASYNC, AETCD),
+        many_tasks(GRPCIO, grpcio.grpcio_pairs, grpcio.NEEDS),
         Contestant(THREADS, threads, ETCD3GW.needs),
     ),
     figure=PAIRS_PER_SECOND,

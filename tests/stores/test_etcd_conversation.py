@@ -20,6 +20,7 @@ from gripfast.stores.etcd import faults
 from gripfast.stores.etcd import frames as f
 from gripfast.stores.etcd.codec import sized, tag, varint
 from gripfast.stores.etcd.conversation import Call, Conversation, framed
+from gripfast.stores.etcd.frames import REPLIES_MOST
 from gripfast.stores.etcd.link import Notice, Refusal
 from gripfast.stores.etcd.messages import LeaseKeepAliveRequest, PutRequest, PutResponse, RangeRequest, RangeResponse
 from gripfast.stores.etcd.watches import Watch
@@ -374,6 +375,22 @@ def test_a_member_is_silent_only_if_nothing_came_at_all() -> None:
     member.server.ping(b"12345678")
     member.move()
     assert not member.ours.is_silent_since(call)
+
+
+def test_replies_to_pings_wait_for_company_but_are_not_heaped_up() -> None:
+    member = Member()
+    member.move()
+    for number in range(1, REPLIES_MOST + 1):
+        member.server.ping(b"12345678")
+        member.ours.receive(member.server.data_to_send())
+        assert member.ours.has_output
+        assert member.ours.is_urgent == (number == REPLIES_MOST)
+    member.move()
+    assert not member.ours.has_output
+    member.server.ping(b"12345678")
+    member.ours.receive(member.server.data_to_send())
+    member.call()
+    assert member.ours.is_urgent
 
 
 def test_a_ping_is_sent_only_when_the_last_was_answered() -> None:

@@ -88,6 +88,44 @@ def test_many_share_one_connection(colour: str, proxy: Proxy) -> None:
         assert proxy.connections == 1
 
 
+class CountingSocket:
+    """A socket, and how often something was sent on it."""
+
+    def __init__(self, sock: Any) -> None:
+        self._sock = sock
+        self.sent = 0
+
+    def send(self, data: bytes) -> int:
+        self.sent += 1
+        return int(self._sock.send(data))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
+def test_what_a_member_wants_to_know_leaves_with_the_next_request() -> None:
+    """A member sends PING with its answers; a packet for each reply would cost as much as a request."""
+    wire = Dialer([etcd_server().address], SOON).dial(etcd_server().address, SOON)
+    counting = CountingSocket(wire.sock)
+    wire.sock = counting  # type: ignore[assignment]
+    with contextlib.closing(wire):
+        pinged = 0
+        wire.exchange([RangeRequest(b"nobody")], boottime() + SOON, "", True)  # and the settings
+        counting.sent = 0
+        for _ in range(20):
+            (answer,) = wire.exchange([RangeRequest(b"nobody")], boottime() + SOON, "", True)
+            assert value_count(answer) == 0
+            pinged += wire.conversation.has_output
+        assert counting.sent == 20
+        assert pinged >= 5
+        assert wire.refresh()
+
+
+def value_count(answer: Any) -> int:
+    assert not isinstance(answer, Fault | Refusal), answer
+    return len(answer.kvs)
+
+
 def test_a_large_transaction_and_a_large_answer(actor: Stage) -> None:
     """Larger than all windows that there are at first."""
     prefix, large = new_key(), b"x" * 10_000

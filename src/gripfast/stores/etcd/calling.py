@@ -89,8 +89,17 @@ class Calling:
     async def call(
         self, request: Request[R], until: float, each: float = math.inf, repeats: bool = True
     ) -> R | Refusal | Fault:
-        answers: list[R | Refusal | Fault] = await self.call_many((request,), until, each, repeats)
-        return answers[0]
+        answers: list[R | Refusal | Fault]
+        if repeats:
+            answers = await self.call_many((request,), until, each)
+            return answers[0]
+        began, endpoint = boottime(), self.members.current
+        seconds = min(each, until - began)
+        answers = await self._attempt(endpoint, (request,), began + max(seconds, 0.001))
+        answer = answers[0]
+        if isinstance(answer, Fault) and answer.kind == "down":
+            self._judge(endpoint, began, seconds, each)
+        return answer
 
     async def call_many(
         self, requests: Sequence[Request[Any]], until: float, each: float = math.inf, repeats: bool = True
@@ -104,9 +113,13 @@ class Calling:
             fault = tries.take(await self._attempt(endpoint, tries.open, began + max(seconds, 0.001)))
             if fault is None:
                 break
-            if seconds >= min(each, self.timeout * ENOUGH) or boottime() < began + seconds:
-                self._leave(endpoint)
+            self._judge(endpoint, began, seconds, each)
         return tries.answers
+
+    def _judge(self, endpoint: str, began: float, seconds: float, each: float) -> None:
+        """A member that has failed: if it had time enough, or failed at once, it is left."""
+        if seconds >= min(each, self.timeout * ENOUGH) or boottime() < began + seconds:
+            self._leave(endpoint)
 
     async def call_at(self, endpoint: str, request: Request[R], until: float) -> R | Refusal | Fault:
         answers: list[R | Refusal | Fault] = await self._attempt(endpoint, (request,), until, with_leader=False)

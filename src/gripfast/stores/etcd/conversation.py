@@ -278,11 +278,16 @@ class Conversation:
 
     @property
     def has_output(self) -> bool:
+        return self.is_urgent or self.frames.has_output
+
+    @property
+    def is_urgent(self) -> bool:
+        """There is something to send that can't wait for the next request."""
         return bool(
             (self._waiting and self.frames.has_room)
             or self._watch_requests
             or self.watches.has_cancels
-            or self.frames.has_output
+            or self.frames.is_urgent
         )
 
     def _send_calls(self) -> None:

@@ -42,6 +42,8 @@ OUR_WINDOW = 1 << 20
 """Of each stream that we receive, and of the connection."""
 BLOCK_MOST = 1 << 16
 """Bytes of a header block, with the headers of its frames: a peer that sends empty ones without end finds one, too."""
+REPLIES_MOST = 16
+"""To PINGs, that wait for company."""
 DECODED_MOST = 64
 """Header blocks whose meaning is remembered."""
 
@@ -110,6 +112,8 @@ class Frames:
         """Frames so far; a peer that sends any lives."""
         self.pings_unanswered = 0
         self._out: list[bytes] = [PREFACE, _settings(), _window_update(0, OUR_WINDOW - WINDOW)]
+        self._replies = 0
+        """To PINGs, in there."""
         self._next = 1
         self._first_block = b"\x20"  # our table has the size 0, whatever the peer allows
         self._blocked: dict[int, Stream] = {}
@@ -141,12 +145,17 @@ class Frames:
 
     def take(self) -> bytes:
         """What is to be sent now."""
-        out, self._out = self._out, []
+        out, self._out, self._replies = self._out, [], 0
         return out[0] if len(out) == 1 else b"".join(out)
 
     @property
     def has_output(self) -> bool:
         return bool(self._out)
+
+    @property
+    def is_urgent(self) -> bool:
+        """There is more to send than replies to a few PINGs, which nobody waits for."""
+        return len(self._out) > self._replies or self._replies >= REPLIES_MOST
 
     def open(self, stream: Stream, headers: bytes, data: bytes, ends: bool) -> None:
         """With a header block and the first data."""
@@ -368,6 +377,7 @@ class Frames:
         if flags & ACK:
             self.pings_unanswered = 0
         else:
+            self._replies += 1
             self._write(PING, ACK, 0, payload)
 
     def _got_goaway(self, flags: int, number: int, payload: bytes) -> None:

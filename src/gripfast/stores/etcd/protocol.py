@@ -55,8 +55,17 @@ def details(label: Label, host: str, pid: int, ttl: float) -> dict[str, Any]:
     return {"host": host, "pid": pid, **holder.told(label), "ttl": ttl}
 
 
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+"""Made once: it costs more than what it does."""
+
+
 def write(found: dict[str, Any], **more: Any) -> bytes:
-    return json.dumps(found | more, ensure_ascii=False).encode()
+    return _as_json(found | more if more else found).encode()
+
+
+def waiting(value: bytes) -> bytes:
+    """The same of one who waits."""
+    return value[:-1] + b', "waits": true}'
 
 
 class Entry(NamedTuple):

@@ -75,8 +75,9 @@ class Record:
         if self.place is None or not self.token:
             self.found["since"] = int(time.time() * 1_000_000)
         if self.place is None:
-            waiting = self.value(waits=True) if joins else None
-            return protocol.claim(self.queue, self.key, self.value(), waiting, lease.id)
+            value = self.value()
+            waiting = protocol.waiting(value) if joins else None
+            return protocol.claim(self.queue, self.key, value, waiting, lease.id)
         if self.token:
             return protocol.move(self.place, self.held(self.found["ttl"]), lease.id)
         return protocol.advance(self.place, self.queue, self.value(), self.value(waits=True), lease.id)

@@ -50,40 +50,48 @@ class Wire:
         sock.setblocking(False)
 
     def exchange(self, requests: Sequence[Request[Any]], until: float, token: str, with_leader: bool) -> list[Any]:
-        """An answer for each. Those that have none by then are cancelled."""
-        conversation, began = self.conversation, boottime()
-        answers = [Answer() for _ in requests]
-        calls = [
-            conversation.call(request, answer, token, with_leader)
-            for request, answer in zip(requests, answers, strict=True)
-        ]
-        self.flush()
-        for call, answer in zip(calls, answers, strict=True):
-            while answer.answer is None and self.wait(until):
-                self.receive()
-            if answer.answer is None:
-                conversation.cancel(call, faults.not_answered(conversation.where, until - began, call.is_sent))
-        if conversation.has_output or self._unsent:
+        """An answer for each. Those that have none by then are cancelled.
+
+        A member sends a PING with nearly every answer, to measure the network. The reply leaves with the next request:
+        nobody is in a hurry, and a packet costs more than our work for it."""
+        conversation, began, is_late = self.conversation, boottime(), False
+        calls = [(conversation.call(request, answer := Answer(), token, with_leader), answer) for request in requests]
+        for call, answer in calls:
+            while answer.answer is None:
+                if self._unsent or conversation.is_urgent:
+                    self.flush()
+                if not self.wait(until):
+                    conversation.cancel(call, faults.not_answered(conversation.where, until - began, call.is_sent))
+                    is_late = True
+                    break
+                self.read()
+        if is_late or self._unsent:
             self.flush()  # also that those were given up
-        return [answer.answer for answer in answers]
+        return [answer.answer for _, answer in calls]
 
     def refresh(self) -> bool:
         """Whether it can be used, after it was idle: its member may have said goodbye meanwhile."""
         if self.wait(0.0):
-            self.receive()
+            self.read()
         return self.conversation.takes_calls
 
     def wait(self, until: float) -> bool:
         """Until something can be read, or written if something has to be. False if it is too late."""
         if not self.conversation.is_open or self._has_pending():
             return True
-        seconds = max(0.0, until - boottime()) if until else 0.0
+        seconds = max(0.0, until - boottime())
         if self._poll is not None and not self._unsent:
             return bool(self._poll(math.ceil(seconds * 1000)))
         return _wait(self.sock, bool(self._unsent), seconds)
 
     def receive(self) -> None:
         """What has arrived; and send what there is to say to that."""
+        self.read()
+        if self.conversation.is_open and (self._unsent or self.conversation.has_output):
+            self.flush()
+
+    def read(self) -> None:
+        """What has arrived. Somebody has to flush what there is to say to that."""
         conversation = self.conversation
         try:
             while conversation.is_open:
@@ -98,9 +106,6 @@ class Wire:
             pass
         except OSError as error:
             conversation.end(faults.cut(conversation.where, error))
-            return
-        if self._unsent or conversation.has_output:
-            self.flush()
 
     def flush(self) -> None:
         """As much as the system takes."""
