@@ -125,7 +125,7 @@ SUBMODULES = {
     "gripfast.observers.otel": {"OpenTelemetryObserver"},
     "gripfast.observers.prometheus": {"PrometheusObserver"},
     "gripfast.testing": {"Clock", "Held", "OncePerRun", "World"},
-    "gripfast.fencing": {"Command", "Gate", "async_guard", "guard", "schema", "write"},
+    "gripfast.fencing": {"Command", "Gate", "async_guard", "compare", "guard", "put", "schema", "write"},
 }
 
 TESTING = {

@@ -12,15 +12,17 @@ token with the write, and the resource rejects a token that is smaller than the 
 
 `guard` keeps the largest token in the database that you write to (PostgreSQL, MariaDB/MySQL, SQLite), in the same
 transaction as the write. `async_guard` is the same for async connections. `schema` returns the SQL of their table.
-`write` is for Redis, which has no transaction to join: the check and the commands are one script. `Gate` keeps the
-token in memory, for a service that is itself the resource.
+`write` is for Redis, which has no transaction to join: the check and the commands are one script. `put` is for etcd,
+and `compare` for your own transactions there. `Gate` keeps the token in memory, for a service that is itself the
+resource.
 
-The check protects only a write in the same step: in the same transaction as `guard`, as a command of the same `write`
-call, or inside the `with Gate.writing(…)` block.
+The check protects only a write in the same step: in the same transaction as `guard` or what `compare` returned, as a
+command of the same `write` call, or inside the `with Gate.writing(…)` block.
 """
 
 from gripfast.fencing.dialects import async_guard, guard, schema
+from gripfast.fencing.etcd import compare, put
 from gripfast.fencing.gate import Gate
 from gripfast.fencing.redis import Command, write
 
-__all__ = ["Command", "Gate", "async_guard", "guard", "schema", "write"]
+__all__ = ["Command", "Gate", "async_guard", "compare", "guard", "put", "schema", "write"]

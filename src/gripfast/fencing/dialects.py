@@ -5,7 +5,7 @@ from __future__ import annotations
 from gripfast import drivers
 from gripfast.drivers import full_name
 from gripfast.errors import ConfigurationError
-from gripfast.fencing import mysql, postgres, redis, sqlite
+from gripfast.fencing import etcd, mysql, postgres, redis, sqlite
 from gripfast.fencing.checks import checked_resource, checked_token
 from gripfast.fencing.dialect import Dialect
 from gripfast.fencing.shared import guard as guard_shared
@@ -83,6 +83,11 @@ def _is_async(connection: object) -> bool:
         raise ConfigurationError(
             "Redis has no transaction that a guard could join: use "
             "gripfast.fencing.write(client, resource, token, *commands), which checks the token and writes in one step"
+        )
+    if etcd.is_client(connection):
+        raise ConfigurationError(
+            "a transaction of etcd's is one request: use gripfast.fencing.put(client, resource, token, key, value), or "
+            "gripfast.fencing.compare(client, resource, token) in a transaction of your own"
         )
     raise ConfigurationError(
         f"no fencing guard for a {_kind(connection)}; there is one for connections of {drivers.known()}"
