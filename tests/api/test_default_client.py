@@ -130,3 +130,25 @@ def test_connecting_without_a_target_is_the_default_store(tmp_path: Path) -> Non
     ran = run(script, tmp_path, GRIPFAST_URL=f"sqlite:///{tmp_path}/here.db")
     assert (ran.returncode, ran.stdout) == (0, "True\n"), ran.stderr
     assert (tmp_path / "here.db").exists()
+
+
+def test_the_default_client_after_configure_is_not_that_of_connect_without_a_url_and_the_error_says_so(
+    tmp_path: Path,
+) -> None:
+    script = """
+import asyncio, gripfast
+gripfast.configure("sqlite:///locks.db")
+with gripfast.lock("nightly") as lease, gripfast.connect() as plain, gripfast.connect("sqlite:///locks.db") as same:
+    print(plain.inspect("nightly"), same.inspect("nightly").token == lease.token)
+async def main():
+    for lock in (gripfast.lock, gripfast.async_lock):
+        try:
+            lock("nightly").locked()
+        except AttributeError as error:
+            print(error)
+asyncio.run(main())
+"""
+    held, threads, tasks = run(f"import os; os.chdir({str(tmp_path)!r})\n{script}", tmp_path).stdout.splitlines()
+    assert held == "None True"
+    assert "gripfast.lock(), client is gripfast.connect(), with the arguments" in threads
+    assert "gripfast.async_lock(), client is gripfast.connect_async(), with the arguments" in tasks

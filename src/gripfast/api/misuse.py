@@ -18,8 +18,9 @@ _RELEASE = (
     "`{await_}lease.release()`. To free a lock that another program holds, write `{await_}client.force_release(name)`"
 )
 _INSPECT = (
-    "write `{await_}client.inspect(name)`, which is None if nobody holds the lock. The client of gripfast.lock() is "
-    "gripfast.connect(). For your lease, read lease.held"
+    "write `{await_}client.inspect(name)`, which is None if nobody holds the lock. For a lock of gripfast.{lock}(), "
+    "client is gripfast.{connect}(), with the arguments that you gave to gripfast.configure(), if any. For your lease, "
+    "read lease.held"
 )
 _HELD = (
     "a lock does not know who holds it. Write `lease = {await_}lock.acquire()` and read lease.held; to see who holds "
@@ -355,8 +356,8 @@ NEEDS_PLAIN_WITH = _Missing(
 _SHOWN_MOST = 80
 """Characters of a value."""
 _WORDS = {
-    False: {"await_": "", "async_": "", "close": "close"},
-    True: {"await_": "await ", "async_": "async ", "close": "aclose"},
+    False: {"await_": "", "async_": "", "close": "close", "lock": "lock", "connect": "connect"},
+    True: {"await_": "await ", "async_": "async ", "close": "aclose", "lock": "async_lock", "connect": "connect_async"},
 }
 
 
