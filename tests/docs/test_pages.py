@@ -39,6 +39,7 @@ def printed_by(code: str, folder: Path, addresses: dict[str, str]) -> str:
     return run_program(code, folder)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("name", WITH_PROGRAMS)
 @pytest.mark.timeout(600)
 def test_the_programs_print_what_their_page_says_from_top_to_bottom_and_again(name: str, tmp_path: Path) -> None:
@@ -51,6 +52,7 @@ def test_the_programs_print_what_their_page_says_from_top_to_bottom_and_again(na
             assert told is None or is_as_told(printed, told), f"{code}\nprints:\n{printed}"
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize(("name", "number"), CONSOLES)
 def test_every_command_prints_what_its_page_says(name: str, number: int, tmp_path: Path) -> None:
     write_files(page(name), tmp_path)

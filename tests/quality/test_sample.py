@@ -1,4 +1,4 @@
-"""The rotation of the sample: every test runs over memory and two more stores, and the turns leave nothing out."""
+"""The rotation of the sample: every test runs over memory and one more store, and the turns leave nothing out."""
 
 from collections import Counter
 from fnmatch import fnmatch
@@ -7,11 +7,11 @@ import pytest
 
 from quality.tree import ROOT
 from support.colours import COLOURS
-from support.sample import FAR, NEAR, TURNS, file_turns, is_in_turn, is_one_of
+from support.sample import OTHERS, TURNS, file_turns, is_in_turn, is_one_of
 from support.stores import STORES
 
 EVERYTHING = {(store.name, colour) for store in STORES for colour in COLOURS}
-ROUND = range(max(len(NEAR), len(FAR)))
+ROUND = range(len(OTHERS))
 
 
 def chosen(step: int) -> set[tuple[str, str]]:
@@ -19,21 +19,26 @@ def chosen(step: int) -> set[tuple[str, str]]:
 
 
 def test_the_steps_and_memory_are_everything_and_none_is_there_twice() -> None:
-    assert Counter([*NEAR, *FAR, *(("memory", colour) for colour in COLOURS)]) == Counter(EVERYTHING)
+    assert Counter([*OTHERS, *(("memory", colour) for colour in COLOURS)]) == Counter(EVERYTHING)
 
 
 @pytest.mark.parametrize("step", ROUND)
-def test_a_test_runs_over_memory_in_both_and_over_two_more_stores(step: int) -> None:
-    assert chosen(step) == {*(("memory", colour) for colour in COLOURS), NEAR[step % len(NEAR)], FAR[step % len(FAR)]}
+def test_a_test_runs_over_memory_in_both_and_over_one_more_store(step: int) -> None:
+    assert chosen(step) == {*(("memory", colour) for colour in COLOURS), OTHERS[step]}
 
 
 @pytest.mark.parametrize("step", ROUND)
-def test_a_test_of_one_colour_runs_over_three_stores(step: int) -> None:
-    assert len([store for store in STORES if is_in_turn(step, store.name, None)]) == 3
+def test_a_test_of_one_colour_runs_over_two_stores(step: int) -> None:
+    assert len([store for store in STORES if is_in_turn(step, store.name, None)]) == 2
 
 
 def test_the_turns_of_one_test_leave_nothing_out() -> None:
     assert set().union(*map(chosen, ROUND)) == EVERYTHING
+
+
+def test_the_readme_tells_the_last_turn() -> None:
+    for readme in ("README.md", "README.zh.md"):
+        assert f"`SAMPLE={ROUND[-1]}`" in (ROOT / readme).read_text(encoding="utf-8"), readme
 
 
 def test_neighbours_run_over_different_stores() -> None:
