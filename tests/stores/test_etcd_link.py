@@ -203,6 +203,15 @@ def test_a_member_that_answers_nothing_is_left_in_time(colour: str) -> None:
         assert boottime() - began < EACH, "it is not asked again"
 
 
+def test_a_silent_member_that_was_tried_last_is_not_tried_first(colour: str) -> None:
+    """Its second try ended a little early, with the call. Whoever renews has not the time to wait for it once more."""
+    with listener() as silent:
+        endpoints = f"{HOST}:{silent.getsockname()[1]}", f"{HOST}:{closed_port()}"
+        with stage(colour, *endpoints) as actor:
+            assert isinstance(actor.call(PutRequest(b"a"), seconds=1.9, each=1.0), Fault)
+            assert actor.link.members.current == endpoints[1]
+
+
 def test_what_a_silent_member_was_sent_may_have_had_an_effect(colour: str) -> None:
     with listener() as silent, stage(colour, f"{HOST}:{silent.getsockname()[1]}") as actor:
         fault = actor.call(PutRequest(b"a"), seconds=EACH, repeats=False)

@@ -118,7 +118,7 @@ class Calling:
 
     def _judge(self, endpoint: str, began: float, seconds: float, each: float) -> None:
         """A member that has failed: if it had time enough, or failed at once, it is left."""
-        if seconds >= min(each, self.timeout * ENOUGH) or boottime() < began + seconds:
+        if seconds >= min(each, self.timeout) * ENOUGH or boottime() < began + seconds:
             self._leave(endpoint)
 
     async def call_at(self, endpoint: str, request: Request[R], until: float) -> R | Refusal | Fault:
