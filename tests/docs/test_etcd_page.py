@@ -42,6 +42,16 @@ def test_the_programs_work(number: int, server: EtcdServer, tmp_path: Path) -> N
     assert re.fullmatch(r"alone, with token \d+\n", run_program(code, tmp_path))
 
 
+def test_the_fenced_writes_work(server: EtcdServer, tmp_path: Path) -> None:
+    codes = [block.replace("localhost:2379", server.address) for block in blocks(PAGE, "python")[2:]]
+    codes = [re.sub(r'"localhost", (port=)?2379', rf'"localhost", \g<1>{server.port}', code) for code in codes]
+    refused, written = [run_program(code, tmp_path) for code in codes]
+    assert re.fullmatch(r"token \d+ is stale for 'invoice:7': a newer holder has token \d+\. Stop writing\n", refused)
+    assert written == "written\n"
+    found = server.ctl("get", "", "--from-key").split()
+    assert {"invoices/7", "invoices/last", "fence:invoice:7"} < set(found)
+
+
 def test_the_options_are_all_there_with_their_defaults() -> None:
     rows = {name: row for row in table("option") for name in named(row[0])}
     assert set(rows) == set(spec.SPEC.options) | set(COMMON)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import gripfast
+from support.etcd_servers import etcd_server
 from support.redis_server import shared_server
 from support.redlock_nodes import NODE_TIMEOUT, redlock_url, shared_nodes
 from support.sql_servers import postgres_server
@@ -38,6 +39,7 @@ def run(path: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """With warnings as errors, in an empty folder, in the home of this test."""
     command = [sys.executable, "-W", "error", str(path)]
     servers = {
+        "ETCD": etcd_server().address,
         "REDIS_URL": shared_server().url,
         "REDLOCK_NODES": nodes_that_vote(),
         "POSTGRES_URL": postgres_server().url,
