@@ -262,3 +262,15 @@ def test_workers_take_turns_and_a_visitor_is_told_if_it_takes_too_long(recipe: s
         with gripfast.connect(url) as client, client.lock("stock"):
             assert answer(address) == "503 busy\n"
     assert tokens == sorted(set(tokens))
+
+
+def test_a_client_of_the_lifespan_serves_every_request(tmp_path: Path) -> None:
+    url = f"{shared_server().url}?prefix=recipes-owned:"
+    write_files(PAGE, tmp_path)
+    port = reserved_port()
+    with running(["uvicorn", "--port", str(port), "owned:app"], tmp_path, url):
+        address = f"http://127.0.0.1:{port}/"
+        first = until(lambda: answer(address), within=PATIENCE)
+        assert int(first) < int(str(answer(address)))
+    assert "Application shutdown complete" in log(tmp_path)
+    give_back_port(port)
