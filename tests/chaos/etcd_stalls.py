@@ -2,6 +2,8 @@
 
 The leader is replaced and does not know: its raft waits for the disk. It goes on answering keep-alives. And it finds
 the leases expired whose keep-alives the new leader gets, so that it has their revocations queued when the disk is back.
+In every second stall its log of writes is on another disk than the rest, as large clusters have it, and only that one
+stalls. If the whole disk does, the old leader often answers nothing at all.
 
 In each stall there are several holders, and one who waits behind each:
 
@@ -24,6 +26,13 @@ from typing import Any, NamedTuple
 import gripfast
 from chaos.cutting import COLOURS, Blocking
 from chaos.etcd_wrong_locks import KeptAlive
+from gripfast.machine import boottime
+from gripfast.runtime.blocking import drive
+from gripfast.stores.etcd.blocking import BlockingLink
+from gripfast.stores.etcd.dial import Dialer
+from gripfast.stores.etcd.link import Refusal
+from gripfast.stores.etcd.messages import PutRequest
+from gripfast.stores.faults import Fault
 from gripfast_lab.sim.checks import violations
 from gripfast_lab.sim.history import Event
 from gripfast_lab.verify.journal import now
@@ -38,6 +47,9 @@ STALL = 7.0
 the old one finds all leases expired that others keep alive."""
 AFTER = TTL / 2
 """Seconds in which what the old leader has queued takes effect."""
+ENOUGH = TTL / 3
+"""Seconds that a renewal may need to find a leader: a member that does not answer may be tried first."""
+PROBED = 0.2
 PATIENT = 5.0
 HONEST = ("stuck", "mobile", "follower")
 WRONG = ("keep-alive", "keep-alive and read")
@@ -52,6 +64,8 @@ class Seen(NamedTuple):
     """The next one was granted although it was not released."""
     believed: float
     """Seconds for which it still believed when the next one was granted."""
+    could_keep: bool
+    """There was a majority, with a leader, long enough before its lease was over."""
     violations: list[str]
 
 
@@ -65,7 +79,7 @@ class Trial:
         self.lease: Any = None
         self.release = lambda: None
         self.granted = threading.Event()
-        self.believed = 0.0
+        self.believed = self.ends = 0.0
         self.errors: list[BaseException] = []
         self._waiter = waiter
         self.waiting = threading.Thread(target=self._wait)
@@ -83,6 +97,7 @@ class Trial:
     def look(self) -> None:
         if self.lease.held:
             self.notes.held(self.lease)
+            self.ends = now() + self.lease.remaining()
 
     def end(self) -> bool:
         """Whether it had kept the lock."""
@@ -92,6 +107,34 @@ class Trial:
         except gripfast.LeaseLost:
             kept = False
         return kept
+
+
+class Prober:
+    """Writes through a follower, again and again: that tells when there is a leader."""
+
+    def __init__(self, member: EtcdServer) -> None:
+        self.written: list[float] = []
+        """When those writes were sent that have succeeded."""
+        self._member = member
+        self._over = threading.Event()
+        self._writing = threading.Thread(target=self._write)
+        self._writing.start()
+
+    def wrote(self, since: float, until: float) -> bool:
+        return any(since < at < until for at in self.written)
+
+    def close(self) -> None:
+        self._over.set()
+        self._writing.join()
+
+    def _write(self) -> None:
+        link = BlockingLink(Dialer([self._member.address], PROBED))
+        while not self._over.wait(PROBED / 10):
+            at = now()
+            answer = drive(link.call_at(self._member.address, PutRequest(b"probe"), boottime() + PROBED))
+            if not isinstance(answer, Fault | Refusal):
+                self.written.append(at)
+        drive(link.close())
 
 
 class Stalls:
@@ -106,28 +149,31 @@ class Stalls:
         leader, followers = self.trio.leader(), self.trio.followers()
         history: list[Event] = []
         with ExitStack() as closing:
+            prober = Prober(followers[0])
+            closing.callback(prober.close)
             stage = _Members(closing, leader, followers, history, f"stall-{uuid.uuid4().hex}/")
             trials = [stage.trial(role, self._number) for role in roles]
             stage.all_wait(trials)
             _look_for(self._chance.uniform(0.0, TTL / 3), trials)
             believers = [trial for trial in trials if trial.lease.held]
             assert len(believers) == len(trials), "a lease was lost before anything happened"
-            with stalled_disk(leader.etcd):
+            with stalled_disk(leader.etcd, leader.wal if self._number % 2 == 0 else ()):
+                began = now()
                 _look_for(STALL, trials)
                 _look_until(lambda: all(trial.granted.is_set() for trial in trials if trial.role == "stuck"), trials)
             _look_for(AFTER, trials)
             for trial in trials:
-                self._note(trial)
+                self._note(trial, prober.wrote(began, trial.ends - ENOUGH))
             closing.pop_all().close()
         self._number += 1
         self._judge(trials, history)
 
-    def _note(self, trial: Trial) -> None:
+    def _note(self, trial: Trial, could_keep: bool) -> None:
         was_next = trial.granted.is_set()
         kept = trial.end()
         trial.waiting.join()
         assert not trial.errors, trial.errors
-        self.seen[trial.role].append(Seen(kept, was_next, trial.believed if was_next else 0.0, []))
+        self.seen[trial.role].append(Seen(kept, was_next, trial.believed if was_next else 0.0, could_keep, []))
 
     def _judge(self, trials: list[Trial], history: list[Event]) -> None:
         for trial in trials:
@@ -141,8 +187,9 @@ class Stalls:
             too_long = sorted(each.believed for each in seen if each.believed > 0.0)
             worst = f", for {too_long[0]:.1f} to {too_long[-1]:.1f} s" if too_long else ""
             kept, lost = sum(each.kept for each in seen), sum(each.was_next for each in seen)
-            found = f"kept {kept}, next granted {lost}, believed too long {len(too_long)}{worst}"
-            lines.append(f"{role}: {len(seen)} stalls, {found}")
+            hopeless = sum(not each.could_keep for each in seen)
+            found = f"kept {kept}, no leader in time {hopeless}, next granted {lost}"
+            lines.append(f"{role}: {len(seen)} stalls, {found}, believed too long {len(too_long)}{worst}")
         return "\n".join(lines)
 
 

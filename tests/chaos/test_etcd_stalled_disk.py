@@ -48,9 +48,10 @@ def test_who_is_connected_only_to_the_leader_makes_way(stalls: Stalls) -> None:
 
 @pytest.mark.parametrize("role", MOBILE)
 def test_who_reaches_a_majority_keeps_the_lock(stalls: Stalls, role: str) -> None:
-    """In a long run, each time."""
-    kept = [each.kept for each in stalls.seen[role]]
+    """In a long run, each time that there was a leader before its lease was over."""
+    kept = [each.kept or not each.could_keep for each in stalls.seen[role]]
     assert all(kept) if LONG else any(kept), stalls.report()
+    assert any(each.kept for each in stalls.seen[role])
 
 
 @pytest.mark.parametrize("role", WRONG)

@@ -88,6 +88,11 @@ class EtcdServer(ServerProcess):
         """Its process: the one that was started may only have started it (`scripts/next-servers`)."""
         return next(each for each in workers_in(self.folder) if _program_of(each) == "etcd")
 
+    @property
+    def wal(self) -> list[Path]:
+        """The files of its log of writes."""
+        return [*(self.folder / "data").rglob("*.wal")]
+
     # What is asked of it ----------------------------------------------------------------------------------------------
 
     def ctl(self, *words: str, user: str = "") -> str:

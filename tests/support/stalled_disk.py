@@ -1,6 +1,6 @@
 """A disk that stalls: what one process has written does not get there until this is over.
 
-    with stalled_disk(server.etcd):
+    with stalled_disk(server.etcd, server.wal):
         ...
 
 `strace` attaches itself to all of its threads, and each that calls fdatasync stays in there. When it detaches, they go
@@ -10,7 +10,7 @@ on. The process has to belong to the same user.
 import contextlib
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from support.waiting import until
@@ -20,8 +20,11 @@ FOR_EVER = 600_000_000
 
 
 @contextlib.contextmanager
-def stalled_disk(process: int) -> Iterator[None]:
-    what = ("-e", "trace=fdatasync", "-e", f"inject=fdatasync:delay_enter={FOR_EVER}")
+def stalled_disk(process: int, files: Sequence[Path] = ()) -> Iterator[None]:
+    """`files`: the only ones that are on this disk; without them, all are."""
+    what = ["-e", "trace=fdatasync", "-e", f"inject=fdatasync:delay_enter={FOR_EVER}"]
+    for file in files:
+        what += ["-P", str(file)]
     strace = subprocess.Popen(
         ["strace", "-f", "-qq", "-o", "/dev/null", *what, "-p", str(process)], stderr=subprocess.PIPE, text=True
     )
