@@ -304,6 +304,30 @@ def test_a_lost_update_says_whose() -> None:
     assert found.what == "b with token 2 at 2.000000 read 0, but a with token 1 at 1.000000 wrote 1"
 
 
+WAITS_FOR_IT = [
+    *(asked(0, "a"), granted(1, "a", 1), event(2, "a", "releasing"), event(2, "a", "released")),
+    *(asked(1, "b", until=9), granted(2.4, "b", 2), event(3, "b", "releasing"), event(3, "b", "released")),
+]
+
+
+def test_a_waiter_that_is_not_notified_is_reported_where_waiters_are() -> None:
+    assert rules(WAITS_FOR_IT, notifies=True) == ["idle"]
+    assert rules(WAITS_FOR_IT) == []
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        [each._replace(at=2.2) if each.kind == "granted" and each.who == "b" else each for each in WAITS_FOR_IT],
+        [each._replace(note="min_hold 5.0") if each.kind == "asked" else each for each in WAITS_FOR_IT],
+        [*WAITS_FOR_IT, world(2.1, "fault", until=2.2, note="leader moved")],
+    ],
+    ids=["soon enough", "kept", "a fault"],
+)
+def test_any_other_waiter_is_notified_in_time(history: list[Event]) -> None:
+    assert "idle" not in rules(history, notifies=True)
+
+
 MUCH_LATER = life(20, "c", 9, 22)
 
 

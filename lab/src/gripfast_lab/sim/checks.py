@@ -22,7 +22,7 @@ __all__ = ["RULES", "Violation", "overlaps", "violations"]
 _LONGER = 1.0 + 2 * rules.CLOCK_RATES
 """By how much longer it may seem to a client than it is."""
 WAKES_WITHIN = 0.3
-"""Seconds from a release until one who waits has the lock, with several nodes."""
+"""Seconds from a release until one who waits has the lock, with several nodes or members."""
 
 RULES: Mapping[str, str] = {
     "overlap": "Two leases of the same name are never valid at the same time (measured by one clock for all).",
@@ -65,10 +65,12 @@ def violations(
     recover_within: float | None = None,
     reacts_within: float | None = None,
     reach: Reach | None = None,
+    notifies: bool = False,
 ) -> list[Violation]:
     """All there are. `recover_within`: seconds from `healed` until every lock has a holder. `reacts_within`: seconds
     that a request may take although no fault is in the way; all faults must be in the history, with their ends.
-    `reach`: what was in the way of each node, where there are several."""
+    `reach`: what was in the way of each node, where there are several. `notifies`: the engine does not hand the lock to
+    the next one itself, but those who wait are notified."""
     known = sort_out(history)
     way = _Way(known, reach)
     excuses = Excuses(known.others.get("forgot", ()), known.others.get("jumped", ()))
@@ -106,8 +108,9 @@ def violations(
                 if not is_blocked and not way.is_cut_unawares(released, since):
                     what = f"refused by the lease that {released.who} had released at {released.at:.6f}"
                     found.append(_violation("overtaken", attempt, what))
-        if reach is not None:
+        if reach is not None or (notifies and not any(map(once.said, about.attempts))):
             found += rivals.idle(name, about, broke_at, WAKES_WITHIN)
+        if reach is not None:
             found += rivals.unaccepted_tokens(name, about, known.others.get("accepted", ()), reach.needed)
         if about.writes:
             found += rivals.lost_updates(name, about, excuses)

@@ -87,6 +87,7 @@ class Scenario:
             recover_within=_recovery(stage),
             reacts_within=plan.reaction,
             reach=None if plan.quorum is None else stage.reach,
+            notifies=self.is_etcd,
         )
         excused = (
             0 if plan.copies is None else len(overlaps(stage.history)) - sum(each.rule == "overlap" for each in found)

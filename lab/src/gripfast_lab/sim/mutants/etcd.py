@@ -9,6 +9,7 @@ from gripfast.stores.etcd.leases import Lease, Leases
 from gripfast.stores.etcd.meeting import Cluster
 from gripfast.stores.etcd.protocol import Place
 from gripfast.stores.etcd.record import Record
+from gripfast.stores.etcd.requests import Requests
 from gripfast.stores.etcd.store import EtcdStore
 from gripfast_lab.sim.mutants.planting import Edit, Mutant, Rewrite
 
@@ -132,6 +133,11 @@ ETCD = (
         Edit(watching.again_in, "return min(SLOW_PACE * random.uniform(0.75, 1.0), ttl / 3)", "return 3600.0"),
     ),
     _mutant(
+        "waiter is not notified",
+        "A waiter relies on its own re-reading alone.",
+        Edit(EtcdStore._queued, "if claim.inbox is None:", "if True:"),
+    ),
+    _mutant(
         "claim is not idempotent",
         "A claim that is repeated writes its key again.",
         Edit(
@@ -169,6 +175,21 @@ ETCD = (
         "answered request forgets an earlier one",
         "Who has got an answer does not clean up after an earlier claim that got none.",
         Edit(EtcdStore.sent, "record.is_late = was_late", "record.is_late = False"),
+    ),
+    _mutant(
+        "repeated release counts as broken",
+        "A release that an earlier try of it has carried out says that the lease was lost.",
+        Edit(EtcdStore.release, "answer.succeeded or was_repeated", "answer.succeeded"),
+    ),
+    _mutant(
+        "first try tells of all",
+        "A release whose first try was not sent does not look at what became of the second.",
+        Edit(Requests.ask_once, "was_sent = was_sent or answer.was_sent", "pass"),
+    ),
+    _mutant(
+        "unknown detach is left",
+        "A detach that got no answer is not cleaned up, although nobody has the text.",
+        Edit(EtcdStore._own, "not record.is_detaching", "True"),
     ),
     _mutant(
         "drift of the ttl alone",
