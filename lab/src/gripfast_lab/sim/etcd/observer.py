@@ -48,6 +48,8 @@ class Observer:
         self.gone: dict[str, float] = {}
         """When the key of an owner was deleted that had been granted."""
         self.handed: dict[str, float] = {}
+        self._adopted: dict[bytes, str] = {}
+        """Keys that a restored backup shows as the former owner's, and who had adopted them: it may release them."""
         cluster.agreed = self.agreed
 
     def agreed(self, entry: Entry) -> None:
@@ -100,6 +102,8 @@ class Observer:
             if kept(book.owner) == "done":
                 self._note("an operator", book.name, "removed", note=book.owner)
             self._note(WORLD, book.name, "forgot", until=self._cluster.world.now)
+        elif process_of(self._adopted.get(key, "")) == proposal.process:
+            return
         elif process_of(book.owner) != proposal.process:
             self._note(f"{proposal.process}{SEPARATOR}", book.name, "removed", note=book.owner)
         elif kept(book.owner) is None:
@@ -142,9 +146,12 @@ class Observer:
         for key, kv in self._cluster.state.keys.items():
             if key in books:
                 found = holder.read_object(kv.value)
+                owner = found.get("owner", owner_in(key))
+                if owner != books[key].owner:
+                    self._adopted[key] = books[key].owner
                 self.books[key] = books[key]._replace(
                     create=kv.create_revision,
-                    owner=found.get("owner", owner_in(key)),
+                    owner=owner,
                     waits=found.get("waits") is True,
                     is_detached=bool(found.get("detached")),
                 )
