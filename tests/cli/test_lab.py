@@ -88,12 +88,13 @@ def test_a_page_on_the_standard_output_is_there_alone(call: Call) -> None:
 
 
 def test_the_real_list_has_every_protocol_and_ends_with_gripfast_s_own() -> None:
-    assert len(ENTRIES) == 43
+    assert len(ENTRIES) == 46
     ours = [
         "gripfast-redis",
         "gripfast-replicas",
         "gripfast-redlock",
         "gripfast-rules",
+        "gripfast-etcd",
         "gripfast-permits",
         "gripfast-relatives",
     ]

@@ -9,11 +9,12 @@ import pytest
 from gripfast_lab.engines import database, ensemble
 from gripfast_lab.engines.database import Database
 from gripfast_lab.engines.ensemble import Ensemble
+from gripfast_lab.engines.members import Members
 from gripfast_lab.engines.redis import DOWN, EMPTY, Alone, Replicated, Several
 from gripfast_lab.entries import BY_NAME, THREE
 from gripfast_lab.model import Lab
 from gripfast_lab.moves import DONE, REFUSED, RETRY, TTL, WORK, Move, Outcome, ask, ask_all, elapsed, enter, leave, rest
-from gripfast_lab.protocols import redis, redlock, sessions
+from gripfast_lab.protocols import etcd, redis, redlock, sessions
 from gripfast_lab.world import CRASH, CUT, LOST_REPLY, MISS, PAUSE, SLOW, Protocol
 from lab.searches import reachable, said_of, somebody_gets_in
 
@@ -80,6 +81,16 @@ RIGHT = {
     "ZooKeeper, and a client that dies": Protocol(sessions.ephemeral_node, Ensemble(), faults={CRASH: 1}),
     "ZooKeeper, slow": Protocol(sessions.ephemeral_node, Ensemble(), faults={SLOW: 1}),
     "ZooKeeper, and a holder that knows its end": Protocol(with_an_end, Ensemble(), faults={PAUSE: 1, CRASH: 1}),
+    "etcd: keep-alives, and no disk stalls": Protocol(etcd.keeps_alive, Members({"A": "m1"}), faults={PAUSE: 1}),
+    "etcd: each renewal a new lease, at the leader": Protocol(
+        etcd.moves_to_a_new_lease, Members({"A": "m1", "B": "m1"}), THREE, {"stalled disk": 1}
+    ),
+    "etcd: each renewal a new lease, at a follower": Protocol(
+        etcd.moves_to_a_new_lease, Members(), THREE, {"stalled disk": 1, CUT: 1}
+    ),
+    "etcd: a waiter that looks at its own key": Protocol(
+        etcd.looks_at_its_own_key, Members(kept=True), THREE, {PAUSE: 1, CRASH: 1}
+    ),
 }
 
 

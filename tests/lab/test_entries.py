@@ -21,17 +21,17 @@ NEEDS_NO_FAULT = {
 SLOW_TO_SEARCH = "redlock-counters"
 FAULTS = {
     "crash", "slow", "pause", "cut", "wrong clock", "failover", "session", "node down", "clock", "restart",
-    "replica cut off", "goes on", "switch-over",
+    "replica cut off", "goes on", "switch-over", "stalled disk",
 }  # fmt: skip
 NAMED = [
     "setnx-del", "setnx-expire", "multi-exec", "getset-clock", "getset-owner", "getset-overwritten", "set-nx-ex-del",
     "get-compare-del", "slow-holder", "watchdog", "watchdog-paused", "thread-local", "hash-count", "failover",
     "failover-wait", "failover-wait-connected", "failover-grace-run-id", "failover-grace",
-    "table", "for-update", "zookeeper-orphan", "zookeeper", "redlock-one-by-one", "redlock-split",
-    "redlock-paused", "redlock-clock", "redlock-restart", "redlock-counters", "semaphore-counter", "semaphore-refilled",
-    "semaphore-two-steps", "semaphore-one-ttl", "semaphore-clocks", "readers-counted", "readers-upgrade",
-    "readers-first", "leader-wrote-last", "leader-on-error", "leader-goes-on", "handed-over-id", "once-flag-before",
-    "once-flag-after", "once-for-the-period",
+    "table", "for-update", "zookeeper-orphan", "zookeeper", "etcd-keep-alive", "etcd-keep-alive-read", "etcd-own-key",
+    "redlock-one-by-one", "redlock-split", "redlock-paused", "redlock-clock", "redlock-restart", "redlock-counters",
+    "semaphore-counter", "semaphore-refilled", "semaphore-two-steps", "semaphore-one-ttl", "semaphore-clocks",
+    "readers-counted", "readers-upgrade", "readers-first", "leader-wrote-last", "leader-on-error", "leader-goes-on",
+    "handed-over-id", "once-flag-before", "once-flag-after", "once-for-the-period",
 ]  # fmt: skip
 
 

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from gripfast_lab.engines.members import Members
 from gripfast_lab.engines.redis import Alone
 from gripfast_lab.model import Lab
-from gripfast_lab.protocols import permits, rules
+from gripfast_lab.protocols import etcd, permits, rules
 from gripfast_lab.sim.explore import EXPLORATIONS, explore
 from gripfast_lab.sim.runner import collector_off, ran_seed, rules_of, scenarios
-from gripfast_lab.world import CRASH, JOB, LOST_REPLY, PERMIT, SLOW, Protocol
+from gripfast_lab.world import CRASH, JOB, LOST_REPLY, PAUSE, PERMIT, SLOW, Protocol
 
 
 class Searched(NamedTuple):
@@ -56,7 +57,7 @@ def _seeds(scenario: str, count: int) -> Searched:
 
 
 def _protocol(name: str) -> Searched:
-    report = explore(Lab(name, RELATIVES[name]()))
+    report = explore(Lab(name, (RELATIVES | ETCD)[name]()))
     return Searched(name, report.states, "states", "; ".join(found.what for found in report.violations))
 
 
@@ -73,6 +74,16 @@ RELATIVES: dict[str, Callable[[], Protocol]] = {
     "hand-over": lambda: Protocol(rules.adopted, Alone(), ("web", "worker1", "worker2"), _FAULTS, has_roles=True),
 }
 """The rules of some of Gripfast's relatives of locks, in worlds like those in which others break."""
+
+_STALLS = {"stalled disk": 1, CRASH: 1, PAUSE: 1}
+ETCD: dict[str, Callable[[], Protocol]] = {
+    "at-the-leader": lambda: Protocol(etcd.moves_to_a_new_lease, Members({"A": "m1"}), faults=_STALLS),
+    "at-a-follower": lambda: Protocol(etcd.moves_to_a_new_lease, Members(), faults=_STALLS),
+    "queue": lambda: Protocol(
+        etcd.looks_at_its_own_key, Members(kept=True), ("A", "B", "C"), faults={PAUSE: 1, CRASH: 1}
+    ),
+}
+"""The rules of Gripfast's lock on etcd, in the worlds in which others break."""
 
 NOT_HERE = (
     "Gripfast's stores for SQL, ZooKeeper and one machine are not simulated. Their tests pause, kill and cut off"
@@ -121,6 +132,17 @@ OWN = (
         " no clock: any lock may expire at any moment, and messages come late, twice or never. In the exclusion model"
         " (`fence-time`), clocks are as accurate as Gripfast assumes, and a node loses all its data.",
         _explored("fence", "fence-order", "fence-time"),
+    ),
+    Own(
+        "gripfast-etcd",
+        "Gripfast on etcd",
+        "`etcd` searches every order in which the transactions of the production code can take effect, for two clients:"
+        " each request may arrive late or never, and each lease may be revoked at any time after it is over. Seeds run"
+        " the production code in large random worlds with three members. Their disks stall, leaders change, members are"
+        " paused, killed and cut off, and they answer keep-alives and reads that are not true any more. The other"
+        " worlds are those of the three locks on etcd above, with Gripfast's rules: a renewal moves the key to a new"
+        " lease (`at-the-leader`, `at-a-follower`), and a waiter looks at its own key (`queue`).",
+        (*_explored("etcd"), *(partial(_protocol, name) for name in ETCD), partial(_seeds, "etcd", 100)),
     ),
     Own(
         "gripfast-permits",

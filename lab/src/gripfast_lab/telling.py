@@ -26,6 +26,7 @@ _SIGNS: dict[str, Sign] = {
     "restart": "restart",
     "clock": "jump",
     "session": "cut",
+    "stalled disk": "slow",
 }
 """Of what happens to engines."""
 

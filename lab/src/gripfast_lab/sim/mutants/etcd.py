@@ -179,7 +179,7 @@ ETCD = (
     _mutant(
         "repeated release counts as broken",
         "A release that an earlier try of it has carried out says that the lease was lost.",
-        Edit(EtcdStore.release, "answer.succeeded or was_repeated", "answer.succeeded"),
+        Edit(EtcdStore.release, "self._broken if was_repeated else self.why", "self.why"),
     ),
     _mutant(
         "first try tells of all",
