@@ -48,6 +48,15 @@ def test_a_release_that_an_earlier_try_of_it_has_carried_out_is_no_loss(detour: 
         assert not keys_below(f"{root}job/")
 
 
+def test_a_release_that_is_repeated_tells_that_the_lock_was_released_by_force(detour: Detour, root: str) -> None:
+    with gripfast.connect(url_of(detour.endpoints, root=root)) as client:
+        lease = client.lock("job", ttl=4, renew=False).acquire()
+        client.force_release("job", "because")
+        detour.lose_an_answer()
+        with pytest.raises(gripfast.LeaseLost, match="because"):
+            lease.release()
+
+
 def lose_the_answer_to_a_keep(client: gripfast.Client, detour: Detour, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the request for its lease, the answer arrives."""
     leases = store_of(client).requests.leases

@@ -230,11 +230,16 @@ class EtcdStore(WithPermits):
 
     async def why(self, record: Record, owner: str, until: float) -> Loss:
         """The key is gone: what became of it?"""
+        broken = await self._broken(record, owner, until)
+        return broken or ("broken" if boottime() < record.ends else "expired")
+
+    async def _broken(self, record: Record, owner: str, until: float) -> Loss | None:
+        """Whoever released it by force has left a note."""
         answer = await self.requests.ask(RangeRequest(self.requests.keys.broken(record.name, owner)), until)
-        if not isinstance(answer, Fault | Refusal) and answer.kvs:
-            note = answer.kvs[0].value.decode(errors="replace")
-            return Broken(note) if note else "broken"
-        return "broken" if boottime() < record.ends else "expired"
+        if isinstance(answer, Fault | Refusal) or not answer.kvs:
+            return None
+        note = answer.kvs[0].value.decode(errors="replace")
+        return Broken(note) if note else "broken"
 
     # Releases ---------------------------------------------------------------------------------------------------------
 
@@ -251,8 +256,12 @@ class EtcdStore(WithPermits):
         answer, was_repeated = await self.requests.ask_once(request, until, self.requests.each(hold.ttl))
         if isinstance(answer, Fault | Refusal):
             return failed(answer)
-        loss = None if answer.succeeded or was_repeated else await self.why(record, hold.owner, until)
-        return loss if loss is not None else self._left(hold)
+        if not answer.succeeded:
+            # An earlier try of the same request may have deleted it.
+            ask_why = self._broken if was_repeated else self.why
+            if (loss := await ask_why(record, hold.owner, until)) is not None:
+                return loss
+        return self._left(hold)
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         until = self.requests.until()
