@@ -22,10 +22,13 @@ TTLS = (1.0, 2.0)
 TTL = max(TTLS)
 EXPIRED = TTL + 1.0
 """Seconds after which a lease of etcd's is over, and what hung on it is gone."""
-SERVED_AGAIN = 5.0
-"""Seconds, beside that, until each lock is in use: a new leader counts leases anew, and clients pause between tries."""
+SERVED_AGAIN = 15.0
+"""Seconds, beside that, until each lock is in use. A new leader counts leases anew, and clients pause between tries,
+which takes 2 s. A machine with other work needs longer."""
 LOAD: dict[str, Any] = {"threads": 1, "tasks": 2, "keepers": 1, "ttls": TTLS, "waits": (0.0, 0.02, 0.2, 2.0)}
-REQUEST_TIMEOUT = 2.0
+REQUEST_TIMEOUT = 5.0
+PATIENT = 30.0
+"""Seconds for some grants, which only a hang takes."""
 F = TypeVar("F")
 
 
@@ -54,6 +57,9 @@ class EtcdStage(Stage):
             crew = crew or added
         assert crew is not None
         return crew
+
+    def go_on(self, grants: int, within: float = PATIENT, process: str | None = None) -> None:
+        super().go_on(grants, within, process)
 
     def over(self) -> None:
         """A fault has ended: each lock is soon in use again, and whoever asks from now on is not told that no member

@@ -60,7 +60,7 @@ def kill_follower(stage: EtcdStage, clock: JumpingClock) -> None:
 def restart(stage: EtcdStage, member: EtcdServer) -> None:
     member.kill()
     try:
-        stage.go_on(grants=5, within=30)
+        stage.go_on(grants=5)
     finally:
         member.restart()
 
@@ -112,6 +112,14 @@ def cut_off(stage: EtcdStage, member: EtcdServer) -> None:
         stage.trio.join()
 
 
+def move_leader(stage: EtcdStage, clock: JumpingClock) -> None:
+    """As an operator does before maintenance: nobody is down."""
+    for _ in range(3):
+        leader, heir = stage.trio.leader(), stage.chance.choice(stage.trio.followers())
+        leader.ctl("move-leader", heir.member_id())
+        stage.go_on(grants=5)
+
+
 def compact(stage: EtcdStage, clock: JumpingClock) -> None:
     """While members defragment, they answer nothing."""
     for member in stage.trio.servers:
@@ -136,6 +144,7 @@ FAULTS: dict[str, Fault] = {
     "the leader is killed": kill_leader,
     "the leader is stopped, and is none when it goes on": stop_leader,
     "the leader is cut off": cut_off_leader,
+    "the leadership is moved": move_leader,
     "a follower is killed": kill_follower,
     "a follower is stopped": stop_follower,
     "a follower is cut off": cut_off_follower,

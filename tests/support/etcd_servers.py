@@ -106,6 +106,9 @@ class EtcdServer(ServerProcess):
             return fields[4] == "true"
         return False
 
+    def member_id(self) -> str:
+        return self.ctl("endpoint", "status").split(", ")[1]
+
     def is_healthy(self) -> bool:
         """It serves, and a majority agrees with it."""
         with contextlib.suppress(subprocess.SubprocessError):
