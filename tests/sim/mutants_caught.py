@@ -42,7 +42,7 @@ FIRST_SEED = {
     "queue in the order of names": 2,
     "renewed by a minority": 41,
     "repeated release counts as broken": 275,
-    "unknown detach is left": 305,
+    "unknown detach is left": 2415,
     "votes dated after they came": 102,
     "waiter is not notified": 40,
     "waiter without a lease": 13,

@@ -47,7 +47,8 @@ class Observer:
         """By lease: when it was, and for how long."""
         self.gone: dict[str, float] = {}
         """When the key of an owner was deleted that had been granted."""
-        self.handed: dict[str, float] = {}
+        self.handed: dict[tuple[str, int], float] = {}
+        """When an owner got the lock, with this token."""
         self._adopted: dict[bytes, str] = {}
         """Keys that a restored backup shows as the former owner's, and who had adopted them: it may release them."""
         cluster.agreed = self.agreed
@@ -88,7 +89,7 @@ class Observer:
                 self._note(after.owner, after.name, "removed", note=before.owner)
             queue = " ".join(self.books[each].owner for each in self.queue(after.name))
             self.gone.pop(after.owner, None)
-            self.handed.setdefault(after.owner, self._cluster.world.now)
+            self.handed[after.owner, after.token] = self._cluster.world.now
             self._note(after.owner, after.name, "handed", token=after.token, note=queue)
 
     def _deleted(self, key: bytes, proposal: Proposal) -> None:

@@ -120,8 +120,8 @@ class EtcdStage(Stage):
     def _look_for_renewals(self, who: str, name: str, until: float) -> None:
         """No renewal is believed that was sent when the key was gone, or when the client knew that the cluster is
         another one than that which has granted."""
-        process, owner = who.partition("/")[0], self.actors[who].owner()
-        dated = until - self.history[-1].ttl * (1.0 + rules.CLOCK_RATES)
+        process, owner, told = who.partition("/")[0], self.actors[who].owner(), self.history[-1]
+        dated = until - told.ttl * (1.0 + rules.CLOCK_RATES)
         is_longer = until > self._told.get(owner, -math.inf) + _ROUNDING  # a shorter ttl counts before it is sent
         self._told[owner] = max(until, self._told.get(owner, -math.inf))
         if process in self._off or not is_longer:
@@ -129,7 +129,7 @@ class EtcdStage(Stage):
         if dated > self.observer.gone.get(owner, math.inf):
             self.note(owner, name, "confirmed", note="nobody")
         restored_at, seen_at = self.cluster.restored_at, self.cluster.seen_by.get(process, math.inf)
-        if dated > seen_at and self.observer.handed.get(owner, math.inf) < restored_at:
+        if dated > seen_at and self.observer.handed.get((owner, told.token), math.inf) < restored_at:
             self.note(who, name, "misled", note="renewed at a cluster that has not granted it")
 
     def note(self, who: str, name: str, kind: Kind, **more: Any) -> None:
