@@ -118,10 +118,15 @@ def test_whether_a_history_is_whole_is_seen(server: EtcdServer) -> None:
         run(link.close())
 
 
-@pytest.mark.parametrize(
-    ("version", "count"),
-    [("3.4.23", 5), ("3.4.38", 2), ("3.4.44", 0), ("3.5.16", 2), ("3.6.4", 2), ("3.6.9", 0), ("4.0.0", 0)],
-)
+COUNTS = {
+    "3.4.23": 5, "3.4.30": 5, "3.4.31": 4, "3.4.33": 4, "3.4.34": 3, "3.4.37": 3, "3.4.38": 2, "3.4.41": 2, "3.4.42": 1,
+    "3.4.43": 1, "3.4.44": 0, "3.5.12": 4, "3.5.13": 3, "3.5.15": 3, "3.5.16": 2, "3.5.22": 2, "3.5.23": 1, "3.5.27": 1,
+    "3.5.28": 0, "3.6.4": 2, "3.6.5": 1, "3.6.8": 1, "3.6.9": 0, "4.0.0": 0,
+}  # fmt: skip
+"""Faults of versions, on both sides of each that mends one."""
+
+
+@pytest.mark.parametrize(("version", "count"), COUNTS.items())
 def test_the_faults_of_a_version_are_those_that_it_has(version: str, count: int) -> None:
     facts = Facts([Server("h:1", version=version)], 30.0)
     assert len([each for each in judge(facts) if each.name == "etcd-faulty-version"]) == count
