@@ -112,5 +112,5 @@ def test_a_keep_that_is_no_time_is_refused(client: "redis.Redis", keep: float) -
 
 
 def test_tokens_that_are_no_times_must_be_kept_for_ever(client: "redis.Redis") -> None:
-    with pytest.raises(ConfigurationError, match="ZooKeeper's tokens are not times"):
+    with pytest.raises(ConfigurationError, match="those of ZooKeeper and etcd are not"):
         write(client, "stock", 0x500000007, keep=60)

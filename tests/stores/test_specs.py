@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import gripfast
 from gripfast import ConfigurationError, stores
 from gripfast.stores import BUILT_IN, GROUP, StoreSpec, schemes, spec_for, spec_of, spec_of_lists, specs
 from gripfast.stores.options import COMMON, Option, check, from_url, hint
-from support.pages import ROOT
+from support.pages import ROOT, page
 
 SPECS = list(specs())
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -204,3 +205,43 @@ def test_connect_tells_what_may_have_been_meant(url: str, meant: str) -> None:
 def test_a_scheme_that_ends_in_a_plus_names_no_driver(scheme: str) -> None:
     with pytest.raises(ConfigurationError, match="unknown scheme"):
         spec_for(f"{scheme}+")
+
+
+# -- messages and pages that list stores -------------------------------------------------------------------------------
+
+SERVERS = {
+    "Redis": "redis://host",
+    "ZooKeeper": "zookeeper://h1,h2,h3",
+    "etcd": "etcd://h1,h2,h3",
+    "PostgreSQL": "postgresql://host/db",
+    "MySQL": "mysql://host/db",
+}
+
+
+def able(capability: str) -> set[str]:
+    """The servers that have it, by the names that users read."""
+    clients = {name: gripfast.connect(url) for name, url in SERVERS.items()}
+    return {name for name, client in clients.items() if getattr(client.capabilities, capability)}
+
+
+@pytest.mark.parametrize(
+    ("capability", "call"),
+    [
+        ("once", lambda client: client.once("job", keep=1)),
+        ("keeps", lambda client: client.lock("job", min_hold=1)),
+        ("hands_over", lambda client: client.adopt("text")),
+        ("semaphores", lambda client: client.semaphore("job", 3)),
+        ("rwlocks", lambda client: client.rwlock("job")),
+    ],
+)
+def test_who_lacks_something_is_told_of_every_store_that_has_it(capability: str, call: Callable[[Any], object]) -> None:
+    with gripfast.connect("redlock://h1,h2,h3") as client, pytest.raises(ConfigurationError) as refused:
+        call(client)
+    told = str(refused.value).removeprefix(client.where)
+    assert {name for name in SERVERS if name in told} == able(capability)
+
+
+@pytest.mark.parametrize("name", ["recipes", "celery", "apscheduler", "zh/recipes"])
+def test_a_page_that_lists_the_stores_with_once_lists_every_one(name: str) -> None:
+    (line,) = re.findall(r"^- .*`once(?:\(\))?`.*`mode=lease`.*$", page(name), re.MULTILINE)
+    assert {each for each in ("Redis", "etcd") if each in line} == able("once") - {"PostgreSQL", "MySQL"}

@@ -65,7 +65,7 @@ def check_hands_over(client: AnyClient, what: str) -> None:
     if not client.capabilities.hands_over:
         raise ConfigurationError(
             f"{what} does not work on {client.where}, because a lock there belongs to one session or client: use "
-            "Redis, PostgreSQL or MySQL with mode=lease, or SQLite"
+            "Redis, etcd, PostgreSQL or MySQL with mode=lease, or SQLite"
         )
 
 

@@ -17,7 +17,7 @@ def check_keeps(client: AnyClient, what: str) -> None:
     if not client.capabilities.keeps:
         raise ConfigurationError(
             f"{what} does not work on {client.where}, because a released lock is free there at once: use Redis, "
-            "PostgreSQL or MySQL with mode=lease, or SQLite"
+            "etcd, PostgreSQL or MySQL with mode=lease, or SQLite"
         )
 
 

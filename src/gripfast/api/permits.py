@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from gripfast.api.client import Client, HeldHere
     from gripfast.api.typed import NothingElse
 
-_WHERE = "the embedded store, one Redis server, ZooKeeper, or PostgreSQL or MySQL with mode=lease"
+_WHERE = "the embedded store, one Redis server, ZooKeeper, etcd, or PostgreSQL or MySQL with mode=lease"
 
 
 def check_kind(kind: Kind, capabilities: Capabilities, where: str) -> Kind:

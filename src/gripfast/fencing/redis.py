@@ -47,7 +47,7 @@ MAX_WORDS = 7000
 """Of one command: Lua's stack takes 8000 values, a few of which are in use."""
 MAX_KEEP = 100 * 365 * 86400
 OLDEST_TIME_US = 10**15
-"""September 2001. A smaller token counts something else than microseconds, as ZooKeeper's does."""
+"""September 2001. A smaller token counts something else than microseconds, as those of ZooKeeper and etcd do."""
 
 BLOCKING = ("redis.client.Redis",)
 ASYNCIO = ("redis.asyncio.client.Redis",)
@@ -182,7 +182,7 @@ def write(
 
     `keep`: seconds after which Redis may forget the token of an idle resource; None: never. All writers of a resource
     must use the same value, and it must be longer than anyone holds the lock. It works only with tokens that are times,
-    so not with ZooKeeper's.
+    so not with those of ZooKeeper and etcd.
 
     `shared`: the holder shares the resource with others, as a reader of a read/write lock does. The token is stale only
     if the server has seen a larger token that was not shared.
@@ -266,7 +266,7 @@ def _keep_ms(keep: object, token: int) -> int:
         )
     if token < OLDEST_TIME_US:
         raise ConfigurationError(
-            f"keep works only with tokens that are times in microseconds, and {token} is not one (ZooKeeper's tokens "
-            "are not times). Leave keep out"
+            f"keep works only with tokens that are times in microseconds, and {token} is not one (those of "
+            "ZooKeeper and etcd are not). Leave keep out"
         )
     return math.ceil(keep * 1000)
