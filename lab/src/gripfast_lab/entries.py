@@ -370,7 +370,7 @@ LOCKS: tuple[Entry, ...] = (
     Entry(
         "etcd-own-key",
         "etcd, and a waiter that does not look at its own key",
-        lambda: Protocol(etcd.looks_before_it_alone, Members(kept=True), THREE, {PAUSE: 1}),
+        lambda: Protocol(etcd.looks_before_it_alone, Members(kept=True), faults={PAUSE: 1}),
         "exclusion",
         "Each client puts a key of its own, and the keys of a lock are a queue: each has the number of the write that"
         " created it. A client waits until no key is before its own. Its library keeps its lease alive, as long as the"
