@@ -39,4 +39,4 @@ def test_what_a_late_claim_leaves_is_gone_when_its_ttl_is_over(trio: Trio) -> No
     for kind in KINDS:
         print(f"\nits caller {kind}: {len(stays[kind])} landed, {max(stays[kind], default=0.0):.2f} s at most", end="")
     assert sum(map(len, stays.values())) >= LANDED
-    assert max(stays["is killed"]) > 0.5  # nobody else has deleted it
+    assert stays["is killed"]  # which nobody cleans up
