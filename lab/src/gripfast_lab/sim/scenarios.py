@@ -417,10 +417,11 @@ def _recovery(stage: Stage) -> float:
 
 def _recovery_of_etcd(plan: Plan) -> float:
     """A lease may have been counted anew by a leader that was elected last, and its revocation may be lost once. Then
-    those who wait read again, at their slow pace."""
+    those who wait read again, at their own pace (`watching.again_in`)."""
     longest = max(plan.longest_ttl, plan.longest_kept) + 1.0 + ELECTION
     lost = 2.0 * (longest * (1 + rules.CLOCK_RATES) + LOOKS_EVERY + RETRY)
-    return lost + 3.0 * ELECTION + SLOW_PACE + 10.0 * plan.request_timeout + 2.0
+    pace = min(SLOW_PACE, plan.longest_ttl / 3.0) * (1 + rules.CLOCK_RATES)
+    return lost + 3.0 * ELECTION + pace + 10.0 * plan.request_timeout + 2.0
 
 
 @contextmanager
