@@ -96,6 +96,12 @@ def test_the_architecture_names_every_part_of_the_package(part: str) -> None:
     assert re.search(rf"\b{part}\b", (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
 
 
+def test_the_command_line_lists_every_module_of_its_own() -> None:
+    text = (PACKAGE / "cli" / "__init__.py").read_text(encoding="utf-8")
+    modules = {path.stem for path in (PACKAGE / "cli").iterdir() if not path.stem.startswith("_")}
+    assert {name for name in modules if not re.search(rf"^{name} |`{name}`", text, re.MULTILINE)} == set()
+
+
 def test_the_changelog_tells_about_the_current_version() -> None:
     assert gripfast.__version__ in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
 
