@@ -59,6 +59,8 @@ class KeptAlive:
 
     def release(self) -> None:
         """If it has the key, it has it no more."""
+        if self.held:
+            self._notes.note("releasing", self.name)
         self._deadline = 0.0
         self.close()
 

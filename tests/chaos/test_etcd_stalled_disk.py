@@ -9,7 +9,7 @@ import pytest
 
 from chaos.etcd_stalls import HONEST, WRONG, Seen, Stalls
 from chaos.stage import LONG
-from support.etcd_servers import Trio
+from support.etcd_servers import Trio, version
 
 STALLS = 50 if LONG else 1
 MORE = 3
@@ -17,6 +17,8 @@ MORE = 3
 can be too busy for an honest one to be renewed in time."""
 MOBILE = ("mobile", "follower")
 """They reach a majority throughout."""
+IS_FAULTY = version() < (3, 5)
+"""In 3.4.23 a leader that was replaced answers keep-alives, and revokes leases; in 3.5.16 it does neither."""
 
 pytestmark = pytest.mark.timeout(240 + 30 * STALLS)
 
@@ -29,7 +31,7 @@ def stalls(request: pytest.FixtureRequest) -> Iterator[Stalls]:
         for _ in range(STALLS):
             stalls.one()
         for _ in range(MORE):
-            if not all(any(map(is_too_long, stalls.seen[role])) for role in WRONG):
+            if IS_FAULTY and not all(any(map(is_too_long, stalls.seen[role])) for role in WRONG):
                 stalls.one(WRONG)
             if not all(any(each.kept for each in stalls.seen[role]) for role in MOBILE):
                 stalls.one(MOBILE)
@@ -54,6 +56,7 @@ def test_who_reaches_a_majority_keeps_the_lock(stalls: Stalls, role: str) -> Non
     assert any(each.kept for each in stalls.seen[role])
 
 
+@pytest.mark.skipif(not IS_FAULTY, reason="this version makes even these locks hold")
 @pytest.mark.parametrize("role", WRONG)
 def test_it_is_noticed_if_keep_alives_are_believed(stalls: Stalls, role: str) -> None:
     assert any(map(is_too_long, stalls.seen[role]))

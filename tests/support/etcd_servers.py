@@ -175,6 +175,12 @@ def ctl(addresses: Sequence[str], *words: str, user: str = "", certificate: Path
     return ran.stdout
 
 
+def version() -> tuple[int, ...]:
+    """Of the servers that are started here."""
+    printed = subprocess.run([str(BIN / "etcd"), "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(map(int, printed.split()[2].split(".")))
+
+
 def url_of(addresses: Sequence[str], **options: object) -> str:
     query = urlencode(options, safe="/:")
     scheme = "etcds" if "ca" in options else "etcd"
