@@ -243,8 +243,8 @@ def read_move(answer: TxnResponse, place: Place, revision: int, lease: int, owne
     if answer.succeeded:
         return place._replace(mod=revision)
     mine = still_mine(answer.responses[0].kvs, owner)
-    if mine is None or mine.kv.create_revision != place.create:
-        return None
+    if mine is None or mine.waits or mine.kv.create_revision != place.create:
+        return None  # what was granted waits again in a backup that was restored
     return place._replace(mod=mine.kv.mod_revision) if mine.kv.lease == lease else mine
 
 

@@ -217,6 +217,9 @@ class EtcdStore(WithPermits):
                 continue
             for (hold, record), each_answer in zip(batch, answer.responses, strict=True):
                 assert record.place is not None
+                if not self.is_known(record):  # this very answer has told so
+                    results[hold.owner] = "session"
+                    continue
                 moved = protocol.read_move(each_answer, record.place, answer.header.revision, lease.id, hold.owner)
                 if isinstance(moved, Entry):
                     record.place = protocol.place_of(moved)
