@@ -16,6 +16,7 @@ from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.checks import Violation, overlaps, violations
 from gripfast_lab.sim.clocks import RATE_PROMISED
 from gripfast_lab.sim.etcd.cluster import ELECTION
+from gripfast_lab.sim.etcd.faults import AFTER
 from gripfast_lab.sim.etcd.lessor import LOOKS_EVERY, RETRY
 from gripfast_lab.sim.etcd.stage import EtcdStage
 from gripfast_lab.sim.history import ANY, WORLD, Event
@@ -389,7 +390,11 @@ class _Drawing:
 
 def _heal(stage: Stage) -> None:
     stage.network.disarm()
-    if stage.fired:
+    if not stage.fired:
+        return
+    if isinstance(stage, EtcdStage):  # there may be an election
+        stage.world.at(stage.world.now + AFTER, stage.note, WORLD, ANY, "healed")
+    else:
         stage.note(WORLD, ANY, "healed")
 
 
@@ -421,7 +426,7 @@ def _recovery_of_etcd(plan: Plan) -> float:
     longest = max(plan.longest_ttl, plan.longest_kept) + 1.0 + ELECTION
     lost = 2.0 * (longest * (1 + rules.CLOCK_RATES) + LOOKS_EVERY + RETRY)
     pace = min(SLOW_PACE, plan.longest_ttl / 3.0) * (1 + rules.CLOCK_RATES)
-    return lost + 3.0 * ELECTION + pace + 10.0 * plan.request_timeout + 2.0
+    return lost + ELECTION + pace + 10.0 * plan.request_timeout + 2.0
 
 
 @contextmanager
