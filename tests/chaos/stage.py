@@ -34,14 +34,13 @@ LONGER = 20 if LONG else 1
 SHOWN = 12
 """Violations that are shown: the first ones tell the story."""
 NURSERY = Path(__file__).with_name("nursery.py")
-WINDOW_MS = 10_000
-"""How long the place of a waiter that has vanished may be remembered."""
+LINE_MS = 20_000
+"""How long the line of waiters that have all vanished may be remembered."""
 MEMORY_MS = 26 * 3600 * 1000
 """How long a token may: a day, past the later of now and the token itself, which some tests put an hour ahead."""
 STAYS = {b"gripfast\0gripfast:birth", b"gripfast\0gripfast:layout"}
 MARKERS = (b"\0gripfast:primary", b"\0gripfast:stamp", b"\0gripfast:epoch")
-"""Of a server, or of a node of a Cluster."""
-"""Of a node of Redlock, of every server, and of one with replicas: these stay."""
+"""Of a server, or of a node of a Cluster: these stay."""
 
 
 class Crew:
@@ -198,7 +197,7 @@ class Stage:
                     until(lambda: all(b"\0" in key for key in client.scan_iter()), within=ttl + 0.5)
                 for key in client.scan_iter():
                     left = client.pttl(key)
-                    limit = (MEMORY_MS if b"\0gripfast:token" in key else WINDOW_MS) if b"\0" in key else -1
+                    limit = (MEMORY_MS if b"\0gripfast:token" in key else LINE_MS) if b"\0" in key else -1
                     if key not in STAYS and not key.endswith(MARKERS) and left != -2 and not 0 <= left <= limit:
                         yield Event(at, f"server {number}", repr(key), "left", note=f"for {left} ms more")
 

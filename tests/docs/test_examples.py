@@ -49,6 +49,7 @@ def run(path: Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=60, check=False)
 
 
+@pytest.mark.in_turn(2)
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_does_what_it_says(path: Path, tmp_path: Path) -> None:
     done = run(path, tmp_path)

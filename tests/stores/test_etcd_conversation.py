@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.events import DataReceived, RequestReceived, StreamReset
-from h2.settings import SettingCodes
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,107 +15,12 @@ from gripfast.stores.etcd import conversation as c
 from gripfast.stores.etcd import faults
 from gripfast.stores.etcd import frames as f
 from gripfast.stores.etcd.codec import sized, tag, varint
-from gripfast.stores.etcd.conversation import Call, Conversation, framed
+from gripfast.stores.etcd.conversation import framed
 from gripfast.stores.etcd.frames import REPLIES_MOST
-from gripfast.stores.etcd.link import Notice, Refusal
-from gripfast.stores.etcd.messages import LeaseKeepAliveRequest, PutRequest, PutResponse, RangeRequest, RangeResponse
-from gripfast.stores.etcd.watches import Watch
+from gripfast.stores.etcd.link import Refusal
+from gripfast.stores.etcd.messages import LeaseKeepAliveRequest, PutResponse, RangeRequest, RangeResponse
 from gripfast.stores.faults import Fault
-
-PUT = PutRequest(b"a")
-OK = [(":status", "200"), ("content-type", "application/grpc")]
-
-
-class Told:
-    def __init__(self) -> None:
-        self.answers: list[Any] = []
-
-    def done(self) -> bool:
-        return False
-
-    def set_result(self, answer: Any, /) -> None:
-        self.answers.append(answer)
-
-    @property
-    def answer(self) -> Any:
-        (answer,) = self.answers
-        return answer
-
-
-class Member:
-    """A conversation, and the member at its other end, which does what a test says."""
-
-    def __init__(self, **settings: int) -> None:
-        self.ours = Conversation("etcd://a:1", "a:1")
-        self.server = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
-        self.server.initiate_connection()
-        self.server.update_settings({SettingCodes[name.upper()]: value for name, value in settings.items()})
-        self.events: list[Any] = []
-        self.move()
-
-    def move(self) -> None:
-        while self.to_member() | self.from_member():
-            pass
-
-    def to_member(self) -> bool:
-        data = self.ours.to_send()
-        self.events += self.server.receive_data(data) if data else []
-        return bool(data)
-
-    def from_member(self) -> bool:
-        data = self.server.data_to_send()
-        if data:
-            self.ours.receive(data)
-        return bool(data)
-
-    def call(self, request: Any = PUT) -> tuple[Call, Told]:
-        told = Told()
-        return self.ours.call(request, told, "token"), told
-
-    def watch(self, notify: Callable[[Notice], None], key: bytes = b"k") -> Watch:
-        watch = Watch(notify)
-        self.ours.watch(watch, key, b"", 5, False, "token")
-        return watch
-
-    @property
-    def requests(self) -> list[RequestReceived]:
-        return [each for each in self.events if isinstance(each, RequestReceived)]
-
-    @property
-    def numbers(self) -> list[int]:
-        return [each.stream_id for each in self.requests]
-
-    @property
-    def resets(self) -> list[int]:
-        return [each.stream_id for each in self.events if isinstance(each, StreamReset)]
-
-    def received(self, number: int) -> bytes:
-        return b"".join(
-            each.data for each in self.events if isinstance(each, DataReceived) and each.stream_id == number
-        )
-
-    def answer(self, number: int, message: bytes = b"", status: int = 0, words: str = "") -> None:
-        self.server.send_headers(number, OK)
-        if not status:
-            self.server.send_data(number, framed(message))
-        self.end(number, status, words)
-
-    def end(self, number: int, status: int = 0, words: str = "") -> None:
-        self.server.send_headers(number, [("grpc-status", str(status)), ("grpc-message", words)], end_stream=True)
-        self.move()
-
-    def say(self, number: int, **fields: int) -> None:
-        """A WatchResponse."""
-        places = {"watch_id": 2, "created": 3, "canceled": 4, "compact_revision": 5}
-        message = b"".join(tag(places[name], 0) + varint(value) for name, value in fields.items() if name in places)
-        if "deleted_at" in fields:
-            event = tag(1, 0) + varint(1) + sized(tag(2, 2), tag(3, 0) + varint(fields["deleted_at"]))
-            message += sized(tag(11, 2), event)
-        self.server.send_data(number, framed(message))
-        self.move()
-
-    def goaway(self, last: int) -> None:
-        self.ours.receive(f._FRAME.pack(0, 8, f.GOAWAY, 0, 0) + f._TWO_LONGS.pack(last, 0))
+from stores.etcd_member import OK, Member
 
 
 def test_a_request_says_who_asks_and_that_it_needs_a_leader() -> None:
@@ -399,110 +300,6 @@ def test_a_ping_is_sent_only_when_the_last_was_answered() -> None:
     assert not member.ours.ping()
     member.move()
     assert member.ours.ping()
-
-
-# -- watches -----------------------------------------------------------------------------------------------------------
-
-
-def watching(member: Member, *watches: Watch) -> None:
-    """All are confirmed."""
-    member.move()
-    member.server.send_headers(member.numbers[-1], OK)
-    for watch in watches:
-        member.say(member.numbers[-1], watch_id=watch.number, created=1)
-
-
-def test_all_watches_share_a_stream_and_each_gets_its_own_notice() -> None:
-    member, first, second = Member(), list[Notice](), list[Notice]()
-    watches = [member.watch(first.append), member.watch(second.append)]
-    watching(member, *watches)
-    assert len(member.requests) == 1
-    member.say(1, watch_id=watches[1].number, deleted_at=9)
-    assert (first, second) == ([], [Notice("changed", 9)])
-    member.say(1, watch_id=watches[1].number, deleted_at=10)
-    assert len(second) == 1, "it ended with the first"
-    member.say(1, watch_id=watches[0].number, deleted_at=11)
-    assert first == [Notice("changed", 11)]
-
-
-def test_a_compacted_watch_says_so() -> None:
-    member, notices = Member(), list[Notice]()
-    watch = member.watch(notices.append)
-    watching(member, watch)
-    member.say(1, watch_id=watch.number, canceled=1, compact_revision=7)
-    assert [(each.kind, each.revision) for each in notices] == [("compacted", 7)]
-
-
-@pytest.mark.parametrize("number", [1, 2**64 - 1])
-def test_a_refused_watch_is_told_even_if_the_member_does_not_say_which(number: int) -> None:
-    member, notices, refused = Member(), list[Notice](), list[Conversation]()
-    member.ours.when_refused = refused.append
-    watch = member.watch(notices.append)
-    watching(member)
-    member.say(1, watch_id=number, created=1, canceled=1)
-    assert [each.kind for each in notices] == ["refused"]
-    assert refused == [member.ours]
-    assert watch.is_over
-
-
-def test_a_lost_connection_is_told_to_every_watch() -> None:
-    member, notices = Member(), list[Notice]()
-    watches = [member.watch(notices.append) for _ in range(3)]
-    watching(member, *watches[:2])
-    member.ours.end()
-    assert [each.kind for each in notices] == ["lost"] * 3
-
-
-def test_a_member_without_a_leader_ends_the_stream_and_the_next_watch_begins_another() -> None:
-    member, notices = Member(), list[Notice]()
-    watch = member.watch(notices.append)
-    watching(member, watch)
-    member.end(1, 14, "etcdserver: no leader")
-    assert [each.kind for each in notices] == ["lost"]
-    assert "no leader" in notices[0].why
-    again = member.watch(notices.append)
-    watching(member, again)
-    member.say(member.numbers[-1], watch_id=again.number, deleted_at=3)
-    assert [each.kind for each in notices] == ["lost", "changed"]
-
-
-def test_a_cancelled_watch_is_silent_and_its_member_forgets_it() -> None:
-    member, notices = Member(), list[Notice]()
-    watch = member.watch(notices.append)
-    watching(member, watch)
-    watch.cancel()
-    before = member.received(1)
-    member.say(1, watch_id=watch.number, deleted_at=3)
-    assert not notices
-    assert member.received(1) == before + framed(sized(tag(2, 2), tag(1, 0) + varint(watch.number)))
-    assert len(member.ours.watches) == 0
-
-
-def test_a_watch_that_nobody_keeps_is_cancelled() -> None:
-    member, notices = Member(), list[Notice]()
-    watch = member.watch(notices.append)
-    watching(member, watch)
-    number, before = watch.number, member.received(1)
-    del watch
-    gc.collect()
-    member.move()
-    assert member.received(1) == before + framed(sized(tag(2, 2), tag(1, 0) + varint(number)))
-    member.ours.end()
-    assert not notices
-
-
-def test_leaving_a_member_loses_its_watches_and_lets_calls_go_on() -> None:
-    member, notices = Member(), list[Notice]()
-    watch = member.watch(notices.append)
-    watching(member, watch)
-    _, told = member.call()
-    member.move()
-    member.ours.leave()
-    assert [each.kind for each in notices] == ["lost"]
-    assert not member.ours.is_over
-    member.answer(member.numbers[-1])
-    assert told.answer == PutResponse()
-    assert member.ours.is_over
 
 
 def test_a_fault_names_the_member_and_says_what_to_do() -> None:
