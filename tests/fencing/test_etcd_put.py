@@ -111,6 +111,27 @@ def test_a_value_that_is_no_text_is_refused(caller: Caller, stock: str) -> None:
         caller.put(stock, 34, stock, 90)
 
 
+def test_text_that_is_no_unicode_is_refused(caller: Caller, stock: str) -> None:
+    for key, value in ((stock, "\ud800"), ("\ud800", "90")):
+        with pytest.raises(ConfigurationError, match="must be valid Unicode text, or bytes"):
+            caller.put(stock, 34, key, value)
+
+
+def test_an_empty_key_is_refused(caller: Caller, stock: str) -> None:
+    with pytest.raises(ConfigurationError, match="the key is empty"):
+        caller.put(stock, 34, "", "90")
+
+
+def test_no_put_changes_a_fence(caller: Caller, stock: str) -> None:
+    """Whoever could lower one would let a late writer in."""
+    caller.put(stock, 34, stock, "90")
+    for key in (f"fence:{stock}", f"fence-shared:{stock}".encode(), "fence:another"):
+        with pytest.raises(ConfigurationError, match="write to another one"):
+            caller.put(stock, 34, key, "1")
+    with pytest.raises(StaleToken):
+        caller.put(stock, 33, stock, "late")
+
+
 def test_other_clients_are_refused(caller: Caller, stock: str) -> None:
     with pytest.raises(ConfigurationError, match=r"need a client of etcd3gw or of aetcd, not a builtins\.object"):
         put(object(), stock, 1, stock, "x")

@@ -63,7 +63,7 @@ def put(
     `shared`: the holder shares the resource with others, as a reader of a read/write lock does. The token is stale only
     if a larger token was seen that was not shared.
     """
-    fence, puts = _fence(client, resource, token, shared), {_bytes(key): _bytes(value)}
+    fence, puts = _fence(client, resource, token, shared), {_key(key): _bytes(value)}
 
     async def run(transact: Transact) -> None:
         await fence.enter(transact, puts)
@@ -172,10 +172,22 @@ def _fence(client: object, resource: object, token: object, shared: bool) -> _Fe
     return _Fence(checked_resource(resource), checked_token(token), bool(shared))
 
 
+def _key(text: object) -> bytes:
+    key = _bytes(text)
+    if not key:
+        raise ConfigurationError("the key is empty: etcd takes none like that")
+    if key.startswith((EXCLUSIVE, SHARED)):  # a put there could let a late writer in
+        raise ConfigurationError(f"the key {key!r} is where the token of a resource is kept: write to another one")
+    return key
+
+
 def _bytes(text: object) -> bytes:
     if not isinstance(text, str | bytes):
         raise ConfigurationError(f"a key or value must be text or bytes, not {type(text).__name__}")
-    return text.encode() if isinstance(text, str) else text
+    try:
+        return text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError:
+        raise ConfigurationError(f"a key or value must be valid Unicode text, or bytes, not {text!r:.80}") from None
 
 
 # -- client libraries --------------------------------------------------------------------------------------------------
