@@ -15,7 +15,7 @@ from gripfast.stores.etcd import conversation as c
 from gripfast.stores.etcd import faults
 from gripfast.stores.etcd import frames as f
 from gripfast.stores.etcd.codec import sized, tag, varint
-from gripfast.stores.etcd.conversation import framed
+from gripfast.stores.etcd.conversation import SILENT, framed
 from gripfast.stores.etcd.frames import REPLIES_MOST
 from gripfast.stores.etcd.link import Refusal
 from gripfast.stores.etcd.messages import LeaseKeepAliveRequest, PutResponse, RangeRequest, RangeResponse
@@ -268,14 +268,30 @@ def test_one_answer_is_taken_from_a_stream_of_answers() -> None:
     assert member.ours.calls_open == 0
 
 
-def test_a_member_is_silent_only_if_nothing_came_at_all() -> None:
+def test_a_connection_is_left_if_nothing_at_all_came_in_the_time_of_a_call() -> None:
     member = Member()
-    call, _ = member.call()
+    call, told = member.call()
     member.move()
-    assert member.ours.is_silent_since(call)
+    member.ours.expire(call, SILENT)
+    assert not member.ours.takes_calls
+    assert member.ours.is_over
+    assert told.answer.was_sent
+
+
+def test_a_connection_is_kept_if_something_came_or_the_time_was_short() -> None:
+    member = Member()
+    (first, _), (second, _), (third, told) = [member.call() for _ in range(3)]
+    member.move()
+    member.ours.expire(first, SILENT / 2)
+    assert member.ours.takes_calls, "a short time tells nothing"
     member.server.ping(b"12345678")
     member.move()
-    assert not member.ours.is_silent_since(call)
+    member.ours.expire(second, SILENT)
+    assert member.ours.takes_calls, "something came"
+    member.answer(member.numbers[2])
+    member.ours.expire(third, SILENT)
+    assert member.ours.takes_calls, "it was answered"
+    assert told.answer == PutResponse()
 
 
 def test_replies_to_pings_wait_for_company_but_are_not_heaped_up() -> None:

@@ -336,6 +336,17 @@ def test_the_answer_to_a_request_that_was_given_up_reaches_nobody(colour: str, p
         assert proxy.connections == 1, "so short a time blames nobody"
 
 
+def test_a_connection_that_was_silent_is_left_though_its_member_is_not(colour: str, proxy: Proxy) -> None:
+    """A firewall may have forgotten it. A renewal of a short lease has no time to blame its member."""
+    with stage(colour, address(proxy)) as actor:
+        actor.call(RangeRequest(b"a"))
+        proxy.hold()
+        assert isinstance(actor.call(RangeRequest(b"a"), seconds=0.5), Fault)
+        proxy.let_go()
+        actor.call(RangeRequest(b"a"))
+        assert proxy.connections == 2
+
+
 def test_a_cancelled_task_leaves_no_answer_for_the_next(proxy: Proxy) -> None:
     async def scenario() -> None:
         link = AioLink(Dialer([address(proxy)], SOON))

@@ -126,8 +126,10 @@ class AioLink(Calling):
             return [await future for future in futures]
         finally:
             timer.cancel()
-            if not all(call.is_over for call in calls):
-                _expire(wire, calls, until - began)
+            if not all(call.is_over for call in calls):  # nobody waits for them any more
+                for call in calls:
+                    wire.conversation.cancel(call)
+                wire.send_soon()
 
     async def _log_in(self, endpoint: str, old: str | None, until: float) -> Fault | None:
         if self._login is None or self._login.done():
@@ -267,8 +269,7 @@ class AioLink(Calling):
 
 
 def _expire(wire: AioWire, calls: Sequence[Call], seconds: float) -> None:
-    """Their time is over, or nobody waits for them any more."""
-    conversation = wire.conversation
+    """Their time is over."""
     for call in calls:
-        conversation.cancel(call, faults.not_answered(conversation.where, seconds, call.is_sent))
+        wire.conversation.expire(call, seconds)
     wire.send_soon()

@@ -2,7 +2,7 @@
 clock, no thread.
 
 A driver gives it the bytes that come (`receive`) and sends those that it makes (`to_send`); it keeps the time, and says
-so when a call's is over (`cancel`). Each rule stands here once:
+so when a call's is over (`expire`). Each rule stands here once:
 
 1. *Order.* Calls are answered in any order: each is a stream of its own, and stream numbers are never used twice. So
    the answer to a call that was given up is dropped, and never taken for another's.
@@ -17,8 +17,9 @@ so when a call's is over (`cancel`). Each rule stands here once:
    Its watches are lost at once: their waiters have to watch elsewhere.
 6. *Interrupts.* If one comes between what is read or written and the note of it, nothing is known any more: the driver
    ends the connection (`end`), and everyone is told.
-7. *Silence.* A member is silent if a call was given up and no frame at all has come since it left (`is_silent_since`).
-   For watches, which may be quiet for hours, it is asked: PING, and not too often, or it says GOAWAY (`ping`).
+7. *Silence.* If a call's time is over, and no frame at all has come since it left, the connection is left (`expire`):
+   something in between may have forgotten it, and then a new one works. A short time tells nothing (`SILENT`). For
+   watches, which may be quiet for hours, the member is asked: PING, and not too often, or it says GOAWAY (`ping`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ from gripfast.stores.faults import Fault
 
 MESSAGE_MOST = 16 << 20
 """Bytes of one message that we take."""
+SILENT = 0.2
+"""Seconds."""
 _PREFIX = Struct(">BL")
 
 
@@ -221,8 +224,16 @@ class Conversation:
             self.tell(call, faults.cut(self.where, None, was_sent=False))
         return call
 
+    def expire(self, call: Call, seconds: float) -> None:
+        """Its time is over: so many seconds."""
+        if call.is_over:
+            return
+        if seconds >= SILENT and call.is_sent and self.frames.received == call.received_before:
+            self.leave()
+        self.cancel(call, faults.not_answered(self.where, seconds, call.is_sent))
+
     def cancel(self, call: Call, answer: Any = None) -> None:
-        """Nobody waits for it any more; or its time is over, and this is what it ends with."""
+        """Nobody waits for it any more; or this is what it ends with."""
         if call.is_over:
             return
         self._waiting.pop(call, None)
@@ -237,9 +248,6 @@ class Conversation:
         self._calls.pop(call, None)
         if not call.taker.done():
             call.taker.set_result(answer)
-
-    def is_silent_since(self, call: Call) -> bool:
-        return call.is_sent and self.frames.received == call.received_before
 
     # -- watches ---------------------------------------------------------------------------------------------------
 

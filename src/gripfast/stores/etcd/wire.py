@@ -61,7 +61,7 @@ class Wire:
                 if self._unsent or conversation.is_urgent:
                     self.flush()
                 if not self.wait(until):
-                    conversation.cancel(call, faults.not_answered(conversation.where, until - began, call.is_sent))
+                    conversation.expire(call, until - began)
                     is_late = True
                     break
                 self.read()
