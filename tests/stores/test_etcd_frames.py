@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from h2.events import (
-    ConnectionTerminated,
     PingAckReceived,
     RequestReceived,
     StreamReset,
@@ -298,14 +297,6 @@ def test_stream_numbers_are_used_up_and_none_is_used_twice() -> None:
         ours.open(stream, BLOCK, b"", True)
         numbers.append(stream.number)
     assert numbers == [f.LARGEST - 2, f.LARGEST]
-
-
-def test_goodbye_is_understood() -> None:
-    pair = Pair()
-    pair.move()
-    pair.ours.say_goodbye()
-    pair.move()
-    assert any(isinstance(each, ConnectionTerminated) for each in pair.events)
 
 
 def test_a_stream_that_the_server_ends_while_we_go_on_is_closed_on_both_sides() -> None:

@@ -101,11 +101,9 @@ class Calling:
             self._judge(endpoint, began, seconds, each)
         return answer
 
-    async def call_many(
-        self, requests: Sequence[Request[Any]], until: float, each: float = math.inf, repeats: bool = True
-    ) -> list[Any]:
+    async def call_many(self, requests: Sequence[Request[Any]], until: float, each: float = math.inf) -> list[Any]:
         tries = Tries(requests)
-        for _ in range(len(self.endpoints) + 1 if repeats else 1):
+        for _ in range(len(self.endpoints) + 1):
             began, endpoint = boottime(), self.members.current
             seconds = min(each, until - began)
             if seconds <= 0.0 and tries.answers[0] is not None:

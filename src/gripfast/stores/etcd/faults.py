@@ -24,7 +24,6 @@ REFUSALS = frozenset(
 """A request that ends with one of these had no effect."""
 LEASE_NOT_FOUND = "etcdserver: requested lease not found"
 LEASE_EXISTS = "etcdserver: lease already exists"
-KEY_NOT_FOUND = "etcdserver: key not found"
 NO_SPACE = "etcdserver: mvcc: database space exceeded"
 
 AUTH_IS_OFF = "etcdserver: authentication is not enabled"
@@ -124,10 +123,6 @@ def not_understood(where: str, what: str) -> Fault:
         "nothing in between changes its answers"
     )
     return _unknown(where, words)
-
-
-def broken_off(where: str) -> Fault:
-    return cut(where, "the request was interrupted on this side")
 
 
 def _unknown(where: str, words: str) -> Fault:

@@ -182,9 +182,6 @@ class Frames:
         self.pings_unanswered += 1
         self._write(PING, 0, 0, data)
 
-    def say_goodbye(self, code: int = NO_ERROR) -> None:
-        self._write(GOAWAY, 0, 0, _TWO_LONGS.pack(0, code))
-
     def _write(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         size = len(payload)
         self._out.append(_FRAME.pack(size >> 8, size & 0xFF, kind, flags, number) + payload)

@@ -72,9 +72,7 @@ class Link(Protocol):
         tried if there was no answer by then. Every try carries `hasleader`, and a new token if the old one expired."""
         ...
 
-    async def call_many(
-        self, requests: Sequence[Request[Any]], until: float, each: float = math.inf, repeats: bool = True
-    ) -> list[Any]:
+    async def call_many(self, requests: Sequence[Request[Any]], until: float, each: float = math.inf) -> list[Any]:
         """The same for each. They leave together, on one connection, and one that fails costs no other."""
         ...
 
