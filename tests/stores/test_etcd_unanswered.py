@@ -166,3 +166,19 @@ def test_a_detach_that_a_closing_client_takes_back_is_not_confirmed(
 
     monkeypatch.setattr(store.requests, "ask", ask_slowly)
     assert drive(store.detach(Hold("job", lease.owner, 30.0), lease.token)) is not None
+
+
+def test_a_detach_behind_the_clean_up_of_a_closing_client_was_not_released_by_force(
+    client: gripfast.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(client)
+    lease = client.lock("job", renew=False).acquire()
+    ask, hold = store.requests.ask, Hold("job", lease.owner, 30.0)
+
+    async def ask_later(request: Any, *more: Any) -> Any:
+        monkeypatch.undo()
+        assert await store.abandon([hold]) == [None]
+        return await ask(request, *more)
+
+    monkeypatch.setattr(store.requests, "ask", ask_later)
+    assert drive(store.detach(hold, lease.token)) == "released"

@@ -123,7 +123,8 @@ class Keeping:
                 record.place = protocol.place_of(moved)
                 continue
             if moved is None and not _is_detached(answer.responses[0].kvs, record.place):
-                return await self._store.why(record, hold.owner, until)
+                loss = await self._store.why(record, hold.owner, until)
+                return loss if hold.owner in self._store.records else "released"  # cleaned up meanwhile
             self._store.forget(hold.owner)
             if record.is_cleaned_up:
                 self._store.records[hold.owner] = record
