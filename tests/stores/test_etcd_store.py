@@ -152,6 +152,19 @@ def test_a_restored_backup_ends_all_leases(tmp_path: Path) -> None:
             assert again.held
 
 
+@pytest.mark.parametrize("min_hold", [None, 50.0])
+def test_a_release_that_meets_a_restored_backup_was_not_released_by_force(
+    client: gripfast.Client, root: str, min_hold: float | None
+) -> None:
+    """The backup is older than the lease. The cluster of this test has lost its key, and is behind what was seen."""
+    lease = client.lock("job", renew=False, min_hold=min_hold).acquire()
+    etcd_server().ctl("del", f"{root}job/", "--prefix")
+    store_of(client).requests.cluster.revision += 1_000_000
+    with pytest.raises(gripfast.LeaseLost) as lost:
+        lease.release()
+    assert lost.value.reason == "session"
+
+
 def _extends(lease: gripfast.Lease) -> str:
     try:
         lease.extend()

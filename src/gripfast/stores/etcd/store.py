@@ -233,8 +233,11 @@ class EtcdStore(WithPermits):
 
     async def why(self, record: Record, owner: str, until: float) -> Loss:
         """The key is gone: what became of it?"""
-        broken = await self._broken(record, owner, until)
-        return broken or ("broken" if boottime() < record.ends else "expired")
+        if (broken := await self._broken(record, owner, until)) is not None:
+            return broken
+        if boottime() >= record.ends:
+            return "expired"
+        return "broken" if self.is_known(record) else "session"  # the answer before this one may have told
 
     async def _broken(self, record: Record, owner: str, until: float) -> Loss | None:
         """Whoever released it by force has left a note."""
