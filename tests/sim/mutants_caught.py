@@ -41,6 +41,8 @@ FIRST_SEED = {
     "own attempt overtakes the release": 300,
     "queue in the order of names": 2,
     "renewed by a minority": 41,
+    "late answer ends new leases": 41154,
+    "refused try forgets an earlier one": 52186,
     "repeated release counts as broken": 275,
     "unknown detach is left": 2415,
     "votes dated after they came": 102,

@@ -294,6 +294,43 @@ def test_any_other_refusal_is_right(history: list[Event]) -> None:
     assert "overtaken" not in rules(history, reacts_within=1.0)
 
 
+RESTORED = world(3.5, "forgot", until=3.5, note="tokens")
+
+
+def test_a_restored_backup_may_bring_back_what_was_released() -> None:
+    assert rules([*OVERTAKEN, RESTORED], reacts_within=1.0) == []
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        RESTORED._replace(at=2.0, until=2.0),
+        RESTORED._replace(at=5.5, until=5.5),
+        RESTORED._replace(name="other"),
+        RESTORED._replace(note=""),
+    ],
+    ids=["before the release", "after the refusal", "of another name", "nothing comes back"],
+)
+def test_only_a_backup_that_was_restored_after_the_release_brings_it_back(fault: Event) -> None:
+    assert "overtaken" in rules([*OVERTAKEN, fault], reacts_within=1.0)
+
+
+DONE_AND_FREED = [
+    *[asked(0, "p/a", note="once 4"), event(0.5, "p/a#1", "handed", token=1), granted(1, "p/a", 1)],
+    *[event(2, "p/a", "releasing", note="done", ttl=4.0), event(2.1, "p/a", "released", note="not done: broken")],
+    *[event(8, "p/a#1", "freed", token=1)],
+]
+
+
+def test_done_and_then_freed_is_reported_of_the_same_owner_only() -> None:
+    restored = RESTORED._replace(at=1.5, until=1.5)
+    assert rules([*DONE_AND_FREED, restored]) == ["redone"]
+    others = [each._replace(who="q/b#1") if each.kind == "freed" else each for each in DONE_AND_FREED]
+    assert rules([*others, restored]) == []
+    untold = [each for each in DONE_AND_FREED if each.kind != "handed"]
+    assert rules([*untold, restored]) == ["redone"]
+
+
 def test_a_violation_says_who_and_when() -> None:
     (found,) = violations(PLANTED["two at the same time"][1])
     assert str(found) == ("overlap: 'job', a token 1 from 1.000000 to 3.000000 and b token 2 from 2.000000 to 5.000000")

@@ -15,7 +15,7 @@ from gripfast.stores.etcd.messages import DeleteRangeRequest, PutRequest
 from gripfast.stores.etcd.requests import Requests
 from stores import etcd_stage
 from stores.etcd_stage import SOON, Detour, address, keys_below, stage
-from support.etcd_servers import url_of
+from support.etcd_servers import etcd_server, url_of
 from support.proxy import Proxy
 from support.waiting import until
 
@@ -182,3 +182,83 @@ def test_a_detach_behind_the_clean_up_of_a_closing_client_was_not_released_by_fo
 
     monkeypatch.setattr(store.requests, "ask", ask_later)
     assert drive(store.detach(hold, lease.token)) == "released"
+
+
+def test_a_try_that_is_refused_cleans_up_after_an_earlier_one_that_takes_effect_later(
+    detour: Detour, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it any more. Its key would keep others out for as long as its lease lasts."""
+    with (
+        gripfast.connect(etcd_server().url_with(root=root)) as other,
+        gripfast.connect(url_of(detour.endpoints, root=root)) as client,
+    ):
+        with client.lock("warm", ttl=16):
+            lease = other.lock("job").acquire()
+        requests, sent = store_of(client).requests, list[Any]()
+        ask_once = requests.ask_once
+
+        async def ask_and_note(request: Any, *more: Any) -> Any:
+            sent.append(request)
+            detour.lose_an_answer()
+            return await ask_once(request, *more)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(requests, "ask_once", ask_and_note)
+            assert client.lock("job", ttl=16).try_acquire() is None
+        lease.release()
+        assert drive(store_of(other).requests.ask(sent[-1], requests.until())).succeeded
+        until(lambda: not keys_below(f"{root}job/"), within=SOON)
+
+
+def test_a_detach_that_meets_a_restored_backup_gives_out_no_text(client: gripfast.Client) -> None:
+    """What is there may be granted to others. The cluster of this test is behind what was seen."""
+    store = store_of(client)
+    lease = client.lock("job", renew=False).acquire()
+    store.requests.cluster.revision += 1_000_000
+    assert drive(store.detach(Hold("job", lease.owner, 30.0), lease.token)) == "session"
+
+
+def test_an_adoption_that_meets_a_restored_backup_is_tried_again(
+    client: gripfast.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first answer may be of the time before."""
+    store = store_of(client)
+    text = client.lock("job", renew=False).acquire().detach()
+    sent = store.sent
+
+    async def send_across(*asked: Any) -> Any:
+        monkeypatch.undo()
+        answer = await sent(*asked)
+        store.requests.cluster.epoch += 1
+        return answer
+
+    monkeypatch.setattr(store, "sent", send_across)
+    adopted = client.adopt(text)
+    adopted.extend()
+    assert adopted.held
+
+
+def test_a_try_for_a_permit_that_is_refused_cleans_up_after_an_earlier_one_that_takes_effect_later(
+    detour: Detour, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was free when it was looked at, and somebody else was faster."""
+    with (
+        gripfast.connect(etcd_server().url_with(root=root)) as other,
+        gripfast.connect(url_of(detour.endpoints, root=root)) as client,
+    ):
+        with client.rwlock("warm", ttl=16).write():
+            requests, sent, leases = store_of(client).requests, list[Any](), list[gripfast.Lease]()
+        ask_once = requests.ask_once
+
+        async def ask_and_note(request: Any, *more: Any) -> Any:
+            sent.append(request)
+            leases.append(other.rwlock("job").write().acquire())
+            detour.lose_an_answer()
+            return await ask_once(request, *more)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(requests, "ask_once", ask_and_note)
+            assert client.rwlock("job", ttl=16).write().try_acquire() is None
+        leases[0].release()
+        assert drive(store_of(other).requests.ask(sent[0], requests.until())).succeeded
+        until(lambda: not keys_below(f"{root}job%rwlock/"), within=SOON)

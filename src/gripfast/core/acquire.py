@@ -50,7 +50,7 @@ async def acquire(env: Env, want: Want, wait: float | None, entry: Entry = False
                         raise _another_limit(want, answer.limit_in_force)
                     if state.story is not None:
                         state.story.refused()
-                    await _leave(env, state, inbox is not None or answer.is_split)
+                    await _leave(env, state, inbox is not None or answer.is_split or answer.may_follow)
                     del mark  # before the state: nobody has to look after what is confirmed to be gone
                     return answer
             if answer.sent is not None:

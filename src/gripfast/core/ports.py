@@ -202,6 +202,8 @@ class Taken(NamedTuple):
     """Nobody has it: of those who asked at the same time, none got enough."""
     source: bytes = b""
     """A push counts only from here: it is dated by this answer, so it has to be of the same server."""
+    may_follow: bool = False
+    """An earlier try of the same claim got no answer and may still take effect: clean up although this is a no."""
     limit_in_force: int | None = None
     """Not None: this is a final no. A newcomer came with another limit than this one, or a waiter wants more permits
     than this one allows (`Store.resize`). Nothing of the owner is left at the engine."""

@@ -57,6 +57,13 @@ class Sorted:
     """By kind: what neither belongs to an attempt nor is a write."""
 
 
+def owner_of(attempt: Attempt, handed: Iterable[Event]) -> str | None:
+    """Whom the engine gave the lock to, if it tells. The token alone says nothing where tokens began anew."""
+    since, until = attempt.asked.at, attempt.starts
+    owners = [each.who for each in handed if each.token == attempt.token and since <= each.at <= until]
+    return owners[-1] if owners else None
+
+
 def attempts_of(history: Iterable[Event]) -> list[Attempt]:
     """In the order in which they began."""
     return sort_out(history).attempts

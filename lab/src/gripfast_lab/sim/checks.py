@@ -102,7 +102,7 @@ def violations(
         if handed:
             found += rivals.unknown_tokens(name, about, handed)
         if handed and reacts_within is not None and reach is None:
-            for attempt, released in rivals.overtaken(about, handed):
+            for attempt, released in rivals.overtaken(name, about, handed, excuses):
                 since, until = released.at - reacts_within, attempt.asked.at + reacts_within
                 is_blocked = way.is_blocked(attempt, since, until, but="scripts forgotten")
                 if not is_blocked and not way.is_cut_unawares(released, since):

@@ -21,6 +21,7 @@ goes on for longer than it is said to; with acknowledgements, no more than that 
 because the clock of the new primary is ahead.
 """
 
+import math
 from collections.abc import Sequence
 
 from .attempts import Attempt
@@ -28,13 +29,14 @@ from .history import ANY, ONLY_LOSSES, ONLY_TOKENS, TOKENS, WORLD, Event
 
 
 class Excuses:
-    __slots__ = ("_absent", "_epochs", "_forgot", "_jumped", "_lost")
+    __slots__ = ("_absent", "_backwards", "_epochs", "_forgot", "_jumped", "_lost")
 
     def __init__(self, forgot: Sequence[Event] = (), jumped: Sequence[Event] = ()) -> None:
         self._lost = forgot
         self._absent = [fault for fault in forgot if fault.note != ONLY_TOKENS]
         self._forgot = [fault for fault in forgot if fault.note not in (ONLY_TOKENS, ONLY_LOSSES)]
         self._jumped = jumped
+        self._backwards = [fault for fault in forgot if fault.note == TOKENS]
         self._epochs = [fault for fault in forgot if fault.note in (TOKENS, ONLY_TOKENS)]
 
     def of_exclusion(self, attempt: Attempt, at: float) -> bool:
@@ -48,6 +50,13 @@ class Excuses:
     def of_absence(self, attempt: Attempt, at: float) -> bool:
         """Whether at that moment no engine may have the attempt's lock any more, although it is believed in."""
         return _between(self._absent, attempt, at) or _between(self._jumped, attempt, at)
+
+    def of_return(self, attempt: Attempt, at: float) -> bool:
+        """Whether at that moment the engine may have the attempt's lock again, although it was released: only if the
+        engine went back to an earlier state after the release had begun."""
+        since = next((event.at for event in attempt.told if event.kind == "releasing"), math.inf)
+        name = attempt.asked.name
+        return any(since <= fault.until and fault.at <= at and fault.name in (ANY, name) for fault in self._backwards)
 
     def of_time(self, attempt: Attempt, at: float) -> bool:
         """Whether at that moment its client may be wrong about the time."""

@@ -2,14 +2,15 @@
 
 Theory of operation. An attempt says when it asks what it is about ("once 3.0", "min_hold 2.0", "adopts OWNER"). The
 server notes when it leaves a name to a marker (`kept`), and when the request of an owner frees it (`freed`). Which
-attempt that was, the token tells. Seconds that a server counts may be shorter by what clocks are promised to be off.
+attempt that was, the token tells, and its owner. Seconds that a server counts may be shorter by what clocks are
+promised to be off.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 
 from gripfast.core import rules
 
-from .attempts import About, Attempt, Sorted
+from .attempts import About, Attempt, Sorted, owner_of
 from .excuses import Excuses
 from .history import Event
 from .violation import Violation
@@ -37,7 +38,7 @@ def judged(name: str, about: About, known: Sorted, excuses: Excuses) -> Iterator
         yield from _redone(name, about.granted, excuses)
         yield from _begun_while_done(name, about, sights, excuses)
         yield from _denied(name, about.granted, excuses)
-        yield from _freed(name, about.granted, sights["freed"])
+        yield from _freed(name, about.granted, sights)
         yield from _invented(name, about)
     else:
         yield from _hurried(name, about.granted, sights, excuses)
@@ -96,13 +97,16 @@ def _begun_while_done(
             yield Violation("redone", name, f"{again[0].who} got what {attempt} had recorded at {event.at:.6f}")
 
 
-def _freed(name: str, granted: Sequence[Attempt], freed: Sequence[Event]) -> Iterator[Violation]:
-    """Given back without a record, although that was asked for, and the lease was not given back before."""
+def _freed(name: str, granted: Sequence[Attempt], sights: Mapping[str, Sequence[Event]]) -> Iterator[Violation]:
+    """Given back without a record, although that was asked for, and the lease was not given back before. Another owner
+    may have got the same token since, if tokens began anew."""
     for attempt in granted:
         ends = [event for event in attempt.told if event.kind in ("releasing", "lost") and event.note != "expired"]
         if ends and _says_done(ends[0]):
-            for event in freed:
-                if event.token == attempt.token and event.at > ends[0].at:
+            owner = owner_of(attempt, sights["handed"])
+            for event in sights["freed"]:
+                is_its_own = event.token == attempt.token and owner in (None, event.who)
+                if is_its_own and event.at > ends[0].at:
                     yield Violation("redone", name, f"{attempt}: done, and then freed at {event.at:.6f}")
 
 

@@ -8,7 +8,7 @@ before it was over. The latter follows from exclusion, so it is not asked of gra
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from .attempts import About, Attempt, Sorted
+from .attempts import About, Attempt, Sorted, owner_of
 from .excuses import Excuses
 from .history import HELD_BY, Event
 from .violation import Violation
@@ -167,16 +167,19 @@ def _waits(attempt: Attempt, since: float, until: float) -> bool:
 # A client and its own releases ----------------------------------------------------------------------------------------
 
 
-def overtaken(about: About, handed: Iterable[Event]) -> Iterator[tuple[Attempt, Event]]:
-    """Who was refused by a lease that its own client had released before, and that release."""
-    tokens = {event.who: event.token for event in handed}
-    granted = {attempt.token: attempt for attempt in about.granted}
+def overtaken(name: str, about: About, handed: Iterable[Event], excuses: Excuses) -> Iterator[tuple[Attempt, Event]]:
+    """Who was refused by a lease that its own client had released before, and that release. A restored backup may have
+    brought the lease back."""
+    of_name = [event for event in handed if event.name == name]
+    granted = {owner_of(attempt, of_name): attempt for attempt in about.granted}
     for attempt in about.attempts:
         closed = attempt.closed_by
         if closed is None or closed.kind != "refused" or not closed.note.startswith(HELD_BY):
             continue
-        holder = granted.get(tokens.get(closed.note.removeprefix(HELD_BY), 0))
+        holder = granted.get(closed.note.removeprefix(HELD_BY))
         released = None if holder is None else holder.closed_by
+        if holder is not None and excuses.of_return(holder, closed.at):
+            continue
         if released is not None and released.kind == "released" and not released.note:
             is_own = _process(released.who) == _process(attempt.asked.who)
             if is_own and released.at <= attempt.asked.at:

@@ -118,6 +118,8 @@ class Keeping:
                 return "expired"
             if isinstance(answer, Fault | Refusal):
                 return failed(answer)
+            if not self._store.is_known(record):  # whoever got the text could adopt nothing, or what others hold
+                return "session"
             moved = protocol.read_move(answer, record.place, answer.header.revision, 0, hold.owner)
             if isinstance(moved, Entry):
                 record.place = protocol.place_of(moved)
@@ -168,6 +170,8 @@ class Keeping:
         if isinstance(answer, Fault | Refusal):
             self._requests.lost_lease(answer, lease)
             return failed(answer)
+        if not self._store.is_known(record):  # the next try tells what this cluster has
+            return unreachable(StoreUnavailable(f"{self._requests.link.where} has become another cluster meanwhile"))
         moved = protocol.read_move(answer, record.place, answer.header.revision, lease.id, claim.owner)
         if isinstance(moved, Place):
             # An earlier try of the same request may have done it: its write is the one that counts.

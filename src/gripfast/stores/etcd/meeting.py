@@ -5,6 +5,10 @@ was known *before it was sent* was made by a cluster that has forgotten: a backu
 cluster, at the same address. Both may grant to others what this client holds, so all its leases are over. An answer
 that comes late has a smaller revision, too, and means nothing: it is compared with what was known when it was sent.
 
+If the cluster was found to be another one while a request was under way, its answer may be of the time before that, or
+its revision be compared with one of that time. Such an answer tells nothing, unless its cluster was never seen before.
+Otherwise one restored backup would end leases twice: also those that were granted after it was noticed.
+
 The number of the layout (`stores/layout.py`) is looked at once for each cluster: it stays what it is as long as the
 cluster does.
 """
@@ -12,7 +16,7 @@ cluster does.
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import Any, NamedTuple
 
 from gripfast.core.ports import Unreachable, unreachable
 from gripfast.stores import layout
@@ -37,6 +41,13 @@ _ANOTHER = (
 )
 
 
+class Known(NamedTuple):
+    """Of the cluster, when a request was sent."""
+
+    epoch: int
+    revision: int
+
+
 class Cluster:
     """As far as its answers tell. Many threads may look at it."""
 
@@ -47,18 +58,27 @@ class Cluster:
         """The largest that was seen."""
         self.epoch = 0
         """Grows when it has become another one."""
+        self._seen: set[int] = set()
+        """The ids that it has had."""
         self.met = -1
         """The epoch in which its layout was seen to be ours."""
 
-    def notice(self, request: Any, answer: Any, known: int) -> None:
-        """`known`: the largest revision when the request was sent. Reads may be answered by a member that is behind."""
+    @property
+    def known(self) -> Known:
+        return Known(self.epoch, self.revision)
+
+    def notice(self, request: Any, answer: Any, known: Known) -> None:
+        """`known`: before the request was sent. Reads may be answered by a member that is behind."""
         header = answer.header
-        has_forgotten = header.revision < known and writes(request)
+        if known.epoch != self.epoch and header.cluster_id in self._seen:
+            return
+        has_forgotten = header.revision < known.revision and writes(request)
         if self.id not in (0, header.cluster_id) or has_forgotten:
             _log.warning(_ANOTHER, self.where, header.revision)
             self.revision = header.revision
             self.epoch += 1
         self.id = header.cluster_id
+        self._seen.add(self.id)
         if header.revision > self.revision:
             self.revision = header.revision
 

@@ -339,6 +339,8 @@ class Attempt:
             deleted = await self._requests.ask(DeleteRangeRequest(self.record.key), self._until, self._each)
             if isinstance(deleted, Fault | Refusal):
                 return failed(deleted)
+        if self.record.is_late:  # it may be created after this
+            return answer._replace(may_follow=True)
         self._store.forget(self._claim.owner)
         return answer
 

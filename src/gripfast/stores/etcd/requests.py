@@ -14,7 +14,7 @@ from gripfast.stores.etcd.faults import fault_of
 from gripfast.stores.etcd.keys import Keys
 from gripfast.stores.etcd.leases import Lease, Leases, is_unknown_lease
 from gripfast.stores.etcd.link import Link, Refusal
-from gripfast.stores.etcd.meeting import Cluster
+from gripfast.stores.etcd.meeting import Cluster, Known
 from gripfast.stores.faults import Fault
 
 TRY = 1 / 8
@@ -46,14 +46,14 @@ class Requests:
 
     async def ask(self, request: Any, until: float, each: float = math.inf) -> Any:
         """The response, a Refusal or a Fault. May be repeated."""
-        known = self.cluster.revision
+        known = self.cluster.known
         answer = await self.link.call(request, until, each)
         return self._noticed(request, answer, known)
 
     async def ask_once(self, request: Any, until: float, each: float = math.inf) -> Told:
         """May be repeated as well, but whoever asks has to know. So the tries are counted here, one by one: that the
         first of them did not leave tells nothing of the second."""
-        known, was_sent = self.cluster.revision, False
+        known, was_sent = self.cluster.known, False
         for _ in range(len(self.link.endpoints) + 1):
             answer = await self.link.call(request, until, each, repeats=False)
             if not isinstance(answer, Fault) or answer.kind != "down" or boottime() >= until:
@@ -62,11 +62,11 @@ class Requests:
         return Told(self._noticed(request, faults.was_sent(answer) if was_sent else answer, known), was_sent)
 
     async def ask_many(self, requests: Sequence[Any], until: float, each: float = math.inf) -> list[Any]:
-        known = self.cluster.revision
+        known = self.cluster.known
         answers = await self.link.call_many(requests, until, each) if requests else []
         return [self._noticed(*pair, known) for pair in zip(requests, answers, strict=True)]
 
-    def _noticed(self, request: Any, answer: Any, known: int) -> Any:
+    def _noticed(self, request: Any, answer: Any, known: Known) -> Any:
         if not isinstance(answer, Fault | Refusal):
             epoch = self.cluster.epoch
             self.cluster.notice(request, answer, known)

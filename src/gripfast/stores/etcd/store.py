@@ -36,7 +36,7 @@ from gripfast.stores.etcd import protocol
 from gripfast.stores.etcd.inspection import Inspection
 from gripfast.stores.etcd.leases import Lease, whole
 from gripfast.stores.etcd.link import Refusal
-from gripfast.stores.etcd.messages import DeleteRangeRequest, KeyValue, RangeRequest, TxnRequest
+from gripfast.stores.etcd.messages import KeyValue, RangeRequest, TxnRequest
 from gripfast.stores.etcd.protocol import MOVES_MOST, Busy, Entry, Gone, Known, Place, Waits, Won
 from gripfast.stores.etcd.record import Record
 from gripfast.stores.etcd.requests import Requests, failed, may_take_effect
@@ -128,10 +128,10 @@ class EtcdStore(WithPermits):
             record.waits(outcome.place, lease)
             return await self._queued(record, claim, outcome, until)
         if isinstance(outcome, Busy):
-            if record.is_late:  # nobody will ask for it any more
-                await self.requests.ask(DeleteRangeRequest(record.key), until, each)
-            self.forget(claim.owner)
-            return await self._taken(claim.name, outcome.first, outcome.waiters, until)
+            if not record.is_late:
+                self.forget(claim.owner)
+            taken = await self._taken(claim.name, outcome.first, outcome.waiters, until)
+            return taken._replace(may_follow=record.is_late)
         if isinstance(outcome, Known) and outcome.mine.owner != claim.owner:  # it was left to a marker
             return await self._taken(claim.name, outcome.mine, 0, until)
         if isinstance(outcome, Known):

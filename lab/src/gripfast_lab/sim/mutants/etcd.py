@@ -236,4 +236,14 @@ ETCD = (
         "A cluster that was restored from a backup is taken for the old one.",
         Edit(Cluster.notice, "if self.id not in (0, header.cluster_id) or has_forgotten:", "if False:"),
     ),
+    _mutant(
+        "late answer ends new leases",
+        "An answer to a request from before a restored backup was noticed counts as another one.",
+        Edit(Cluster.notice, "if known.epoch != self.epoch and header.cluster_id in self._seen:", "if False:"),
+    ),
+    _mutant(
+        "refused try forgets an earlier one",
+        "A try that was refused does not clean up after an earlier one that got no answer.",
+        Edit(EtcdStore._step, "may_follow=record.is_late", "may_follow=False"),
+    ),
 )
