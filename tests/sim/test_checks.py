@@ -358,8 +358,9 @@ def test_a_waiter_that_is_not_notified_is_reported_where_waiters_are() -> None:
         [each._replace(at=2.2) if each.kind == "granted" and each.who == "b" else each for each in WAITS_FOR_IT],
         [each._replace(note="min_hold 5.0") if each.kind == "asked" else each for each in WAITS_FOR_IT],
         [*WAITS_FOR_IT, world(2.1, "fault", until=2.2, note="leader moved")],
+        [each._replace(note="detached") if each.at == 2 else each for each in WAITS_FOR_IT],
     ],
-    ids=["soon enough", "kept", "a fault"],
+    ids=["soon enough", "kept", "a fault", "detached"],
 )
 def test_any_other_waiter_is_notified_in_time(history: list[Event]) -> None:
     assert "idle" not in rules(history, notifies=True)

@@ -10,7 +10,9 @@ from functools import cache
 import pytest
 
 from gripfast.machine import boottime, shared_boottime
+from gripfast_lab.sim.etcd.faults import AFTER
 from gripfast_lab.sim.mutants import Mutant
+from gripfast_lab.sim.plan import WITNESS, Errand
 from gripfast_lab.sim.report import minimised
 from gripfast_lab.sim.runner import Chunk, Stop, Tally, Task, Worker, collector_off, ran_seed
 from gripfast_lab.sim.scenarios import SCENARIOS
@@ -46,6 +48,14 @@ def test_every_kind_of_fault_happens() -> None:
 def test_the_clock_of_this_process_is_its_own_again() -> None:
     run()
     assert abs(boottime() - shared_boottime()) < 1.0
+
+
+def test_the_last_errands_begin_when_an_election_may_be_over() -> None:
+    """Otherwise one could be done before it counts, and nobody would ask for its lock again."""
+    for plan in map(ETCD.plan, range(100)):
+        last = [item for item in plan.items if isinstance(item, Errand) and item.actor.startswith(WITNESS)]
+        assert last
+        assert all(errand.after > plan.heals_at + AFTER for errand in last)
 
 
 def test_the_plans_have_every_kind_of_cluster() -> None:

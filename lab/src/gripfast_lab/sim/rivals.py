@@ -146,6 +146,8 @@ def idle(name: str, about: About, broke_at: float, within: float) -> Iterator[Vi
     release, unless somebody else came first."""
     for attempt in about.granted:
         released = next((event for event in attempt.told if event.kind == "released"), None)
+        if released is not None and released.note == "detached":  # it is held for whoever adopts it
+            continue
         if released is None or released.at + within >= broke_at:
             continue
         since, until = released.at, released.at + within

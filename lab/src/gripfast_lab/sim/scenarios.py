@@ -354,7 +354,7 @@ class _Drawing:
         last = self._errand(f"{WITNESS}/{name}")
         return last._replace(
             name=name,
-            after=self._spans * 1.5 * (1.0 + rules.CLOCK_RATES),
+            after=(self._spans * 1.5 + (AFTER if self._is_etcd else 0.0)) * (1.0 + rules.CLOCK_RATES),  # all is healed
             wait=None,
             renews=True,
             max_hold=None,
