@@ -9,7 +9,8 @@ A lease lives for `seconds` from the moment at which its grant was *sent*, at le
 new leader begins anew. So a key that was written under it is there until then, unless somebody deletes it.
 
 There is one current lease for each whole number of seconds. Claims share it while it is young: a grant that is dated by
-it is less than a tenth of its ttl old. A renewal always needs one that lasts for its whole ttl, from now on.
+it is less than a tenth of its ttl old. From a twentieth on, one of the claims gets the next lease. A renewal always
+needs one that lasts for its whole ttl, from now on.
 
 The id is made here. So whoever gets no answer, or comes while a grant is under way, requests the same lease again, and
 is told that it exists. It is dated by the first request.

@@ -2,8 +2,8 @@
 
 What is sent, and why it holds, is in `protocol.py`; which lease of etcd's dates it, in `leases.py`.
 
-- An uncontended claim is one transaction, and so is a release. Every tenth of a ttl one of the claims gets a new lease
-  before that.
+- An uncontended claim is one transaction, and so is a release. Once in a twentieth of a ttl one of the claims gets a
+  new lease before that.
 - A waiter watches the key before its own, and reads again by itself (`watching.py`).
 - A renewal puts many keys under a new lease. One that can't be moved costs no other.
 - A claim that gets no answer is repeated, by the same owner id. If its caller gives up, a clean-up deletes the key of
