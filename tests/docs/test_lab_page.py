@@ -21,7 +21,7 @@ OLD = "the lab has changed, run: make docs"
 QUICK = ["line", "fence-time"]
 SHELL = [line.partition("  #")[0].strip() for block in blocks(PAGE, "sh") for line in block.splitlines()]
 NOT_RUN = ["pip install . ./lab", "gripfast lab"]
-"""The first changes the machine; the second takes half a minute, and is tested in parts."""
+"""The first changes the machine; the second takes two minutes, and is tested in parts."""
 
 
 @cache

@@ -36,7 +36,7 @@ def lab(ctx: click.Context, html: str | None) -> int | None:
     history) that breaks it. After them come semaphores, read/write locks, elections and work that is done once.
 
     \b
-    gripfast lab                          all of them, with verdicts; takes half a minute
+    gripfast lab                          all of them, with verdicts; takes two minutes
     gripfast lab show set-nx-ex-del       one of them, and how it breaks
     gripfast lab seed 42                  one random run of the simulation, drawn in the same way
 
