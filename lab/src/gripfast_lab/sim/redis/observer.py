@@ -45,6 +45,7 @@ class Observer:
         self._lines: dict[bytes, _Line] = {}
         self._what: object = None
         self._holder: bytes | None = None
+        self._jumped_ms = _NEVER
 
     def watch(self, server: Server) -> None:
         self._server = server
@@ -59,6 +60,7 @@ class Observer:
 
     def lose_sight(self) -> None:
         """The node's clock has jumped: it may have dropped anyone who waits, or not."""
+        self._jumped_ms = self._now_ms()
         for line in self._lines.values():
             for place in line.values():
                 place.seen_ms, place.has_lapsed = _NEVER, True
@@ -124,15 +126,25 @@ class Observer:
         return not self._is_stale(place) and self._server.receivers(place.channel) > 0
 
     def _is_stale(self, place: _Place) -> bool:
-        return self._server.database.now_us() // 1000 - place.seen_ms > scripts.WINDOW_MS
+        return self._now_ms() - place.seen_ms > scripts.WINDOW_MS
+
+    def _now_ms(self) -> int:
+        return self._server.database.now_us() // 1000
+
+    def _may_vanish(self) -> bool:
+        """Not everyone who joins a line writes its expiry: one from before a jump may end too soon."""
+        return self._now_ms() - self._jumped_ms <= scripts.LINE_MS
 
     def _waits(self, line: _Line, owner: bytes, channel: bytes) -> None:
-        now_ms = self._server.database.now_us() // 1000
+        now_ms = self._now_ms()
         place = line.get(owner)
         if place is not None and not self._is_stale(place):
             place.seen_ms, place.channel = now_ms, channel
         else:
             line.pop(owner, None)
+            if place is None and self._may_vanish():
+                line[owner] = _Place(_NEVER, channel, has_lapsed=True)
+                return
             n = 0 if place is None else place.n
             line[owner] = _Place(now_ms, channel, n, has_lapsed=place is not None)
 
