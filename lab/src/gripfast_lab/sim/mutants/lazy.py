@@ -20,7 +20,7 @@ LAZY = (
         "A release that the server refused, because it had forgotten the script, is not sent again.",
         (
             Edit(Unread.take, "if protocol.forgot_script(reply) and not self.was_forgotten:", "if False:"),
-            Edit(Unread.take, "if isinstance(reply, int):", "if True:"),
+            Edit(Unread.take, "if isinstance(reply, int) or protocol.is_no_lock(reply):", "if True:"),
         ),
     ),
     Mutant(
