@@ -59,14 +59,14 @@ _read_holder = functools.lru_cache(1000)(permit_protocol.read_holder)
 class PermitObserver(Observer):
     kinds: Mapping[str, Kind] = {}
 
-    def _may_vanish(self) -> bool:
-        """Each that waits for permits writes the expiry of its queue."""
-        return False
-
     def __init__(self, now: Callable[[], float], note: Callable[..., None]) -> None:
         super().__init__(now, note)
         self._limits: dict[bytes, int] = {}
         """That are in force: those of the first who came, until one was resized."""
+
+    def _may_vanish(self) -> bool:
+        """Each that waits for permits writes the expiry of its queue."""
+        return False
 
     def snapshot(self) -> object:
         return super().snapshot(), dict(self._limits)
