@@ -14,7 +14,7 @@ import pytest
 import gripfast
 from gripfast import machine
 from gripfast.machine import boottime
-from gripfast.testing import World
+from gripfast.testing import World, clock
 from gripfast.testing.moments import moments
 from gripfast.testing.observing import Recorder
 from gripfast.testing.waiting import auntil, until
@@ -248,6 +248,35 @@ def test_in_a_loop_the_other_method_is_named(world: World) -> None:
                 world.clock.advance(1)
 
     run(main())
+
+
+@pytest.mark.parametrize("cancels_its_tasks", [True, False])
+def test_the_clock_is_moved_though_a_loop_ends_meanwhile(world: World, cancels_its_tasks: bool) -> None:
+    """What the clock has asked of the loop comes behind its end: it is cancelled, or never begins."""
+    loops: list[asyncio.AbstractEventLoop] = []
+    is_entered = threading.Event()
+
+    async def main() -> None:
+        await world.async_client.inspect("job")
+        loops.append(loop := asyncio.get_running_loop())
+        is_entered.set()
+        until(lambda: len(loop._ready) > 0)  # type: ignore[attr-defined]
+
+    def to_its_end() -> None:
+        if cancels_its_tasks:
+            asyncio.run(main())
+        else:
+            asyncio.new_event_loop().run_until_complete(main())
+
+    thread = threading.Thread(target=to_its_end)
+    thread.start()
+    assert is_entered.wait(10)
+    world.clock.advance(1)
+    thread.join()
+    if not cancels_its_tasks:
+        loops[0].run_until_complete(asyncio.sleep(0))
+        loops[0].close()
+    assert clock._settle_from_outside(loops[0]) == []
 
 
 def test_a_task_that_leaves_a_lock_held_is_found() -> None:

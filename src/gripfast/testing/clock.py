@@ -12,9 +12,12 @@ so are `time.sleep()` and the timers of event loops.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Union
 
@@ -30,6 +33,9 @@ Runtime = Union[blocking.BlockingRuntime, "AioRuntime"]
 
 PATIENCE = 10.0
 """Real seconds for everything that is due at one moment. More than that is a callback that hangs."""
+
+LOOK_EVERY = 0.05
+"""Seconds from one look to the next, whether a loop that has something to do still runs."""
 
 GRAIN = 0.001
 """Seconds by which the clock goes past a moment, so that it has come for everybody."""
@@ -157,8 +163,25 @@ def _settle() -> None:
     """Also in loops, which are those of other threads: their tasks go on meanwhile."""
     late = settle_threads()
     for loop in {runtime.loop for runtime in _aio_runtimes() if runtime.loop.is_running()}:
-        late += asyncio.run_coroutine_threadsafe(_settle_loop(), loop).result(PATIENCE)
+        late += _settle_from_outside(loop)
     _complain(late, moments.settle(PATIENCE))
+
+
+def _settle_from_outside(loop: asyncio.AbstractEventLoop) -> list[str]:
+    """Of a loop that ends meanwhile, nothing is due any more: it has cancelled its tasks, or dropped them."""
+    work = _settle_loop()
+    try:
+        settled = asyncio.run_coroutine_threadsafe(work, loop)
+    except RuntimeError:  # it is closed
+        work.close()
+        return []
+    ends = time.monotonic() + PATIENCE
+    while loop.is_running() and not wait([settled], LOOK_EVERY).done:
+        if time.monotonic() > ends:
+            return ["an event loop"]
+    if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+        work.close()
+    return settled.result() if settled.done() and not settled.cancelled() else []
 
 
 async def _settle_async() -> None:
