@@ -24,7 +24,7 @@ COLOUR = "asyncio"
 
 BUDGET = {
     "memory": 25, "sqlite": 15, "redis": 15, "sentinel": 9, "redlock": 6, "cluster": 9, "zookeeper": 6, "etcd": 6
-} | dict.fromkeys((*SQL, *LEVELS), 6)  # fmt: skip
+} | dict.fromkeys((*SQL, *LEVELS, "etcd-trio"), 6)  # fmt: skip
 
 Main = Callable[[gripfast.AsyncClient, str], Awaitable[None]]
 

@@ -16,7 +16,7 @@ COLOUR = "blocking"
 
 BUDGET = {
     "memory": 80, "sqlite": 40, "redis": 40, "sentinel": 20, "redlock": 14, "cluster": 26, "zookeeper": 10, "etcd": 10
-} | dict.fromkeys((*SQL, *LEVELS), 12)  # fmt: skip
+} | dict.fromkeys((*SQL, *LEVELS, "etcd-trio"), 12)  # fmt: skip
 
 Scenario = Callable[[World], Action]
 

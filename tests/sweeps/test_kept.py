@@ -21,7 +21,7 @@ from sweeps.worlds import LEVELS, PATIENCE, TARGET, World, url_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # a broken run may well drop a lease
 OFTEN = {"memory": 40, "sqlite": 20, "redis": 20}
-BUDGET = OFTEN | dict.fromkeys((*LEVELS, "postgres-lease", "mysql-lease", "etcd"), 8)
+BUDGET = OFTEN | dict.fromkeys((*LEVELS, "postgres-lease", "mysql-lease", "etcd", "etcd-trio"), 8)
 STORES = tuple(BUDGET)
 LONG = 600.0
 

@@ -22,6 +22,7 @@ from support.redis_server import GraceServer, RedisServer, ReplicatedServer, sha
 from support.redlock_nodes import NODE_TIMEOUT, redlock_url, shared_nodes
 from support.sentinel_servers import shared_watched
 from support.sql_servers import mariadb_server, postgres_server
+from support.stores import shared_trio
 from support.waiting import until
 from support.zookeeper_servers import zookeeper_server
 
@@ -29,7 +30,19 @@ TARGET = os.path.dirname(os.path.abspath(gripfast.__file__)) + os.sep
 SQL = [f"{engine}-{mode}" for engine in ("postgres", "mysql") for mode in ("lease", "row", "advisory")]
 LEVELS = ("redis-grace", "redis-replicas", "sentinel-replicas", "cluster-replicas")
 """Redis with a grace, and with acknowledgements of replicas besides."""
-STORES = ("memory", "sqlite", "redis", "sentinel", "redlock", "cluster", *LEVELS, "zookeeper", "etcd", *SQL)
+STORES = (
+    "memory",
+    "sqlite",
+    "redis",
+    "sentinel",
+    "redlock",
+    "cluster",
+    *LEVELS,
+    "zookeeper",
+    "etcd",
+    "etcd-trio",
+    *SQL,
+)
 REPLICAS = {"sentinel": 2, "cluster": 1}
 """That each primary has."""
 PATIENCE = 1.0
@@ -57,6 +70,7 @@ def url_of(store: str, folder: Path) -> str:
         "cluster": lambda: shared_cluster().url(prefix=f"{{sweep-{unique}}}:"),  # one slot: its node is connected to
         "zookeeper": lambda: zookeeper_server().lock_space(),
         "etcd": lambda: etcd_server().lock_space(),
+        "etcd-trio": lambda: shared_trio().lock_space(),
     }
     return urls[store]()
 
