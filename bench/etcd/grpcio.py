@@ -14,8 +14,6 @@ from typing import Any
 from bench.etcd.limit import CARD, LOST, NOT_FREE, TTL, WAITING, Pair, new_keys
 from bench.etcd.server import address
 from bench.redis.aio import Pair as AsyncPair
-from gripfast.stores.etcd import keys
-from gripfast.stores.etcd.messages import LEASE_GRANT, TXN
 
 NEEDS = ("grpcio", "aetcd")
 
@@ -30,6 +28,9 @@ class Requests:
     def __init__(self, name: str, lease: int) -> None:
         self._rpc = messages()
         self._queue = f"grpcio:{name}/".encode()
+        from gripfast.stores.etcd import keys
+
+        self._end = keys.after(self._queue)
         self._lease = lease
         self._new = new_keys(self._queue)
         self._key = b""
@@ -37,9 +38,9 @@ class Requests:
     def take(self) -> Any:
         rpc, key, queue = self._rpc, next(self._new), self._queue
         self._key = key
-        everybody = {"key": queue, "range_end": keys.after(queue), "sort_target": "CREATE"}
+        everybody = {"key": queue, "range_end": self._end, "sort_target": "CREATE"}
         return rpc.TxnRequest(
-            compare=[_created(rpc, 0, key=queue, range_end=keys.after(queue))],
+            compare=[_created(rpc, 0, key=queue, range_end=self._end)],
             success=[rpc.RequestOp(request_put=self._put(CARD))],
             failure=[
                 rpc.RequestOp(request_range=rpc.RangeRequest(**everybody, limit=1, sort_order="ASCEND")),
@@ -81,6 +82,8 @@ def check(given: Any) -> None:
 
 def stubs(channel: Any) -> tuple[Any, Any]:
     """For a lease, and for a transaction."""
+    from gripfast.stores.etcd.messages import LEASE_GRANT, TXN
+
     rpc = messages()
     grant = channel.unary_unary(
         LEASE_GRANT.path, rpc.LeaseGrantRequest.SerializeToString, rpc.LeaseGrantResponse.FromString

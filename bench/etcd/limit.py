@@ -12,15 +12,15 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from itertools import count
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.etcd.server import address
 from bench.redis.aio import Pair as AsyncPair
 from bench.redis.aio import Pairs
-from gripfast.stores.etcd import protocol
-from gripfast.stores.etcd.conversation import Conversation
-from gripfast.stores.etcd.messages import LeaseGrantRequest, LeaseGrantResponse, TxnRequest
-from gripfast.stores.etcd.wire import Answer
+
+if TYPE_CHECKING:
+    from gripfast.stores.etcd.conversation import Conversation
+    from gripfast.stores.etcd.messages import LeaseGrantRequest, TxnRequest
 
 NEEDS = ("hpack",)
 TTL = 30
@@ -42,15 +42,18 @@ class Requests:
         self._lease = lease
         self._new = new_keys(self._queue)
         self._key = b""
+        from gripfast.stores.etcd import protocol
+
+        self._protocol = protocol
 
     def take(self) -> TxnRequest:
         self._key = next(self._new)
-        return protocol.claim(self._queue, self._key, CARD, WAITING, self._lease)
+        return self._protocol.claim(self._queue, self._key, CARD, WAITING, self._lease)
 
     def give(self, taken: Any) -> TxnRequest:
         if not taken.succeeded:
             raise RuntimeError(NOT_FREE)
-        return protocol.release(self._key, taken.header.revision)
+        return self._protocol.release(self._key, taken.header.revision)
 
 
 def new_keys(queue: bytes) -> Iterator[bytes]:
@@ -70,9 +73,12 @@ class Bare:
         self._socket = socket.create_connection(address(url))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._conversation = _conversation(url)
+        from gripfast.stores.etcd.wire import Answer
+
+        self._new_answer = Answer
 
     def ask(self, request: Any) -> Any:
-        conversation, answer = self._conversation, Answer()
+        conversation, answer = self._conversation, self._new_answer()
         conversation.call(request, answer)
         self._socket.sendall(conversation.to_send())
         while answer.answer is None:
@@ -86,10 +92,20 @@ class Bare:
 
 
 def _conversation(url: str) -> Conversation:
+    from gripfast.stores.etcd.conversation import Conversation
+
     return Conversation(url, "{}:{}".format(*address(url)))
 
 
+def lasting() -> LeaseGrantRequest:
+    from gripfast.stores.etcd.messages import LeaseGrantRequest
+
+    return LeaseGrantRequest(TTL * 100)
+
+
 def lease_of(granted: Any) -> int:
+    from gripfast.stores.etcd.messages import LeaseGrantResponse
+
     if not isinstance(granted, LeaseGrantResponse):
         raise RuntimeError(f"no lease: {granted}")
     return granted.id
@@ -98,7 +114,7 @@ def lease_of(granted: Any) -> int:
 @contextmanager
 def bare(url: str) -> Iterator[Pair]:
     with closing(Bare(url)) as wire:
-        requests, ask = Requests("bench", lease_of(wire.ask(LeaseGrantRequest(TTL * 100)))), wire.ask
+        requests, ask = Requests("bench", lease_of(wire.ask(lasting()))), wire.ask
 
         def pair() -> None:
             check(ask(requests.give(ask(requests.take()))))
@@ -144,7 +160,7 @@ def bare_pairs(joined: bool) -> Pairs:
     async def pairs(url: str) -> AsyncIterator[Callable[[str], AsyncPair]]:
         connecting = asyncio.get_running_loop().create_connection(lambda: Multiplexed(url, joined), *address(url))
         _, protocol = await connecting
-        lease = lease_of(await protocol.ask(LeaseGrantRequest(TTL * 100)))
+        lease = lease_of(await protocol.ask(lasting()))
         yield lambda name: _awaited(Requests(name, lease), protocol.ask)
         protocol.transport.close()
 
