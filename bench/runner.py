@@ -146,12 +146,12 @@ def served(scenario: Scenario, folder: Path) -> Iterator[str]:
 
 @contextmanager
 def pinned(wanted: bool) -> Iterator[None]:
-    """Keep this process on one core, where the system can."""
+    """Keep this process on one core, where the system can: on the last, because the first serves most interrupts."""
     if not wanted or not hasattr(os, "sched_setaffinity"):
         yield
         return
     before = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(before)})
+    os.sched_setaffinity(0, {max(before)})
     try:
         yield
     finally:
