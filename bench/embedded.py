@@ -67,7 +67,7 @@ def upsert_of(columns: list[str]) -> str:
 
 EMBEDDED_PAIR = Scenario(
     name="embedded pair",
-    about="taking and giving back a free lock in the embedded store, beside two bare transactions",
+    about="acquiring and releasing a free lock in the embedded store, beside two bare transactions",
     contestants=(
         by_calls(BY_CALLS, url, PAIRS),
         by_with(BY_WITH, url, PAIRS),

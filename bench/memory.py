@@ -8,7 +8,7 @@ PAIRS = (2000, 20)
 
 MEMORY_PAIR = Scenario(
     name="memory pair",
-    about="taking and giving back a free lock in memory, by each way to write it",
+    about="acquiring and releasing a free lock in memory, by each way to write it",
     contestants=(
         by_calls(BY_CALLS, lambda _: "memory://", PAIRS),
         by_with(BY_WITH, lambda _: "memory://", PAIRS),

@@ -88,7 +88,7 @@ START_IMPORT = Scenario(
 
 START_EMBEDDED = Scenario(
     name="start, embedded",
-    about="until a lock of the embedded store was taken and given back, and a whole `gripfast run`",
+    about="until a lock of the embedded store was acquired and released, and a whole `gripfast run`",
     contestants=(
         interpreter("gripfast first lease", LEASE + DONE, embedded),
         interpreter("gripfast run", RUN, embedded),

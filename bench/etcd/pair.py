@@ -1,4 +1,4 @@
-"""Taking and giving back a free lock on etcd: what a lock costs when nobody is in the way."""
+"""Acquiring and releasing a free lock on etcd: what a lock costs when nobody is in the way."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def threads(place: Place) -> Iterator[Callable[[], Sample]]:
 
 ETCD_PAIR = Scenario(
     name="etcd pair",
-    about="taking and giving back a free lock on etcd, beside the same requests bare, and other libraries' locks",
+    about="acquiring and releasing a free lock on etcd, beside the same requests bare, and other libraries' locks",
     contestants=(
         limit(LIMIT, bare, NEEDS),
         by_calls(BY_CALLS, url, PAIRS, NEEDS),

@@ -1,4 +1,4 @@
-"""Taking and giving back a free lock on a Redis that is half a millisecond away: what `lazy_release` is for."""
+"""Acquiring and releasing a free lock on a Redis that is half a millisecond away: what `lazy_release` is for."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def on_its_own_core(folder: Path) -> Iterator[str]:
 
 REDIS_OBSERVERS = Scenario(
     name="redis observers",
-    about="taking and giving back a free lock on Redis, with metrics and without",
+    about="acquiring and releasing a free lock on Redis, with metrics and without",
     contestants=(
         observed(PLAIN, list, ("redis",)),
         observed(PROMETHEUS, prometheus, ("redis", "prometheus_client")),

@@ -1,4 +1,4 @@
-"""Taking and giving back a free lock on Redis: what a lock costs when nobody is in the way."""
+"""Acquiring and releasing a free lock on Redis: what a lock costs when nobody is in the way."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def by_each(contestant: Callable[[str, Pairs, tuple[str, ...]], Contestant], *ma
 
 REDIS_PAIR = Scenario(
     name="redis pair",
-    about="taking and giving back a free lock on Redis, beside other libraries and a bare socket",
+    about="acquiring and releasing a free lock on Redis, beside other libraries and a bare socket",
     contestants=(
         Contestant(BARE, bare, NEEDS),
         by_calls(BY_CALLS, url, PAIRS, ("redis",)),

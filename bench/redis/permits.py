@@ -20,7 +20,7 @@ READ, WRITE = permits.read_lock("redis"), permits.write_lock("redis")
 
 REDIS_SEMAPHORE = Scenario(
     name="redis semaphore pair",
-    about=f"one of {LIMIT} permits, taken and given back, beside a lock, a recipe, another library and a bare socket",
+    about=f"one of {LIMIT} permits, acquired and released, beside a lock, a recipe, another library and a bare socket",
     contestants=(Contestant(BARE, bare, NEEDS), *map(peer, (LOCK, SEMAPHORE, *SEMAPHORES))),
     figure=MICROSECONDS,
     against=LOCK.name,
@@ -30,7 +30,7 @@ REDIS_SEMAPHORE = Scenario(
 
 REDIS_RWLOCK = Scenario(
     name="redis read/write pair",
-    about="a free read/write lock, taken and given back, beside a lock, another library and a bare socket",
+    about="a free read/write lock, acquired and released, beside a lock, another library and a bare socket",
     contestants=(Contestant(BARE, bare, NEEDS), *map(peer, (LOCK, READ, WRITE, *RW_LOCKS))),
     figure=MICROSECONDS,
     against=LOCK.name,

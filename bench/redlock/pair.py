@@ -1,4 +1,4 @@
-"""Taking and giving back a free lock on five nodes: what a lock costs when nobody is in the way.
+"""Acquiring and releasing a free lock on five nodes: what a lock costs when nobody is in the way.
 
 On all cores: nodes are machines of their own, and on a single core the work that they do at the same time would add up.
 """
@@ -47,7 +47,7 @@ def on_disk(contestant: Contestant) -> Contestant:
 
 REDLOCK_PAIR = Scenario(
     name="redlock pair",
-    about="taking and giving back a free lock on five nodes, beside other libraries and five bare sockets",
+    about="acquiring and releasing a free lock on five nodes, beside other libraries and five bare sockets",
     contestants=(
         bare(BARE, url, PAIRS),
         bare(BARE_MAJORITY, url, PAIRS, MAJORITY),

@@ -1,4 +1,4 @@
-"""Taking and giving back a free lock on SQL servers: what a lock costs when nobody is in the way.
+"""Acquiring and releasing a free lock on SQL servers: what a lock costs when nobody is in the way.
 
 A commit is on disk before it is answered, and what that costs stands beside the rest: a lease is two commits.
 """
@@ -51,7 +51,7 @@ def promises(engine: Engine) -> Iterator[Promise]:
 def pair(engine: Engine) -> Scenario:
     return Scenario(
         name=f"sql pair, {engine.name}",
-        about=f"taking and giving back a free lock on {engine.name}, beside the bare statements and other libraries",
+        about=f"acquiring and releasing a free lock on {engine.name}, beside the bare statements and other libraries",
         contestants=(
             limit(COMMIT, commit, engine.needs),
             *(contestant for mode in MODES for contestant in of_mode(engine, mode)),

@@ -1,4 +1,4 @@
-"""Taking and giving back a free lock on ZooKeeper: what a lock costs when nobody is in the way."""
+"""Acquiring and releasing a free lock on ZooKeeper: what a lock costs when nobody is in the way."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def limit(name: str, connected: Callable[[str], AbstractContextManager[Pair]], t
 
 ZOOKEEPER_PAIR = Scenario(
     name="zookeeper pair",
-    about="taking and giving back a free lock on ZooKeeper, beside bare requests and kazoo's own lock",
+    about="acquiring and releasing a free lock on ZooKeeper, beside bare requests and kazoo's own lock",
     contestants=(
         limit(WRITES, create_delete),
         limit(LIMIT, create_look_delete),

@@ -56,7 +56,7 @@ def rwlock_makes(url: str = ANYWHERE) -> tuple[Make, ...]:
 
 ZOOKEEPER_SEMAPHORE = Scenario(
     name="zookeeper semaphore pair",
-    about=f"one of {LIMIT} permits on ZooKeeper, taken and given back, beside a lock and kazoo's own",
+    about=f"one of {LIMIT} permits on ZooKeeper, acquired and released, beside a lock and kazoo's own",
     contestants=tuple(peer(make, PAIRS) for make in semaphore_makes()),
     figure=MICROSECONDS,
     against=LOCK.name,
@@ -65,7 +65,7 @@ ZOOKEEPER_SEMAPHORE = Scenario(
 
 ZOOKEEPER_RWLOCK = Scenario(
     name="zookeeper read/write pair",
-    about="a free read/write lock on ZooKeeper, taken and given back, beside a lock and kazoo's own",
+    about="a free read/write lock on ZooKeeper, acquired and released, beside a lock and kazoo's own",
     contestants=tuple(peer(make, PAIRS) for make in rwlock_makes()),
     figure=MICROSECONDS,
     against=LOCK.name,
