@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import gripfast
 from bench.against import ROOT, environment
+from bench.etcd.server import etcd_server
 from bench.redis.server import redis_server
 from bench.sql.servers import maria_server, postgres_server
 from bench.zookeeper.server import zookeeper_server
@@ -58,6 +59,7 @@ STORES = {
     "postgres": postgres_server,
     "mysql": maria_server,
     "zookeeper": zookeeper_server,
+    "etcd": etcd_server,
 }
 
 
