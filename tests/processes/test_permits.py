@@ -134,8 +134,8 @@ def test_killed_and_stopped_processes_never_have_more_permits_than_the_limit(
             worker.kill()
         journal = Journal(path)
         most = journal.check_limit()
-        # On ZooKeeper each waiter that fits takes its permits by itself, and two may fit at the same time.
-        compared = journal.check_order(pauses, is_strict=store != "zookeeper")
+        # On these each waiter that fits takes its permits by itself, and two may fit at the same time.
+        compared = journal.check_order(pauses, is_strict=store not in ("zookeeper", "etcd"))
         print(
             f"\n{store}: {len(journal.beliefs)} grants to {processes} processes in {seconds} s, {killed} killed, "
             f"{stopped} stopped, at most {most} at a time, {compared} asked while others waited"
