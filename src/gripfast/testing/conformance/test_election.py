@@ -240,7 +240,7 @@ async def test_a_watcher_is_not_told_again_of_a_term_that_is_renewed(world: Worl
 
     def is_renewed() -> bool:
         remaining.append(term.remaining())
-        return remaining[-1] > remaining[-2]
+        return bool(remaining[-1] > remaining[-2])
 
     await auntil(is_renewed)
     assert not later.done()
