@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from click.testing import CliRunner
 
 from gripfast_lab.sim.__main__ import main
+from gripfast_lab.sim.etcd.small import WORLDS as OF_ETCD
 from gripfast_lab.sim.explore import EXPLORATIONS, explore
 from gripfast_lab.sim.failover.rules import EXPLORATIONS as TABLES
 from gripfast_lab.sim.fence import MODELS
@@ -81,7 +82,7 @@ def test_hundreds_of_thousands_of_states_are_no_trouble() -> None:
 
 
 def test_each_small_world_can_be_explored_by_name() -> None:
-    assert list(EXPLORATIONS) == [*WORLDS, *MODELS, *TABLES]
+    assert list(EXPLORATIONS) == [*WORLDS, *MODELS, *OF_ETCD, *TABLES]
     done = CliRunner().invoke(main, ["--explore", "line"])
     assert done.exit_code == 0
     assert done.stdout.startswith("line (a process dies while three want the lock; ")
