@@ -40,13 +40,38 @@ def test_a_wrong_choice_is_refused(locked: Locked, wrong: dict[str, object]) -> 
 
 
 @pytest.mark.parametrize("locked", BOTH)
+@pytest.mark.parametrize("wrong", [{"ttl": -1}, {"wait": "5s"}, {"retry_after": "x"}, {"retry_after": -1}])
+def test_a_wrong_setting_is_told_at_once(locked: Locked, wrong: dict[str, object]) -> None:
+    """Not at the first request, although the client may be configured later."""
+    with pytest.raises(gripfast.ConfigurationError, match=next(iter(wrong))):
+        locked("cart:{cart_id}", **wrong)
+    with pytest.raises(gripfast.ConfigurationError, match=next(iter(wrong))):
+        locked(lambda: "cart", **wrong)
+
+
+@pytest.mark.parametrize("locked", BOTH)
+def test_so_is_a_word_that_a_lock_does_not_have(locked: Locked) -> None:
+    with pytest.raises(TypeError, match="has no 'timeout': write ttl=5.* or wait=5"):
+        locked("cart:{cart_id}", timeout=5)
+    with pytest.raises(TypeError, match="did you mean 'ttl'"):
+        locked("cart:{cart_id}", tll=5)
+
+
+@pytest.mark.parametrize("locked", BOTH)
+def test_to_check_the_settings_makes_no_default_client(locked: Locked, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRIPFAST_REQUIRE_URL", "1")
+    monkeypatch.delenv("GRIPFAST_URL", raising=False)
+    gripfast.configure()
+    locked("cart:{cart_id}", ttl=5, lazy_release=True)
+
+
+@pytest.mark.parametrize("locked", BOTH)
 @pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
-def test_a_wrong_setting_is_told_at_once_if_the_client_is_there(locked: Locked, connect: Callable[[str], Any]) -> None:
-    client = connect("memory://")
-    with pytest.raises(gripfast.ConfigurationError, match="ttl"):
-        locked("cart:{cart_id}", client=client, ttl=-1)
-    with pytest.raises(TypeError, match="timeout"):
-        locked("cart:{cart_id}", client=client, timeout=5)
+def test_what_a_store_can_not_do_is_told_at_once_if_the_client_is_there(
+    locked: Locked, connect: Callable[[str], Any]
+) -> None:
+    with pytest.raises(gripfast.ConfigurationError, match="lazy_release does not work on memory"):
+        locked("cart:{cart_id}", client=connect("memory://"), lazy_release=True)
 
 
 def test_a_class_is_no_endpoint() -> None:

@@ -65,19 +65,14 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
         if others.get("min_hold") is not None:
             keeping.check_keeps(self, "min_hold")
         if others.get("lazy_release"):
-            self._check_lazy(others.get("min_hold"))
+            self._check_lazy()
         return LockSettings(name, self._config.prefix, ttl=ttl, max_ttl=self._config.factory.max_ttl, **others)
 
-    def _check_lazy(self, min_hold: float | None) -> None:
+    def _check_lazy(self) -> None:
         if not self.capabilities.lazy_release:
             raise ConfigurationError(
                 f"lazy_release does not work on {self.where}, only on Redis and Redlock: elsewhere release() waits for "
                 "the store. Leave it out, or write lazy_release=client.capabilities.lazy_release"
-            )
-        if min_hold is not None:
-            raise ConfigurationError(
-                "lazy_release and min_hold do not go together, because the store has to confirm that the name stays "
-                "taken: leave one of them out"
             )
 
     def _settings_of_several(self, names: tuple[str, ...], ttl: float | None, **others: Any) -> list[LockSettings]:

@@ -7,9 +7,10 @@ import inspect
 import re
 import string
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from gripfast.api.misuse import OPTIONS, NotLikeOthers, no_truth
+from gripfast.api.settings import LockSettings
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError, LockTimeout
 
@@ -103,6 +104,22 @@ def check_decoration(busy: object, settings: Mapping[str, object], method: str =
         raise ConfigurationError(
             f"{what}: without `wait`, a call waits until the lock is free. Write wait=0 not to wait, or wait=seconds"
         )
+
+
+class _ClientToCome:
+    """In place of a client that is known only at a call: it has every capability, and no ttl of its own."""
+
+    def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
+        ttl = rules.TTL_DEFAULT if ttl is None else ttl
+        return LockSettings(name, "", ttl=ttl, max_ttl=rules.TTL_MAX, **others)
+
+
+def check_settings(name: str, settings: Mapping[str, Any]) -> None:
+    """What is wrong with the settings of a lock on every store, told where a function is decorated. For decorators that
+    do not know their client yet; `locked()` of a client makes a lock of its own store instead."""
+    from gripfast.api.client import Client  # which imports this module
+
+    Client.lock(cast(Client, _ClientToCome()), name, **settings)
 
 
 def no_coroutine(result: Any, function: Callable[..., Any]) -> Any:

@@ -44,6 +44,11 @@ class LockSettings:
     ) -> None:
         if on_lost is not None and not callable(on_lost):
             raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
+        if lazy_release and min_hold is not None:
+            raise ConfigurationError(
+                "lazy_release and min_hold do not go together, because the store has to confirm that the name stays "
+                "taken: leave one of them out"
+            )
         self.want = Want(
             rules.checked_name(name),
             prefix + name,

@@ -21,7 +21,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.requests import HTTPConnection
 
 import gripfast
-from gripfast.contrib.starlette import AnyClient, Release, Template, Visit, check_release, group_of, only_one
+from gripfast.contrib.starlette import AnyClient, Release, Template, Visit, only_one
 from gripfast.errors import ConfigurationError
 from gripfast.extras import how_to_install
 
@@ -56,8 +56,7 @@ def locked(
     - `client`: whose lock it is; by default that of `gripfast.async_lock()`.
     - `settings` are those of `AsyncClient.lock`. Here `wait`, the seconds to wait for the lock, is 0 by default.
     """
-    check_release(release)
-    visit = Visit(client, busy, lost, retry_after, {"group": group_of(name), **settings})
+    visit = Visit(name, client, busy, lost, retry_after, release, settings)
     name_of = name if callable(name) else _filler(Template(name))
 
     async def hold(connection: HTTPConnection, name: str = Depends(name_of)) -> AsyncIterator[gripfast.AsyncLease]:

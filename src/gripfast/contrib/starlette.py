@@ -27,7 +27,7 @@ from starlette.requests import HTTPConnection
 
 import gripfast
 from gripfast.api.current import await_with
-from gripfast.api.decorator import fields_of, filled, refuse_generators
+from gripfast.api.decorator import check_settings, fields_of, filled, refuse_generators
 from gripfast.api.default import default_client
 from gripfast.errors import ClientClosed, ConfigurationError, LeaseLost, LockTimeout, StoreUnavailable
 
@@ -75,8 +75,7 @@ def locked(
     - `client`: whose lock it is; by default that of `gripfast.async_lock()`.
     - `settings` are those of `AsyncClient.lock`. Here `wait`, the seconds to wait for the lock, is 0 by default.
     """
-    check_release(release)
-    visit = Visit(client, busy, lost, retry_after, {"group": group_of(name), **settings})
+    visit = Visit(name, client, busy, lost, retry_after, release, settings)
     name_of = name if callable(name) else Template(name)
 
     def decorate(endpoint: F) -> F:
@@ -160,39 +159,42 @@ class Template:
         return request.path_params[field]
 
 
-def group_of(name: object) -> str:
+def _group_of(name: object) -> str:
     """What metrics call such locks: the template, as for `@client.locked(…)`."""
     return name if isinstance(name, str) else str(getattr(name, "__qualname__", "locked"))
-
-
-def check_release(release: object) -> None:
-    if release not in ("before-response", "after-response"):
-        raise ConfigurationError(f"release must be 'before-response' or 'after-response', not {release!r}")
 
 
 # -- one visit ---------------------------------------------------------------------------------------------------------
 
 
 class Visit:
-    """How a request holds a lock, and what its visitor is told."""
+    """How a request holds a lock, and what its visitor is told. Its arguments are those of `locked()`, here and in
+    `contrib/fastapi.py`. What is wrong with them is told here, not at the first request."""
 
     def __init__(
         self,
+        name: object,
         client: AnyClient | None,
         busy: int,
         lost: int,
         retry_after: float | None,
+        release: Release,
         settings: Mapping[str, Any],
     ) -> None:
         for option, status in (("busy", busy), ("lost", lost)):
             if status not in range(400, 600):
                 raise ConfigurationError(f"{option} must be the status of an error, such as 409 or 503, not {status!r}")
+        if release not in ("before-response", "after-response"):
+            raise ConfigurationError(f"release must be 'before-response' or 'after-response', not {release!r}")
+        if retry_after is not None and not _is_seconds(retry_after):
+            raise ConfigurationError(f"retry_after must be a number of seconds, 0 or more, not {retry_after!r}")
         self._client = client
         self._busy = busy
         self._lost = lost
         self._retry_after = retry_after
-        self._settings = {"wait": 0.0, **settings}
-        if client is not None:  # what is wrong with the settings is told here, not at the first request
+        self._settings = {"group": _group_of(name), "wait": 0.0, **settings}
+        check_settings("any", self._settings)
+        if client is not None:  # its store may not have them all
             client.lock("any", **self._settings)
 
     @asynccontextmanager
@@ -238,6 +240,10 @@ class Visit:
     def _refusal(self, status: int, detail: str, seconds: int) -> HTTPException:
         seconds = seconds if self._retry_after is None else max(1, math.ceil(self._retry_after))
         return HTTPException(status, detail, {"Retry-After": str(seconds)})
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < math.inf
 
 
 def _until_free(error: LockTimeout) -> int:

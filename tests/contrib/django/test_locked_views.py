@@ -9,7 +9,7 @@ from django.core.handlers.base import BaseHandler
 from django.core.management.base import BaseCommand
 from django.db import connections, transaction
 from django.http import HttpRequest, HttpResponse
-from django.test import AsyncClient, Client, RequestFactory
+from django.test import AsyncClient, Client, RequestFactory, override_settings
 from django.views import View
 from django.views.decorators.csrf import csrf_exempt
 
@@ -68,6 +68,30 @@ def test_busy_must_be_the_status_of_an_error() -> None:
         locked("stall", busy=200)
     with pytest.raises(gripfast.ConfigurationError, match="busy must be"):
         locked("stall", busy="refuse")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("busy", [409, "raise"])
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"timeout": 5}, "write ttl=5.* or wait=5"),
+        ({"tll": 5}, "did you mean 'ttl'"),
+        ({"ttl": -1}, "ttl must be"),
+        ({"wait": "5s"}, "wait must be a number of seconds"),
+        ({"blocking": False}, "busy='skip'"),
+    ],
+)
+def test_a_wrong_setting_is_told_where_it_is_written(busy: Any, wrong: dict[str, Any], told: str) -> None:
+    """Not at the first request, although the settings of Django may not be there yet."""
+    with override_settings(GRIPFAST={"default": {"URL": "no URL"}}):
+        with pytest.raises((TypeError, gripfast.ConfigurationError), match=told):
+            locked("item:{name}", busy=busy, **wrong)
+        locked("item:{name}", busy=busy, ttl=5, lazy_release=True)
+
+
+def test_a_decorator_without_a_name_is_refused() -> None:
+    with pytest.raises(gripfast.ConfigurationError, match="a lock's name must be text"):
+        locked(print)  # type: ignore[arg-type]
 
 
 def test_busy_may_be_a_function_or_nothing_or_an_error() -> None:

@@ -17,7 +17,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.http import FileResponse, HttpResponse, StreamingHttpResponse
 from django.views import View
 
-from gripfast.api.decorator import check_decoration, locked_async, locked_plain
+from gripfast.api.decorator import check_decoration, check_settings, locked_async, locked_plain
 from gripfast.contrib.django.clients import DEFAULT, locks
 from gripfast.contrib.django.transactions import in_its_transactions, left_to_the_lock, refuse_in_transaction
 from gripfast.errors import ConfigurationError, LockTimeout
@@ -71,8 +71,8 @@ def locked(
     status = _checked_status(busy)
     if status is not None:
         settings.setdefault("wait", 0.0)
-    else:
-        check_decoration(busy, settings)
+    check_decoration("raise" if status is not None else busy, settings)
+    check_settings(name, settings)
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         _refuse_class(function)
