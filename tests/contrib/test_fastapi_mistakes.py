@@ -51,7 +51,7 @@ def test_a_wrong_setting_is_told_at_once(locked: Locked, wrong: dict[str, object
 
 @pytest.mark.parametrize("locked", BOTH)
 def test_so_is_a_word_that_a_lock_does_not_have(locked: Locked) -> None:
-    with pytest.raises(TypeError, match="has no 'timeout': write ttl=5.* or wait=5"):
+    with pytest.raises(TypeError, match=r"has no 'timeout': write ttl=5.* or wait=5"):
         locked("cart:{cart_id}", timeout=5)
     with pytest.raises(TypeError, match="did you mean 'ttl'"):
         locked("cart:{cart_id}", tll=5)

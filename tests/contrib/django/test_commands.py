@@ -14,7 +14,8 @@ from django.test import override_settings
 
 import gripfast
 from contrib.django.bazaar_processes import Bazaar, sqlite_in
-from gripfast.contrib.django import lock, locked
+from gripfast import current_lease
+from gripfast.contrib.django import lock, locked, locks
 from support.waiting import until
 
 
@@ -125,6 +126,39 @@ def test_a_decorated_command_ends_with_a_message_if_the_lock_is_taken(tmp_path: 
     assert error.value.returncode == 75
     call_command("count_locked", str(counter), stdout=StringIO())
     assert counter.read_text(encoding="utf-8") == "1"
+
+
+def test_a_decorated_command_whose_lock_is_broken_ends_with_a_message_and_the_code_of_a_loss(
+    project_of_its_own: Bazaar, tmp_path: Path
+) -> None:
+    counter = tmp_path / "counter"
+    counter.touch()
+    with project_of_its_own.start("count_for_long", str(counter), "--times", "100000") as command:
+        until(lambda: counter.read_text(encoding="utf-8") > "1", within=60)
+        broken = ("--break", f"count:{counter}", "--yes", "--user", "ada", "--reason", "by mistake")
+        project_of_its_own.manage("locks", *broken)
+        printed = command.ended(expect=76)
+    assert printed.startswith(f"lease on 'count:{counter}' lost (broken): ")
+    assert "by mistake" in printed
+    assert "stop the work that needs it" in printed
+    assert "Traceback" not in printed
+
+
+class Unlucky(BaseCommand):
+    """Its lock is lost when its work is done."""
+
+    @locked("nightly", wait=0)
+    def handle(self, **options: Any) -> None:
+        locks["default"].force_release("nightly")
+        until(lambda: not current_lease().held, within=60)
+
+
+def test_so_does_one_whose_loss_is_noticed_at_its_end() -> None:
+    with override_settings(GRIPFAST={"default": {"URL": "memory://", "OPTIONS": {"ttl": 0.5}}}):
+        with pytest.raises(CommandError, match="lost") as error:
+            call_command(Unlucky())
+        assert error.value.returncode == 76
+        assert isinstance(error.value.__cause__, gripfast.LeaseLost)
 
 
 class Nightly(BaseCommand):

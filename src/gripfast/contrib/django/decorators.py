@@ -20,7 +20,7 @@ from django.views import View
 from gripfast.api.decorator import check_decoration, check_settings, locked_async, locked_plain
 from gripfast.contrib.django.clients import DEFAULT, locks
 from gripfast.contrib.django.transactions import in_its_transactions, left_to_the_lock, refuse_in_transaction
-from gripfast.errors import ConfigurationError, LockTimeout
+from gripfast.errors import ConfigurationError, LeaseLost, LockTimeout
 
 if TYPE_CHECKING:
     from typing import Unpack
@@ -32,6 +32,8 @@ Busy = int | Literal["raise", "skip"] | Callable[[LockTimeout], Any]
 
 BUSY_CODE = 75
 """Of a command that found the lock taken, as of `gripfast run`."""
+LOST_CODE = 76
+"""Of a command whose lock was lost while it ran, as of `gripfast run`."""
 RETRY_AFTER_MOST = 60
 _SORRY = "Somebody else is at work on this. Please try again in a moment.\n"
 """Who that is, on which host, is nothing for the user of a page."""
@@ -64,6 +66,8 @@ def locked(
     - `"skip"`: the call returns None. For commands, not for views. A command says on stderr that it was skipped, unless
       `--verbosity` is 0.
     - a function: it is called with the LockTimeout, and its result is returned.
+
+    If the lock of a command is lost while it runs, the command ends with an error message, and the exit code 76.
 
     With `ATOMIC_REQUESTS`, the view's transaction commits before the lock is released. Inside another transaction the
     call raises ConfigurationError, unless `in_atomic=True`.
@@ -132,6 +136,10 @@ def _locked_view(
             return held(*args, **kwargs)
         except _Taken as taken:
             return _answer(taken.error, busy, args, kwargs)
+        except LeaseLost as lost:
+            if _command_in(args) is None:
+                raise
+            raise CommandError(str(lost), returncode=LOST_CODE) from lost
 
     hold._non_atomic_requests = left  # type: ignore[attr-defined]
     return hold
@@ -169,7 +177,7 @@ def _taken(error: LockTimeout) -> Any:
 
 
 def _answer(error: LockTimeout, busy: Busy, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    command = args[0] if args and isinstance(args[0], BaseCommand) else None
+    command = _command_in(args)
     if isinstance(busy, int):
         return _busy_response(error, busy)
     if busy == "raise":
@@ -181,6 +189,11 @@ def _answer(error: LockTimeout, busy: Busy, args: tuple[Any, ...], kwargs: Mappi
     if command is not None and kwargs.get("verbosity", 1) > 0:
         command.stderr.write(f"skipped: {error}", command.style.NOTICE)
     return None
+
+
+def _command_in(args: tuple[Any, ...]) -> BaseCommand | None:
+    """If its `handle()` is what is called."""
+    return args[0] if args and isinstance(args[0], BaseCommand) else None
 
 
 def _busy_response(error: LockTimeout, status: int) -> HttpResponse:

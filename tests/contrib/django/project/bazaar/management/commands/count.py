@@ -6,6 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
+from gripfast import Lease, current_lease
 from gripfast.contrib.django import locked
 
 
@@ -31,3 +32,15 @@ class Locked(Command):
     @locked("count:{file}", wait=0)
     def handle(self, *, file: str, times: int, **options: Any) -> None:
         super().handle(file=file, times=times, **options)
+
+
+class LockedForLong(Command):
+    """What `count_for_long` is. It counts while it holds its lock."""
+
+    @locked("count:{file}", wait=0, ttl=1)
+    def handle(self, *, file: str, times: int, **options: Any) -> None:
+        lease = current_lease(Lease)
+        for _ in range(times):
+            lease.lost.wait(0.05)
+            lease.ensure_held()
+            count_one(Path(file))
