@@ -211,7 +211,7 @@ def _meant(name: str) -> str:
     if name.startswith("_"):
         return ""
     with _loading:
-        from gripfast.api.misuse import NAMES
+        from gripfast.api.words import NAMES
     return f": {NAMES[name]}" if name in NAMES else ""
 
 

@@ -13,7 +13,7 @@ from unittest.mock import create_autospec
 import pytest
 
 import gripfast
-from gripfast.api.misuse import OF_CLIENTS, OF_LEASES, OF_LOCKS, OPTIONS
+from gripfast.api.words import OF_CLIENTS, OF_LEASES, OF_LOCKS, OPTIONS
 
 
 @pytest.fixture

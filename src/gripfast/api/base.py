@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from gripfast.api import keeping, misuse
 from gripfast.api.config import Config
-from gripfast.api.misuse import OF_CLIENTS, NotLikeOthers, made_by_hand, refuse_to_pickle
+from gripfast.api.misuse import NotLikeOthers, made_by_hand, refuse_to_pickle
 from gripfast.api.settings import LockSettings
+from gripfast.api.words import OF_CLIENTS
 from gripfast.core import rules
 from gripfast.core.ports import (
     RW_LIMIT,

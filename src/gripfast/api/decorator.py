@@ -9,8 +9,9 @@ import string
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, cast
 
-from gripfast.api.misuse import OPTIONS, NotLikeOthers, no_truth
+from gripfast.api.misuse import NotLikeOthers, no_truth
 from gripfast.api.settings import LockSettings
+from gripfast.api.words import OPTIONS
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError, LockTimeout
 

@@ -16,14 +16,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gripfast.api.current import call_with
 from gripfast.api.decorator import Decorator, Namer, _name_of, no_coroutine, refuse_generators
 from gripfast.api.lock import Lock, Settled
-from gripfast.api.misuse import (
-    OF_ELECTIONS,
-    NotLikeOthers,
-    exact,
-    more_for_run,
-    no_truth,
-    unknown_option,
-)
+from gripfast.api.misuse import NotLikeOthers, exact, more_for_run, no_truth, unknown_option
+from gripfast.api.words import OF_ELECTIONS
 from gripfast.core import rules
 from gripfast.core.election import Campaign, Leader, Watch, leader_of
 from gripfast.errors import ClientClosed, ConfigurationError, LeaseLost, StoreUnavailable

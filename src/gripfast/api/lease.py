@@ -12,15 +12,8 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from gripfast.api.misuse import (
-    NEEDS_PLAIN_WITH,
-    OF_LEASES,
-    NotLikeOthers,
-    exact,
-    no_truth,
-    refuse_to_pickle,
-    unknown_option,
-)
+from gripfast.api.misuse import NEEDS_PLAIN_WITH, NotLikeOthers, exact, no_truth, refuse_to_pickle, unknown_option
+from gripfast.api.words import OF_LEASES
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import to_raise
 from gripfast.core.release import release

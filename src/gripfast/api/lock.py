@@ -10,7 +10,6 @@ from gripfast.api.lease import Lease
 from gripfast.api.misuse import (
     HOW_TO_ACQUIRE,
     NEEDS_PLAIN_WITH,
-    OF_LOCKS,
     NotLikeOthers,
     exact,
     made_by_hand,
@@ -19,6 +18,7 @@ from gripfast.api.misuse import (
     unknown_option,
 )
 from gripfast.api.settings import LOCKS_WAIT, LockSettings
+from gripfast.api.words import OF_LOCKS
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.lease import LeaseState

@@ -11,8 +11,6 @@ from gripfast.api.lease import Lease, Lost
 from gripfast.api.misuse import (
     HOW_TO_ACQUIRE,
     NEEDS_PLAIN_WITH,
-    OF_LEASES,
-    OF_LOCKS,
     NotLikeOthers,
     exact,
     no_truth,
@@ -20,6 +18,7 @@ from gripfast.api.misuse import (
     unknown_option,
 )
 from gripfast.api.settings import LOCKS_WAIT, LockSettings
+from gripfast.api.words import OF_LEASES, OF_LOCKS
 from gripfast.core.ledger import Entry
 from gripfast.core.several import Refused, acquire_all, release_all
 from gripfast.errors import ConfigurationError, LeaseLost, LockTimeout

@@ -9,14 +9,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from gripfast.api.decorator import Namer, no_coroutine
 from gripfast.api.lease import Lease
-from gripfast.api.misuse import (
-    NEEDS_PLAIN_WITH,
-    OF_ONCE,
-    NotLikeOthers,
-    no_truth,
-    refuse_to_pickle,
-)
+from gripfast.api.misuse import NEEDS_PLAIN_WITH, NotLikeOthers, no_truth, refuse_to_pickle
 from gripfast.api.settings import LockSettings
+from gripfast.api.words import OF_ONCE
 from gripfast.core.acquire import acquire
 from gripfast.core.ledger import Entry
 from gripfast.core.once import record_done

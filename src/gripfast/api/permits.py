@@ -14,17 +14,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gripfast.api.lease import Handle, Lease
 from gripfast.api.lock import AnyLock, Lock, still_held
-from gripfast.api.misuse import (
-    NEEDS_PLAIN_WITH,
-    OF_HALVES,
-    OF_RWLOCKS,
-    OF_SEMAPHORES,
-    NotLikeOthers,
-    exact,
-    refuse_to_pickle,
-    unknown_option,
-)
+from gripfast.api.misuse import NEEDS_PLAIN_WITH, NotLikeOthers, exact, refuse_to_pickle, unknown_option
 from gripfast.api.settings import LOCKS_WAIT, LockSettings
+from gripfast.api.words import OF_HALVES, OF_RWLOCKS, OF_SEMAPHORES
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.lease import RW_LIMIT, LeaseState, Want

@@ -15,7 +15,8 @@ from gripfast.api.base import forced, reached, was_forced
 from gripfast.api.client import HeldHere
 from gripfast.api.config import Config
 from gripfast.api.decorator import LockedBy, check_decoration, locked_async
-from gripfast.api.misuse import NEEDS_ASYNC_WITH, OF_ASYNC_CLIENTS, exact, unknown_option
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, unknown_option
+from gripfast.api.words import OF_ASYNC_CLIENTS
 from gripfast.core import rules
 from gripfast.core.ports import Kind, LockInfo, PermitInfo, Store, permits_of
 from gripfast.errors import ClientClosed, LockTimeout, Reason

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock, _Acquiring, _Trying, _warn
-from gripfast.api.misuse import NEEDS_ASYNC_WITH, OF_HALVES, exact, unknown_option
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, unknown_option
 from gripfast.api.permits import (
     AnyRWLock,
     AnySemaphore,
@@ -19,6 +19,7 @@ from gripfast.api.permits import (
     resized,
 )
 from gripfast.api.settings import LOCKS_WAIT
+from gripfast.api.words import OF_HALVES
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.lease import LeaseState, Want
