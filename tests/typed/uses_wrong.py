@@ -93,6 +93,24 @@ async def a_sync_lock_awaited(lock: Lock) -> None:
         await lease.release()  # wrong: there is nothing to await
 
 
+def permits_handed_over(client: Client) -> str:
+    return client.semaphore("api", 3).acquire().detach()  # wrong: only a lock can be handed over
+
+
+def a_write_lock_handed_over(client: Client) -> str:
+    return client.rwlock("index").write().acquire().detach()  # wrong: only a lock can be handed over
+
+
+async def permits_handed_over_async(client: AsyncClient) -> str:
+    lease = await client.semaphore("api", 3).acquire()
+    return await lease.detach()  # wrong: only a lock can be handed over
+
+
+async def a_write_lock_handed_over_async(client: AsyncClient) -> str:
+    lease = await client.rwlock("index").write().acquire()
+    return await lease.detach()  # wrong: only a lock can be handed over
+
+
 async def an_async_lock(lock: AsyncLock) -> None:
     with lock:  # wrong: it is for `async with`
         pass

@@ -175,6 +175,10 @@ class SemaphoreLease(Lease):
 
     if TYPE_CHECKING:
 
+        def detach(  # type: ignore[misc] # only a lock can be handed over: a type checker refuses every call
+            self: Never, ttl: float | None = None
+        ) -> NoReturn: ...
+
         def __enter__(self) -> SemaphoreLease: ...
 
 
@@ -302,6 +306,10 @@ class WriteLease(Lease):
         drive(downgrade(self._runtime.env, self._state))
 
     if TYPE_CHECKING:
+
+        def detach(  # type: ignore[misc] # only a lock can be handed over: a type checker refuses every call
+            self: Never, ttl: float | None = None
+        ) -> NoReturn: ...
 
         def __enter__(self) -> WriteLease: ...
 

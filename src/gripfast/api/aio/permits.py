@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock, _Acquiring, _Trying, _warn
-from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, unknown_option
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, no_await, unknown_option
 from gripfast.api.permits import (
     AnyRWLock,
     AnySemaphore,
@@ -44,6 +44,7 @@ class AsyncSemaphore(AnySemaphore):
     _new_book = ByTasks
     if not TYPE_CHECKING:  # which has words of its own
         __enter__ = NEEDS_ASYNC_WITH
+        __await__ = no_await("write `async with semaphore:`, or `lease = await semaphore.acquire()`")
 
     _client: AsyncClient
 
@@ -141,6 +142,10 @@ class AsyncSemaphoreLease(AsyncLease):
 
     if TYPE_CHECKING:
 
+        async def detach(  # type: ignore[misc] # only a lock can be handed over: a type checker refuses every call
+            self: Never, ttl: float | None = None
+        ) -> NoReturn: ...
+
         async def __aenter__(self) -> AsyncSemaphoreLease: ...
 
 
@@ -234,6 +239,10 @@ class AsyncWriteLease(AsyncLease):
         await downgrade(self._runtime.env, self._state)
 
     if TYPE_CHECKING:
+
+        async def detach(  # type: ignore[misc] # only a lock can be handed over: a type checker refuses every call
+            self: Never, ttl: float | None = None
+        ) -> NoReturn: ...
 
         async def __aenter__(self) -> AsyncWriteLease: ...
 
