@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
 import re
@@ -53,6 +54,23 @@ WRONG_OPTIONS: list[tuple[Call, str]] = [
     (lambda client: client.lock("job").acquire(bogus=2), "acquire() has no 'bogus': it takes wait"),
     (lambda client: client.lock("job", timeout=9), "lock() has no 'timeout': write ttl=9"),
     (lambda client: client.lock("job", timeout=9), "or wait=9, the seconds to wait"),
+    *(
+        (
+            lambda client, word=word: client.lock("job", **{word: -1}),
+            f"has no {word!r}: leave it out, because acquire() waits",
+        )
+        for word in ("timeout", "blocking_timeout", "acquire_timeout", "max_wait")
+    ),
+    (lambda client: client.semaphore("job", 3, timeout=-1), "leave it out, because acquire() waits for ever"),
+    (lambda client: client.locked("job", timeout=-1), "leave it out, because acquire() waits for ever"),
+    (lambda client: client.once("job", keep=5, timeout=-1), "write wait=None to wait for ever"),
+    (lambda client: client.election("job", timeout=-1), "leave it out, because lead() waits for ever"),
+    (lambda client: client.semaphore("job"), "a semaphore needs a limit, which is how many may have a permit"),
+    (lambda client: client.semaphore("job"), "write limit=3"),
+    (lambda client: client.semaphore("job", permits=3), "semaphore() has no 'permits': write limit=3"),
+    (lambda client: client.limited("job"), "write limit=3"),
+    (lambda client: client.once("job"), "once() needs `keep`, the seconds for which it stays recorded"),
+    (lambda client: client.once("job", period=60), "once() has no 'period': write keep=60"),
     (lambda client: client.lock("job", blocking=False), "write `lease = lock.try_acquire()`"),
     (lambda client: client.lock("job", blocking_timeout=2), "write wait=2"),
     (lambda client: client.lock("job", tll=4), "lock() has no 'tll': did you mean 'ttl'?"),
@@ -79,10 +97,67 @@ def test_the_default_client_says_the_same() -> None:
         gripfast.lock("job", tll=4)  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("wait", [True, False])
-def test_a_truth_is_no_time_to_wait(client: gripfast.Client, wait: bool) -> None:
-    with pytest.raises(gripfast.ConfigurationError, match="0 means do not wait, None means wait for ever"):
-        client.lock("job").acquire(wait)
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (-1, r"Leave -1 out: acquire\(\) waits for ever"),
+        (10, "Write ttl=10, the seconds that a lease lasts unless it is renewed, or wait=10, the seconds to wait"),
+        (True, "such as ttl=30 or wait=5"),
+    ],
+)
+@pytest.mark.parametrize("lock", [gripfast.lock, gripfast.async_lock])
+def test_a_number_behind_the_name_is_told_what_it_may_be(lock: Callable[..., Any], given: object, told: str) -> None:
+    """threading, redis-py and filelock mean the wait by it; here it would be the ttl."""
+    with pytest.raises(
+        TypeError, match=rf"gripfast\.{lock.__name__}\(\) takes one name; settings are keywords.*{told}"
+    ):
+        lock("job", given)
+
+
+def test_what_has_to_be_given_has_no_default_that_anybody_sees() -> None:
+    for client in (gripfast.Client, gripfast.AsyncClient):
+        for function, name in ((client.semaphore, "limit"), (client.once, "keep"), (client.limited, "limit")):
+            assert inspect.signature(function).parameters[name].default is inspect.Parameter.empty
+
+
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
+@pytest.mark.parametrize(
+    "acquire",
+    [
+        lambda client: client.lock("job").acquire(True),
+        lambda client: client.lock("job").acquire(wait=True),
+        lambda client: client.semaphore("job", 3).acquire(wait=True),
+        lambda client: client.locks("job", "b").acquire(True),
+    ],
+)
+def test_true_is_no_time_but_means_to_wait(connect: Callable[[str], Any], acquire: Call) -> None:
+    with pytest.raises(gripfast.ConfigurationError, match="not True: leave it out to wait until the lock is free"):
+        acquire(connect("memory://"))
+
+
+def test_false_is_no_time_either(client: gripfast.Client) -> None:
+    with pytest.raises(gripfast.ConfigurationError, match=r"0 means do not wait, .* try_acquire\(\)"):
+        client.lock("job").acquire(False)
+
+
+@pytest.mark.parametrize(
+    ("make", "instead"),
+    [
+        (lambda client: client.lock("job"), "write `async with lock:`, or `lease = await lock.acquire()`"),
+        (lambda client: client.rwlock("job").read(), "write `async with lock:`, or `lease = await lock.acquire()`"),
+        (
+            lambda client: client.semaphore("job", 3),
+            "write `async with semaphore:`, or `lease = await semaphore.acquire()`",
+        ),
+        (lambda client: client.locks("job", "b"), "write `async with locks:`, or `leases = await locks.acquire()`"),
+    ],
+)
+def test_a_lock_that_is_awaited_says_what_to_await(make: Call, instead: str) -> None:
+    async def wait() -> None:
+        await make(gripfast.connect_async("memory://"))
+
+    with pytest.raises(TypeError, match=re.escape(f"can't be awaited: {instead}")):
+        asyncio.run(wait())
 
 
 def test_a_text_is_no_time_in_python(client: gripfast.Client) -> None:

@@ -84,7 +84,7 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
 
     def _settings_of_semaphore(self, name: str, limit: int, ttl: float | None, **others: Any) -> LockSettings:
         self._check_kind("semaphore")
-        share = Share("semaphore", 1, rules.checked_limit(limit))
+        share = Share("semaphore", 1, rules.checked_limit(misuse.given("limit", limit)))
         return self._settings(name, ttl, reentrant=False, share=share, **others)
 
     def _settings_of_rwlock(self, name: str, ttl: float | None, **others: Any) -> tuple[LockSettings, LockSettings]:

@@ -21,7 +21,7 @@ from gripfast.api.decorator import LockedBy, check_decoration, locked_async, loc
 from gripfast.api.lease import Lease
 from gripfast.api.lock import Lock
 from gripfast.api.loops import ClientPerLoop
-from gripfast.api.misuse import NEEDS_PLAIN_WITH, exact, unknown_option
+from gripfast.api.misuse import NEEDS_PLAIN_WITH, exact, needs, unknown_option
 from gripfast.api.operators import Operators
 from gripfast.api.permit_decorators import PermitDecorators
 from gripfast.core import rules
@@ -217,6 +217,7 @@ class Client(PermitDecorators, Operators):
         return decorate  # type: ignore[return-value]
 
     @exact
+    @needs("limit")
     def semaphore(
         self,
         name: str,
@@ -275,6 +276,7 @@ class Client(PermitDecorators, Operators):
         return RWLock(self, read, write)
 
     @exact
+    @needs("keep")
     def once(
         self,
         name: str,
@@ -316,7 +318,7 @@ class Client(PermitDecorators, Operators):
         from gripfast.api.once import Once  # most programs need locks
 
         settings = keeping.settings_of_once(self, name, ttl, label=label, group=group, wait=wait)
-        return Once(self, settings, rules.checked_keep(keep), rules.checked_flag("done_on_error", done_on_error))
+        return Once(self, settings, keep, rules.checked_flag("done_on_error", done_on_error))
 
     @overload
     def locked(

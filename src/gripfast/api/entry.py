@@ -8,6 +8,7 @@ from gripfast.api.client import Client
 from gripfast.api.config import configure
 from gripfast.api.default import default_client
 from gripfast.api.lock import Lock
+from gripfast.api.misuse import more_than_a_name
 
 if TYPE_CHECKING:
     from typing import Never, Unpack
@@ -32,5 +33,5 @@ def lock(name: str, *more: Never, **settings: Unpack[LockKwargs[Lease]]) -> Lock
     """A lock of the default client: `with gripfast.lock("nightly"): …`. `settings` are those of `Client.lock`;
     `gripfast.configure()` says where the locks are."""
     if more:
-        raise TypeError(f"gripfast.lock() takes one name; settings are keywords. Write ttl={more[0]!r}, for example")
+        raise more_than_a_name("lock", more)
     return default_client().lock(name, **settings)

@@ -17,9 +17,8 @@ from gripfast.api.misuse import (
     refuse_to_pickle,
     unknown_option,
 )
-from gripfast.api.settings import LOCKS_WAIT, LockSettings
+from gripfast.api.settings import LOCKS_WAIT, LockSettings, checked_wait
 from gripfast.api.words import OF_LOCKS
-from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.lease import LeaseState
 from gripfast.core.ledger import Entry
@@ -100,7 +99,7 @@ class Lock(AnyLock):
         """
         if more or wrong:
             raise unknown_option(Lock.acquire, wrong, wait, *more)
-        wait = self._settings.wait if wait is LOCKS_WAIT else rules.checked_wait(wait)  # `patience`, without a call
+        wait = self._settings.wait if wait is LOCKS_WAIT else checked_wait(wait)  # `patience`, without a call
         caller = sys._getframe(1)
         entry = caller.f_code, caller.f_lasti
         if wait is None:

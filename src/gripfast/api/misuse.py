@@ -11,9 +11,20 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, ClassVar, NoReturn, SupportsIndex, TypeVar
 
-from gripfast.api.words import NAMES, NOT_LEAD, NOT_WAIT, OPTIONS, RAISES, RAISES_TERM, TIMES
+from gripfast.api.words import (
+    MISSING,
+    NAMES,
+    NOT_LEAD,
+    NOT_WAIT,
+    OPTIONS,
+    RAISES,
+    RAISES_TERM,
+    TIMES,
+    TO_WAIT_FOR_EVER,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
 
 def no_such_module(name: str) -> ModuleNotFoundError:
@@ -97,6 +108,8 @@ def unknown_option(function: Any, wrong: Mapping[str, object], *given: object) -
     name, code = function.__name__, function.__code__
     known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     hint = OPTIONS[name].get(option)
+    if value == -1 and option in TIMES:
+        hint = TO_WAIT_FOR_EVER.get(name, hint)
     if name == "acquire" and value is None and option in TIMES:
         hint = "leave it out: the setting of the lock counts. acquire(wait=None) waits for ever"
     told = _near(option, known) if hint is None else hint.format(value=_as_here(value), **words)
@@ -143,6 +156,55 @@ def no_truth(text: str) -> Callable[[object], None]:
         raise TypeError(f"{kind} is neither true nor false: {text.format(**_WORDS[kind.startswith('Async')])}")
 
     return __bool__
+
+
+def no_await(text: str) -> Callable[[object], None]:
+    """An `__await__` for what is not awaited itself, and what is meant."""
+
+    def __await__(self: object) -> None:
+        raise TypeError(f"{type(self).__name__} can't be awaited: {text}")
+
+    return __await__
+
+
+def more_than_a_name(function: str, more: tuple[object, ...]) -> TypeError:
+    """The number that others take behind the name, or instead of one, is mostly the wait. Here it would be the ttl."""
+    value = more[0]
+    if value == -1:
+        told = "Leave -1 out: acquire() waits for ever"
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        told = (
+            f"Write ttl={value!r}, the seconds that a lease lasts unless it is renewed, or wait={value!r}, the seconds "
+            "to wait for the lock"
+        )
+    else:
+        told = "Write a keyword, such as ttl=30 or wait=5"
+    return TypeError(f"gripfast.{function}() takes one name; settings are keywords. {told}")
+
+
+NOT_GIVEN: Any = object()
+
+
+def needs(name: str) -> Callable[[F], F]:
+    """An argument that has to be given. It gets a default that neither types nor `inspect.signature()` show: without
+    one, Python itself raises, says only that the argument is missing, and never looks at a misspelt one."""
+
+    def mark(function: F) -> F:
+        signature = inspect.signature(function)
+        function.__signature__ = signature  # type: ignore[attr-defined]
+        if signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY:
+            function.__kwdefaults__ = {**(function.__kwdefaults__ or {}), name: NOT_GIVEN}
+        else:
+            function.__defaults__ = (NOT_GIVEN, *(function.__defaults__ or ()))
+        return function
+
+    return mark
+
+
+def given(name: str, value: T) -> T:
+    if value is NOT_GIVEN:
+        raise TypeError(MISSING[name])
+    return value
 
 
 def _as_here(value: object) -> str:

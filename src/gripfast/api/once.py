@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from gripfast.api.decorator import Namer, no_coroutine
 from gripfast.api.lease import Lease
-from gripfast.api.misuse import NEEDS_PLAIN_WITH, NotLikeOthers, no_truth, refuse_to_pickle
+from gripfast.api.misuse import NEEDS_PLAIN_WITH, NotLikeOthers, given, no_truth, refuse_to_pickle
 from gripfast.api.settings import LockSettings
 from gripfast.api.words import OF_ONCE
+from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.ledger import Entry
 from gripfast.core.once import record_done
@@ -42,7 +43,7 @@ class AnyOnce(NotLikeOthers, lacks=OF_ONCE):
     def __init__(self, client: AnyClient, settings: LockSettings, keep: float, done_on_error: bool) -> None:
         self._client = client
         self._settings = settings
-        self._keep = keep
+        self._keep = rules.checked_keep(given("keep", keep))
         self._done_on_error = done_on_error
 
     @property

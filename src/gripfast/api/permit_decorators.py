@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from gripfast.api.base import AnyClient
 from gripfast.api.decorator import Busy, LockedBy, check_decoration, locked_async, locked_plain
-from gripfast.api.misuse import no_truth
+from gripfast.api.misuse import needs, no_truth
 from gripfast.errors import ConfigurationError, LockTimeout
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class PermitDecorators(AnyClient):
         self, name: str, limit: int, *, busy: Callable[[LockTimeout], T], **settings: Unpack[PermitKwargs[Any]]
     ) -> LockedOr[T]: ...
 
+    @needs("limit")
     def limited(
         self,
         name: str,

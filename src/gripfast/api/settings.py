@@ -22,6 +22,16 @@ LOCKS_WAIT = cast(float, _LocksWait())
 """The default of `acquire(wait=…)`: the lock's own setting. None can't be it, because None means "for ever"."""
 
 
+def checked_wait(wait: object) -> float | None:
+    """Of one call. True is what threading calls `blocking` there: to wait, not to try."""
+    if wait is True:
+        raise ConfigurationError(
+            "wait must be a number of seconds, not True: leave it out to wait until the lock is free, or write wait=5 "
+            "to wait for 5 seconds at most"
+        )
+    return rules.checked_wait(wait)
+
+
 class LockSettings:
     def __init__(
         self,
@@ -68,7 +78,7 @@ class LockSettings:
 
     def patience(self, wait: float | None) -> float | None:
         """Seconds; None is for ever."""
-        return self.wait if wait is LOCKS_WAIT else rules.checked_wait(wait)
+        return self.wait if wait is LOCKS_WAIT else checked_wait(wait)
 
     def timed_out(self, waited: float, answer: Taken) -> LockTimeout:
         holder = answer.holder and replace(answer.holder, name=self.want.name)

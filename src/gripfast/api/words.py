@@ -178,7 +178,7 @@ _LOCK: Mapping[str, str] = {
     "thread_local": "leave it out, because a lease may be used in any thread",
     "id": "write label={value} to say who holds the lock",
 }
-TIMES = ("timeout", "blocking_timeout")
+TIMES = ("timeout", "blocking_timeout", "acquire_timeout", "wait_timeout", "max_wait")
 _WITHOUT_RENEWAL = "leave it out, because a term is renewed until it is released or lost"
 _ELECTION_VALUE = "write value={value}, what others read as leader.value"
 _LEAD_WAIT = "it belongs to a campaign. Write election.lead(wait={value})"
@@ -266,6 +266,20 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
 }
 """Keywords that a function does not take, and what is meant here."""
 
+
+_AS_IT_IS = "leave it out, because acquire() waits for ever unless `wait` says otherwise"
+TO_WAIT_FOR_EVER: Mapping[str, str] = {
+    **dict.fromkeys(("lock", "locks", "semaphore", "rwlock"), _AS_IT_IS),
+    "once": "write wait=None to wait for ever",
+    "election": "leave it out, because lead() waits for ever",
+}
+"""What is meant by a time of -1, which is the default of threading and filelock."""
+
+MISSING: Mapping[str, str] = {
+    "limit": "a semaphore needs a limit, which is how many may have a permit at the same time: write limit=3",
+    "keep": "once() needs `keep`, the seconds for which it stays recorded that it was done: write keep=7 * 86400",
+}
+"""What has to be given, and what it is."""
 
 NAMES: Mapping[str, str] = {
     "RLock": "write gripfast.lock(name, reentrant=True)",

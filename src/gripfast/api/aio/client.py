@@ -15,7 +15,7 @@ from gripfast.api.base import forced, reached, was_forced
 from gripfast.api.client import HeldHere
 from gripfast.api.config import Config
 from gripfast.api.decorator import LockedBy, check_decoration, locked_async
-from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, unknown_option
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, needs, unknown_option
 from gripfast.api.words import OF_ASYNC_CLIENTS
 from gripfast.core import rules
 from gripfast.core.ports import Kind, LockInfo, PermitInfo, Store, permits_of
@@ -156,6 +156,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         return elected_async(self.election, name, {**more, "group": name if group is None else group})  # type: ignore[return-value]
 
     @exact
+    @needs("limit")
     def semaphore(
         self,
         name: str,
@@ -207,6 +208,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         return AsyncRWLock(self, read, write)
 
     @exact
+    @needs("keep")
     def once(
         self,
         name: str,
@@ -226,7 +228,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         from gripfast.api.aio.once import AsyncOnce  # most programs need locks
 
         settings = keeping.settings_of_once(self, name, ttl, label=label, group=group, wait=wait)
-        return AsyncOnce(self, settings, rules.checked_keep(keep), rules.checked_flag("done_on_error", done_on_error))
+        return AsyncOnce(self, settings, keep, rules.checked_flag("done_on_error", done_on_error))
 
     @overload
     def locked(

@@ -14,7 +14,7 @@ from gripfast.api.current import await_with
 from gripfast.api.decorator import Decorator, Namer, _name_of, refuse_generators
 from gripfast.api.election import AnyElection, check_function, is_over
 from gripfast.api.misuse import exact, more_for_run, unknown_option
-from gripfast.core import rules
+from gripfast.api.settings import checked_wait
 from gripfast.core.election import Campaign, Leader, Watch, leader_of
 from gripfast.errors import ClientClosed, ConfigurationError, LeaseLost, StoreUnavailable
 from gripfast.runtime.aio import _tell_loop
@@ -43,7 +43,7 @@ class AsyncElection(AnyElection):
         `Election.lead` does. Nothing happens without `await`."""
         if more or wrong:
             raise unknown_option(AsyncElection.lead, wrong, wait, *more)
-        return Leading(self._lock(), rules.checked_wait(wait))
+        return Leading(self._lock(), checked_wait(wait))
 
     @exact
     def try_lead(self, *more: Never, **wrong: Unpack[NothingElse]) -> Coroutine[Any, Any, AsyncLease | None]:

@@ -8,9 +8,10 @@ from gripfast.api.aio.client import AsyncClient
 from gripfast.api.aio.lock import AsyncLock
 from gripfast.api.config import configure
 from gripfast.api.default import default_client
+from gripfast.api.misuse import more_than_a_name
 
 if TYPE_CHECKING:
-    from typing import Unpack
+    from typing import Never, Unpack
 
     from gripfast.api.aio.lease import AsyncLease
     from gripfast.api.typed import LockKwargs
@@ -22,7 +23,9 @@ def connect_async(target: object = None, **options: Any) -> AsyncClient:
     return AsyncClient(configure(target, options))
 
 
-def async_lock(name: str, **settings: Unpack[LockKwargs[AsyncLease]]) -> AsyncLock:
+def async_lock(name: str, *more: Never, **settings: Unpack[LockKwargs[AsyncLease]]) -> AsyncLock:
     """A lock of this event loop's default client: `async with gripfast.async_lock("nightly"): …`. `settings` are those
     of `AsyncClient.lock`."""
+    if more:
+        raise more_than_a_name("async_lock", more)
     return default_client()._twin_lock(name, **settings)

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.lock import AnyLock, still_held
-from gripfast.api.misuse import NEEDS_ASYNC_WITH, Honest, exact, unknown_option
-from gripfast.api.settings import LOCKS_WAIT
-from gripfast.core import rules
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, Honest, exact, no_await, unknown_option
+from gripfast.api.settings import LOCKS_WAIT, checked_wait
 from gripfast.core.acquire import acquire
 from gripfast.core.ledger import Entry
 from gripfast.core.ports import Taken
@@ -52,6 +51,7 @@ class AsyncLock(AnyLock):
     _new_book = ByTasks
     if not TYPE_CHECKING:  # which has words of its own
         __enter__ = NEEDS_ASYNC_WITH
+        __await__ = no_await("write `async with lock:`, or `lease = await lock.acquire()`")
 
     _client: AsyncClient
 
@@ -66,7 +66,7 @@ class AsyncLock(AnyLock):
         """
         if more or wrong:
             raise unknown_option(AsyncLock.acquire, wrong, wait, *more)
-        wait = self._settings.wait if wait is LOCKS_WAIT else rules.checked_wait(wait)  # `patience`, without a call
+        wait = self._settings.wait if wait is LOCKS_WAIT else checked_wait(wait)  # `patience`, without a call
         return Acquiring(self, wait)
 
     @exact

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from gripfast.api.base import AnyClient
 from gripfast.api.decorator import Busy, locked_async
+from gripfast.api.misuse import needs
 from gripfast.api.permit_decorators import Make, PermitsBy, check, reader_of, semaphore_of, writer_of
 from gripfast.errors import LockTimeout
 
@@ -61,6 +62,7 @@ class AsyncPermitDecorators(AnyClient):
         **settings: Unpack[PermitKwargs[AsyncSemaphoreLease]],
     ) -> AsyncLockedOr[T]: ...
 
+    @needs("limit")
     def limited(
         self,
         name: str,
