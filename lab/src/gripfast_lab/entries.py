@@ -347,7 +347,7 @@ LOCKS: tuple[Entry, ...] = (
         " keep-alive from A, lets the lease expire.",
         "",
         "Gripfast never keeps a lease of etcd's alive. A renewal is a write, so a majority has to agree: it grants a"
-        " new lease, and puts the key under it. It counts from the moment at which it was sent.",
+        " new lease, and puts the key under it. This lease counts from the moment at which its request was sent.",
         "On a real cluster of three members, such holders went on for 6.5 to 8.5 s after the next one had got the lock,"
         " in 20 of 20 stalls (etcd #15247, #12528).",
     ),

@@ -310,8 +310,8 @@ class Client(PermitDecorators, Operators):
         It is a decorator, too: `@client.once("digest:{day}", keep=7*86400)`. The name is a template, as in `locked()`.
         If the function is not to run, the call returns None. Coroutine functions work.
 
-        The name is that of a lock: `client.lock(name)` waits for it. `forget(name)` makes it undone. Needs a store with
-        `capabilities.once`.
+        The name is that of a lock: `client.lock(name)` waits for it. After `forget(name)` it may be done again. Needs a
+        store with `capabilities.once`.
         """
         if wrong:
             raise unknown_option(Client.once, wrong)
@@ -393,8 +393,8 @@ class Client(PermitDecorators, Operators):
         a new owner id and a larger token. Only one client can adopt it: a second one, or one that comes after the lock
         has expired, gets LeaseLost.
 
-        `ttl` and `label` are those of the detached lease, unless you pass others. The rest of a `min_hold` counts from
-        now on. The other settings are those of `lock()`.
+        `ttl` and `label` are those of the detached lease, unless you pass others. What was left of a
+        `min_hold` at the detach counts from the adoption on. The other settings are those of `lock()`.
         """
         from gripfast.api.handover import settings_of_adopted
         from gripfast.core.handover import adopt

@@ -91,7 +91,7 @@ class Election(AnyElection):
         It reads the store every third of the ttl, at least every 3 seconds, and when the leader's term should be over.
         So it may report a new leader that much later. Do not write because of what it reports, unless the database that
         you write to checks the token. It raises StoreUnavailable if the store can't be reached for `connect_patience`
-        seconds; then `next()` goes on.
+        seconds. After this error you can call `next()` again: it goes on watching.
         """
         return _Watching(self._client, self._watch())
 

@@ -244,7 +244,7 @@ class Lost:
         return any(lease._loss() is not None for lease in self._leases)
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Block until the lease is lost (True), is released or the time is over (False)."""
+        """Block until the lease is lost (returns True), or until it is released or the time is over (returns False)."""
         over = threading.Event()
         states = [lease._state for lease in self._leases]
         for state in states:

@@ -167,7 +167,7 @@ class Locks(AnyLocks):
     def acquire(self, wait: float | None = LOCKS_WAIT, *more: Never, **wrong: Unpack[NothingElse]) -> Leases:
         """Wait for all of the locks. If they are not all acquired within `wait` seconds, release those that are, and
         raise LockTimeout; its `name` and `holder` say which one is held by whom. With None, wait for ever. Without
-        `wait`, the setting counts."""
+        `wait`, the `wait` of `client.locks()` counts."""
         if more or wrong:
             raise unknown_option(Locks.acquire, wrong, wait, *more)
         caller = sys._getframe(1)

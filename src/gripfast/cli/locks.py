@@ -44,7 +44,7 @@ def ls(ctx: click.Context, in_json: bool, prefix: str, kind: AnyKind | Literal["
 
     On a terminal it prints a table with headings. Into a pipe it prints one line for each holder, without headings:
     name, label, host, pid, since, seconds until the lock expires unless it is renewed, waiters, token, state, kind. A
-    blank inside one of these is written as \\x20. Later versions may add words at the end.
+    space inside one of these fields is written as \\x20. Later versions may add fields at the end.
 
     The state is held, or done (recorded by gripfast run --once, or once(): nobody is at work), or min_hold (released,
     but not free yet), or foreign (other software holds it). With --json, what is done or kept has the field kept.

@@ -81,8 +81,8 @@ class Observer(Protocol):  # each method returns: one without a body would be ab
     def traceparent(self) -> str | None:
         """The trace that the caller belongs to, as W3C's `traceparent`; None if there is none.
 
-        The thread or task that requests a lock calls this one, and waits for it: return at once. It is written into the
-        details of the holder, where others read it (`LockInfo.trace`)."""
+        The thread or task that requests a lock calls this method, and waits for it: return at once. The trace is
+        written into the details of the holder, where others read it (`LockInfo.trace`)."""
         return None
 
     def claimed(self, event: Event) -> None:

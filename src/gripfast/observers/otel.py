@@ -1,7 +1,7 @@
 """Metrics, spans and log records for OpenTelemetry: `connect(url, observers=[OpenTelemetryObserver()])`.
 
-It needs OpenTelemetry's API alone. Whatever your application has set up (a meter provider, a tracer provider, a logger
-provider) gets what belongs to it; without any, nothing happens.
+It needs OpenTelemetry's API alone. Each provider that your application has set up (for meters, tracers, loggers) gets
+its part: metrics, spans, log records. Without a provider nothing is recorded.
 
 - A span covers each wait, from the claim to its end. It belongs to the trace of the caller, and has a link to the trace
   of the holder that it waited for. What is granted at once has no span.

@@ -168,7 +168,7 @@ class AsyncLost:
         return any(lease._loss() is not None for lease in self._leases)
 
     async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is lost: True; False if the time is over or the lease was released."""
+        """Wait until the lease is lost (returns True), or until it is released or the time is over (returns False)."""
         self._leases[0]._runtime.check_loop()
         over = asyncio.Event()
         states = [lease._state for lease in self._leases]

@@ -53,7 +53,7 @@ def top(
     With --once it prints a table with headings on a terminal. Into a pipe it prints one line for each name, without
     headings: name, kind, use (1, or permits in use/limit, or read, or write, or done or kept if nobody is at work),
     number of holders, waiters, rate, and of the first holder: label, host, pid, since, seconds left, token. What is not
-    known is a dash; a blank inside a word is written as \\x20. For a rate, top has to look twice: add --interval 1s.
+    known is a dash; a space inside a field is written as \\x20. For a rate, top has to look twice: add --interval 1s.
 
     If the URL has a password, set $GRIPFAST_URL: other users of the machine can see the arguments of a command.
     """
