@@ -157,7 +157,7 @@ class Call(Grpc):
 
     def got_message(self, message: bytes) -> None:
         if self._response is not None:
-            raise Malformed("two messages")
+            raise Malformed("two messages in one answer")
         self._response = self.request.rpc.read(message)
         if self.request.rpc.is_stream:
             self._over(None)
