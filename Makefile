@@ -48,7 +48,7 @@ beside: $(READY)
 test-all:  ## the same with all tests, over every store, sync and async
 	$(MAKE) --no-print-directory test SAMPLE=all
 
-test-local: $(LOCAL)  ## what needs no server: core, memory, sqlite, the command line; also on macOS
+test-local: $(LOCAL)  ## the tests that need no server: core, memory, sqlite, the command line; also on macOS
 	GRIPFAST_TESTS=local $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile -rfE --sample all $(COVERED) $(LOCAL_CLI) $(ARGS)
 
 coverage: $(READY)  ## the test coverage of the library, in per cent; COVERED="tests/core" for a part of the tests
@@ -82,10 +82,10 @@ sweep: $(READY)  ## every point of every sweep, every test over every store, syn
 observers: $(READY)  ## the conformance suite beside observers that misbehave, over every store, sync and async; takes long
 	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist load --sample all --observer all tests/conformance $(ARGS)
 
-chaos: $(READY)  ## breaks servers and processes under load, for long
+chaos: $(READY)  ## breaks servers and processes under load; takes long
 	GRIPFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/cli/test_verify.py tests/processes/test_permits.py tests/processes/test_readers.py tests/processes/test_once.py tests/processes/test_hand_over.py tests/processes/test_election.py tests/stores/test_redis_readers.py tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)
 
-doctor-next: $(READY)  ## gripfast doctor at newer servers than this machine's: downloads 150 MB once
+doctor-next: $(READY)  ## tests gripfast doctor at newer servers than this machine has: downloads 150 MB once
 	scripts/next-servers $(NEXT)
 	PATH="$(NEXT)/bin:$$PATH" ZOOKEEPER_JARS=$(NEXT)/java-forky/usr/share/java $(BIN)/python -m pytest $(DOCTORS) $(ARGS)
 	PATH="$(NEXT)/valkey:$$PATH" $(BIN)/python -m pytest tests/stores/test_redis_doctor.py $(ARGS)

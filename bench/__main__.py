@@ -1,4 +1,4 @@
-"""`python -m bench [WORD…]`: run the scenarios whose name has one of the words; all without any."""
+"""`python -m bench [WORD…]`: run the scenarios whose name contains one of the words; without words, all of them."""
 
 from __future__ import annotations
 
@@ -42,22 +42,26 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     add = parser.add_argument
     add("words", nargs="*", metavar="WORD", help="part of a scenario's name")
-    add("--list", action="store_true", help="tell what there is, and run nothing")
+    add("--list", action="store_true", help="list the scenarios, and run nothing")
     add(
         "--against",
         type=Path,
         metavar="PATH",
-        help="measure this tree beside another checkout, in turns; fail where this one is slower than it may be",
+        help="compare this checkout with the one at PATH, in turns; fail if this one is too much slower",
     )
-    add("--rounds", type=int, help="how often the contestants, or the trees, take turns, instead of the usual")
+    add(
+        "--rounds",
+        type=int,
+        help="how many turns each contestant, or checkout, gets, instead of the scenario's own number",
+    )
     add("--quick", action="store_true", help="small and short, only to see that everything works")
     add(
         "--json",
         type=Path,
         metavar="FILE",
-        help=f"where the figures are written; a new file in {RESULTS.name}/ if not told",
+        help=f"write the figures here; without this, to a new file in {RESULTS.name}/",
     )
-    add("--charts", type=Path, metavar="FOLDER", help="where the charts are written; beside the figures if not told")
+    add("--charts", type=Path, metavar="FOLDER", help="write the charts here; without this, beside the figures")
     add("--draw", type=Path, metavar="FILE", help="draw the charts of an earlier run's figures again, and run nothing")
     return parser
 

@@ -103,7 +103,8 @@ def test_quick_says_only_whether_it_can_be_used(evicting: RedisServer, call: Cal
 @pytest.mark.parametrize("options", [[], ["--quick"], ["--json"]])
 @pytest.mark.parametrize("scheme", ["redis", "postgresql", "mysql", "zookeeper", "etcd"])
 def test_a_server_that_can_not_be_reached_is_a_problem(scheme: str, options: list[str], call: Call) -> None:
-    url = f"{scheme}://me:the-secret@{HOST}:{closed_port()}/{'0' if scheme == 'redis' else 'db'}"
+    path = {"redis": "0", "etcd": ""}.get(scheme, "db")
+    url = f"{scheme}://me:the-secret@{HOST}:{closed_port()}/{path}"
     ended = call("doctor", *options, url)
     assert (ended.returncode, ended.stderr) == (1, "")
     assert "refused" in ended.stdout

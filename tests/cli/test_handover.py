@@ -31,7 +31,7 @@ def test_an_acquired_lock_is_held_after_its_process_has_ended(client: gripfast.C
     again = run_gripfast("release", "-", stdin=text)
     assert again.returncode == 76
     assert "lost the lock 'deploy'" in again.stderr
-    assert "it has expired, or was released or adopted before" in again.stderr
+    assert "its lease has expired, or was released or adopted before" in again.stderr
 
 
 def test_a_lock_is_renewed_by_its_text_again_and_again(client: gripfast.Client) -> None:
@@ -64,13 +64,13 @@ def test_a_lock_that_has_expired_was_lost_although_nobody_has_taken_it(client: g
     until(lambda: client.inspect("deploy") is None)
     ended = run_gripfast("release", "-", stdin=text)
     assert ended.returncode == 76
-    assert "it has expired, or" in ended.stderr
+    assert "its lease has expired, or" in ended.stderr
 
 
 def test_a_text_of_another_store_says_that_it_may_be_one(client: gripfast.Client, tmp_path: Path) -> None:
     text = client.lock("deploy").acquire().detach()
     with gripfast.connect(f"sqlite:///{tmp_path / 'other.db'}") as other:
-        with pytest.raises(gripfast.LeaseLost, match=r"lost \(.*\): .* or it belongs to another store"):
+        with pytest.raises(gripfast.LeaseLost, match=r"lost \(.*\): .* or belongs to another store"):
             other.adopt(text)
     client.adopt(text).release()
 

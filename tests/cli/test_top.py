@@ -94,7 +94,7 @@ def test_it_follows_the_size_of_the_terminal() -> None:
         screen.sees(r"^ NAME +HOLDER +HELD +WAIT▾ +RATE$")
         screen.resize(160, 30)
         screen.sees(r"TOKEN$")
-        assert screen.rows()[-1].startswith("↵ look")
+        assert screen.rows()[-1].startswith("↵ show")
 
 
 @pytest.mark.usefixtures("held")

@@ -67,7 +67,7 @@ async def test_one_that_attaches_while_it_is_waited_acknowledges_nothing(world: 
         claiming = actor.acquire("job", wait=0, ttl=TTL)
         await auntil(lambda: failing.of_primary.get("lock:job") is not None)
         backup.replicaof(HOST, failing.primary.port)
-        with pytest.raises(gripfast.OutcomeUnknown, match="has written it, but "):
+        with pytest.raises(gripfast.OutcomeUnknown, match="has made the change, but "):
             await claiming
         assert second.held
 

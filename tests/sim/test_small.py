@@ -27,7 +27,7 @@ def test_nothing_is_wrong_in(name: str) -> None:
     report = explored(name)
     assert not report.violations, str(report)
     assert report.ended
-    assert report.states > 1000 or name == "line"
+    assert report.states > 1000 or name == "queue"
 
 
 def test_two_claims_have_few_ways_to_go() -> None:
@@ -100,7 +100,7 @@ def test_a_release_that_takes_away_anyone_s_lock_is_found(rewrite: Rewrite) -> N
 
 def test_a_claim_that_passes_the_line_is_found(rewrite: Rewrite) -> None:
     rewrite(scripts.CLAIM, "redis.call('EXISTS', lock, line) == 0", "redis.call('EXISTS', lock) == 0")
-    found = only_one("line")
+    found = only_one("queue")
     assert found.what.startswith("passed: 'job', handed to p3/c#1")
     assert len(found.path) < 20
 

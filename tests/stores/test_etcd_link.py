@@ -176,7 +176,7 @@ def test_nobody_listens(colour: str) -> None:
         assert isinstance(fault, Fault)
         assert not fault.was_sent
         assert fault.was_refused
-        assert "check that it runs" in str(fault.error)
+        assert "check that the server runs" in str(fault.error)
 
 
 def test_a_name_that_is_not_known(colour: str) -> None:

@@ -94,14 +94,14 @@ OWN = (
     Own(
         "gripfast-redis",
         "Gripfast on one Redis server",
-        "This is the production code. The search tries every order of the messages of two clients (three in `line`),"
+        "This is the production code. The search tries every order of the messages of two clients (three in `queue`),"
         " within bounds. `claims` and `expiry` have only slow messages. In the other worlds one fault happens: any"
         " kind in `faults`, a lost message in `hand-off`, a cancelled caller in `cancelled`, a pause in `paused`, and"
-        " a process that dies in `line`. Seeds are large random worlds with many faults. Gripfast does not claim to"
+        " a process that dies in `queue`. Seeds are large random worlds with many faults. Gripfast does not claim to"
         " survive a clock that jumps or a server that forgets. After such a fault, a lease that it affects may"
         " overlap another one or be lost early. This is not counted as a violation; everything else is.",
         (
-            *_explored("claims", "faults", "hand-off", "cancelled", "expiry", "paused", "line"),
+            *_explored("claims", "faults", "hand-off", "cancelled", "expiry", "paused", "queue"),
             partial(_seeds, "redis", 400),
         ),
     ),
@@ -149,7 +149,7 @@ OWN = (
         "Gripfast's semaphores and read/write locks",
         "This is the production code, on one Redis server, in large random worlds with many faults. After each run a"
         " checker looks at what every client believed: never more permits than the limit, no slot twice, and nobody"
-        " passed in the queue.",
+        " overtaken in the queue.",
         (partial(_seeds, "permits", 100),),
     ),
     Own(

@@ -176,7 +176,7 @@ class _Trial:
             self._client.lock(self._name).acquire(wait=GLANCE)
         except LockTimeout:
             return
-        raise ConfigurationError("a lock that is held was granted again: this store does not keep its locks apart")
+        raise ConfigurationError("a lock that is held was granted to another client: do not use this store for locks")
 
     def _difference(self, began: float, ended: float) -> float | None:
         """The server has dated the grant, by its own clock, between these two moments of this machine's."""

@@ -82,7 +82,10 @@ def read(text: object, client: AnyClient) -> Detached:
     """`client`: by which it is to be found."""
     detached, kind, prefix = _read(text), client._config.kind, client._config.prefix
     if detached is None:
-        raise ConfigurationError("this is not a text that lease.detach() or `gripfast acquire` has returned")
+        raise ConfigurationError(
+            "this is not a text that lease.detach() returns or `gripfast acquire` prints: pass that text, whole and "
+            "unchanged"
+        )
     if detached.store != kind and not any({kind, detached.store} <= alike for alike in _ALIKE):
         raise ConfigurationError(
             f"the lease on {detached.name!r} was detached on a store of the kind {detached.store!r}, and this client "

@@ -130,7 +130,7 @@ class AnyRun(NotLikeOthers, Generic[L]):
         why = f"{self.name!r} was done before" if self._was_done else f"somebody else does {self.name!r} now"
         entry = "async with" if type(self).__name__.startswith("Async") else "with"
         raise ConfigurationError(
-            f"{why}, but the block of `{entry} client.once(…)` ran to its end, because it never asked: write "
+            f"{why}, but the block of `{entry} client.once(…)` ran to its end, because it never checked: write "
             f"`{entry} client.once(…) as run:` and inside it `if run:`"
         )
 

@@ -90,7 +90,8 @@ def _usable(report: Report) -> str:
     words = "a lock was acquired, waited for, renewed and released"
     if report.latency is None:
         return words
-    return f"{words}; {precise(report.latency.median)} for a pair, {precise(report.latency.tail)} at most for 99 of 100"
+    median, tail = precise(report.latency.median), precise(report.latency.tail)
+    return f"{words}; {median} to acquire and release, {tail} at most for 99 of 100"
 
 
 def _head(report: Report, width: int | None) -> list[str]:

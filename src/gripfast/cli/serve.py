@@ -118,7 +118,12 @@ def _networks(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> 
     help="Where the reverse proxy connects from, such as 10.1.0.0/16. From elsewhere the header does not count. "
     "May be given several times.",
 )
-@click.option("--open", "is_open", is_flag=True, help="Everybody who can connect may look; on this machine only.")
+@click.option(
+    "--open",
+    "is_open",
+    is_flag=True,
+    help="Ask for no token: every user of this machine may look. Not for an ADDRESS that others can reach.",
+)
 @click.pass_context
 def serve(
     ctx: click.Context,
@@ -155,7 +160,7 @@ def serve(
 
     interval = INTERVAL if every is None else every
     if interval < INTERVAL_LEAST:
-        raise click.UsageError(f"--every must be at least {INTERVAL_LEAST:g}s: each look reads everything.", ctx)
+        raise click.UsageError(f"--every must be at least {INTERVAL_LEAST:g}s: each scan reads the whole store.", ctx)
     if is_open and (token or trust_header):
         raise click.UsageError("--open lets everybody look: leave --token-file and --trust-header out.", ctx)
     if proxies and not trust_header:
@@ -210,6 +215,6 @@ def _announce(client: Client, settings: Settings, printed: str | None) -> None:
     """The link alone on stdout, for programs that read it."""
     what = "visitors may break locks" if settings.may_break else "read-only"
     access = settings.access
-    how = "" if printed or not access.token else "; enter the token of --token-file there"
+    how = "" if printed or not access.token else ", and enter the token of --token-file there"
     say(f"shows {client.where}, {what}, until Ctrl-C; open this link{how}:")
     click.echo(f"{settings.site.url}{f'#token={printed}' if printed else ''}")

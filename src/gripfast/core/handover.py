@@ -25,8 +25,8 @@ from gripfast.errors import ClientClosed, LeaseLost, StoreUnavailable
 _log = logging.getLogger("gripfast.lease")
 
 _NOT_THERE = (
-    "nobody has it by this text: it has expired, or was released or adopted before, or it belongs to another store. "
-    "Someone else may hold the lock now"
+    "this text is not valid any more: its lease has expired, or was released or adopted before, or belongs to another "
+    "store. Someone else may hold the lock now: acquire it again before you go on"
 )
 
 

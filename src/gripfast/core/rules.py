@@ -164,7 +164,7 @@ def checked_ttl(ttl: object, max_ttl: float = TTL_MAX) -> float:
     seconds = _checked_seconds("ttl", ttl, TTL_MIN, TTL_MAX)
     if seconds > max_ttl:
         raise ConfigurationError(
-            f"ttl must be at most max_ttl, which is {max_ttl:g} seconds, not {seconds:g}. Use a shorter ttl (leases "
+            f"ttl must be at most max_ttl ({max_ttl:g} seconds), not {seconds:g}. Use a shorter ttl (leases "
             "are renewed while they are held), or set a larger max_ttl in every client of these nodes"
         )
     return seconds
@@ -236,7 +236,7 @@ def checked_limit(limit: object) -> int:
 def checked_n(n: object, limit: int) -> int:
     count = _checked_count("n", n, LIMIT_MAX)
     if count > limit:
-        raise ConfigurationError(f"n must be at most the semaphore's limit, which is {limit}, not {count}")
+        raise ConfigurationError(f"n must be at most the semaphore's limit ({limit}), not {count}")
     return count
 
 

@@ -249,12 +249,12 @@ class Answers:
         row = look_up(self._client, kind, name)
         meant = [each for each in row.holders if each.owner in owners] if row else []
         if row is None or not meant:
-            raise Refused(409, "Nothing was changed: those holders have it no more.")
+            raise Refused(409, "Nothing was changed: those holders do not hold it any more. Look again.")
         if any(each.state == "done" for each in meant):
             raise Refused(409, "Nothing was changed: this was done once. gripfast forget lets it be done again.")
         hit = break_holders(self._client, replace(row, holders=tuple(meant)), order.get("reason") or None)
         if not hit:
-            raise Refused(409, "Nothing was changed: those holders have it no more.")
+            raise Refused(409, "Nothing was changed: those holders do not hold it any more. Look again.")
         return replace(row, holders=hit)
 
     def _note(self, user: str, row: Row, reason: object) -> None:

@@ -193,7 +193,7 @@ EXPLORATIONS: dict[str, Callable[[], Explored]] = {
         "cancelled",
         "expiry",
         "paused",
-        "line",
+        "queue",
         "permits",
         "readers",
     ),

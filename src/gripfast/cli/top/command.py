@@ -27,7 +27,7 @@ INTERVAL = 2.0
 @url_option
 @json_option
 @click.option("--once", is_flag=True, help="Print one table and end; the same if stdout is not a terminal.")
-@duration_option("--interval", "Look at the store this often. [default: 2s] With --once: look twice, this far apart.")
+@duration_option("--interval", "Scan the store this often. [default: 2s] With --once: scan twice, this far apart.")
 @click.option(
     "--sort", "order", type=click.Choice(ORDERS), default="waiting", help="What comes first. [default: waiting]"
 )
@@ -37,7 +37,7 @@ INTERVAL = 2.0
 def top(
     ctx: click.Context, in_json: bool, once: bool, interval: float | None, order: Order, words: str, prefix: str
 ) -> None:
-    """Watch a store: who holds what and for how long, how many wait, and how often locks are entered.
+    """Watch a store: who holds what and for how long, how many wait, and how often locks are acquired.
 
     \b
     gripfast top
@@ -46,14 +46,14 @@ def top(
 
     Keys: Enter shows one row, / filters, s sorts, b breaks (it asks first), p pauses, ? lists all keys, q quits.
 
-    RATE is how often a name is entered each second, at least: top counts the tokens that changed between two looks.
+    RATE is how often a name is acquired each second, at least: top counts the tokens that changed between two scans.
     LEFT is the time until a lock expires unless its holder renews it. If the store can't be reached, the last rows
     stay, and top goes on when the store is back.
 
     With --once it prints a table with headings on a terminal. Into a pipe it prints one line for each name, without
     headings: name, kind, use (1, or permits in use/limit, or read, or write, or done or kept if nobody is at work),
     number of holders, waiters, rate, and of the first holder: label, host, pid, since, seconds left, token. What is not
-    known is a dash; a space inside a field is written as \\x20. For a rate, top has to look twice: add --interval 1s.
+    known is a dash; a space inside a field is written as \\x20. For a rate, top has to scan twice: add --interval 1s.
 
     If the URL has a password, set $GRIPFAST_URL: other users of the machine can see the arguments of a command.
     """

@@ -46,15 +46,15 @@ KEYS = (
     ("/", "filter by words; Esc clears it"),
     ("b", "break: by force, asks first"),
     ("p", "pause, and go on"),
-    ("u", "look at the store now"),
+    ("u", "scan the store now"),
     ("q", "quit"),
 )
-ABOUT = """RATE is how often a name is entered, at least: top counts the tokens that changed between two looks.
+ABOUT = """RATE is how often a name is acquired, at least: top counts the tokens that changed between two scans.
 LEFT is the time until a lock expires unless its holder renews it. KIND “kept” or “done”: nobody is at work, but the
 name is taken, for its min_hold or by once()."""
 HINTS: dict[Page, Sequence[tuple[str, str]]] = {
     "list": [
-        ("↵", "look"), ("/", "filter"), ("s", "sort"), ("b", "break"), ("p", "pause"), ("?", "help"), ("q", "quit"),
+        ("↵", "show"), ("/", "filter"), ("s", "sort"), ("b", "break"), ("p", "pause"), ("?", "help"), ("q", "quit"),
     ],
     "one": [("Esc", "back"), ("b", "break"), ("p", "pause"), ("?", "help")],
     "help": [("any key", "back")],
@@ -192,7 +192,7 @@ def _status(state: State, width: int) -> Line:
     if state.silent_for > max(SILENT, 2 * view.scan.took if view.scan else 0.0):
         return line((f"The store has not answered for {shown(state.silent_for)}.", YELLOW))
     if view.scan is None:
-        return line(("Looking at the store …", DIM))
+        return line(("Scanning the store …", DIM))
     words = [*_choices(state), *view.scan.notes]
     return line((clipped(visible("   ".join(words)), width), DIM))
 

@@ -119,8 +119,8 @@ def _beside_sqlite(connection: Any, mode: str | None) -> Place:
     if not name or name.startswith("file:"):
         raise ImproperlyConfigured(
             f"the NAME of DATABASES[{connection.alias!r}] is {'a URI' if name else 'empty'}, and Gripfast needs a "
-            "plain path, for a file of locks beside it: use a URL instead of DATABASE in GRIPFAST, such as "
-            "sqlite:////var/lib/shop.locks"
+            "plain path, because it keeps the locks in a file beside the database: use a URL instead of DATABASE in "
+            "GRIPFAST, such as sqlite:////var/lib/shop.locks"
         )
     path = Path(name).absolute()
     return Place(f"sqlite:///{quote(f'{path}{LOCKS_BESIDE}')}")

@@ -127,7 +127,7 @@ function received(news) {
 function troubled({ reason }) {
   document.body.classList.add("stale");
   say("trouble", "Store unreachable");
-  const age = looked === null ? "" : ` What you see was so ${duration(now() - looked)} ago.`;
+  const age = looked === null ? "" : ` What you see is ${duration(now() - looked)} old.`;
   write(of("trouble"), `The store can't be read: ${reason.replace(/[.\s]+$/, "")}.${age} The page goes on trying.`);
   of("trouble").hidden = false;
 }
@@ -176,7 +176,7 @@ function grouped(number) {
 function tick() {
   if (document.hidden || session === null || looked === null) return;
   const isLate = of("state").dataset.state === "live" && now() - looked > patience;
-  if (isLate) say("waiting", "The store takes its time…");
+  if (isLate) say("waiting", "The store is slow to answer…");
   table.draw();
   details.update(model.rows);
   drawFigures();

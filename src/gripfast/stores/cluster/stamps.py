@@ -201,5 +201,7 @@ def _because(fault: Fault) -> Unreachable:
 
 
 def _again(where: str, why: str) -> Unreachable:
-    message = f"could not make sure in time that a slot which it has taken may be used, because {why}: try again"
+    message = (
+        f"has taken over a slot, and could not confirm in time that it may grant locks there, because {why}: try again"
+    )
     return unreachable(StoreUnavailable(f"{where} {message}", {where: message}))

@@ -72,7 +72,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
             if shift > 63:
                 raise Malformed("a number has more than ten bytes")
     except IndexError:
-        raise Malformed("a number is cut off") from None
+        raise Malformed("a truncated number") from None
 
 
 def tag(number: int, wire: int) -> bytes:
@@ -148,7 +148,7 @@ def decoder(kind: Callable[..., Any], fields: Sequence[Field], defaults: Sequenc
                 value = data[at : at + size]
                 at += size
                 if at > end:
-                    raise Malformed("a field is cut off")
+                    raise Malformed("a truncated field")
             else:
                 at = _skip(key, at, end)
                 continue
@@ -173,7 +173,7 @@ def _skip(key: int, at: int, end: int) -> int:
     if size is None:
         raise Malformed(f"there is no wire type {key & 7}")
     if at + size > end:
-        raise Malformed("a field is cut off")
+        raise Malformed("a truncated field")
     return at + size
 
 

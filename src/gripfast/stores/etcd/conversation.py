@@ -99,7 +99,7 @@ class Grpc(Stream):
 
     def _got_status(self, status: bytes | None, message: bytes) -> None:
         if self._body or status is None or not status.isdigit():
-            self._nonsense("a message is cut off" if self._body else "no status")
+            self._nonsense("a truncated message" if self._body else "no status")
         elif status == b"0":
             self._over(None)
         else:
@@ -157,7 +157,7 @@ class Call(Grpc):
 
     def got_message(self, message: bytes) -> None:
         if self._response is not None:
-            raise Malformed("two messages")
+            raise Malformed("two messages in one answer")
         self._response = self.request.rpc.read(message)
         if self.request.rpc.is_stream:
             self._over(None)
@@ -304,7 +304,10 @@ class Conversation:
             if not frames.has_room:
                 return
             if not frames.can_open:
-                self.cancel(call, faults.not_processed(self.where, frames.why_leaving or "its stream numbers ran out"))
+                self.cancel(
+                    call,
+                    faults.not_processed(self.where, frames.why_leaving or "this connection has no stream ids left"),
+                )
                 continue
             call.is_sent, call.received_before = True, frames.received
             del self._waiting[call]
@@ -340,7 +343,9 @@ class Conversation:
     def leave(self) -> None:
         self.is_left = True
         for call in list(self._waiting):
-            self.cancel(call, faults.not_processed(self.where, self.frames.why_leaving or "its connection was left"))
+            self.cancel(
+                call, faults.not_processed(self.where, self.frames.why_leaving or "this connection was given up")
+            )
         self.lose_watches()
 
     @property

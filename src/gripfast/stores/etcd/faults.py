@@ -96,7 +96,7 @@ def not_connected(where: str, error: Exception) -> Fault:
         error = TimeoutError("the connection was not made in time")
         advice = "check its address and firewalls"
     else:
-        advice = "check that it runs and that the address is right"
+        advice = "check that the server runs and that the address is right"
     fault = _named(where, f"can't be reached: {_cause(error)}; {advice}")
     return fault._replace(was_sent=False, was_refused=isinstance(error, REFUSED))
 
@@ -114,7 +114,7 @@ def cut(where: str, error: Exception | str | None, was_sent: bool = True) -> Fau
 
 def not_processed(where: str, why: str) -> Fault:
     """It says so itself."""
-    return _named(where, f"is leaving: {why}")._replace(was_sent=False)
+    return _named(where, f"did not process this request, because {why}; try again")._replace(was_sent=False)
 
 
 def not_understood(where: str, what: str) -> Fault:

@@ -249,7 +249,7 @@ class Frames:
     def _got(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         self.received += 1
         if (self._open_block is not None) != (kind == CONTINUATION):
-            raise Broken(PROTOCOL_ERROR, "a header block is not complete, or was not begun")
+            raise Broken(PROTOCOL_ERROR, "a header block was interrupted, or a CONTINUATION continues none")
         if kind == DATA:
             self._got_data(flags, number, payload)
         elif kind == HEADERS:
@@ -281,7 +281,7 @@ class Frames:
         part = _unpadded(flags, payload)
         if flags & WITH_PRIORITY:
             if len(part) < 5:
-                raise Broken(FRAME_SIZE_ERROR, "a priority is cut off")
+                raise Broken(FRAME_SIZE_ERROR, "HEADERS with a truncated priority")
             part = part[5:]
         if flags & END_HEADERS:
             self._got_block(flags, number, part)
@@ -292,7 +292,7 @@ class Frames:
         assert self._open_block is not None
         begun, first_flags, parts = self._open_block
         if number != begun:
-            raise Broken(PROTOCOL_ERROR, "a header block goes on in another stream")
+            raise Broken(PROTOCOL_ERROR, "a CONTINUATION in another stream")
         parts.append(payload)
         self._block_size += 9 + len(payload)
         if self._block_size > BLOCK_MOST:
@@ -353,20 +353,20 @@ class Frames:
     def _set(self, setting: int, value: int) -> None:
         if setting == INITIAL_WINDOW_SIZE:
             if value > LARGEST:
-                raise Broken(FLOW_CONTROL_ERROR, "the first window is too large")
+                raise Broken(FLOW_CONTROL_ERROR, "SETTINGS_INITIAL_WINDOW_SIZE is too large")
             for stream in self.streams.values():
                 stream._window += value - self._stream_window
                 self._check_window(stream._window)
             self._stream_window = value
         elif setting == MAX_FRAME_SIZE:
             if not FRAME_MOST <= value < 1 << 24:
-                raise Broken(PROTOCOL_ERROR, "there is no such size of frames")
+                raise Broken(PROTOCOL_ERROR, "SETTINGS_MAX_FRAME_SIZE is out of range")
             self._frame_most = value
         elif setting == MAX_CONCURRENT_STREAMS:
             self.streams_most = value
 
     def _got_push(self, flags: int, number: int, payload: bytes) -> None:
-        raise Broken(PROTOCOL_ERROR, "nothing may be pushed")
+        raise Broken(PROTOCOL_ERROR, "PUSH_PROMISE, although push is off")
 
     def _got_ping(self, flags: int, number: int, payload: bytes) -> None:
         if number or len(payload) != 8:
@@ -392,7 +392,7 @@ class Frames:
             raise Broken(FRAME_SIZE_ERROR, "WINDOW_UPDATE is malformed")
         more = _LONG.unpack(payload)[0] & LARGEST
         if not more:
-            raise Broken(PROTOCOL_ERROR, "a window is opened by nothing")
+            raise Broken(PROTOCOL_ERROR, "WINDOW_UPDATE with increment 0")
         if not number:
             self._window += more
             self._check_window(self._window)
@@ -410,7 +410,7 @@ class Frames:
     def _stream(self, number: int) -> Stream | None:
         """None if it is over."""
         if not number & 1 or number >= self._next:
-            raise Broken(PROTOCOL_ERROR, f"there is no stream {number}")
+            raise Broken(PROTOCOL_ERROR, f"a frame for stream {number}, which was never opened")
         return self.streams.get(number)
 
 
@@ -440,5 +440,5 @@ def _unpadded(flags: int, payload: bytes) -> bytes:
     if not flags & PADDED:
         return payload
     if not payload or payload[0] >= len(payload):
-        raise Broken(PROTOCOL_ERROR, "a frame is all padding")
+        raise Broken(PROTOCOL_ERROR, "a frame has more padding than data")
     return payload[1 : len(payload) - payload[0]]

@@ -122,7 +122,7 @@ class Inspection:
             done = await self.remove(name, first, note, until)
             if done is not None:
                 return done
-        return unreachable(StoreUnavailable(f"the holder of {name!r} changes with every look: try again"))
+        return unreachable(StoreUnavailable(f"the holder of {name!r} changed during every attempt: try again"))
 
     async def remove(self, name: str, found: Entry, note: str | None, until: float) -> bool | Unreachable | None:
         """None if the key has changed meanwhile. The note is left in the same step."""

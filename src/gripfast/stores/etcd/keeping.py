@@ -132,7 +132,7 @@ class Keeping:
                 self._store.records[hold.owner] = record
                 return "released"
             return None
-        return unreachable(StoreUnavailable(f"{self._requests.link.where} gave no clear answer about {hold.name!r}"))
+        return unreachable(StoreUnavailable(f"{self._requests.link.where}: {hold.name!r} changed during every attempt"))
 
     async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
         requests, sent = self._requests, boottime()
@@ -171,7 +171,7 @@ class Keeping:
             self._requests.lost_lease(answer, lease)
             return failed(answer)
         if not self._store.is_known(record):  # the next try tells what this cluster has
-            return unreachable(StoreUnavailable(f"{self._requests.link.where} has become another cluster meanwhile"))
+            return unreachable(StoreUnavailable(f"{self._requests.link.where} is another cluster now: try again"))
         moved = protocol.read_move(answer, record.place, answer.header.revision, lease.id, claim.owner)
         if isinstance(moved, Place):
             # An earlier try of the same request may have done it: its write is the one that counts.

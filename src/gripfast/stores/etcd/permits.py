@@ -80,7 +80,7 @@ class EtcdPermits:
             answer = await attempt.step()
             if answer is not None:
                 return answer
-        return unreachable(StoreUnavailable(f"others are always faster to take permits of {claim.name!r}"))
+        return unreachable(StoreUnavailable(f"the permits of {claim.name!r} changed during every attempt: try again"))
 
     async def look(self, pool: Pool, until: float) -> View | Unreachable:
         answer = await self.requests.ask(TxnRequest((), pool.look(), ()), until)
@@ -117,7 +117,7 @@ class EtcdPermits:
             record.place = moved if isinstance(moved, Place) else protocol.place_of(moved)
             if isinstance(moved, Place) or moved.number("n", 0) == 1:
                 return None
-        return unreachable(StoreUnavailable(f"{hold.name!r} changes with every look: will retry"))
+        return unreachable(StoreUnavailable(f"the permits of {hold.name!r} changed during every attempt"))
 
     async def resize(self, name: str, limit: int) -> Unreachable | None:
         requests, until = self.requests, self.requests.until()
@@ -136,7 +136,7 @@ class EtcdPermits:
                 return failed(answer)
             if answer.succeeded and len(unfit) < UNFIT_MOST:
                 return await self._ring(pool, until)
-        return unreachable(StoreUnavailable(f"others are always faster to take permits of {name!r}: try again"))
+        return unreachable(StoreUnavailable(f"the permits of {name!r} changed during every attempt: try again"))
 
     async def _ring(self, pool: Pool, until: float) -> Unreachable | None:
         """The first waiter watches deletions in its queue. If it hears nothing, it looks by itself, later."""

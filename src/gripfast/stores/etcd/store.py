@@ -88,7 +88,9 @@ class EtcdStore(WithPermits):
             if answer is not None:
                 return answer
             sent = boottime()
-        return unreachable(StoreUnavailable(f"{requests.link.where} gave no clear answer about {claim.name!r}"))
+        return unreachable(
+            StoreUnavailable(f"{requests.link.where}: {claim.name!r} changed during every attempt: try again")
+        )
 
     def record(self, claim: Claim) -> Record:
         """If it is of another cluster, it tells nothing."""
@@ -200,7 +202,7 @@ class EtcdStore(WithPermits):
             group = await self._move(group, lease, results, until, each)
             if not group:
                 return
-        busy = StoreUnavailable(f"{requests.link.where} shows another state with every answer: will retry")
+        busy = StoreUnavailable(f"{requests.link.where}: the keys changed during every attempt: try again")
         results.update({hold.owner: unreachable(busy) for hold, _ in group})
 
     async def _move(
@@ -302,7 +304,7 @@ class EtcdStore(WithPermits):
             if not left:
                 return None
             places = {owner: protocol.place_of(mine) for owner, mine in left.items()}
-        return unreachable(StoreUnavailable(f"{self.requests.link.where} shows another state with every answer"))
+        return unreachable(StoreUnavailable(f"{self.requests.link.where}: the keys changed during every attempt"))
 
     def _own(self, owner: str, kvs: Sequence[KeyValue]) -> Entry | None:
         """The key, if it is to be deleted. One that was detached is, if the caller was not told so."""

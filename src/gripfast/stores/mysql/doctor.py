@@ -112,7 +112,7 @@ BLIND = advice(
     "mysql-no-process",
     "this user has no PROCESS right",
     why="It can't see whether a waiter of another user still lives. If clients log in as different users, waiters for "
-    "semaphores and read/write locks may be passed. Replicas can't be seen either.",
+    "semaphores and read/write locks may lose their positions in the queue. Replicas can't be seen either.",
     todo="GRANT PROCESS ON *.* TO the user, or let all clients use the same user",
 )
 PLAIN_TEXT = advice(

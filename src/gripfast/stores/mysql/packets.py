@@ -85,7 +85,7 @@ class AnswerReader:
         try:
             return self._read(b"".join(self._pieces) if len(self._pieces) > 1 else data)
         except (IndexError, struct.error):
-            raise ProtocolBroken("a packet is shorter than it says") from None
+            raise ProtocolBroken("a packet is shorter than its length says") from None
 
     def _read(self, data: bytes) -> Answer | None:
         """Packet by packet: an error may come anywhere, an EOF ends the columns of a result, and then its rows."""
@@ -125,7 +125,7 @@ class AnswerReader:
         if not size:
             raise ProtocolBroken("an empty packet")
         if count != 0 or first[0] != _ERROR:
-            raise ProtocolBroken(f"packet {count} where {self._count} was due")
+            raise ProtocolBroken(f"packet number {count} instead of {self._count}")
 
     def _take_first(self, data: bytes, start: int, stop: int, is_eof: bool) -> Answer | None:
         """Of a result."""

@@ -113,7 +113,7 @@ CLOSES_IDLE = advice(
 NO_SCRIPT_LIMIT = advice(
     "redis-script-limit",
     "busy-reply-threshold is {limit}: the server never says that it is busy with a script",
-    why="While somebody's slow script runs, clients get no answer at all, and nobody is told why leases are lost.",
+    why="While somebody's slow script runs, clients get no answer at all, and no error says why leases are lost.",
     todo="CONFIG SET busy-reply-threshold 5000 (before Redis 7.0: lua-time-limit)",
 )
 SLOW_COMMANDS = advice(

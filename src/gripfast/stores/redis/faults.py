@@ -86,7 +86,10 @@ def other_layout(where: str, found: Any, ours: int) -> Fault:
     if isinstance(found, bytes):
         elsewhere = "another database or server"
         return Fault(layout.refusal(where, found.decode(errors="replace"), ours, elsewhere), "unfit")
-    fault = refused(where, found if isinstance(found, ReplyError) else ReplyError("the number of its layout is gone"))
+    fault = refused(
+        where,
+        found if isinstance(found, ReplyError) else ReplyError("its layout number was deleted meanwhile; try again"),
+    )
     if fault.kind != "no_rights" or "key" not in str(found):
         return fault
     words = f"does not let this user use the key {LAYOUT.decode()!r}, which has its layout number"
@@ -153,7 +156,7 @@ def not_acknowledged(where: str, doubt: str, role: Any) -> Fault:
     """`role`: the reply to ROLE, by which the followers are known."""
     if isinstance(role, ReplyError):
         return was_sent(refused(where, role))  # type: ignore[no-any-return]
-    message = f"has written it, but {doubt}"
+    message = f"has made the change, but {doubt}"
     return Fault(OutcomeUnknown(f"{where} {message}", {where: message}))
 
 

@@ -102,8 +102,8 @@ class Followers:
         have = frozenset(each for each, offset in last.followers.items() if offset >= first.offset)
         if len(have) < self._replicas:
             return (
-                f"{len(have)} of {self._replicas} replicas have acknowledged that in time: check that all replicas are "
-                "connected, and try again"
+                f"only {len(have)} of {self._replicas} replicas have acknowledged it in time: check that all replicas "
+                "are connected, and try again"
             )
         return self._not_listed(have) if self._listed is not None else self._not_known(have, first)
 

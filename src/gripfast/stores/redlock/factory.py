@@ -141,7 +141,7 @@ def _checked_grace(grace: object, max_ttl: float) -> float:
     seconds = rules.checked_patience("restart_grace", grace)
     if 0.0 < seconds < max_ttl:
         raise ConfigurationError(
-            f"restart_grace must be at least max_ttl, which is {max_ttl:g} seconds, not {seconds:g}. Otherwise a node "
+            f"restart_grace must be at least max_ttl ({max_ttl:g} seconds), not {seconds:g}. Otherwise a node "
             "that restarted without its data could vote before the leases that it has forgotten are over. In tests, 0 "
             "turns this protection off"
         )

@@ -27,7 +27,7 @@ def of_sentinel(name: str, error: Exception | None) -> Fault:
         return _fault(name, f"{words}: set sentinel_password, and sentinel_username if it has users ({error})", "login")
     if fault.kind == "no_rights":
         return _fault(
-            name, f"does not let this user ask: grant it +sentinel|master and the like ({error})", "no_rights"
+            name, f"does not let this user use SENTINEL: grant it +sentinel|master and the like ({error})", "no_rights"
         )
     return fault
 
@@ -74,7 +74,7 @@ def role_refused(where: str, primary: str, error: ReplyError) -> Fault:
     fault = refused(primary, error)
     message = f"can't be used: its primary, {fault.error}"
     if fault.kind == "no_rights":
-        message = f"can't be used: its primary, {primary}, does not let this user ask for its ROLE: grant it +role"
+        message = f"can't be used: its primary, {primary}, does not let this user use ROLE: grant it +role"
     return fault._replace(error=StoreUnavailable(f"{where} {message}", {where: message}))
 
 

@@ -124,7 +124,7 @@ class RWSession(Session):
                 return answer
             row = protocol.only(answer)
             if row is None:
-                return self._spoilt(Refusal("other", "", f"the row of {self.name!r} in gripfast_rw was deleted"))
+                return self._spoilt(Refusal("other", "", f"somebody deleted the row of {self.name!r} in gripfast_rw"))
             self._mark = protocol.text(row[1])
             self._is_lowered = True
         noted = await self._requests.run(self._rw.note_lowered(self._mode, self.name, self.owner, self._mark))

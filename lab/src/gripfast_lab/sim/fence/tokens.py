@@ -276,7 +276,7 @@ class Fence:
         who, what, token, place, outcome = label
         if what == "take-back":
             return f"{_name(who)} takes node {place + 1} back with token {token}"
-        asks = "proposes" if what == "claim" else "asks again with"
+        asks = "proposes" if what == "claim" else "retries with"
         return f"{_name(who)} {asks} {token} at node {place + 1}: {outcome}"
 
 

@@ -26,21 +26,21 @@ CLEAN_UP = (
         ),
     ),
     Mutant(
-        "clean-up leaves the place",
+        "clean-up leaves the queue position",
         "clean-up",
-        "A clean-up frees the lock, but leaves the owner in line.",
+        "A clean-up frees the lock, but leaves the owner in the queue.",
         (Rewrite("leave(ARGV[1])\n", ""),),
     ),
     Mutant(
-        "refused waiter stays in line",
+        "refused waiter stays queued",
         "clean-up",
         "An attempt whose wait is over stays in the queue.",
         (Edit(acquire._leave, "if may_have_left and any(", "if False and any("),),
     ),
     Mutant(
-        "late claims not followed",
+        "clean-up overtakes a late claim",
         "clean-up",
-        "A clean-up goes another way than the claim that it cleans up, and may overtake it.",
+        "A clean-up takes another connection than the claim that it cleans up, and may overtake it.",
         (
             Edit(
                 RedisStore._clean_up_after,
@@ -50,15 +50,15 @@ CLEAN_UP = (
         ),
     ),
     Mutant(
-        "only the last claim followed",
+        "only the last claim cleaned up",
         "clean-up",
-        "Where a claim was repeated, a clean-up follows the last one only.",
+        "If a claim was repeated, only the last one is cleaned up.",
         (Edit(Server.sends, "self.late.setdefault(owner, []).append(before)", "pass"),),
     ),
     Mutant(
-        "release does not follow late claims",
+        "release ignores late claims",
         "clean-up",
-        "A release leaves alone a claim of its owner that is still on its way.",
+        "A release does not clean up a claim of its owner that may still take effect.",
         (Edit(RedisStore.release, "if hold.owner in link.server.late:", "if False:"),),
     ),
     Mutant(
@@ -76,13 +76,13 @@ CLEAN_UP = (
     Mutant(
         "dropped lease stays",
         "clean-up",
-        "A lease that nobody can use any more is not given back.",
+        "A lease that nobody can use any more is not released.",
         (Edit(ledger.Ledger.enter, "Mark(state, self._drop)", "Mark(state)"),),
     ),
     Mutant(
         "reaper forgets",
         "clean-up",
-        "What could not be given back is forgotten.",
+        "What could not be released is forgotten.",
         (Edit(upkeep.Reaper._try, "if trouble is None:", "if True:"),),
     ),
     Mutant(
@@ -98,9 +98,9 @@ CLEAN_UP = (
         ),
     ),
     Mutant(
-        "closing gives nothing back",
+        "closing releases nothing",
         "clean-up",
-        "A client that is closed leaves its locks and places to their ttl.",
+        "A client that is closed leaves its locks and queue positions to their ttl.",
         (Edit(upkeep.Reaper.reap_all, "for mark in ledger.marks():", "for mark in list[Mark]():"),),
     ),
 )

@@ -20,9 +20,9 @@ DEADLINES = (
         (Edit(rules.dates, " - (CLOCK_RATES * ttl + CLOCK_GRAIN)", ""),),
     ),
     Mutant(
-        "deadline not looked at",
+        "deadline not checked",
         "deadlines",
-        "Whoever asks whether a lease is held is not told that its deadline has passed.",
+        "A lease counts as held although its deadline has passed.",
         (Edit(lease.LeaseState.remaining, "left = self.deadline - now", "left = self.ttl"),),
     ),
     Mutant(
@@ -40,7 +40,7 @@ DEADLINES = (
     Mutant(
         "push for the whole ttl",
         "deadlines",
-        "A pushed grant is believed to be for the ttl that was asked for, although a push may bring less.",
+        "A pushed grant is believed to be for the ttl that was requested, although a push may bring less.",
         (Edit(acquire.acquire, "answer.token, answer.ttl,", "answer.token, want.ttl,"),),
     ),
     Mutant(
@@ -50,7 +50,7 @@ DEADLINES = (
         (Edit(acquire.acquire, "want.max_hold):", "want.max_hold) or True:"),),
     ),
     Mutant(
-        "max_hold not looked at",
+        "max_hold not checked",
         "deadlines",
         "A lease is renewed past its max_hold.",
         (Edit(lease.LeaseState.grant, "deadline if deadline < self.limit else self.limit", "deadline"),),

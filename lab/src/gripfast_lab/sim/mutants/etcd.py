@@ -61,12 +61,12 @@ ETCD = (
     ),
     _mutant(
         "lease dated by its answer",
-        "A lease counts from when its client has heard of it.",
+        "A lease counts from when its client received the answer.",
         Edit(Leases._grant, "seconds=max(seconds, answer.ttl)", "seconds=max(seconds, answer.ttl), sent=boottime()"),
     ),
     _mutant(
         "existing lease dated by its answer",
-        "Who is told that its lease exists takes it for a new one.",
+        "A client whose lease exists already takes it for a new one.",
         Edit(Leases._grant, _EXISTS, f"{_EXISTS}\n    else:\n        lease = lease._replace(sent=boottime())"),
     ),
     _mutant(
@@ -100,7 +100,7 @@ ETCD = (
     ),
     _mutant(
         "key under another lease counts as moved",
-        "Who finds its key changed takes that for its own renewal.",
+        "A holder that finds its key changed takes that for its own renewal.",
         Edit(protocol.read_move, _MOVED, "return place._replace(mod=mine.kv.mod_revision)"),
     ),
     _mutant(
@@ -110,7 +110,7 @@ ETCD = (
     ),
     _mutant(
         "token of the last write",
-        "Who claims twice gets the token of the second write.",
+        "A client that claims twice gets the token of the second write.",
         Edit(Record.won, "self.token = self.token or revision", "self.token = revision"),
     ),
     _mutant(
@@ -173,7 +173,7 @@ ETCD = (
     ),
     _mutant(
         "answered request forgets an earlier one",
-        "Who has got an answer does not clean up after an earlier claim that got none.",
+        "A client that has got an answer does not clean up after an earlier claim that got none.",
         Edit(EtcdStore.sent, "record.is_late = was_late", "record.is_late = False"),
     ),
     _mutant(
@@ -182,7 +182,7 @@ ETCD = (
         Edit(EtcdStore.release, "self._broken if was_repeated else self.why", "self.why"),
     ),
     _mutant(
-        "first try tells of all",
+        "first try counts for all",
         "A release whose first try was not sent does not look at what became of the second.",
         Edit(Requests.ask_once, "was_sent = was_sent or answer.was_sent", "pass"),
     ),

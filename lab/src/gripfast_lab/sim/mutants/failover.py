@@ -57,7 +57,7 @@ FAILOVER = (
     Mutant(
         "grace from the client's clock",
         "failover",
-        "The marker says since when a client, by its own clock, has asked.",
+        "The marker has the time of the first request by the client's clock.",
         (
             Edit(
                 grace.Grace._look,
@@ -71,7 +71,7 @@ FAILOVER = (
     Mutant(
         "marker kept from before the promotion",
         "failover",
-        "The marker says since when the server before this one has been asked.",
+        "The marker keeps the time of the first request to the server before this one.",
         (Rewrite("since, why = now, of_run", "since, why = since or now, of_run"),),
         GRACE,
     ),
@@ -117,7 +117,7 @@ FAILOVER = (
     Mutant(
         "a follower too many",
         "failover",
-        "Whoever follows may acknowledge, although it can't be promoted.",
+        "Any follower may acknowledge, although it can't be promoted.",
         (
             Edit(followers.Followers._found, "len(last.followers) > self._replicas", "False"),
             Edit(followers.Followers._not_listed, "not missing and not strangers", "True"),
@@ -127,7 +127,7 @@ FAILOVER = (
     Mutant(
         "followers counted before WAIT only",
         "failover",
-        "Who attaches while it is waited may acknowledge instead of a replica.",
+        "A server that attaches during WAIT may acknowledge instead of a replica.",
         (
             Edit(followers.Followers._found, "read_role(after)", "read_role(before)"),
             Edit(followers.Followers._found, "offset >= first.offset", "acks >= self._replicas"),
@@ -137,7 +137,7 @@ FAILOVER = (
     Mutant(
         "followers by number",
         "failover",
-        "Who has taken the place of a replica may acknowledge instead of it.",
+        "A server that has replaced a replica may acknowledge instead of it.",
         (Edit(followers.Followers._not_listed, "not missing and not strangers", "True"),),
         ACKNOWLEDGED,
     ),

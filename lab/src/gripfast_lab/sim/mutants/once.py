@@ -32,7 +32,7 @@ ONCE = (
     ),
     _mutant(
         "repeated record is refused",
-        "A record of what is done that comes twice is told that it is not its own.",
+        "A record of what is done that is sent twice is refused the second time.",
         Rewrite("if holder == marker then\n", "if false then\n"),
     ),
     _mutant(
@@ -82,12 +82,12 @@ ONCE = (
     ),
     _mutant(
         "once does not wait",
-        "Who would wait for something to be done is told at once that it is busy.",
+        "A waiter for something to be done gets the answer at once that it is busy.",
         Edit(acquire._is_done, 'and taken.holder.kept == "done"', ""),
     ),
     _mutant(
         "adopted by the old id",
-        "Who adopts a lock renews it by the owner id in the text.",
+        "The adopter of a lock renews it by the owner id in the text.",
         Edit(handover.adopt, "LeaseState(want, env.new_owner())", "LeaseState(want, former)"),
     ),
     _mutant(
@@ -104,7 +104,7 @@ ONCE = (
     ),
     _mutant(
         "adopted with the same token",
-        "Who adopts a lock gets the token of the lease that was detached.",
+        "The adopter of a lock gets the token of the lease that was detached.",
         Rewrite(
             _ADOPTED,
             "elseif holder ~= former then\n  return 0\nend\nredis.call('SET', lock, owner, 'PX', ttl)\n"
@@ -112,8 +112,8 @@ ONCE = (
         ),
     ),
     _mutant(
-        "detached and given back",
-        "The process that has detached a lease gives the lock back when the lease is dropped.",
+        "detached and released",
+        "The process that has detached a lease releases the lock when the lease is dropped.",
         Edit(handover.detach, "env.ledger.confirm_gone(state.owner)", "pass"),
     ),
     _mutant(

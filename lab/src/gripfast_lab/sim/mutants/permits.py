@@ -49,13 +49,13 @@ PERMITS = (
         Rewrite("settle()\nsave()\nreturn {mine,", "save()\nreturn {mine,"),
     ),
     _mutant(
-        "unheard head blocks",
-        "A waiter that nobody hears keeps all others from what is free.",
+        "unreachable head blocks",
+        "A first waiter that a push can't reach keeps all others from what is free.",
         Rewrite("      set_aside(owner, seen)", "      return false, slots"),
     ),
     _mutant(
-        "unheard lose their position",
-        "A waiter that nobody hears goes to the end of the queue.",
+        "unreachable waiters lose their position",
+        "A waiter that a push can't reach goes to the end of the queue.",
         Rewrite("      set_aside(owner, seen)", "      leave(owner)"),
     ),
     _mutant(
@@ -65,7 +65,7 @@ PERMITS = (
     ),
     _mutant(
         "permits by push for the whole ttl",
-        "A waiter is told a longer time than the server keeps its permits.",
+        "A push says a longer time than the server keeps the permits.",
         Rewrite("owner, token, granted, slots)", "owner, token, ttl * 2, slots)"),
     ),
     _mutant(

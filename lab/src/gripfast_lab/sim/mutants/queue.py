@@ -16,16 +16,16 @@ QUEUE = (
     Mutant(
         "last come, first served",
         "queue",
-        "Who comes to wait stands at the front of the line.",
+        "A new waiter goes to the front of the queue.",
         (
             Rewrite("'ZRANGE', line, -1, -1, 'WITHSCORES'", "'ZRANGE', line, 0, 0, 'WITHSCORES'"),
             Rewrite("'NX', last + 1, owner", "'NX', last - 1, owner"),
         ),
     ),
     Mutant(
-        "handed to the deaf",
+        "handed to an unreachable waiter",
         "queue",
-        "The lock is handed to a waiter although nobody heard the push.",
+        "The lock is handed to a waiter although nobody received the push.",
         (Rewrite("  if not is_heard(channel) then\n    return false\n  end\n", ""),),
     ),
     Mutant(
@@ -35,9 +35,9 @@ QUEUE = (
         (Rewrite(f"if not seen or now_ms() - seen > {scripts.WINDOW_MS} then", "if not seen then"),),
     ),
     Mutant(
-        "deaf lose their place",
+        "unreachable waiter loses its position",
         "queue",
-        "A waiter that a push could not reach is put out of the line, and comes back at its end.",
+        "A waiter that a push could not reach is taken out of the queue, and comes back at its end.",
         (
             Rewrite(
                 "  if not is_heard(channel) then\n    return false\n  end\n",
@@ -46,9 +46,9 @@ QUEUE = (
         ),
     ),
     Mutant(
-        "place lost by asking",
+        "position lost by a retry",
         "queue",
-        "A waiter that asks again goes to the end of the line.",
+        "A waiter that retries goes to the end of the queue.",
         (
             Rewrite("if is_new or not redis.call('ZSCORE', line, owner) then", "do"),
             Rewrite("'NX', last + 1", "last + 1"),
@@ -63,7 +63,7 @@ QUEUE = (
     Mutant(
         "new owner id for each try",
         "queue",
-        "Every retry has a new owner id, so that it is not recognised and the line fills with ghosts.",
+        "Every retry has a new owner id, so that it is not recognised and the queue fills with entries of nobody.",
         (
             Edit(
                 acquire._persist,
@@ -75,17 +75,17 @@ QUEUE = (
     Mutant(
         "waits for the push alone",
         "queue",
-        "A waiter trusts that it will be told, and does not ask again.",
+        "A waiter relies on its notification, and does not retry.",
         (Edit(rules.ask_again_at, "pace = refresh_pace(ttl)", "return now + 1e6"),),
     ),
     Mutant(
         "own lock counts as another's",
         "queue",
-        "A claim that meets its own lock, after a lost reply, is told that it is taken.",
+        "A claim that finds its own lock, after a lost reply, is refused.",
         (Rewrite("if seen[1] == owner then\n", "if false then\n"),),
     ),
     Mutant(
-        "stays in line with the lock",
+        "stays queued with the lock",
         "queue",
         "A waiter that gets the lock by a retry keeps its position in the queue.",
         (

@@ -32,7 +32,7 @@ REDLOCK = (
     ),
     _mutant(
         "maximum of counters",
-        "The token is the largest that was told plus one; nobody is asked to accept it.",
+        "The token is the largest that was received plus one; no node has to accept it.",
         Edit(
             store.RedlockStore._settle,
             "second = await self._second_round(vote, token, ballot)",
@@ -86,8 +86,8 @@ REDLOCK = (
         Edit(ballot.VoteBallot.__init__, "majority(nodes)", "majority(nodes) - 1"),
     ),
     _mutant(
-        "taken told as unreachable",
-        "Nodes that are somebody else's count as nodes that could not be asked.",
+        "taken reported as unreachable",
+        "Nodes that are somebody else's count as nodes that could not be reached.",
         Edit(store.RedlockStore._lost, "Failed, Unmarked, Newborn", "Failed, Unmarked, Newborn, Busy"),
     ),
     _mutant(
@@ -122,7 +122,7 @@ REDLOCK = (
     ),
     _mutant(
         "released where granted",
-        "A release asks only those nodes whose vote was heard.",
+        "A release goes only to those nodes whose vote was received.",
         Edit(
             store.RedlockStore._attempt,
             "if ballot.is_plain:\n",

@@ -36,7 +36,7 @@ RENEWAL = (
     Mutant(
         "unreachable counts as renewed",
         "renewal",
-        "A renewal that could not be asked for is taken for a success.",
+        "A renewal that could not be requested is taken for a success.",
         (Edit(renew._take_answer, "if answer is None:", "if not isinstance(answer, str):"),),
     ),
     Mutant(
@@ -90,7 +90,7 @@ RENEWAL = (
     Mutant(
         "extend without effect",
         "renewal",
-        "An extension says yes without having asked.",
+        "An extension reports success without a request.",
         (Edit(renew.extend, "answer = await renew(env, [state], shortens)", "answer = None"),),
     ),
 )

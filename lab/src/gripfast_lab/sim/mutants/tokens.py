@@ -30,7 +30,7 @@ TOKENS = (
     Mutant(
         "same token after a hand-off",
         "tokens",
-        "A hand-off tells the token of the grant before it.",
+        "A hand-off has the token of the grant before it.",
         (
             Rewrite(
                 _HANDS_ON,
@@ -76,7 +76,7 @@ TOKENS = (
         (Edit(lease.LeaseState.renewed, "self.ttl = ttl", "self.ttl = ttl; self.token += 1"),),
     ),
     Mutant(
-        "another token for asking again",
+        "another token for a retry",
         "tokens",
         "A claim that is repeated by the holder gets a new token.",
         (Rewrite("return tonumber(token)\nend", "return write(owner, ttl, keep, tail)\nend"),),

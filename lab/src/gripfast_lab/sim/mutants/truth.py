@@ -21,7 +21,7 @@ TRUTH = (
     Mutant(
         "unreachable counts as taken",
         "truth",
-        "A server that could not be asked is told as a lock that somebody has.",
+        "A server that could not be reached is reported as a lock that somebody has.",
         (Edit(acquire._persist, "await patience.unreachable(answer, claim)", "return Taken(None, 0), sent"),),
     ),
     Mutant(
@@ -44,9 +44,9 @@ TRUTH = (
         ),
     ),
     Mutant(
-        "loss not told",
+        "loss not notified",
         "truth",
-        "Nobody is told of a loss until it looks, or releases.",
+        "A holder is not notified of a loss: it finds out by a check, or at its release.",
         (Edit(notice.Notices._look, "_tell(self._env, state, reason)", "pass"),),
     ),
     Mutant(

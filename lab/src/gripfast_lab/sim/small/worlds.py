@@ -79,7 +79,7 @@ _WORLDS = [
         slow_from=0.05,
     ),
     Bounds(
-        "line",
+        "queue",
         "a process dies while three want the lock; the last of them comes when its time is over",
         (errand(A, ttl=1.0, works=0.3), errand(B, ttl=1.0, after=0.1), errand(C, ttl=1.0, after=0.993)),
         kinds=("kill", "vanish"),
@@ -115,7 +115,7 @@ _LARGER: dict[str, dict[str, Any]] = {
     "cancelled": {"slow": ()},
     "expiry": {"passes": 4, "errands": (errand(A, ttl=1.0, works=1.5), errand(B, ttl=1.0, after=0.7))},
     "paused": {"passes": 6},
-    "line": {"kinds": ANY},
+    "queue": {"kinds": ANY},
     "permits": {
         "text": "one is cancelled while three at once want one or two of two permits",
         "kinds": ("cancel",),
