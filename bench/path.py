@@ -17,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
@@ -65,10 +66,15 @@ STORES = {
 
 def measured(words: Iterable[str]) -> Iterator[tuple[str, Length]]:
     for store, server in STORES.items():
-        if any(word in store for word in words):
+        if any(word in store for word in words) and is_known(store):
             with tempfile.TemporaryDirectory(prefix="gripfast-bench-") as folder, server(Path(folder)) as url:
                 yield store, length(sync_pair(url))
                 yield f"{store}, asyncio", length(asyncio.run(async_pair(url)))
+
+
+def is_known(store: str) -> bool:
+    """An older tree may not have it."""
+    return find_spec(f"gripfast.stores.{'sqlite' if store == 'embedded' else store}") is not None
 
 
 def sync_pair(url: str) -> list[str]:
