@@ -2,6 +2,7 @@
 
 import shutil
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 import gripfast
 from gripfast.core.ports import Claim, Granted, Hold
 from gripfast.runtime.blocking import drive
-from gripfast.stores.etcd import protocol
+from gripfast.stores.etcd import inspection, protocol
 from gripfast.stores.etcd.leases import Lease
 from stores import etcd_stage
 from stores.etcd_stage import SOON, keys_below
@@ -234,3 +235,23 @@ def test_of_two_that_adopt_in_one_client_one_gets_it(client: gripfast.Client) ->
     record = store._keeping._record(first, claims[1])  # it has looked before the other one adopted
     current = store.requests.leases._current[30]
     assert drive(store._keeping._take(record, current, claims[1], 0.0, store.requests.until(), 1.0)) == "taken"
+
+
+# -- lists -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("root", ["", "store/", "store/deep/"])
+def test_a_page_that_ends_with_the_limit_of_a_semaphore_is_not_the_last_one(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key is in no queue."""
+    monkeypatch.setattr(inspection, "PAGE", 2)
+    prefix, names = f"{uuid.uuid4().hex}-", [f"job{number}" for number in range(6)]
+    with gripfast.connect(etcd_server().url_with(root=root, prefix=prefix)) as client:
+        for name in names:
+            client.semaphore(name, limit=1).acquire().release()
+        leases = [client.lock(name).acquire() for name in names]
+        permits = [client.semaphore(name, limit=1).acquire() for name in names]
+        assert [info.name for info in client.list()] == names
+        assert [info.name for info in client.list(kind="semaphore")] == names
+        assert all(lease.held for lease in [*leases, *permits])
