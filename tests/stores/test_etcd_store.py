@@ -12,7 +12,8 @@ import gripfast
 from gripfast.core.ports import Claim, Granted, Hold
 from gripfast.runtime.blocking import drive
 from gripfast.stores.etcd import inspection, protocol
-from gripfast.stores.etcd.leases import Lease
+from gripfast.stores.etcd.leases import Lease, whole
+from gripfast.stores.etcd.permits import LIMIT_KEPT
 from stores import etcd_stage
 from stores.etcd_stage import SOON, keys_below
 from support.etcd_servers import EtcdServer, Trio, etcd_server
@@ -73,6 +74,16 @@ def test_a_lease_that_expired_at_the_server_costs_a_claim_only_a_round_trip(clie
     assert requests.leases._current[30].id != lease.id
 
 
+def test_a_lease_of_a_limit_that_expired_at_the_server_keeps_no_permits_back(client: gripfast.Client) -> None:
+    """Somebody has revoked it, say. It would have been used for more than an hour."""
+    semaphore = client.semaphore("api", limit=2)
+    for use in (lambda: semaphore.acquire(wait=1).release(), lambda: semaphore.resize(3)):
+        semaphore.acquire().release()
+        lease: Lease = store_of(client).requests.leases._current[whole(LIMIT_KEPT)]
+        etcd_server().ctl("lease", "revoke", f"{lease.id:x}")
+        use()
+
+
 # -- what others do ----------------------------------------------------------------------------------------------------
 
 
@@ -82,6 +93,14 @@ def test_a_key_that_somebody_deletes_is_a_broken_lease(client: gripfast.Client, 
     with pytest.raises(gripfast.LeaseLost) as caught:
         lease.extend()
     assert caught.value.reason == "broken"
+
+
+def test_nothing_is_remembered_of_a_lease_that_was_lost(client: gripfast.Client) -> None:
+    lease = client.lock("job").acquire()
+    client.force_release("job")
+    with pytest.raises(gripfast.LeaseLost):
+        lease.release()
+    assert not store_of(client).records
 
 
 def test_a_lease_that_is_revoked_takes_no_key_that_was_renewed(client: gripfast.Client) -> None:

@@ -31,7 +31,7 @@ from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
 from gripfast.stores import permit_queue
 from gripfast.stores.etcd import permit_protocol, protocol
-from gripfast.stores.etcd.leases import Lease
+from gripfast.stores.etcd.leases import Lease, is_unknown_lease
 from gripfast.stores.etcd.link import Refusal
 from gripfast.stores.etcd.messages import DeleteRangeRequest, TxnRequest, TxnResponse
 from gripfast.stores.etcd.permit_protocol import Limit, Permit, Pool, View
@@ -132,6 +132,9 @@ class EtcdPermits:
                 return new
             unfit = [each for each in view.queue if each.waits and each.n > limit][:UNFIT_MOST]
             answer = await requests.ask(permit_protocol.resize(pool, view, new, unfit), until)
+            if is_unknown_lease(answer):
+                requests.leases.drop_for(LIMIT_KEPT)
+                continue
             if isinstance(answer, Fault | Refusal):
                 return failed(answer)
             if answer.succeeded and len(unfit) < UNFIT_MOST:
@@ -180,7 +183,10 @@ class Attempt:
 
     async def _send(self, request: TxnRequest, lease: Lease) -> TxnResponse | Unreachable | None:
         answer = await self._store.sent(self.record, request, lease, self._until, self._each)
-        if self._requests.lost_lease(answer, lease) or not self._store.is_known(self.record):
+        if self._requests.lost_lease(answer, lease):
+            self._requests.leases.drop_for(LIMIT_KEPT)  # it was this one, perhaps: etcd does not say which
+            return None
+        if not self._store.is_known(self.record):
             return None
         return failed(answer) if isinstance(answer, Fault | Refusal) else cast(TxnResponse, answer)
 

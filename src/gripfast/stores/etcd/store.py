@@ -266,6 +266,7 @@ class EtcdStore(WithPermits):
             # An earlier try of the same request may have deleted it.
             ask_why = self._broken if was_repeated else self.why
             if (loss := await ask_why(record, hold.owner, until)) is not None:
+                self.forget(hold.owner)
                 return loss
         return self._left(hold)
 
