@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import gripfast
-from gripfast.core.ports import Claim, Granted, Hold
+from gripfast.core.ports import Claim, Granted, Hold, Unreachable
 from gripfast.runtime.blocking import drive
 from gripfast.stores.etcd import inspection, protocol
 from gripfast.stores.etcd.leases import Lease, whole
@@ -143,6 +143,28 @@ def test_125_leases_and_more_are_renewed_at_once_and_one_that_is_gone_costs_no_o
     answers = drive(store_of(client).renew(holds))
     assert [answer for answer in answers if answer is not None] == ["broken"]
     assert answers[7] == "broken"
+
+
+def test_leases_with_long_names_and_labels_are_renewed_at_once(client: gripfast.Client) -> None:
+    """A hundred of them together are more than a member takes in one request."""
+    labels, names = ["\x01" * 4096, "x" * 4096], [f"{number:03}" + "/" * 509 for number in range(100)]
+    locks = [client.lock(name, ttl=60, label=labels[number % 2], renew=False) for number, name in enumerate(names)]
+    leases = [lock.acquire() for lock in locks]
+    holds = [Hold(lease.name, lease.owner, 60.0) for lease in leases]
+    assert drive(store_of(client).renew(holds)) == [None] * len(holds)
+    assert drive(store_of(client).abandon(holds)) == [None] * len(holds)
+
+
+def test_what_is_refused_together_is_tried_one_by_one() -> None:
+    """One of them may be the reason: too large, or forbidden by now. That costs no other."""
+    with EtcdServer("--max-request-bytes=1500") as server, gripfast.connect(server.lock_space()) as client:
+        leases = [client.lock(f"job{number}", renew=False).acquire() for number in range(20)]
+        holds = [Hold(lease.name, lease.owner, 60.0) for lease in leases]
+        store_of(client).records[leases[-1].owner].found["label"] = "x" * 1500
+        *answers, refused = drive(store_of(client).renew(holds))
+        assert answers == [None] * (len(holds) - 1)
+        assert isinstance(refused, Unreachable)
+        assert drive(store_of(client).abandon(holds)) == [None] * len(holds)
 
 
 # -- clusters ----------------------------------------------------------------------------------------------------------
