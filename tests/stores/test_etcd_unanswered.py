@@ -1,5 +1,6 @@
 """Requests that got no answer: what became of them, and what the store does about it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -55,6 +56,28 @@ def test_a_release_that_is_repeated_tells_that_the_lock_was_released_by_force(de
         detour.lose_an_answer()
         with pytest.raises(gripfast.LeaseLost, match="because"):
             lease.release()
+
+
+ASKED: dict[str, Callable[[gripfast.Client], object]] = {
+    "a lock with a long ttl": lambda client: client.lock("job", ttl=600).try_acquire(),
+    "a semaphore": lambda client: client.semaphore("api", limit=2).try_acquire(),
+    "a reader": lambda client: client.rwlock("index").read().try_acquire(),
+    "a resize": lambda client: client.semaphore("api", limit=2).resize(3),
+    "inspect": lambda client: client.inspect("held"),
+    "list": lambda client: list(client.list()),
+    "a force release": lambda client: client.force_release("held"),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_silent_member_leaves_time_for_the_next(proxy: Proxy, root: str, asked: str) -> None:
+    url = url_of([address(proxy), etcd_server().address], root=root, request_timeout=2)
+    with gripfast.connect(etcd_server().url_with(root=root)) as other, gripfast.connect(url, ttl=4) as client:
+        held = other.lock("held").acquire()
+        client.semaphore("api", limit=2).acquire().release()  # so leases of etcd's are there
+        proxy.hold("replies")
+        assert ASKED[asked](client) is not False
+        assert held.owner
 
 
 def lose_the_answer_to_a_keep(client: gripfast.Client, detour: Detour, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any, cast
 
@@ -82,8 +83,8 @@ class EtcdPermits:
                 return answer
         return unreachable(StoreUnavailable(f"others are always faster to take permits of {claim.name!r}"))
 
-    async def look(self, pool: Pool, until: float) -> View | Unreachable:
-        answer = await self.requests.ask(TxnRequest((), pool.look(), ()), until)
+    async def look(self, pool: Pool, until: float, each: float = math.inf) -> View | Unreachable:
+        answer = await self.requests.ask(TxnRequest((), pool.look(), ()), until, each)
         if isinstance(answer, Fault | Refusal):
             return failed(answer)
         return permit_protocol.read_view(pool.kind, answer.responses, answer.header.revision)
@@ -210,7 +211,7 @@ class Attempt:
     # Newcomers --------------------------------------------------------------------------------------------------------
 
     async def _come(self, lease: Lease) -> Granted | Taken | Unreachable | None:
-        view = await self._permits.look(self._pool, self._until)
+        view = await self._permits.look(self._pool, self._until, self._each)
         if isinstance(view, Unreachable):
             return view
         if (place := view.place_of(self.record.key)) is not None:
@@ -256,7 +257,7 @@ class Attempt:
         """Look again, and keep the key in the queue."""
         known = self.record.lease
         if known is not None and known.ends - boottime() > FRESH * self._claim.ttl:
-            view = await self._permits.look(self._pool, self._until)
+            view = await self._permits.look(self._pool, self._until, self._each)
             if isinstance(view, Unreachable):
                 return view
             return await self._decide(view, lease)
