@@ -103,6 +103,16 @@ def test_nothing_is_remembered_of_a_lease_that_was_lost(client: gripfast.Client)
     assert not store_of(client).records
 
 
+@pytest.mark.parametrize("way", ["lock", "semaphore"])
+def test_nothing_is_remembered_of_a_claim_that_was_refused(way: str) -> None:
+    with EtcdServer("--max-request-bytes=600") as server, gripfast.connect(server.lock_space()) as client:
+        options = {} if way == "lock" else {"limit": 2}
+        for _ in range(3):
+            with pytest.raises(gripfast.StoreUnavailable, match="takes no request as large"):
+                getattr(client, way)("job", label="x" * 2000, **options).try_acquire()
+        assert not store_of(client).records
+
+
 def test_a_lease_that_is_revoked_takes_no_key_that_was_renewed(client: gripfast.Client) -> None:
     """As a leader does that was replaced, when it returns."""
     lease = client.lock("job", ttl=20).acquire()

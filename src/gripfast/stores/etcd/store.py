@@ -73,8 +73,13 @@ class EtcdStore(WithPermits):
     # Claims -----------------------------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
-        if claim.share is not None:
-            return await self._permits.claim(claim)
+        answer = await (self._claim(claim) if claim.share is None else self._permits.claim(claim))
+        record = self.records.get(claim.owner) if isinstance(answer, Unreachable) else None
+        if record is not None and record.place is None and not record.is_late:
+            self.forget(claim.owner)  # nothing of it is there, so nobody cleans up after it
+        return answer
+
+    async def _claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         requests, sent = self.requests, boottime()
         until, each = sent + requests.link.timeout, requests.each(claim.ttl)
         for _ in range(ROUNDS):
