@@ -38,7 +38,7 @@ from gripfast.stores.etcd.leases import Lease, is_unknown_lease, whole
 from gripfast.stores.etcd.link import Refusal
 from gripfast.stores.etcd.messages import KeyValue, RangeRequest, TxnRequest
 from gripfast.stores.etcd.protocol import Busy, Entry, Gone, Known, Place, Waits, Won
-from gripfast.stores.etcd.record import Record
+from gripfast.stores.etcd.record import LATE, Record
 from gripfast.stores.etcd.requests import Requests, failed, may_take_effect
 from gripfast.stores.etcd.spec import CAPABILITIES
 from gripfast.stores.etcd.watching import again_in
@@ -147,8 +147,13 @@ class EtcdStore(WithPermits):
 
     async def sent(self, record: Record, request: TxnRequest, lease: Lease, until: float, each: float) -> Any:
         """A claim's request. Until it is answered, it may take effect at any time."""
-        was_late, record.is_late = record.is_late, True
-        told = await self.requests.ask_once(request, until, each)
+        was_late, record.is_late, began = record.is_late, True, boottime()
+        try:
+            told = await self.requests.ask_once(request, until, each)
+        except BaseException:  # a cancel, an interrupt
+            if boottime() - began > LATE:
+                record.late_until = lease.ends
+            raise
         if told.was_repeated or (isinstance(told.answer, Fault) and told.answer.was_sent):
             record.late_until = lease.ends
         else:
