@@ -16,7 +16,9 @@ from gripfast.stores.etcd.leases import Lease, whole
 from gripfast.stores.etcd.permits import LIMIT_KEPT
 from stores import etcd_stage
 from stores.etcd_stage import SOON, keys_below
-from support.etcd_servers import EtcdServer, Trio, etcd_server
+from support.etcd_servers import EtcdServer, Trio, etcd_server, url_of
+from support.ports import closed_port
+from support.server_process import HOST
 from support.waiting import until
 
 client, root = etcd_stage.client, etcd_stage.root
@@ -241,6 +243,12 @@ def test_a_stopped_member_is_left_and_its_lease_goes_on() -> None:
             finally:
                 member.resume()
         assert client.inspect("job") is None
+
+
+def test_a_member_that_is_named_twice_does_not_hide_the_others(root: str) -> None:
+    down = f"{HOST}:{closed_port()}"
+    with gripfast.connect(url_of([down, down, etcd_server().address], root=root)) as client:
+        assert client.lock("job").try_acquire() is not None
 
 
 # -- what was left to somebody else ------------------------------------------------------------------------------------
