@@ -94,7 +94,7 @@ def test_who_has_a_login_is_not_told_that_everybody_may_change_keys() -> None:
 
 
 def test_a_history_that_nobody_compacts_is_advice_and_a_compacted_one_is_none() -> None:
-    whole = Facts([Server("h:1", version="3.6.9")], 30.0, 3, revision=LONG_HISTORY + 1, is_whole=True)
+    whole = Facts([Server("h:1", version="3.6.11")], 30.0, 3, revision=LONG_HISTORY + 1, is_whole=True)
     assert [each.name for each in judge(whole)] == ["etcd-not-named", "etcd-not-compacted"]
     assert [each.name for each in judge(whole._replace(is_whole=False))] == ["etcd-not-named"]
 
@@ -120,8 +120,9 @@ def test_whether_a_history_is_whole_is_seen(server: EtcdServer) -> None:
 
 COUNTS = {
     "3.4.23": 5, "3.4.30": 5, "3.4.31": 4, "3.4.33": 4, "3.4.34": 3, "3.4.37": 3, "3.4.38": 2, "3.4.41": 2, "3.4.42": 1,
-    "3.4.43": 1, "3.4.44": 0, "3.5.12": 4, "3.5.13": 3, "3.5.15": 3, "3.5.16": 2, "3.5.22": 2, "3.5.23": 1, "3.5.27": 1,
-    "3.5.28": 0, "3.6.4": 2, "3.6.5": 1, "3.6.8": 1, "3.6.9": 0, "4.0.0": 0,
+    "3.4.43": 1, "3.4.44": 0, "3.5.12": 5, "3.5.13": 4, "3.5.15": 4, "3.5.16": 3, "3.5.22": 3, "3.5.23": 2, "3.5.27": 2,
+    "3.5.28": 1, "3.5.29": 1, "3.5.30": 0, "3.6.4": 3, "3.6.5": 2, "3.6.8": 2, "3.6.9": 1, "3.6.10": 1, "3.6.11": 0,
+    "3.3.27": 5, "3.7.0": 0, "4.0.0": 0, "": 0,
 }  # fmt: skip
 """Faults of versions, on both sides of each that mends one."""
 

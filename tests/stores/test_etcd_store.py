@@ -2,19 +2,23 @@
 
 import shutil
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import gripfast
-from gripfast.core.ports import Claim, Granted, Hold
+from gripfast.core.ports import Claim, Granted, Hold, Unreachable
 from gripfast.runtime.blocking import drive
-from gripfast.stores.etcd import protocol
-from gripfast.stores.etcd.leases import Lease
+from gripfast.stores.etcd import inspection, protocol
+from gripfast.stores.etcd.leases import Lease, whole
+from gripfast.stores.etcd.permits import LIMIT_KEPT
 from stores import etcd_stage
 from stores.etcd_stage import SOON, keys_below
-from support.etcd_servers import EtcdServer, Trio, etcd_server
+from support.etcd_servers import EtcdServer, Trio, etcd_server, url_of
+from support.ports import closed_port
+from support.server_process import HOST
 from support.waiting import until
 
 client, root = etcd_stage.client, etcd_stage.root
@@ -72,6 +76,16 @@ def test_a_lease_that_expired_at_the_server_costs_a_claim_only_a_round_trip(clie
     assert requests.leases._current[30].id != lease.id
 
 
+def test_a_lease_of_a_limit_that_expired_at_the_server_keeps_no_permits_back(client: gripfast.Client) -> None:
+    """Somebody has revoked it, say. It would have been used for more than an hour."""
+    semaphore = client.semaphore("api", limit=2)
+    for use in (lambda: semaphore.acquire(wait=1).release(), lambda: semaphore.resize(3)):
+        semaphore.acquire().release()
+        lease: Lease = store_of(client).requests.leases._current[whole(LIMIT_KEPT)]
+        etcd_server().ctl("lease", "revoke", f"{lease.id:x}")
+        use()
+
+
 # -- what others do ----------------------------------------------------------------------------------------------------
 
 
@@ -81,6 +95,24 @@ def test_a_key_that_somebody_deletes_is_a_broken_lease(client: gripfast.Client, 
     with pytest.raises(gripfast.LeaseLost) as caught:
         lease.extend()
     assert caught.value.reason == "broken"
+
+
+def test_nothing_is_remembered_of_a_lease_that_was_lost(client: gripfast.Client) -> None:
+    lease = client.lock("job").acquire()
+    client.force_release("job")
+    with pytest.raises(gripfast.LeaseLost):
+        lease.release()
+    assert not store_of(client).records
+
+
+@pytest.mark.parametrize("way", ["lock", "semaphore"])
+def test_nothing_is_remembered_of_a_claim_that_was_refused(way: str) -> None:
+    with EtcdServer("--max-request-bytes=600") as server, gripfast.connect(server.lock_space()) as client:
+        options = {} if way == "lock" else {"limit": 2}
+        for _ in range(3):
+            with pytest.raises(gripfast.StoreUnavailable, match="takes no request as large"):
+                getattr(client, way)("job", label="x" * 2000, **options).try_acquire()
+        assert not store_of(client).records
 
 
 def test_a_lease_that_is_revoked_takes_no_key_that_was_renewed(client: gripfast.Client) -> None:
@@ -123,6 +155,28 @@ def test_125_leases_and_more_are_renewed_at_once_and_one_that_is_gone_costs_no_o
     answers = drive(store_of(client).renew(holds))
     assert [answer for answer in answers if answer is not None] == ["broken"]
     assert answers[7] == "broken"
+
+
+def test_leases_with_long_names_and_labels_are_renewed_at_once(client: gripfast.Client) -> None:
+    """A hundred of them together are more than a member takes in one request."""
+    labels, names = ["\x01" * 4096, "x" * 4096], [f"{number:03}" + "/" * 509 for number in range(100)]
+    locks = [client.lock(name, ttl=60, label=labels[number % 2], renew=False) for number, name in enumerate(names)]
+    leases = [lock.acquire() for lock in locks]
+    holds = [Hold(lease.name, lease.owner, 60.0) for lease in leases]
+    assert drive(store_of(client).renew(holds)) == [None] * len(holds)
+    assert drive(store_of(client).abandon(holds)) == [None] * len(holds)
+
+
+def test_what_is_refused_together_is_tried_one_by_one() -> None:
+    """One of them may be the reason: too large, or forbidden by now. That costs no other."""
+    with EtcdServer("--max-request-bytes=1500") as server, gripfast.connect(server.lock_space()) as client:
+        leases = [client.lock(f"job{number}", renew=False).acquire() for number in range(20)]
+        holds = [Hold(lease.name, lease.owner, 60.0) for lease in leases]
+        store_of(client).records[leases[-1].owner].found["label"] = "x" * 1500
+        *answers, refused = drive(store_of(client).renew(holds))
+        assert answers == [None] * (len(holds) - 1)
+        assert isinstance(refused, Unreachable)
+        assert drive(store_of(client).abandon(holds)) == [None] * len(holds)
 
 
 # -- clusters ----------------------------------------------------------------------------------------------------------
@@ -191,6 +245,12 @@ def test_a_stopped_member_is_left_and_its_lease_goes_on() -> None:
         assert client.inspect("job") is None
 
 
+def test_a_member_that_is_named_twice_does_not_hide_the_others(root: str) -> None:
+    down = f"{HOST}:{closed_port()}"
+    with gripfast.connect(url_of([down, down, etcd_server().address], root=root)) as client:
+        assert client.lock("job").try_acquire() is not None
+
+
 # -- what was left to somebody else ------------------------------------------------------------------------------------
 
 
@@ -234,3 +294,23 @@ def test_of_two_that_adopt_in_one_client_one_gets_it(client: gripfast.Client) ->
     record = store._keeping._record(first, claims[1])  # it has looked before the other one adopted
     current = store.requests.leases._current[30]
     assert drive(store._keeping._take(record, current, claims[1], 0.0, store.requests.until(), 1.0)) == "taken"
+
+
+# -- lists -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("root", ["", "store/", "store/deep/"])
+def test_a_page_that_ends_with_the_limit_of_a_semaphore_is_not_the_last_one(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its key is in no queue."""
+    monkeypatch.setattr(inspection, "PAGE", 2)
+    prefix, names = f"{uuid.uuid4().hex}-", [f"job{number}" for number in range(6)]
+    with gripfast.connect(etcd_server().url_with(root=root, prefix=prefix)) as client:
+        for name in names:
+            client.semaphore(name, limit=1).acquire().release()
+        leases = [client.lock(name).acquire() for name in names]
+        permits = [client.semaphore(name, limit=1).acquire() for name in names]
+        assert [info.name for info in client.list()] == names
+        assert [info.name for info in client.list(kind="semaphore")] == names
+        assert all(lease.held for lease in [*leases, *permits])

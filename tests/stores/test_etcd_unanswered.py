@@ -1,5 +1,6 @@
 """Requests that got no answer: what became of them, and what the store does about it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -7,11 +8,13 @@ import pytest
 import gripfast
 from gripfast.core.kept import MIN_HOLD, Keep
 from gripfast.core.ports import Hold
+from gripfast.machine import boottime
 from gripfast.runtime.blocking import drive
 from gripfast.stores.etcd import protocol
 from gripfast.stores.etcd.keys import Keys
 from gripfast.stores.etcd.meeting import Cluster
 from gripfast.stores.etcd.messages import DeleteRangeRequest, PutRequest
+from gripfast.stores.etcd.record import LATE
 from gripfast.stores.etcd.requests import Requests
 from stores import etcd_stage
 from stores.etcd_stage import SOON, Detour, address, keys_below, stage
@@ -55,6 +58,28 @@ def test_a_release_that_is_repeated_tells_that_the_lock_was_released_by_force(de
         detour.lose_an_answer()
         with pytest.raises(gripfast.LeaseLost, match="because"):
             lease.release()
+
+
+ASKED: dict[str, Callable[[gripfast.Client], object]] = {
+    "a lock with a long ttl": lambda client: client.lock("job", ttl=600).try_acquire(),
+    "a semaphore": lambda client: client.semaphore("api", limit=2).try_acquire(),
+    "a reader": lambda client: client.rwlock("index").read().try_acquire(),
+    "a resize": lambda client: client.semaphore("api", limit=2).resize(3),
+    "inspect": lambda client: client.inspect("held"),
+    "list": lambda client: list(client.list()),
+    "a force release": lambda client: client.force_release("held"),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED)
+def test_a_silent_member_leaves_time_for_the_next(proxy: Proxy, root: str, asked: str) -> None:
+    url = url_of([address(proxy), etcd_server().address], root=root, request_timeout=2)
+    with gripfast.connect(etcd_server().url_with(root=root)) as other, gripfast.connect(url, ttl=4) as client:
+        held = other.lock("held").acquire()
+        client.semaphore("api", limit=2).acquire().release()  # so leases of etcd's are there
+        proxy.hold("replies")
+        assert ASKED[asked](client) is not False
+        assert held.owner
 
 
 def lose_the_answer_to_a_keep(client: gripfast.Client, detour: Detour, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,6 +233,30 @@ def test_a_try_that_is_refused_cleans_up_after_an_earlier_one_that_takes_effect_
         lease.release()
         assert drive(store_of(other).requests.ask(sent[-1], requests.until())).succeeded
         until(lambda: not keys_below(f"{root}job/"), within=SOON)
+
+
+def test_a_claim_that_is_given_up_at_a_silent_member_is_cleaned_up_when_it_takes_effect(
+    client: gripfast.Client, root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By an interrupt, long before its time is over. Its member may pass it on to the others later."""
+    client.lock("job", ttl=16).acquire().release()
+    store, sent = store_of(client), list[Any]()
+
+    async def give_up(request: Any, *more: Any) -> Any:
+        sent.append(request)
+        given_up = boottime() + 1.5 * LATE
+        until(lambda: boottime() > given_up, within=SOON)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store.requests, "ask_once", give_up)
+        with pytest.raises(KeyboardInterrupt):
+            client.lock("job", ttl=16).acquire()
+    lands = boottime() + 3 * LATE
+    until(lambda: boottime() > lands, within=SOON)
+    with gripfast.connect(etcd_server().url_with(root=root)) as other:
+        assert drive(store_of(other).requests.ask(sent[-1], boottime() + SOON)).succeeded
+    until(lambda: not keys_below(f"{root}job/"), within=SOON)
 
 
 def test_a_detach_that_meets_a_restored_backup_gives_out_no_text(client: gripfast.Client) -> None:

@@ -57,9 +57,14 @@ FAULTS: Sequence[tuple[tuple[Version, ...], str, str]] = (
         "reads may be stale after a change of the leader",
         "`gripfast ls` and `inspect()` may show what is over. No lock is granted by a read",
     ),
-    (((3, 4, 44),), "users may do more than their roles allow", "Whoever has a user name may be able to break locks"),
+    (
+        ((3, 4, 44), (3, 5, 30), (3, 6, 11)),
+        "users may do more than their roles allow",
+        "Whoever has a user name may be able to break locks",
+    ),
 )
-"""Since which versions it is mended, one for each release series; what it is; what it means here."""
+"""Since which versions it is mended, one for each release series; what it is; what it means here. Series before the
+first one have the fault, too."""
 
 DOWN = problem(
     "etcd-member-down",
@@ -269,8 +274,8 @@ def _judge_servers(facts: Facts) -> Iterator[Finding]:
 def _judge_version(server: Server) -> Iterator[Finding]:
     version = version_in(server.version)[:3]
     for mended, fault, effect in FAULTS:
-        fixed = next((each for each in mended if each[:2] == version[:2]), None)
-        if fixed is not None and version < fixed:
+        fixed = next((each for each in mended if each[:2] >= version[:2]), version)
+        if () < version < fixed:
             in_words = ".".join(map(str, fixed))
             yield FAULTY(server.where, version=server.version, fault=fault, effect=effect, mended=in_words)
 

@@ -98,4 +98,5 @@ def _login_and_endpoints(url: SplitResult) -> tuple[tuple[str, str] | None, list
             "before the first host (it applies to all); write a comma in these two as %2C"
         )
     user, _, password = login.partition(":")
-    return ((unquote(user), unquote(password)) if user else None), endpoints
+    once = list(dict.fromkeys(endpoints))  # to leave a member leads to another one
+    return ((unquote(user), unquote(password)) if user else None), once

@@ -105,7 +105,9 @@ class Inspection:
         if not answer.more:
             return names, None
         last = answer.kvs[-1].key
-        return names, keys.after(keys.queue_in(last) or last).hex()
+        queue = keys.queue_in(last)
+        is_in_one = len(queue) > len(self._requests.keys.root.encode())  # a limit, say, is not
+        return names, (keys.after(queue) if is_in_one else last + b"\0").hex()
 
     # Force release ----------------------------------------------------------------------------------------------------
 

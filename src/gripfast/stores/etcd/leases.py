@@ -91,6 +91,9 @@ class Leases:
             if each.id == lease.id:
                 self._current.pop(seconds, None)
 
+    def drop_for(self, ttl: float) -> None:
+        self._current.pop(whole(ttl), None)
+
     def drop_all(self) -> None:
         self._current.clear()
         self._requested.clear()

@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any, cast
 
@@ -31,7 +32,7 @@ from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
 from gripfast.stores import permit_queue
 from gripfast.stores.etcd import permit_protocol, protocol
-from gripfast.stores.etcd.leases import Lease
+from gripfast.stores.etcd.leases import Lease, is_unknown_lease
 from gripfast.stores.etcd.link import Refusal
 from gripfast.stores.etcd.messages import DeleteRangeRequest, TxnRequest, TxnResponse
 from gripfast.stores.etcd.permit_protocol import Limit, Permit, Pool, View
@@ -82,8 +83,8 @@ class EtcdPermits:
                 return answer
         return unreachable(StoreUnavailable(f"the permits of {claim.name!r} changed during every attempt: try again"))
 
-    async def look(self, pool: Pool, until: float) -> View | Unreachable:
-        answer = await self.requests.ask(TxnRequest((), pool.look(), ()), until)
+    async def look(self, pool: Pool, until: float, each: float = math.inf) -> View | Unreachable:
+        answer = await self.requests.ask(TxnRequest((), pool.look(), ()), until, each)
         if isinstance(answer, Fault | Refusal):
             return failed(answer)
         return permit_protocol.read_view(pool.kind, answer.responses, answer.header.revision)
@@ -132,6 +133,9 @@ class EtcdPermits:
                 return new
             unfit = [each for each in view.queue if each.waits and each.n > limit][:UNFIT_MOST]
             answer = await requests.ask(permit_protocol.resize(pool, view, new, unfit), until)
+            if is_unknown_lease(answer):
+                requests.leases.drop_for(LIMIT_KEPT)
+                continue
             if isinstance(answer, Fault | Refusal):
                 return failed(answer)
             if answer.succeeded and len(unfit) < UNFIT_MOST:
@@ -180,7 +184,10 @@ class Attempt:
 
     async def _send(self, request: TxnRequest, lease: Lease) -> TxnResponse | Unreachable | None:
         answer = await self._store.sent(self.record, request, lease, self._until, self._each)
-        if self._requests.lost_lease(answer, lease) or not self._store.is_known(self.record):
+        if self._requests.lost_lease(answer, lease):
+            self._requests.leases.drop_for(LIMIT_KEPT)  # it was this one, perhaps: etcd does not say which
+            return None
+        if not self._store.is_known(self.record):
             return None
         return failed(answer) if isinstance(answer, Fault | Refusal) else cast(TxnResponse, answer)
 
@@ -204,7 +211,7 @@ class Attempt:
     # Newcomers --------------------------------------------------------------------------------------------------------
 
     async def _come(self, lease: Lease) -> Granted | Taken | Unreachable | None:
-        view = await self._permits.look(self._pool, self._until)
+        view = await self._permits.look(self._pool, self._until, self._each)
         if isinstance(view, Unreachable):
             return view
         if (place := view.place_of(self.record.key)) is not None:
@@ -250,7 +257,7 @@ class Attempt:
         """Look again, and keep the key in the queue."""
         known = self.record.lease
         if known is not None and known.ends - boottime() > FRESH * self._claim.ttl:
-            view = await self._permits.look(self._pool, self._until)
+            view = await self._permits.look(self._pool, self._until, self._each)
             if isinstance(view, Unreachable):
                 return view
             return await self._decide(view, lease)

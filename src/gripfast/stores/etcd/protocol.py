@@ -45,6 +45,8 @@ from gripfast.stores.etcd.messages import (
 
 MOVES_MOST = 125
 """Keys that one transaction moves: each counts as one operation, and has up to three of its own."""
+BYTES_MOST = 1 << 20
+"""Of one transaction: a member takes 1.5 MB, unless it was told otherwise."""
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -232,7 +234,26 @@ def move(place: Place, value: bytes, lease: int) -> TxnRequest:
     return TxnRequest(place.is_mine(), (PutRequest(place.key, value, lease),), (RangeRequest(place.key),))
 
 
-def together(transactions: list[TxnRequest]) -> TxnRequest:
+def batches(transactions: Sequence[TxnRequest]) -> list[Sequence[TxnRequest]]:
+    """No more of them together than a member takes."""
+    made: list[list[TxnRequest]] = []
+    size = BYTES_MOST
+    for each in transactions:
+        size += (its := _size(each))
+        if size > BYTES_MOST or len(made[-1]) == MOVES_MOST:
+            made.append([])
+            size = its
+        made[-1].append(each)
+    return [*made]
+
+
+def _size(change: TxnRequest) -> int:
+    """About, in bytes, of what compares and changes one key."""
+    (step,) = change.success
+    return 100 + 4 * len(change.compare[0].key) + len(getattr(step, "value", b""))
+
+
+def together(transactions: Sequence[TxnRequest]) -> TxnRequest:
     """Each of them succeeds or fails alone."""
     return TxnRequest((), tuple(transactions), ())
 

@@ -15,8 +15,9 @@ from gripfast.stores.etcd.watching import Watching
 
 LATE = 0.4
 """Seconds after its first clean-up in which a claim that nobody waits for any more may take effect: so long the
-clean-up is repeated. If a member did not answer in time, it is repeated as long as the lease lives that the claim
-named. Whatever takes effect still later lives for the rest of that lease: one ttl at most."""
+clean-up is repeated. If a member did not answer in time, or not within so long before the claim was given up, it is
+repeated as long as the lease lives that the claim named. Whatever takes effect still later lives for the rest of that
+lease: one ttl at most."""
 
 
 @dataclass(slots=True, eq=False)

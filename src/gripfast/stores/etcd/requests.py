@@ -21,6 +21,8 @@ TRY = 1 / 8
 """Of a ttl: how long one member may take. It may be cut off, stopped, or about to lose its leader."""
 TRY_LEAST = 0.1
 """Seconds."""
+TRY_MOST = 1 / 2
+"""Of the time that a request has: one silent member leaves enough for the next."""
 
 
 class Told(NamedTuple):
@@ -39,7 +41,7 @@ class Requests:
 
     def each(self, ttl: float) -> float:
         """How long one try may take. One member alone gets all the time: to leave it would lead back to it."""
-        return math.inf if self._is_alone else max(TRY_LEAST, ttl * TRY)
+        return math.inf if self._is_alone else max(TRY_LEAST, min(ttl * TRY, self.link.timeout * TRY_MOST))
 
     def until(self) -> float:
         return boottime() + self.link.timeout
@@ -47,13 +49,14 @@ class Requests:
     async def ask(self, request: Any, until: float, each: float = math.inf) -> Any:
         """The response, a Refusal or a Fault. May be repeated."""
         known = self.cluster.known
-        answer = await self.link.call(request, until, each)
+        answer = await self.link.call(request, until, min(each, self.each(math.inf)))
         return self._noticed(request, answer, known)
 
     async def ask_once(self, request: Any, until: float, each: float = math.inf) -> Told:
         """May be repeated as well, but whoever asks has to know. So the tries are counted here, one by one: that the
         first of them did not leave tells nothing of the second."""
         known, was_sent = self.cluster.known, False
+        each = min(each, self.each(math.inf))
         for _ in range(len(self.link.endpoints) + 1):
             answer = await self.link.call(request, until, each, repeats=False)
             if not isinstance(answer, Fault) or answer.kind != "down" or boottime() >= until:
@@ -63,6 +66,7 @@ class Requests:
 
     async def ask_many(self, requests: Sequence[Any], until: float, each: float = math.inf) -> list[Any]:
         known = self.cluster.known
+        each = min(each, self.each(math.inf))
         answers = await self.link.call_many(requests, until, each) if requests else []
         return [self._noticed(*pair, known) for pair in zip(requests, answers, strict=True)]
 

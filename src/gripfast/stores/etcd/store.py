@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gripfast import machine
@@ -34,11 +34,11 @@ from gripfast.errors import ClientClosed, Reason, StoreUnavailable
 from gripfast.machine import boottime
 from gripfast.stores.etcd import protocol
 from gripfast.stores.etcd.inspection import Inspection
-from gripfast.stores.etcd.leases import Lease, whole
+from gripfast.stores.etcd.leases import Lease, is_unknown_lease, whole
 from gripfast.stores.etcd.link import Refusal
 from gripfast.stores.etcd.messages import KeyValue, RangeRequest, TxnRequest
-from gripfast.stores.etcd.protocol import MOVES_MOST, Busy, Entry, Gone, Known, Place, Waits, Won
-from gripfast.stores.etcd.record import Record
+from gripfast.stores.etcd.protocol import Busy, Entry, Gone, Known, Place, Waits, Won
+from gripfast.stores.etcd.record import LATE, Record
 from gripfast.stores.etcd.requests import Requests, failed, may_take_effect
 from gripfast.stores.etcd.spec import CAPABILITIES
 from gripfast.stores.etcd.watching import again_in
@@ -73,8 +73,13 @@ class EtcdStore(WithPermits):
     # Claims -----------------------------------------------------------------------------------------------------------
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
-        if claim.share is not None:
-            return await self._permits.claim(claim)
+        answer = await (self._claim(claim) if claim.share is None else self._permits.claim(claim))
+        record = self.records.get(claim.owner) if isinstance(answer, Unreachable) else None
+        if record is not None and record.place is None and not record.is_late:
+            self.forget(claim.owner)  # nothing of it is there, so nobody cleans up after it
+        return answer
+
+    async def _claim(self, claim: Claim) -> Granted | Taken | Unreachable:
         requests, sent = self.requests, boottime()
         until, each = sent + requests.link.timeout, requests.each(claim.ttl)
         for _ in range(ROUNDS):
@@ -144,8 +149,13 @@ class EtcdStore(WithPermits):
 
     async def sent(self, record: Record, request: TxnRequest, lease: Lease, until: float, each: float) -> Any:
         """A claim's request. Until it is answered, it may take effect at any time."""
-        was_late, record.is_late = record.is_late, True
-        told = await self.requests.ask_once(request, until, each)
+        was_late, record.is_late, began = record.is_late, True, boottime()
+        try:
+            told = await self.requests.ask_once(request, until, each)
+        except BaseException:  # a cancel, an interrupt
+            if boottime() - began > LATE:
+                record.late_until = lease.ends
+            raise
         if told.was_repeated or (isinstance(told.answer, Fault) and told.answer.was_sent):
             record.late_until = lease.ends
         else:
@@ -209,29 +219,50 @@ class EtcdStore(WithPermits):
         self, group: list[Move], lease: Lease, results: dict[str, Loss | Unreachable | None], until: float, each: float
     ) -> list[Move]:
         """Those that are to be moved once more."""
-        batches = [group[start : start + MOVES_MOST] for start in range(0, len(group), MOVES_MOST)]
-        sent = [protocol.together([_move(hold, record, lease) for hold, record in batch]) for batch in batches]
+        sent = [_move(hold, record, lease) for hold, record in group]
         again: list[Move] = []
-        for batch, answer in zip(batches, await self.requests.ask_many(sent, until, each), strict=True):
-            self.requests.lost_lease(answer, lease)
+        for (hold, record), (answer, revision) in zip(group, await self._together(sent, until, each), strict=True):
+            assert record.place is not None
             if isinstance(answer, Fault | Refusal):
-                results.update({hold.owner: failed(answer) for hold, _ in batch})
-                continue
-            for (hold, record), each_answer in zip(batch, answer.responses, strict=True):
-                assert record.place is not None
-                if not self.is_known(record):  # this very answer has told so
-                    results[hold.owner] = "session"
-                    continue
-                moved = protocol.read_move(each_answer, record.place, answer.header.revision, lease.id, hold.owner)
-                if isinstance(moved, Entry):
-                    record.place = protocol.place_of(moved)
-                    again.append((hold, record))
-                elif isinstance(moved, Place):
-                    record.place, record.lease = moved, lease
-                    results[hold.owner] = None
-                else:
-                    results[hold.owner] = await self.why(record, hold.owner, until)
+                self.requests.lost_lease(answer, lease)
+                results[hold.owner] = failed(answer)
+            elif not self.is_known(record):  # this very answer has told so
+                results[hold.owner] = "session"
+            elif isinstance(moved := protocol.read_move(answer, record.place, revision, lease.id, hold.owner), Entry):
+                record.place = protocol.place_of(moved)
+                again.append((hold, record))
+            elif isinstance(moved, Place):
+                record.place, record.lease = moved, lease
+                results[hold.owner] = None
+            else:
+                results[hold.owner] = await self.why(record, hold.owner, until)
         return again
+
+    async def _together(
+        self, changes: Sequence[TxnRequest], until: float, each: float = math.inf
+    ) -> list[tuple[Any, int]]:
+        """The answer to each, and its revision. A refusal does not say what is wrong with which: then each is sent
+        alone, and the others go on."""
+        batches = protocol.batches(changes)
+        answers = await self._answers(batches, until, each)
+        are_refused = [
+            len(batch) > 1 and isinstance(answer, Refusal) and not is_unknown_lease(answer)
+            for batch, answer in zip(batches, answers, strict=True)
+        ]
+        alone = [
+            (change,) for batch, is_refused in zip(batches, are_refused, strict=True) if is_refused for change in batch
+        ]
+        later = iter(await self._answers(alone, until, each))
+        found: list[tuple[Any, int]] = []
+        for batch, answer, is_refused in zip(batches, answers, are_refused, strict=True):
+            for place in range(len(batch)):
+                its, at = (next(later), 0) if is_refused else (answer, place)
+                is_told = not isinstance(its, Fault | Refusal)
+                found.append((its.responses[at], its.header.revision) if is_told else (its, 0))
+        return found
+
+    async def _answers(self, batches: Sequence[Sequence[TxnRequest]], until: float, each: float) -> list[Any]:
+        return await self.requests.ask_many([protocol.together(batch) for batch in batches], until, each)
 
     async def why(self, record: Record, owner: str, until: float) -> Loss:
         """The key is gone: what became of it?"""
@@ -268,15 +299,16 @@ class EtcdStore(WithPermits):
             # An earlier try of the same request may have deleted it.
             ask_why = self._broken if was_repeated else self.why
             if (loss := await ask_why(record, hold.owner, until)) is not None:
+                self.forget(hold.owner)
                 return loss
         return self._left(hold)
 
     async def abandon(self, holds: Sequence[Hold]) -> Sequence[Unreachable | None]:
         until = self.requests.until()
         troubles: dict[str, Unreachable | None] = {}
-        for batch in _batches([hold for hold in holds if not self._is_kept(hold)]):
-            trouble = await self._delete(batch, until)
-            troubles.update({hold.owner: trouble or self._left(hold) for hold in batch})
+        if plain := [hold for hold in holds if not self._is_kept(hold)]:
+            failures = await self._delete(plain, until)
+            troubles = {hold.owner: failures.get(hold.owner) or self._left(hold) for hold in plain}
         for hold in holds:
             if hold.owner not in troubles:
                 troubles[hold.owner] = await self._keeping.abandon(hold, until)
@@ -286,25 +318,23 @@ class EtcdStore(WithPermits):
         record = self.records.get(hold.owner)
         return hold.keep is not None and record is not None and record.place is not None and bool(record.token)
 
-    async def _delete(self, batch: Sequence[Hold], until: float) -> Unreachable | None:
-        """Whatever these owners have. What was left to a marker or an adopter is not theirs, so it has to be looked at
-        before it is deleted, and deleted only if it is what was seen."""
-        each = self.requests.each(min(hold.ttl for hold in batch))
-        places = {hold.owner: self._place(hold) for hold in batch}
+    async def _delete(self, holds: Sequence[Hold], until: float) -> dict[str, Unreachable]:
+        """Whatever these owners have; by owner, why not. What was left to a marker or an adopter is not theirs, so it
+        has to be looked at before it is deleted, and deleted only if it is what was seen."""
+        each = self.requests.each(min(hold.ttl for hold in holds))
+        places = {hold.owner: self._place(hold) for hold in holds}
+        failures: dict[str, Unreachable] = {}
         for _ in range(MOVES_AGAIN):
-            steps = {owner: protocol.delete(place) for owner, place in places.items()}
-            answer = await self.requests.ask(protocol.together(list(steps.values())), until, each)
-            if isinstance(answer, Fault | Refusal):
-                return failed(answer)
-            left = {
-                owner: mine
-                for owner, done in zip(steps, answer.responses, strict=True)
-                if not done.succeeded and (mine := self._own(owner, done.responses[0].kvs)) is not None
-            }
-            if not left:
-                return None
-            places = {owner: protocol.place_of(mine) for owner, mine in left.items()}
-        return unreachable(StoreUnavailable(f"{self.requests.link.where}: the keys changed during every attempt"))
+            changes = [protocol.delete(place) for place in places.values()]
+            left: dict[str, Place] = {}
+            for owner, (done, _) in zip(places, await self._together(changes, until, each), strict=True):
+                if isinstance(done, Fault | Refusal):
+                    failures[owner] = failed(done)
+                elif not done.succeeded and (mine := self._own(owner, done.responses[0].kvs)) is not None:
+                    left[owner] = protocol.place_of(mine)
+            places = left
+        busy = StoreUnavailable(f"{self.requests.link.where}: the keys changed during every attempt")
+        return failures | {owner: unreachable(busy) for owner in places}
 
     def _own(self, owner: str, kvs: Sequence[KeyValue]) -> Entry | None:
         """The key, if it is to be deleted. One that was detached is, if the caller was not told so."""
@@ -388,11 +418,6 @@ class EtcdStore(WithPermits):
 def _move(hold: Hold, record: Record, lease: Lease) -> TxnRequest:
     assert record.place is not None
     return protocol.move(record.place, record.held(hold.ttl), lease.id)
-
-
-def _batches(holds: Sequence[Hold]) -> Iterator[Sequence[Hold]]:
-    for start in range(0, len(holds), MOVES_MOST):
-        yield holds[start : start + MOVES_MOST]
 
 
 def _details_of_this_process(label: Label, ttl: float) -> dict[str, Any]:
