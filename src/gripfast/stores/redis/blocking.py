@@ -17,9 +17,9 @@ from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.listening import Listening, ListeningInbox
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server, left_for_request
+from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server, left_for_request, may_repeat, repeated
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import cut, no_reply, was_sent
+from gripfast.stores.redis.faults import cut, no_reply
 from gripfast.stores.redis.unread import Late, Parked, Unread
 from gripfast.stores.redis.wire import Wire
 
@@ -170,9 +170,9 @@ class BlockingLink:
         except (OSError, HiredisError) as error:
             fault = self._failed(wire, error, within)
             lost = [each.in_full() for each in parked.unread if each.name == name]
-            if not lost or not fault.was_idle:
+            if not lost or not may_repeat(fault):
                 return fault
-            replies = was_sent(self._ask_many([*lost, *commands], within, owner))
+            replies = repeated(self._ask_many([*lost, *commands], within, owner))
             return replies if isinstance(replies, Fault) else replies[len(lost) :]
         finally:
             parked.unread.clear()  # whoever keeps the frames of an interrupt does not keep these

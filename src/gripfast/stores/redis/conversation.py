@@ -22,7 +22,8 @@ and repeated requests stands in one place; what N nodes add to them, in `stores/
    blames nobody (`_look`). All callers are told, and the connection is parked: a clean-up may have to follow on it
    (`_give_up`, `Server.park`). Who looks is the driver's: a loop, or a thread while it has the connection.
 6. *Repeating.* A connection that had answered before may have been closed while it was idle: what was lost with it may
-   be repeated on another one (`end`). So may what was given up because somebody else could wait no longer.
+   be repeated on another one, once (`end` notes it, `may_repeat` decides, `repeated`). So may what was given up because
+   somebody else could wait no longer.
 7. *A server that can't serve* (it was demoted, reads its data anew, or has lost its replicas) stays connected: the
    connection is left, and the next request connects anew, perhaps to another server (`take`, `Lending.take_back`).
 8. *Lending.* Where a connection is lent to one request at a time, the next one gets it only if nothing else is owed on
@@ -379,6 +380,17 @@ class Batch:
         if len(self._replies) == self._count or isinstance(reply, Fault):
             taker, self._taker = self._taker, NOBODY
             taker.set_result(reply if isinstance(reply, Fault) else self._replies)
+
+
+def may_repeat(reply: Any, is_repeated: bool = False) -> bool:
+    """What was lost with a connection that had worked, once."""
+    return isinstance(reply, Fault) and reply.was_idle and not is_repeated
+
+
+def repeated(reply: Any) -> Any:
+    """The reply to what was sent for the second time. If it is a Fault, the first may have been received all the same,
+    and there is no third."""
+    return reply._replace(was_sent=True, was_idle=False) if isinstance(reply, Fault) else reply
 
 
 def left_for_request(seconds: float, connecting: float) -> float:

@@ -13,9 +13,9 @@ from gripfast.errors import ConfigurationError, StoreUnavailable
 from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import followers, protocol
-from gripfast.stores.redis.conversation import Server
+from gripfast.stores.redis.conversation import Server, may_repeat, repeated
 from gripfast.stores.redis.failover import Failover
-from gripfast.stores.redis.faults import not_acknowledged, refused, was_sent
+from gripfast.stores.redis.faults import not_acknowledged, refused
 from gripfast.stores.redis.grace import Grace
 from gripfast.stores.redis.script import Script
 from gripfast.stores.redis.unread import Unread
@@ -174,19 +174,18 @@ class Requests:
 
         Every request may be repeated.
         """
-        is_second = isinstance(reply, Fault) and reply.was_idle
-        if is_second:
+        if is_second := may_repeat(reply):
             reply = await self._sent(script, packed, owner)
         if script is not None and protocol.forgot_script(reply):
             reply = await self._sent(script, script.in_full(packed), owner)
         if isinstance(reply, ReplyError):
             reply = refused(self._link.server.where, reply)
-        return was_sent(reply) if is_second else reply
+        return repeated(reply) if is_second else reply
 
     async def _ask_each(self, script: Script, commands: Sequence[bytes], within: float = math.inf) -> list[Any]:
         """A reply or a Fault for each."""
         replies = await self._sent_many(script, commands, within)
-        if isinstance(replies, Fault) and replies.was_idle:
+        if may_repeat(replies):
             replies = await self._sent_many(script, commands, within)
         if isinstance(replies, Fault):
             return [replies] * len(commands)

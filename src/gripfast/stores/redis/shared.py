@@ -17,8 +17,8 @@ from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.acknowledged import Acknowledged
-from gripfast.stores.redis.conversation import Conversation, Server, left_for_request
-from gripfast.stores.redis.faults import cut, was_sent
+from gripfast.stores.redis.conversation import Conversation, Server, left_for_request, may_repeat, repeated
+from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.unread import Unread
 
 
@@ -214,9 +214,9 @@ class SharedLink:
         """The reply to the release is read before this one's. If the server had forgotten the script, the release has
         left once more by then, and so does this. If both were lost with an old connection, both leave again."""
         reply = await self.ask(packed, owner)
-        if isinstance(reply, Fault):
-            return was_sent(await self.ask_behind(unread.in_full(), packed, owner)) if reply.was_idle else reply
-        return await self.ask(packed, owner) if unread.was_forgotten else reply
+        if may_repeat(reply):
+            return repeated(await self.ask_behind(unread.in_full(), packed, owner))
+        return await self.ask(packed, owner) if unread.was_forgotten and not isinstance(reply, Fault) else reply
 
     def send(self, unread: Unread) -> bool:
         """It is written, with all that was to be written before it."""

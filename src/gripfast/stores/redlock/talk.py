@@ -327,7 +327,7 @@ class NodeTalk:
     def _failed(self, question: Question, fault: Fault) -> None:
         self.takes_care = True
         can_repeat = question.may_be_late and not self._is_closed
-        if can_repeat and polls.may_repeat(question.request, fault.was_idle, question.is_repeated):
+        if can_repeat and polls.may_repeat(question.request, fault, question.is_repeated):
             question.is_repeated = True
             self._ask_again(question, question.is_full)
             return
