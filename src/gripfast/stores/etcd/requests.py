@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gripfast.core.ports import Unreachable, unreachable
-from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
 from gripfast.stores.etcd import faults, meeting
 from gripfast.stores.etcd.faults import fault_of
@@ -101,7 +100,3 @@ def failed(answer: Any, was_sent: bool | None = None) -> Unreachable:
     fault = fault_of(answer) if isinstance(answer, Refusal) else answer
     sent = fault.was_sent if was_sent is None else was_sent
     return unreachable(fault.error, sent, fault.was_refused, fault.is_permanent)
-
-
-def may_take_effect(name: str) -> Unreachable:
-    return unreachable(StoreUnavailable(f"a request for {name!r} that got no answer may still take effect"))

@@ -22,8 +22,7 @@ from gripfast.core.ports import (
     Unreachable,
     unreachable,
 )
-from gripfast.errors import StoreUnavailable
-from gripfast.stores.faults import Fault, LinkDown
+from gripfast.stores.faults import Fault, LinkDown, may_take_effect
 from gripfast.stores.redis import permit_protocol as protocol
 from gripfast.stores.redis import permit_scripts as scripts
 from gripfast.stores.redis.faults import another_server, was_sent
@@ -219,6 +218,5 @@ def _trouble(hold: Hold, is_late: bool, reply: Any) -> Unreachable | None:
     if isinstance(reply, Fault):
         return unreachable(reply.error)
     if is_late:
-        message = f"a request for {hold.name!r} that got no answer may still take effect"
-        return unreachable(StoreUnavailable(message))
+        return may_take_effect(hold.name)
     return None
