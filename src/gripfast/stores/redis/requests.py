@@ -169,10 +169,16 @@ class Requests:
         fault = not_acknowledged(self._link.server.where, doubt, before)
         return [fault.copy() if protocol.is_believed(answer) else answer for answer in answers]
 
+    async def _ask_once(self, script: Script, packed: bytes) -> Any:
+        """A force release is not sent twice: if the first request did it, the second would free the next one's. So
+        whoever sends it looks first, which may be repeated and shows whether the connection still works."""
+        reply = await self._got(self._link.ask(packed))
+        return reply if isinstance(reply, Fault) else await self._made_good(script, packed, reply)
+
     async def _made_good(self, script: Script | None, packed: bytes, reply: Any, owner: str | None = None) -> Any:
         """What can be mended is: a connection that was too old, a script that was forgotten. The reply, or a Fault.
 
-        Every request may be repeated.
+        Every request may be repeated, except those of `_ask_once`.
         """
         if is_second := may_repeat(reply):
             reply = await self._sent(script, packed, owner)

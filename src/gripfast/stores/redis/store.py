@@ -361,15 +361,11 @@ class RedisStore(Requests, Store, PermitStore):
         return infos
 
     async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
-        """Not asked twice: if the first request did it, the second would free the next one's. So it looks first, which
-        may be repeated and shows whether the connection still works."""
         looked = await self.inspect(name)
         if isinstance(looked, Unreachable):
             return looked
-        script, packed = self._guarded(scripts.FORCE_RELEASE, protocol.force_release(name, note), name)
-        reply = await self._got(self._link.ask(packed))
-        if not isinstance(reply, Fault):
-            reply = await self._made_good(script, packed, reply)
+        call = self._guarded(scripts.FORCE_RELEASE, protocol.force_release(name, note), name)
+        reply = await self._ask_once(*call)
         return unreachable(reply.error, reply.was_sent) if isinstance(reply, Fault) else bool(reply == 1)
 
     async def prepare(self, max_ttl: float | None, ends_grace: bool = True) -> Prepared | Unreachable:
