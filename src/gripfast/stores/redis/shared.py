@@ -15,7 +15,6 @@ from gripfast.core.ports import Inbox
 from gripfast.errors import ClientClosed, GripfastError
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
-from gripfast.stores.redis import protocol
 from gripfast.stores.redis.acknowledged import Acknowledged
 from gripfast.stores.redis.conversation import Conversation, Server, left_for_request, may_repeat, repeated
 from gripfast.stores.redis.faults import cut
@@ -176,8 +175,7 @@ class SharedLink:
             return down.fault
         replies = self.new_future()
         conversation.ask_many_for(replies, b"".join(commands), [None] * len(commands))
-        if within < self.server.timeout:
-            conversation.expect_within(within, told=within, spares=True)
+        conversation.expect_within(within, told=within, spares=True)
         return await replies
 
     def ask_acked(
@@ -234,8 +232,7 @@ class SharedLink:
         """Whatever is asked now is answered behind them; otherwise they are read as they come."""
         if within and self.unread and (conversation := self.requests.connection) is not None:
             reply = self.new_future()
-            conversation.ask_for(reply, protocol.command(b"PING"))
-            conversation.expect_within(within, told=within, spares=True)
+            conversation.ask_last(reply, within)
             await reply
         return False
 

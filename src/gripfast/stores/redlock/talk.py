@@ -36,7 +36,6 @@ from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import LOOKS, Conversation, Loop, Server, Timer
 from gripfast.stores.redis.conversation import NOBODY as NO_TAKER
 from gripfast.stores.redis.faults import cut, not_connected
-from gripfast.stores.redis.protocol import command
 from gripfast.stores.redis.shared import Opening
 from gripfast.stores.redlock import polls
 from gripfast.stores.redlock.polls import NOBODY, Poll, Question
@@ -301,10 +300,7 @@ class NodeTalk:
             conversation.flush()
 
     def barrier(self, answer: Any, within: float) -> Any:
-        """It is told when all that is owed was read, or won't be."""
-        conversation: Conversation = self.requests.connection
-        conversation.ask_for(answer, command(b"PING"))
-        conversation.expect_within(within, told=within, spares=True)
+        self.requests.connection.ask_last(answer, within)
         return answer
 
     def let_go(self) -> None:
@@ -475,7 +471,7 @@ class Talk:
     def _expect_within(self, seconds: float) -> None:
         for talk in self.talks:
             conversation = talk.requests.connection
-            if conversation is not None and seconds < talk.node.server.timeout:
+            if conversation is not None:
                 conversation.expect_within(seconds, told=seconds)
 
     def _too_few_are_up(self, requests: Sequence[Request | None], asked: int) -> bool:

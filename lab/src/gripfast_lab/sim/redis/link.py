@@ -19,7 +19,7 @@ from gripfast.errors import ClientClosed
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.conversation import IDLE_MOST, NOBODY, Conversation, Lending, Server
+from gripfast.stores.redis.conversation import IDLE_MOST, NOBODY, PING, Conversation, Lending, Server
 from gripfast.stores.redis.faults import cut, not_connected, refused
 from gripfast.stores.redis.shared import Opening, SharedLink
 from gripfast.stores.redis.unread import READ_BY_ANOTHER, Late, Parked, Unread
@@ -184,7 +184,7 @@ class Place:
     async def dial_and_ask(self) -> SimConversation:
         """One that has answered: a server that is stopped accepts connections, too."""
         conversation = await self.dial()
-        await self._first_reply(conversation, protocol.command(b"PING"))
+        await self._first_reply(conversation, PING)
         return conversation
 
     async def subscribe(self) -> Listener:
@@ -301,8 +301,7 @@ class LendingLink(SimLink):
     async def _exchange(self, conversation: SimConversation, packed: bytes, count: int, within: float) -> Any:
         future = Future()
         conversation.ask_many_for(future, packed, [None] * count)
-        if within < self.server.timeout:
-            conversation.expect_within(within, told=within)
+        conversation.expect_within(within, told=within)
         return await future
 
     # -- releases whose replies nobody waits for: they are read when somebody looks -------------------------------
