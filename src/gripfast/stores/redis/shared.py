@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from gripfast.bounded import Call
 from gripfast.core.ports import Inbox
 from gripfast.errors import ClientClosed, GripfastError
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redis import protocol
 from gripfast.stores.redis.acknowledged import Acknowledged
 from gripfast.stores.redis.conversation import Conversation, Server, left_for_request, may_repeat, repeated
 from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.unread import Unread
+
+T = TypeVar("T")
 
 
 class Opening:
@@ -87,16 +90,11 @@ class Opening:
         """The call that makes it has ended, or its time is over."""
         if dialing.done():
             return
-        try:
-            base = call.outcome()
-        except LinkDown as down:
-            self.end(dialing, down.fault)
-        except TimeoutError as error:
-            self.end(dialing, self.too_late(error))
-        except Exception as error:  # whatever it is, somebody waits
-            self.end(dialing, cut(self._where, error))
+        made = outcome_of(call, self._where, self.too_late)
+        if isinstance(made, Fault):
+            self.end(dialing, made)
         else:
-            self.made(dialing, base, use)
+            self.made(dialing, made, use)
 
     def break_off(self, dialing: Any, error: BaseException) -> None:
         """An interrupt came: nobody may wait for what is not made."""
@@ -131,6 +129,45 @@ class Opening:
         self._is_closed = True
         if self.latest is not None:
             self.latest.close()
+
+
+def outcome_of(call: Call[T], where: str, too_late: Callable[[TimeoutError], Fault]) -> T | Fault:
+    """Of a call that has ended, or whose time is over."""
+    try:
+        return call.outcome()
+    except LinkDown as down:
+        return down.fault
+    except TimeoutError as error:
+        return too_late(error)
+    except Exception as error:  # whatever it is, somebody waits
+        return cut(where, error)
+
+
+class Listener:
+    """The connection on which notifications arrive. A driver has `let_go`."""
+
+    is_open = True
+
+    def __init__(self, server: Server, channel: bytes, inboxes: Inboxes) -> None:
+        self.channel = server.channel = channel
+        self._server = server
+        self._inboxes = inboxes
+
+    def let_go(self, keep: bool) -> None:
+        raise NotImplementedError
+
+    def take(self, message: Any) -> None:
+        if (push := protocol.read_push(message)) is not None:
+            self._inboxes.deliver(push.owner, push.granted)
+
+    def end(self, fault: Fault | None) -> None:
+        """Every waiter asks, which opens another."""
+        if self.is_open:
+            if self._server.channel == self.channel:  # first: whatever interrupts the rest, the next one opens another
+                self._server.channel = None
+            self.is_open = False
+            self.let_go(keep=False)
+            self._inboxes.ask_again()
 
 
 class SharedLink:

@@ -21,7 +21,7 @@ from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.conversation import IDLE_MOST, NOBODY, PING, Conversation, Lending, Server
 from gripfast.stores.redis.faults import cut, not_connected, refused
-from gripfast.stores.redis.shared import Opening, SharedLink
+from gripfast.stores.redis.shared import Listener, Opening, SharedLink
 from gripfast.stores.redis.unread import READ_BY_ANOTHER, Late, Parked, Unread
 from gripfast_lab.sim.network import Connection, Network, Peer
 from gripfast_lab.sim.processes import Process, Timer
@@ -125,33 +125,15 @@ class SimConversation(Conversation):
             self.take(reply)
 
 
-class Listener:
-    """The connection on which notifications arrive."""
-
+class SimListener(Listener):
     def __init__(self, connection: Connection, channel: bytes, server: Server, inboxes: Inboxes) -> None:
-        self.channel = server.channel = channel
-        self.is_open = True
-        self._server = server
+        super().__init__(server, channel, inboxes)
         self._connection = connection
-        self._inboxes = inboxes
-        connection.receive = self._receive
-        connection.ended = partial(self.end, None)
+        self.close = connection.ended = partial(self.end, None)
+        connection.receive = lambda messages: self.take(messages[0])
 
-    def end(self, _: Fault | None) -> None:
-        """Every waiter asks, which opens another."""
-        if self.is_open:
-            self.close()
-            self._inboxes.ask_again()
-
-    def close(self) -> None:
-        self.is_open = False
-        self._server.channel = None
+    def let_go(self, keep: bool) -> None:
         self._connection.hang_up()
-
-    def _receive(self, messages: list[Any]) -> None:
-        push = protocol.read_push(messages[0])
-        if push is not None:
-            self._inboxes.deliver(push.owner, push.granted)
 
 
 class Place:
@@ -187,12 +169,12 @@ class Place:
         await self._first_reply(conversation, PING)
         return conversation
 
-    async def subscribe(self) -> Listener:
+    async def subscribe(self) -> SimListener:
         conversation = await self.dial()
         self._channels += 1
         channel = protocol.new_channel(f"{self.process.name}-{self._channels}")
         await self._first_reply(conversation, protocol.subscribe(channel))
-        return Listener(conversation.connection, channel, self.server, self.inboxes)
+        return SimListener(conversation.connection, channel, self.server, self.inboxes)
 
     async def _first_reply(self, conversation: SimConversation, packed: bytes) -> None:
         future = Future()
