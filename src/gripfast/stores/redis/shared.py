@@ -258,10 +258,7 @@ class SharedLink:
         conversation: Conversation | None = self.requests.latest
         if conversation is None or not conversation.is_open:
             return False
-        is_known = unread.script in conversation.taught
-        conversation.taught.add(unread.script)
-        sent = _Sent(unread, conversation, self.unread)
-        conversation.ask_for(sent, unread.packed if is_known else unread.in_full())
+        conversation.ask_for(_Sent(unread, conversation, self.unread), unread.words(conversation.taught))
         conversation.flush()
         return conversation.is_open
 

@@ -289,39 +289,33 @@ class LendingLink(SimLink):
     # -- releases whose replies nobody waits for: they are read when somebody looks -------------------------------
 
     def send(self, unread: Unread) -> bool:
-        parked = self._late.find(unread.name)
-        if parked is None or not self._late.take(parked):
-            parked = None if self._lending.idle else self._late.any()
+        parked = self._late.take_to_send(unread.name, bool(self._lending.idle))
         if parked is None and not self._late.is_full and self._lending.idle:
             parked = Parked(self._lending.idle.pop())
         if parked is None or not parked.connection.is_open:
             return False
-        taught = parked.connection.taught
-        self._carries(parked, unread, unread.packed if unread.script in taught else unread.in_full())
-        taught.add(unread.script)
+        self._carries(parked, unread, unread.words(parked.connection.taught))
         self._late.put_back(parked)
         return True
 
     async def read_late(self, within: float = 0.0) -> bool:
         until = self._process.now() + within
         while True:
-            for parked in self._late.all():
-                if self._late.take(parked):
-                    self._read_parked(parked)
+            for parked in self._late.take_each():
+                self._read_parked(parked)
             if not self._late.all() or self._process.now() >= until:
                 break
             await self._process.sleep(within / 10)
-        self._late.forget_dropped()
         return bool(self._late.by_name)
 
     async def _parked(self, name: str | None) -> Parked[SimConversation, Unread] | None:
         ends = self._process.now() + self.server.timeout
         while name is not None and (parked := self._late.find(name)) is not None and self._process.now() < ends:
-            if self._late.take(parked):
-                return parked
+            if parked in self._late.all():
+                break
             del parked
             await self._process.sleep(READ_BY_ANOTHER)
-        return None if self._lending.idle else self._late.any()
+        return self._late.take_to_send(name or "", bool(self._lending.idle))
 
     def _carries(self, parked: Parked[SimConversation, Unread], unread: Unread, packed: bytes) -> None:
         reply = Future()
