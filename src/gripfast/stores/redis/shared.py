@@ -205,15 +205,8 @@ class SharedLink:
         conversation.ask_for(future, packed, owner)
         return future  # type: ignore[no-any-return]
 
-    async def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
-        try:
-            conversation: Conversation = self.requests.connection or await self.requests.open()
-        except LinkDown as down:
-            return down.fault
-        replies = self.new_future()
-        conversation.ask_many_for(replies, b"".join(commands), [None] * len(commands))
-        conversation.expect_within(within, told=within, spares=True)
-        return await replies
+    def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Awaitable[Any]:
+        return self._ask_together(commands, [None] * len(commands), within)
 
     def ask_acked(
         self, commands: Sequence[bytes], wait: Sequence[bytes], within: float = math.inf, owner: str | None = None
@@ -225,25 +218,28 @@ class SharedLink:
 
     async def ask_behind(self, first: bytes, packed: bytes, owner: str | None = None) -> Any:
         """As `ask`, right behind another command, whose reply does not matter."""
-        try:
-            conversation: Conversation = self.requests.connection or await self.requests.open()
-        except LinkDown as down:
-            return down.fault
-        replies = self.new_future()
-        conversation.ask_many_for(replies, first + packed, [None, owner])
-        answers = await replies
-        return answers if isinstance(answers, Fault) else answers[-1]
+        return _last_of(await self._ask_together((first, packed), (None, owner)))
 
     async def _open_and_ask(self, packed: bytes, owner: str | None) -> Any:
-        timeout, started = self.server.timeout, self._now()
-        try:
-            conversation: Conversation = await self.requests.open()
-        except LinkDown as down:
-            return down.fault
-        reply = self.new_future()
-        conversation.ask_for(reply, packed, owner)
-        conversation.expect_within(left_for_request(timeout, self._now() - started), told=timeout)
-        return await reply
+        return _last_of(await self._ask_together((packed,), (owner,)))
+
+    async def _ask_together(
+        self, commands: Sequence[bytes], owners: Sequence[str | None], within: float = math.inf
+    ) -> Any:
+        conversation: Conversation | None = self.requests.connection
+        left = within
+        if conversation is None:
+            within, started = min(within, self.server.timeout), self._now()
+            try:
+                conversation = await self.requests.open()
+            except LinkDown as down:
+                return down.fault
+            left = left_for_request(within, self._now() - started)
+        assert conversation is not None
+        replies = self.new_future()
+        conversation.ask_many_for(replies, b"".join(commands), owners)
+        conversation.expect_within(left, told=within, spares=within < self.server.timeout)
+        return await replies
 
     async def _ask_behind(self, unread: Unread, packed: bytes, owner: str | None) -> Any:
         """The reply to the release is read before this one's. If the server had forgotten the script, the release has
@@ -298,6 +294,10 @@ class SharedLink:
         self.notifications.close()
         self.acknowledged.opening.close()
         self.server.close()
+
+
+def _last_of(replies: Any) -> Any:
+    return replies if isinstance(replies, Fault) else replies[-1]
 
 
 class _Sent:
