@@ -220,15 +220,13 @@ class LendingLink(SimLink):
                 elif forgotten:
                     await conversation.late[-1]
                 self._read(parked)
-        except Cancelled:
+            if isinstance(replies, Fault):
+                self._lending.drop_idle()
+            else:
+                self._lending.take_back(conversation, owner, replies)
+            return replies
+        finally:
             self._close_unless_known(conversation, owner or "")
-            raise
-        if isinstance(replies, Fault):
-            self._lending.drop_idle()
-        else:
-            self._lending.take_back(conversation, owner, replies)
-        self._close_unless_known(conversation, owner or "")
-        return replies
 
     async def _lent(self, parked: Parked[SimConversation, Unread] | None) -> SimConversation:
         if parked is not None:
@@ -264,13 +262,10 @@ class LendingLink(SimLink):
         return bool(self._late.by_name)
 
     async def _parked(self, name: str | None) -> Parked[SimConversation, Unread] | None:
-        ends = self._process.now() + self.server.timeout
-        while name is not None and (parked := self._late.find(name)) is not None and self._process.now() < ends:
-            if parked in self._late.all():
-                break
-            del parked
+        name, ends = name or "", self._process.now() + self.server.timeout
+        while self._late.find(name) not in (None, *self._late.all()) and self._process.now() < ends:
             await self._process.sleep(READ_BY_ANOTHER)
-        return self._late.take_to_send(name or "", bool(self._lending.idle))
+        return self._late.take_to_send(name, bool(self._lending.idle))
 
     def _carries(self, parked: Parked[SimConversation, Unread], unread: Unread, packed: bytes) -> None:
         reply = Promise[Any]()
@@ -298,11 +293,8 @@ class LendingLink(SimLink):
 
     def _close_unless_known(self, conversation: SimConversation, owner: str) -> None:
         """As the interpreter does in production."""
-        known = [
-            *self._lending.idle,
-            *self.server.unanswered_of(owner),
-            *(each.connection for each in self._late.all()),
-        ]
+        late = [parked.connection for parked in self._late.all()]
+        known = [*self._lending.idle, *self.server.unanswered_of(owner), *late]
         if conversation not in known and not self.server.has_parked(conversation):
             conversation.close()
 

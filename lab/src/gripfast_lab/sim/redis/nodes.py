@@ -45,7 +45,7 @@ class Around:
         self.chance = chance
         self.inboxes = Inboxes()
         self.places = [
-            Place(network, process, partial(_this, peer), SimServer(peer.name, timeout, followed), self.inboxes)
+            Place(network, process, lambda peer=peer: peer, SimServer(peer.name, timeout, followed), self.inboxes)  # type: ignore[misc]
             for peer in peers
         ]
 
@@ -149,7 +149,3 @@ class LendingNodes(SimNodes):
 def _probe(talk: NodeTalk) -> None:
     talk.let_go()
     talk.dial()
-
-
-def _this(peer: Peer) -> Peer:
-    return peer
