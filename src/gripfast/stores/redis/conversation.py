@@ -17,7 +17,7 @@ and repeated requests stands in one place; what N nodes add to them, in `stores/
    where threads have several connections, by looking at each of these, because one index for all would lose some.
 4. *Clean-up.* A clean-up must not overtake the claim that it cleans up: it is sent behind it, on the same connection
    (`Server.clean_up`, `clean_up_elsewhere`), in full, because nobody reads its reply. Where that can't be, the caller
-   is told.
+   is told (`may_take_effect` in `stores/faults.py`).
 5. *Silence.* A server is silent if nothing came for a time-out, looked at in steps: a process that was paused itself
    blames nobody (`_look`). All callers are told, and the connection is parked: a clean-up may have to follow on it
    (`_give_up`, `Server.park`). Who looks is the driver's: a loop, or a thread while it has the connection.
@@ -28,9 +28,10 @@ and repeated requests stands in one place; what N nodes add to them, in `stores/
    connection is left, and the next request connects anew, perhaps to another server (`take`, `Lending.take_back`).
 8. *Lending.* Where a connection is lent to one request at a time, the next one gets it only if nothing else is owed on
    it (`Lending.take_back`); after a fault the idle ones go too (`Lending.drop_idle`).
-9. *One deadline.* A request and the connection that is made for it have one deadline (`left_for_request`).
+9. *One deadline.* A request and the connection that is made for it have one deadline (`left_for_request`). Who can
+   wait for less than the time-out says so (`Conversation.expect_within`).
 10. *Closing.* While a client is being closed, no claim leaves: it would get the lock behind the clean-up of its client
-    (`Conversation.ask_for`). Where connections are lent, the caller undoes such a claim (`core/closing.py`).
+    (`Server.too_late`). Where connections are lent, the caller undoes such a claim (`core/closing.py`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ place, here or in `polls.py`, beside those of `stores/redis/conversation.py`:
 3. *Clean-ups elsewhere.* Before a clean-up leaves, it follows on the other connections that carry claims of its owner
    (`polls.follow`), until that owner has nothing there any more (`polls.ends`); its answer is read accordingly
    (`polls.after_following`). How it gets onto a connection that another thread has, `Pool.follow_on` knows.
-4. *Repeating.* What was lost with a connection that had worked is repeated once, unless it is a force release
+4. *Repeating.* As at a single server (`may_repeat` in `stores/redis/conversation.py`), unless it is a force release
    (`polls.may_repeat`), or would come after its owner's clean-up (`polls.may_be_late`).
 5. *Scripts.* They are sent in full the first time on a connection (`NodeTalk.words`), and again if the node has
    forgotten them (`NodeTalk.answered`): a clean-up may be refused, for want of its script, when nobody listens any
