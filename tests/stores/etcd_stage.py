@@ -21,7 +21,7 @@ from gripfast.runtime.blocking import drive
 from gripfast.stores.etcd.aio import AioLink
 from gripfast.stores.etcd.blocking import BlockingLink
 from gripfast.stores.etcd.dial import Dialer
-from gripfast.stores.etcd.link import Link, Notice
+from gripfast.stores.etcd.link import Link, Notice, Told
 from gripfast.stores.etcd.messages import Request
 from gripfast.stores.etcd.watches import Watch
 from gripfast.stores.faults import Fault
@@ -44,6 +44,9 @@ class Stage:
 
     def call(self, request: Request[Any], seconds: float = SOON, **options: Any) -> Any:
         return self.run(self.link.call(request, boottime() + seconds, **options))
+
+    def call_told(self, request: Request[Any], seconds: float = SOON, **options: Any) -> Told:
+        return self.run(self.link.call_told(request, boottime() + seconds, **options))
 
     def call_many(self, requests: Sequence[Request[Any]], seconds: float = SOON, **options: Any) -> list[Any]:
         return self.run(self.link.call_many(requests, boottime() + seconds, **options))

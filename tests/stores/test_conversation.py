@@ -17,85 +17,11 @@ from hypothesis import strategies as st
 from gripfast.errors import OutcomeUnknown
 from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
-from gripfast.stores.redis.conversation import LOOKS, NOBODY, PARKED_MOST, Conversation, Lending, Server
+from gripfast.stores.redis.conversation import LOOKS, PARKED_MOST, Lending, Server
 from gripfast.stores.redis.faults import not_connected
-from gripfast.stores.redis.shared import Opening, SharedLink
 from gripfast.stores.redlock.protocol import Wording
 from gripfast.stores.redlock.talk import Node, NodeTalk
-
-
-class Clock:
-    """A loop on which time passes when it is told to."""
-
-    def __init__(self) -> None:
-        self.now = 0.0
-        self._timers: list[tuple[float, int, Callable[..., object], tuple[Any, ...]]] = []
-
-    def call_later(self, seconds: float, call: Callable[..., object], /, *args: Any) -> Clock:
-        self._timers.append((self.now + seconds, len(self._timers), call, args))
-        return self
-
-    def call_soon(self, call: Callable[..., object], /, *args: Any) -> Clock:
-        return self.call_later(0.0, call, *args)
-
-    def cancel(self) -> None:
-        """A timer that was cancelled finds nothing to do."""
-
-    def pass_by(self, seconds: float) -> None:
-        until = self.now + seconds
-        while due := sorted(timer for timer in self._timers if timer[0] <= until + 1e-9):
-            self._timers.remove(due[0])
-            self.now = max(self.now, due[0][0])
-            due[0][2](*due[0][3])
-        self.now = until
-
-
-class Told:
-    """A caller, and what it was told."""
-
-    def __init__(self) -> None:
-        self.replies: list[Any] = []
-        self.has_left = False
-
-    def done(self) -> bool:
-        return self.has_left
-
-    def set_result(self, reply: Any, /) -> None:
-        self.replies.append(reply)
-
-
-class Talk(Conversation):
-    """A driver that only writes down."""
-
-    def __init__(self, server: Server, clock: Clock) -> None:
-        super().__init__(server, clock)
-        self.sent: list[bytes] = []
-        self.is_kept: bool | None = None
-        self.is_closed = False
-
-    def write(self, packed: bytes) -> None:
-        self.sent.append(packed)
-
-    def let_go(self, keep: bool) -> None:
-        self.is_kept = keep
-
-    def follow(self, packed: bytes) -> bool:
-        if self.is_open:
-            self.ask_for(NOBODY, packed)
-        elif self.is_silent:
-            self.sent.append(packed)
-        return self.is_open or self.is_silent
-
-    def close(self) -> None:
-        self.is_closed = True
-
-    def ask(self, packed: bytes = b"", owner: str | None = None) -> Told:
-        told = Told()
-        self.ask_for(told, packed, owner)
-        return told
-
-
-TIMEOUT = 1.0
+from stores.conversation_stage import TIMEOUT, Begun, Clock, Once, Talk, Told, fault_of
 
 
 @pytest.fixture
@@ -111,12 +37,6 @@ def server() -> Server:
 @pytest.fixture
 def talk(server: Server, clock: Clock) -> Talk:
     return Talk(server, clock)
-
-
-def fault_of(told: Told) -> Fault:
-    [fault] = told.replies
-    assert isinstance(fault, Fault)
-    return fault
 
 
 def test_replies_find_their_requests_in_order_and_one_that_was_given_up_keeps_its_position(talk: Talk) -> None:
@@ -414,32 +334,6 @@ def test_a_reply_that_meets_a_clean_up_of_another_thread_is_told_all_the_same() 
     server.unanswered = Racing(server.unanswered)
     talk.take(1)
     assert (told.replies, talk.is_open) == ([1], True)
-
-
-def test_no_claim_leaves_while_its_client_is_being_closed_though_its_connection_is_open() -> None:
-    """It would get the lock behind the clean-up of its client."""
-    server, clock = Server("redis://a", 1.0), Clock()
-    talk, opening = Talk(server, clock), Opening("redis://a", Told)
-    opening.latest = talk
-    link = SharedLink(server, opening, Opening("redis://a", Told), Inboxes(), lambda: clock.now, Told)
-    link.stop_waiting()
-    told = link.ask(b"claim", "me")
-    assert isinstance(told, Told)
-    assert (fault_of(told).was_sent, talk.sent) == (False, [])
-
-
-class Begun(Opening):
-    """A connection that is made when the test says so."""
-
-    begun: Any = None
-
-    def begin(self, dialing: Any) -> None:
-        self.begun = dialing
-
-
-class Once(Told):
-    def done(self) -> bool:
-        return bool(self.replies)
 
 
 def a_node_that_is_down() -> tuple[Node, Begun]:

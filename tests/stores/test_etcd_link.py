@@ -214,7 +214,7 @@ def test_a_silent_member_that_was_tried_last_is_not_tried_first(colour: str) -> 
 
 def test_what_a_silent_member_was_sent_may_have_had_an_effect(colour: str) -> None:
     with listener() as silent, stage(colour, f"{HOST}:{silent.getsockname()[1]}") as actor:
-        fault = actor.call(PutRequest(b"a"), seconds=EACH, repeats=False)
+        fault = actor.call(PutRequest(b"a"), seconds=EACH)
         assert fault.was_sent
         assert "did not answer" in str(fault.error)
 
@@ -263,17 +263,16 @@ def test_a_stopped_member_is_left_within_a_try(colour: str, trio: Trio) -> None:
             stopped.resume()
 
 
-def test_a_request_that_must_not_be_repeated_ends_with_its_try(colour: str, trio: Trio) -> None:
+def test_whoever_has_to_know_is_told_that_a_request_was_repeated(colour: str, trio: Trio) -> None:
     stopped, *others = trio.followers()
     with stage(colour, stopped.address, *(server.address for server in others)) as actor:
         key = new_key()
-        actor.call(RangeRequest(key))
+        assert not actor.call_told(RangeRequest(key)).was_repeated
         try:
             stopped.pause()
-            fault = actor.call(PutRequest(key, b"late"), each=EACH, repeats=False)
-            assert isinstance(fault, Fault)
-            assert fault.was_sent
-            assert not actor.call(RangeRequest(key)).kvs
+            told = actor.call_told(PutRequest(key, b"late"), each=EACH)
+            assert told.was_repeated
+            assert value(actor.call(RangeRequest(key))) == b"late"
         finally:
             stopped.resume()
 
@@ -329,7 +328,7 @@ def test_the_answer_to_a_request_that_was_given_up_reaches_nobody(colour: str, p
         one, two = new_key(), new_key()
         actor.call_many([PutRequest(one, b"1"), PutRequest(two, b"2")])
         proxy.hold()
-        assert isinstance(actor.call(RangeRequest(one), seconds=0.1, repeats=False), Fault)
+        assert isinstance(actor.call(RangeRequest(one), seconds=0.1), Fault)
         until(lambda: proxy.held() > 0)
         proxy.let_go()
         assert value(actor.call(RangeRequest(two))) == b"2"

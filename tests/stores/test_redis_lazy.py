@@ -242,13 +242,13 @@ async def test_the_next_attempt_of_a_task_comes_behind_a_release_that_was_lost(
 
 def test_more_unread_connections_than_are_kept_are_waited_for(proxy: Proxy, url: str) -> None:
     """Threads that release at the same time: their connections are bounded, and nobody is refused."""
-    names = [f"job-{number}" for number in range(3 * unread.PARKED_MOST)]
+    names = [f"job-{number}" for number in range(3 * unread.UNREAD_MOST)]
     with gripfast.connect(url) as client:
         leases = [client.lock(name, lazy_release=True).acquire() for name in names]
         for lease in leases:
             lease.release()
         assert all(client.lock(name).try_acquire() for name in names)
-        assert proxy.connections <= 2 * unread.PARKED_MOST
+        assert proxy.connections <= 2 * unread.UNREAD_MOST
 
 
 def test_a_forked_child_has_nothing_of_it(url: str, server: RedisServer) -> None:

@@ -21,6 +21,8 @@ from gripfast.core.redlock.nodes import (
 )
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.stores.inboxes import BlockingInbox, Inboxes
+from gripfast.stores.redis.conversation import repeated
+from gripfast.stores.redis.faults import cut
 from gripfast.stores.redlock import polls
 from stores.redlock_stage import wording
 
@@ -47,10 +49,12 @@ def test_who_waits_keeps_its_position_when_an_attempt_is_cleaned_up() -> None:
 
 
 def test_what_was_lost_with_a_connection_that_had_answered_is_repeated_once() -> None:
-    assert polls.may_repeat(VOTE, has_worked=True, is_repeated=False)
-    assert not polls.may_repeat(VOTE, has_worked=False, is_repeated=False)
-    assert not polls.may_repeat(VOTE, has_worked=True, is_repeated=True)
-    assert not polls.may_repeat(ForceRelease("job"), has_worked=True, is_repeated=False)
+    lost, lost_at_first = cut("n1", None, was_idle=True), cut("n1", None)
+    assert polls.may_repeat(VOTE, lost, is_repeated=False)
+    assert not polls.may_repeat(VOTE, lost_at_first, is_repeated=False)
+    assert not polls.may_repeat(VOTE, lost, is_repeated=True)
+    assert not polls.may_repeat(VOTE, repeated(lost), is_repeated=False)
+    assert not polls.may_repeat(ForceRelease("job"), lost, is_repeated=False)
 
 
 def test_what_nobody_waits_for_is_asked_again_only_if_it_cleans_up() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from gripfast.core.ports import to_raise
+from gripfast.core.ports import Unreachable, to_raise, unreachable
 from gripfast.errors import StoreUnavailable
 
 Kind = Literal[
@@ -43,6 +43,11 @@ class Fault(NamedTuple):
     def copy(self) -> Fault:
         """For another caller: both may raise it at the same time."""
         return self._replace(error=to_raise(self.error))
+
+
+def may_take_effect(name: str) -> Unreachable:
+    """To a clean-up that could not follow a claim."""
+    return unreachable(StoreUnavailable(f"a request for {name!r} that got no answer may still take effect"))
 
 
 class LinkDown(Exception):

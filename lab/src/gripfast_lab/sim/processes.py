@@ -59,6 +59,13 @@ class Process:
             self._set(timer)
         return timer
 
+    def call_later(self, seconds: float, call: Callable[..., object], /, *args: Any) -> Timer:
+        """As a loop of production's drivers; and so is the next."""
+        return self.at(self.now() + seconds, call, *args)
+
+    def call_soon(self, call: Callable[..., object], /, *args: Any) -> Timer:
+        return self.call_later(0.0, call, *args)
+
     def speed_up(self, factor: float) -> None:
         """Its clock, and so all that it waits for by it."""
         self.clock.speed_up(self.world.now, factor)

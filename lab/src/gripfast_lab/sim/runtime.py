@@ -8,6 +8,7 @@ release; in the asyncio colour an undertaker does, over a store of its own.
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
@@ -19,11 +20,34 @@ from gripfast.core.ledger import Ledger, Mark
 from gripfast.core.notice import Notices
 from gripfast.core.once import record_done
 from gripfast.core.permits import downgrade
-from gripfast.core.ports import Env, Store, Taken, Unreachable
+from gripfast.core.ports import Env, Granted, Store, Taken, Unreachable
 from gripfast.core.release import release
 from gripfast.core.upkeep import Errand, Extend, Reaper, Upkeep
 from gripfast_lab.sim.processes import Process, Timer
 from gripfast_lab.sim.world import Promise, running
+
+
+class SimInbox:
+    """Where the notifications for one waiter arrive."""
+
+    __slots__ = ("__weakref__", "_hearing", "_process", "_pushes")
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._pushes: deque[Granted | None] = deque()
+        self._hearing: Promise[None] | None = None
+
+    def deliver(self, push: Granted | None) -> bool:
+        self._pushes.append(push)
+        if self._hearing is not None:
+            self._hearing.keep(None)
+        return True
+
+    async def hear(self, until: float) -> Granted | None:
+        if not self._pushes:
+            self._hearing = self._process.wake_at(until)
+            await self._hearing
+        return self._pushes.popleft() if self._pushes else None
 
 
 class Runtime:

@@ -71,6 +71,13 @@ class Promise(Generic[T]):
             if task.awaits is self:  # and was not cancelled since
                 task.step(None)
 
+    def done(self) -> bool:
+        """As a future of production's drivers; and so is the next."""
+        return self.is_kept
+
+    def set_result(self, value: T, /) -> None:
+        self.keep(value)
+
     def __await__(self) -> Generator[Promise[T], None, T]:
         if not self.is_kept:
             yield self

@@ -38,9 +38,7 @@ from gripfast.core.ports import (
     Store,
     Taken,
     Unreachable,
-    unreachable,
 )
-from gripfast.errors import StoreUnavailable
 from gripfast.stores.cluster.batches import Batches
 from gripfast.stores.cluster.discovery import Discovery
 from gripfast.stores.cluster.nodes import GIVE_BACK_WITHIN, Node, Nodes
@@ -48,6 +46,7 @@ from gripfast.stores.cluster.routing import Request, Routed, Routing
 from gripfast.stores.cluster.spec import CAPABILITIES
 from gripfast.stores.cluster.topology import Address, Topology
 from gripfast.stores.cluster.waiting import Waiting
+from gripfast.stores.faults import may_take_effect
 from gripfast.stores.redis.keys import slot as slot_of
 from gripfast.stores.redis.store import Names, RedisStore
 
@@ -97,7 +96,7 @@ class ClusterStore(Store, PermitStore):
         routed = await self._routing.one(hold.name, lambda store: store.release(hold), self._timeout)
         answer: Loss | Unreachable | None = routed.answer
         if self._clean_up_elsewhere(hold, routed.at) and hold.keep is not None and answer is None:
-            return _may_take_effect(hold.name)
+            return may_take_effect(hold.name)
         is_loss = answer is not None and not isinstance(answer, Unreachable)
         if is_loss and routed.was_sent and (hold.keep is None or kept(hold.keep.owner) == "min_hold"):
             return None  # the first of two may have done it
@@ -125,7 +124,7 @@ class ClusterStore(Store, PermitStore):
             if hold.keep is not None and answers[at] is None:  # not earlier: it would free what is to be kept
                 late[at] = self._clean_up_elsewhere(hold, None)
         return [
-            _may_take_effect(hold.name) if answer is None and is_late else answer
+            may_take_effect(hold.name) if answer is None and is_late else answer
             for hold, answer, is_late in zip(holds, answers, late, strict=True)
         ]
 
@@ -254,7 +253,3 @@ def _inspect(name: str, store: RedisStore) -> Any:
 
 def _inspect_permits(name: str, kind: Kind, store: RedisStore) -> Any:
     return store.inspect_permits(name, kind)
-
-
-def _may_take_effect(name: str) -> Unreachable:
-    return unreachable(StoreUnavailable(f"a request for {name!r} that got no answer may still take effect"))

@@ -17,7 +17,7 @@ from gripfast.machine import boottime
 from gripfast.stores.etcd import faults
 from gripfast.stores.etcd.conversation import Conversation
 from gripfast.stores.etcd.dial import Dialer
-from gripfast.stores.etcd.link import Refusal
+from gripfast.stores.etcd.link import Refusal, Told
 from gripfast.stores.etcd.maintenance import AuthenticateRequest, AuthenticateResponse
 from gripfast.stores.etcd.messages import Request
 from gripfast.stores.faults import Fault
@@ -50,11 +50,15 @@ class Tries:
         self._requests = requests
         self._open = range(len(requests))
         self._doubtful: set[int] = set()
-        """Those that an earlier try may have carried out."""
+        """Those that a try without an answer may have carried out."""
 
     @property
     def open(self) -> list[Request[Any]]:
         return [self._requests[place] for place in self._open]
+
+    @property
+    def has_doubt(self) -> bool:
+        return bool(self._doubtful)
 
     def take(self, answers: Sequence[Any]) -> Fault | None:
         """Of those that were open. A Fault for which another member should be tried."""
@@ -86,22 +90,17 @@ class Calling:
         """That a refused watch had."""
         self._next_login = 0.0
 
-    async def call(
-        self, request: Request[R], until: float, each: float = math.inf, repeats: bool = True
-    ) -> R | Refusal | Fault:
-        answers: list[R | Refusal | Fault]
-        if repeats:
-            answers = await self.call_many((request,), until, each)
-            return answers[0]
-        began, endpoint = boottime(), self.members.current
-        seconds = min(each, until - began)
-        answers = await self._attempt(endpoint, (request,), began + max(seconds, 0.001))
-        answer = answers[0]
-        if isinstance(answer, Fault) and answer.kind == "down":
-            self._judge(endpoint, began, seconds, each)
-        return answer
+    async def call(self, request: Request[R], until: float, each: float = math.inf) -> R | Refusal | Fault:
+        return (await self.call_told(request, until, each)).answer  # type: ignore[no-any-return]
+
+    async def call_told(self, request: Request[Any], until: float, each: float = math.inf) -> Told:
+        tries = await self._tried((request,), until, each)
+        return Told(tries.answers[0], tries.has_doubt)
 
     async def call_many(self, requests: Sequence[Request[Any]], until: float, each: float = math.inf) -> list[Any]:
+        return (await self._tried(requests, until, each)).answers
+
+    async def _tried(self, requests: Sequence[Request[Any]], until: float, each: float) -> Tries:
         tries = Tries(requests)
         for _ in range(len(self.endpoints) + 1):
             began, endpoint = boottime(), self.members.current
@@ -111,13 +110,9 @@ class Calling:
             fault = tries.take(await self._attempt(endpoint, tries.open, began + max(seconds, 0.001)))
             if fault is None:
                 break
-            self._judge(endpoint, began, seconds, each)
-        return tries.answers
-
-    def _judge(self, endpoint: str, began: float, seconds: float, each: float) -> None:
-        """A member that has failed: if it had time enough, or failed at once, it is left."""
-        if seconds >= min(each, self.timeout) * ENOUGH or boottime() < began + seconds:
-            self._leave(endpoint)
+            if seconds >= min(each, self.timeout) * ENOUGH or boottime() < began + seconds:  # time enough, or at once
+                self._leave(endpoint)
+        return tries
 
     async def call_at(self, endpoint: str, request: Request[R], until: float) -> R | Refusal | Fault:
         answers: list[R | Refusal | Fault] = await self._attempt(endpoint, (request,), until, with_leader=False)

@@ -35,6 +35,12 @@ class Refusal(NamedTuple):
     was_sent: bool = False
 
 
+class Told(NamedTuple):
+    answer: Any
+    was_repeated: bool
+    """A try that got no answer may have had its effect, or may still have it."""
+
+
 class Notice(NamedTuple):
     """What ends a watch."""
 
@@ -65,11 +71,13 @@ class Link(Protocol):
     @property
     def inbox(self) -> Callable[[], Inbox]: ...
 
-    async def call(
-        self, request: Request[R], until: float, each: float = math.inf, repeats: bool = True
-    ) -> R | Refusal | Fault:
-        """Until a moment of the boot clock. A try takes `each` seconds at most; with `repeats`, the next member is
-        tried if there was no answer by then. Every try carries `hasleader`, and a new token if the old one expired."""
+    async def call(self, request: Request[R], until: float, each: float = math.inf) -> R | Refusal | Fault:
+        """Until a moment of the boot clock. A try takes `each` seconds at most; the next member is tried if there was
+        no answer by then. Every try carries `hasleader`, and a new token if the old one expired."""
+        ...
+
+    async def call_told(self, request: Request[Any], until: float, each: float = math.inf) -> Told:
+        """The same, for whoever has to know whether it was repeated."""
         ...
 
     async def call_many(self, requests: Sequence[Request[Any]], until: float, each: float = math.inf) -> list[Any]:

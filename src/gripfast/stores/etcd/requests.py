@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from gripfast.core.ports import Unreachable, unreachable
-from gripfast.errors import StoreUnavailable
 from gripfast.machine import boottime
-from gripfast.stores.etcd import faults, meeting
+from gripfast.stores.etcd import meeting
 from gripfast.stores.etcd.faults import fault_of
 from gripfast.stores.etcd.keys import Keys
 from gripfast.stores.etcd.leases import Lease, Leases, is_unknown_lease
-from gripfast.stores.etcd.link import Link, Refusal
+from gripfast.stores.etcd.link import Link, Refusal, Told
 from gripfast.stores.etcd.meeting import Cluster, Known
 from gripfast.stores.faults import Fault
 
@@ -23,12 +22,6 @@ TRY_LEAST = 0.1
 """Seconds."""
 TRY_MOST = 1 / 2
 """Of the time that a request has: one silent member leaves enough for the next."""
-
-
-class Told(NamedTuple):
-    answer: Any
-    was_repeated: bool
-    """An earlier try, which got no answer, may have had its effect, or may still have it."""
 
 
 class Requests:
@@ -53,16 +46,10 @@ class Requests:
         return self._noticed(request, answer, known)
 
     async def ask_once(self, request: Any, until: float, each: float = math.inf) -> Told:
-        """May be repeated as well, but whoever asks has to know. So the tries are counted here, one by one: that the
-        first of them did not leave tells nothing of the second."""
-        known, was_sent = self.cluster.known, False
-        each = min(each, self.each(math.inf))
-        for _ in range(len(self.link.endpoints) + 1):
-            answer = await self.link.call(request, until, each, repeats=False)
-            if not isinstance(answer, Fault) or answer.kind != "down" or boottime() >= until:
-                break
-            was_sent = was_sent or answer.was_sent
-        return Told(self._noticed(request, faults.was_sent(answer) if was_sent else answer, known), was_sent)
+        """May be repeated as well, but whoever asks has to know."""
+        known = self.cluster.known
+        told = await self.link.call_told(request, until, min(each, self.each(math.inf)))
+        return told._replace(answer=self._noticed(request, told.answer, known))
 
     async def ask_many(self, requests: Sequence[Any], until: float, each: float = math.inf) -> list[Any]:
         known = self.cluster.known
@@ -105,7 +92,3 @@ def failed(answer: Any, was_sent: bool | None = None) -> Unreachable:
     fault = fault_of(answer) if isinstance(answer, Refusal) else answer
     sent = fault.was_sent if was_sent is None else was_sent
     return unreachable(fault.error, sent, fault.was_refused, fault.is_permanent)
-
-
-def may_take_effect(name: str) -> Unreachable:
-    return unreachable(StoreUnavailable(f"a request for {name!r} that got no answer may still take effect"))

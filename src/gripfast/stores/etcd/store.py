@@ -39,10 +39,10 @@ from gripfast.stores.etcd.link import Refusal
 from gripfast.stores.etcd.messages import KeyValue, RangeRequest, TxnRequest
 from gripfast.stores.etcd.protocol import Busy, Entry, Gone, Known, Place, Waits, Won
 from gripfast.stores.etcd.record import LATE, Record
-from gripfast.stores.etcd.requests import Requests, failed, may_take_effect
+from gripfast.stores.etcd.requests import Requests, failed
 from gripfast.stores.etcd.spec import CAPABILITIES
 from gripfast.stores.etcd.watching import again_in
-from gripfast.stores.faults import Fault
+from gripfast.stores.faults import Fault, may_take_effect
 from gripfast.stores.with_permits import WithPermits
 
 if TYPE_CHECKING:

@@ -61,9 +61,11 @@ class Acknowledged:
             return
         asked, self._waiting = [each for each in self._waiting if not each.taker.done()], []
         conversation: Conversation | None = self.opening.connection
-        refused = [each for each in asked if conversation is None or (each.owner and self._server.is_closing)]
-        for each in refused:
-            each.taker.set_result(cut(self._server.where, None, was_idle=True)._replace(was_sent=False))
+        for each in asked:
+            if each.owner and self._server.is_closing:
+                each.taker.set_result(self._server.too_late())
+            elif conversation is None:
+                each.taker.set_result(cut(self._server.where, None, was_idle=True)._replace(was_sent=False))
         asked = [each for each in asked if not each.taker.done()]
         self._under_way = Together(self, asked) if asked and conversation is not None else None
         if self._under_way is not None and conversation is not None:
@@ -79,8 +81,7 @@ class Acknowledged:
         except BaseException as error:  # an interrupt: nobody may wait for what did not leave
             together.set_result(cut(self._server.where, OSError(str(error))))
             raise
-        if first.within < self._server.timeout:
-            conversation.expect_within(first.within, told=first.within, spares=True)
+        conversation.expect_within(first.within, told=first.within, spares=True)
 
     def answered(self) -> None:
         self._under_way = None

@@ -26,7 +26,7 @@ from gripfast.stores.redis.conversation import NOBODY, Conversation, Server
 from gripfast.stores.redis.dial import Dialer
 from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.opening import AioOpening, Plan
-from gripfast.stores.redis.shared import SharedLink
+from gripfast.stores.redis.shared import Listener, SharedLink, outcome_of
 from gripfast.stores.redis.wire import CHUNK, Wire
 
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -94,15 +94,7 @@ class AioLink(SharedLink):
         """It has ended, or its time is over."""
         if told.done():
             return
-        try:
-            outcome = begun.outcome()
-        except LinkDown as down:
-            outcome = down.fault
-        except TimeoutError as error:
-            outcome = self._dialer.late(error)
-        except Exception as error:  # whatever it is, somebody waits
-            outcome = cut(self.server.where, error)
-        self._tell_aside(call, told, outcome)
+        self._tell_aside(call, told, outcome_of(begun, self.server.where, self._dialer.late))
 
     def _tell_aside(self, call: Callable[[], Any], told: asyncio.Future[Any], outcome: Any) -> None:
         del self._asked_aside[call]
@@ -284,29 +276,16 @@ class AioConversation(_Socket, Conversation):
             return False
 
 
-class _Listener(_Socket):
-    """The connection on which notifications arrive."""
-
-    is_open = True
-
+class _Listener(_Socket, Listener):
     def __init__(
         self, loop: asyncio.AbstractEventLoop, base: Wire, server: Server, channel: bytes, inboxes: Inboxes
     ) -> None:
-        self.channel = channel
-        self._server = server
-        self._inboxes = inboxes
-        super().__init__(loop, base, server.where)
-        server.channel = channel
+        _Socket.__init__(self, loop, base, server.where)
+        Listener.__init__(self, server, channel, inboxes)
 
-    def take(self, reply: Any) -> None:
-        if (push := protocol.read_push(reply)) and (inbox := self._inboxes.find(push.owner)) is not None:
+    end = Listener.end
+
+    def take(self, message: Any) -> None:
+        """It is on the loop already."""
+        if (push := protocol.read_push(message)) and (inbox := self._inboxes.find(push.owner)) is not None:
             cast(AioInbox, inbox).receive(push.granted)
-
-    def end(self, fault: Fault | None) -> None:
-        """Every waiter asks, which opens another."""
-        if self.is_open:
-            if self._server.channel == self.channel:  # first: whatever interrupts the rest, the next one opens another
-                self._server.channel = None
-            self.is_open = False
-            self.let_go(keep=False)
-            self._inboxes.ask_again()

@@ -17,9 +17,9 @@ from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.listening import Listening, ListeningInbox
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server, left_for_request
+from gripfast.stores.redis.conversation import IDLE_MOST, Lending, Server, left_for_request, may_repeat, repeated
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import cut, no_reply, was_sent
+from gripfast.stores.redis.faults import cut, no_reply
 from gripfast.stores.redis.unread import Late, Parked, Unread
 from gripfast.stores.redis.wire import Wire
 
@@ -48,7 +48,7 @@ class BlockingLink:
         self._at_end = at_end
 
     def ask(self, packed: bytes, owner: str | None = None, name: str | None = None) -> Any:
-        if self._unread and (parked := self._parked(name)) is not None:
+        if self._unread and (parked := self._late.take_for(name, self._dialer.timeout, bool(self._idle))) is not None:
             replies = self._ask_behind(parked, (packed,), owner, name)
             return replies if isinstance(replies, Fault) else replies[0]
         try:
@@ -75,7 +75,7 @@ class BlockingLink:
         return replies if isinstance(replies, Fault) else replies[-1]
 
     def _ask_many(self, commands: Sequence[bytes], within: float, owner: str | None) -> Any:
-        if self._unread and (parked := self._parked(None)) is not None:
+        if self._unread and (parked := self._late.take_for(None, 0.0, bool(self._idle))) is not None:
             return self._ask_behind(parked, commands, owner, within=within)
         try:
             wire, left = (self._idle.pop(), within) if self._idle else self._dial(within)
@@ -95,30 +95,25 @@ class BlockingLink:
     # -- releases whose replies nobody waits for (`unread.py`) ---------------------------------------------------
 
     def send(self, unread: Unread) -> bool:
-        parked = self._late.find(unread.name)
-        if parked is None or not self._late.take(parked):
-            parked = None if self._idle else self._late.any()
+        parked = self._late.take_to_send(unread.name, bool(self._idle))
         if parked is None and not self._late.is_full and (wire := self._idle_wire()) is not None:
             parked = Parked(wire)
         if parked is None:
             return False
         wire = parked.connection
         try:
-            wire.send(unread.packed if wire.taught is unread.script else unread.in_full())
+            wire.send(unread.words(wire.taught))
         except OSError as error:
             self._failed(wire, error)
             return False
-        wire.taught = unread.script
         unread.late_at = boottime() + self._dialer.timeout
         self._late.has_left(parked, unread)
         return True
 
     async def read_late(self, within: float = 0.0) -> bool:
         until = boottime() + within
-        for parked in self._late.all():
-            if self._late.take(parked):
-                self._read_parked(parked, until)
-        self._late.forget_dropped()
+        for parked in self._late.take_each():
+            self._read_parked(parked, until)
         return bool(self._unread)
 
     def _read_parked(self, parked: Parked[Wire, Unread], until: float) -> None:
@@ -137,12 +132,6 @@ class BlockingLink:
             self._lending.take_back(wire, None, (reply,))
         elif boottime() < parked.unread[0].late_at:
             self._late.put_back(parked)
-
-    def _parked(self, name: str | None) -> Parked[Wire, Unread] | None:
-        """The connection that requests for this name have to take; or one with unread replies, if no other is idle."""
-        if name is not None and (parked := self._late.take_for(name, self._dialer.timeout)) is not None:
-            return parked
-        return None if self._idle else self._late.any()
 
     def _ask_behind(
         self,
@@ -170,9 +159,9 @@ class BlockingLink:
         except (OSError, HiredisError) as error:
             fault = self._failed(wire, error, within)
             lost = [each.in_full() for each in parked.unread if each.name == name]
-            if not lost or not fault.was_idle:
+            if not lost or not may_repeat(fault):
                 return fault
-            replies = was_sent(self._ask_many([*lost, *commands], within, owner))
+            replies = repeated(self._ask_many([*lost, *commands], within, owner))
             return replies if isinstance(replies, Fault) else replies[len(lost) :]
         finally:
             parked.unread.clear()  # whoever keeps the frames of an interrupt does not keep these

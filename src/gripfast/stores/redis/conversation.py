@@ -17,19 +17,21 @@ and repeated requests stands in one place; what N nodes add to them, in `stores/
    where threads have several connections, by looking at each of these, because one index for all would lose some.
 4. *Clean-up.* A clean-up must not overtake the claim that it cleans up: it is sent behind it, on the same connection
    (`Server.clean_up`, `clean_up_elsewhere`), in full, because nobody reads its reply. Where that can't be, the caller
-   is told.
+   is told (`may_take_effect` in `stores/faults.py`).
 5. *Silence.* A server is silent if nothing came for a time-out, looked at in steps: a process that was paused itself
    blames nobody (`_look`). All callers are told, and the connection is parked: a clean-up may have to follow on it
    (`_give_up`, `Server.park`). Who looks is the driver's: a loop, or a thread while it has the connection.
 6. *Repeating.* A connection that had answered before may have been closed while it was idle: what was lost with it may
-   be repeated on another one (`end`). So may what was given up because somebody else could wait no longer.
+   be repeated on another one, once (`end` notes it, `may_repeat` decides, `repeated`). So may what was given up because
+   somebody else could wait no longer.
 7. *A server that can't serve* (it was demoted, reads its data anew, or has lost its replicas) stays connected: the
    connection is left, and the next request connects anew, perhaps to another server (`take`, `Lending.take_back`).
 8. *Lending.* Where a connection is lent to one request at a time, the next one gets it only if nothing else is owed on
    it (`Lending.take_back`); after a fault the idle ones go too (`Lending.drop_idle`).
-9. *One deadline.* A request and the connection that is made for it have one deadline (`left_for_request`).
+9. *One deadline.* A request and the connection that is made for it have one deadline (`left_for_request`). Who can
+   wait for less than the time-out says so (`Conversation.expect_within`).
 10. *Closing.* While a client is being closed, no claim leaves: it would get the lock behind the clean-up of its client
-    (`Conversation.ask_for`). Where connections are lent, the caller undoes such a claim (`core/closing.py`).
+    (`Server.too_late`). Where connections are lent, the caller undoes such a claim (`core/closing.py`).
 """
 
 from __future__ import annotations
@@ -42,11 +44,13 @@ from hiredis import ReplyError
 
 from gripfast.stores.faults import Fault
 from gripfast.stores.redis.faults import cant_serve, cut, left, not_answered
+from gripfast.stores.redis.protocol import command
 
 PARKED_MOST = 16
 """Connections to one server that are kept open although it is silent on them: a clean-up may have to follow."""
 IDLE_MOST = 8
 """Connections that are lent, and kept for the next request; more are open only while more are lent at once."""
+PING = command(b"PING")
 LOOKS = 4
 """How often a time-out's length is looked at: a server counts as silent if nothing came between so many looks."""
 
@@ -95,6 +99,10 @@ class Server:
         """The client is being closed."""
         self._parked: deque[Followed] = deque()
         self._is_closed = False
+
+    def too_late(self) -> Fault:
+        """To a claim, while the client is being closed: it has not left."""
+        return cut(self.where, None)._replace(was_sent=False)
 
     def sends(self, owner: str, conversation: Followed) -> None:
         """Before a claim leaves."""
@@ -147,11 +155,10 @@ class Server:
         return earlier if last is None else [*earlier, last]
 
     def follows(self, owner: str, conversation: Followed) -> None:
-        """A clean-up leaves on this connection: the claims that it carried need no other."""
+        """The claims of this owner that it carried were answered, or a clean-up leaves on it: they need no other."""
         if self.unanswered.get(owner) is conversation:
             self.unanswered.pop(owner, None)  # `clean_up`, on another thread, may have been quicker
-        others = [each for each in self.late.pop(owner, ()) if each is not conversation]
-        if others:
+        if self.late and (others := [each for each in self.late.pop(owner, ()) if each is not conversation]):
             self.late[owner] = others
 
     @property
@@ -234,13 +241,12 @@ class Conversation(Followed):
     def ask_for(self, taker: Taker, packed: bytes, owner: str | None = None) -> None:
         """`owner`: whose claim it is, if it is one."""
         if owner is not None and self.server.is_closing:
-            taker.set_result(cut(self.server.where, None)._replace(was_sent=False))
+            taker.set_result(self.server.too_late())
             return
         try:
             reply = (taker, owner)
             if owner is not None:
-                self.server.sends(owner, self)
-                self.claims[owner] = reply
+                self._note(owner, reply)
             self.owed.append(reply)
             self.write(packed)
             if self._timer is None:
@@ -252,21 +258,29 @@ class Conversation(Followed):
     def ask_many_for(self, taker: Taker, packed: bytes, owners: Sequence[str | None]) -> None:
         """For each of the commands whose claim it is. The taker is told the list of replies, or one Fault."""
         if self.server.is_closing and any(owner is not None for owner in owners):
-            taker.set_result(cut(self.server.where, None)._replace(was_sent=False))
+            taker.set_result(self.server.too_late())
             return
         try:
             batch = Batch(taker, len(owners))
             replies = [(batch, owner) for owner in owners]
             for reply in replies:
                 if (owner := reply[1]) is not None:
-                    self.server.sends(owner, self)
-                    self.claims[owner] = reply
+                    self._note(owner, reply)
             self.owed.extend(replies)
             self.write(packed)
             self._watch()
         except BaseException:
             self.break_off()
             raise
+
+    def _note(self, owner: str, reply: tuple[Taker, str | None]) -> None:
+        self.server.sends(owner, self)
+        self.claims[owner] = reply
+
+    def ask_last(self, taker: Taker, within: float) -> None:
+        """It is told when all that is owed was read, or will not be."""
+        self.ask_for(taker, PING)
+        self.expect_within(within, told=within, spares=True)
 
     def take(self, reply: Any) -> None:
         """The next reply was read."""
@@ -275,11 +289,7 @@ class Conversation(Followed):
         self.answers += 1
         if owner is not None and self.claims.get(owner) is owed:
             self.claims.pop(owner, None)  # `clean_up`, on another thread, may have been quicker
-            server = self.server
-            if server.late and self in server.late.get(owner, ()):
-                server.follows(owner, self)
-            elif server.unanswered.get(owner) is self:
-                server.unanswered.pop(owner, None)
+            self.server.follows(owner, self)
         if type(reply) is ReplyError and cant_serve(reply):
             self.loop.call_soon(self.end, left(self.server.where, reply))  # behind what else has arrived
         if not taker.done():
@@ -330,7 +340,8 @@ class Conversation(Followed):
         `told`: for how long it was waited, with what came before. `spares`: the others, who would have waited for
         longer, may repeat theirs on the next connection.
         """
-        self.loop.call_later(seconds, self._check, self.answers, told, spares)
+        if seconds <= self.server.timeout:  # else `_look` is earlier
+            self.loop.call_later(seconds, self._check, self.answers, told, spares)
 
     def _check(self, answers: int, told: float, spares: bool) -> None:
         if self.is_open and self.owed and self.answers == answers:
@@ -379,6 +390,17 @@ class Batch:
         if len(self._replies) == self._count or isinstance(reply, Fault):
             taker, self._taker = self._taker, NOBODY
             taker.set_result(reply if isinstance(reply, Fault) else self._replies)
+
+
+def may_repeat(reply: Any, is_repeated: bool = False) -> bool:
+    """What was lost with a connection that had worked, once."""
+    return isinstance(reply, Fault) and reply.was_idle and not is_repeated
+
+
+def repeated(reply: Any) -> Any:
+    """The reply to what was sent for the second time. If it is a Fault, the first may have been received all the same,
+    and there is no third."""
+    return reply._replace(was_sent=True, was_idle=False) if isinstance(reply, Fault) else reply
 
 
 def left_for_request(seconds: float, connecting: float) -> float:

@@ -18,6 +18,7 @@ from gripfast.bounded import Calls
 from gripfast.stores import layout
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis import protocol
+from gripfast.stores.redis.conversation import PING
 from gripfast.stores.redis.faults import MAX_CLIENTS, is_elsewhere, no_reply, not_connected, other_layout, refused
 from gripfast.stores.redis.wire import Wire
 
@@ -75,7 +76,7 @@ class Dialer:
 
     def connect_and_ask(self) -> Wire:
         """One that has answered: a server that is stopped accepts connections, too."""
-        return self._look_at(self._connected(), protocol.command(b"PING"))
+        return self._look_at(self._connected(), PING)
 
     def _connected(self) -> Wire:
         try:

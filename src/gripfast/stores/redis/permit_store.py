@@ -22,8 +22,7 @@ from gripfast.core.ports import (
     Unreachable,
     unreachable,
 )
-from gripfast.errors import StoreUnavailable
-from gripfast.stores.faults import Fault, LinkDown
+from gripfast.stores.faults import Fault, LinkDown, may_take_effect
 from gripfast.stores.redis import permit_protocol as protocol
 from gripfast.stores.redis import permit_scripts as scripts
 from gripfast.stores.redis.faults import another_server, was_sent
@@ -195,15 +194,11 @@ class RedisPermits:
     async def force_release(
         self, name: str, kind: Kind, owner: str | None, slot: int | None, note: str | None
     ) -> bool | Unreachable:
-        """Not asked twice, and it looks first: as that of locks."""
         looked = await self.inspect(name, kind)
         if isinstance(looked, Unreachable):
             return looked
         packed = protocol.force_release(name, kind, owner, slot, note)
-        script, packed = self._store._guarded(scripts.FORCE_RELEASE, packed, name)
-        reply = await self._store._got(self._link.ask(packed))
-        if not isinstance(reply, Fault):
-            reply = await self._store._made_good(script, packed, reply)
+        reply = await self._store._ask_once(*self._store._guarded(scripts.FORCE_RELEASE, packed, name))
         if isinstance(reply, Fault):
             return unreachable(reply.error, reply.was_sent)
         await self._settle(name, kind, reply)
@@ -219,6 +214,5 @@ def _trouble(hold: Hold, is_late: bool, reply: Any) -> Unreachable | None:
     if isinstance(reply, Fault):
         return unreachable(reply.error)
     if is_late:
-        message = f"a request for {hold.name!r} that got no answer may still take effect"
-        return unreachable(StoreUnavailable(message))
+        return may_take_effect(hold.name)
     return None

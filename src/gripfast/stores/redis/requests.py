@@ -13,9 +13,9 @@ from gripfast.errors import ConfigurationError, StoreUnavailable
 from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import followers, protocol
-from gripfast.stores.redis.conversation import Server
+from gripfast.stores.redis.conversation import Server, may_repeat, repeated
 from gripfast.stores.redis.failover import Failover
-from gripfast.stores.redis.faults import not_acknowledged, refused, was_sent
+from gripfast.stores.redis.faults import not_acknowledged, refused
 from gripfast.stores.redis.grace import Grace
 from gripfast.stores.redis.script import Script
 from gripfast.stores.redis.unread import Unread
@@ -169,24 +169,29 @@ class Requests:
         fault = not_acknowledged(self._link.server.where, doubt, before)
         return [fault.copy() if protocol.is_believed(answer) else answer for answer in answers]
 
+    async def _ask_once(self, script: Script, packed: bytes) -> Any:
+        """A force release is not sent twice: if the first request did it, the second would free the next one's. So
+        whoever sends it looks first, which may be repeated and shows whether the connection still works."""
+        reply = await self._got(self._link.ask(packed))
+        return reply if isinstance(reply, Fault) else await self._made_good(script, packed, reply)
+
     async def _made_good(self, script: Script | None, packed: bytes, reply: Any, owner: str | None = None) -> Any:
         """What can be mended is: a connection that was too old, a script that was forgotten. The reply, or a Fault.
 
-        Every request may be repeated.
+        Every request may be repeated, except those of `_ask_once`.
         """
-        is_second = isinstance(reply, Fault) and reply.was_idle
-        if is_second:
+        if is_second := may_repeat(reply):
             reply = await self._sent(script, packed, owner)
         if script is not None and protocol.forgot_script(reply):
             reply = await self._sent(script, script.in_full(packed), owner)
         if isinstance(reply, ReplyError):
             reply = refused(self._link.server.where, reply)
-        return was_sent(reply) if is_second else reply
+        return repeated(reply) if is_second else reply
 
     async def _ask_each(self, script: Script, commands: Sequence[bytes], within: float = math.inf) -> list[Any]:
         """A reply or a Fault for each."""
         replies = await self._sent_many(script, commands, within)
-        if isinstance(replies, Fault) and replies.was_idle:
+        if may_repeat(replies):
             replies = await self._sent_many(script, commands, within)
         if isinstance(replies, Fault):
             return [replies] * len(commands)

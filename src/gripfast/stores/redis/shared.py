@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from gripfast.bounded import Call
 from gripfast.core.ports import Inbox
@@ -17,9 +17,11 @@ from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
 from gripfast.stores.redis.acknowledged import Acknowledged
-from gripfast.stores.redis.conversation import Conversation, Server, left_for_request
-from gripfast.stores.redis.faults import cut, was_sent
+from gripfast.stores.redis.conversation import Conversation, Server, left_for_request, may_repeat, repeated
+from gripfast.stores.redis.faults import cut
 from gripfast.stores.redis.unread import Unread
+
+T = TypeVar("T")
 
 
 class Opening:
@@ -88,16 +90,11 @@ class Opening:
         """The call that makes it has ended, or its time is over."""
         if dialing.done():
             return
-        try:
-            base = call.outcome()
-        except LinkDown as down:
-            self.end(dialing, down.fault)
-        except TimeoutError as error:
-            self.end(dialing, self.too_late(error))
-        except Exception as error:  # whatever it is, somebody waits
-            self.end(dialing, cut(self._where, error))
+        made = outcome_of(call, self._where, self.too_late)
+        if isinstance(made, Fault):
+            self.end(dialing, made)
         else:
-            self.made(dialing, base, use)
+            self.made(dialing, made, use)
 
     def break_off(self, dialing: Any, error: BaseException) -> None:
         """An interrupt came: nobody may wait for what is not made."""
@@ -132,6 +129,45 @@ class Opening:
         self._is_closed = True
         if self.latest is not None:
             self.latest.close()
+
+
+def outcome_of(call: Call[T], where: str, too_late: Callable[[TimeoutError], Fault]) -> T | Fault:
+    """Of a call that has ended, or whose time is over."""
+    try:
+        return call.outcome()
+    except LinkDown as down:
+        return down.fault
+    except TimeoutError as error:
+        return too_late(error)
+    except Exception as error:  # whatever it is, somebody waits
+        return cut(where, error)
+
+
+class Listener:
+    """The connection on which notifications arrive. A driver has `let_go`."""
+
+    is_open = True
+
+    def __init__(self, server: Server, channel: bytes, inboxes: Inboxes) -> None:
+        self.channel = server.channel = channel
+        self._server = server
+        self._inboxes = inboxes
+
+    def let_go(self, keep: bool) -> None:
+        raise NotImplementedError
+
+    def take(self, message: Any) -> None:
+        if (push := protocol.read_push(message)) is not None:
+            self._inboxes.deliver(push.owner, push.granted)
+
+    def end(self, fault: Fault | None) -> None:
+        """Every waiter asks, which opens another."""
+        if self.is_open:
+            if self._server.channel == self.channel:  # first: whatever interrupts the rest, the next one opens another
+                self._server.channel = None
+            self.is_open = False
+            self.let_go(keep=False)
+            self._inboxes.ask_again()
 
 
 class SharedLink:
@@ -169,16 +205,8 @@ class SharedLink:
         conversation.ask_for(future, packed, owner)
         return future  # type: ignore[no-any-return]
 
-    async def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
-        try:
-            conversation: Conversation = self.requests.connection or await self.requests.open()
-        except LinkDown as down:
-            return down.fault
-        replies = self.new_future()
-        conversation.ask_many_for(replies, b"".join(commands), [None] * len(commands))
-        if within < self.server.timeout:
-            conversation.expect_within(within, told=within, spares=True)
-        return await replies
+    def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Awaitable[Any]:
+        return self._ask_together(commands, [None] * len(commands), within)
 
     def ask_acked(
         self, commands: Sequence[bytes], wait: Sequence[bytes], within: float = math.inf, owner: str | None = None
@@ -190,43 +218,43 @@ class SharedLink:
 
     async def ask_behind(self, first: bytes, packed: bytes, owner: str | None = None) -> Any:
         """As `ask`, right behind another command, whose reply does not matter."""
-        try:
-            conversation: Conversation = self.requests.connection or await self.requests.open()
-        except LinkDown as down:
-            return down.fault
-        replies = self.new_future()
-        conversation.ask_many_for(replies, first + packed, [None, owner])
-        answers = await replies
-        return answers if isinstance(answers, Fault) else answers[-1]
+        return _last_of(await self._ask_together((first, packed), (None, owner)))
 
     async def _open_and_ask(self, packed: bytes, owner: str | None) -> Any:
-        timeout, started = self.server.timeout, self._now()
-        try:
-            conversation: Conversation = await self.requests.open()
-        except LinkDown as down:
-            return down.fault
-        reply = self.new_future()
-        conversation.ask_for(reply, packed, owner)
-        conversation.expect_within(left_for_request(timeout, self._now() - started), told=timeout)
-        return await reply
+        return _last_of(await self._ask_together((packed,), (owner,)))
+
+    async def _ask_together(
+        self, commands: Sequence[bytes], owners: Sequence[str | None], within: float = math.inf
+    ) -> Any:
+        conversation: Conversation | None = self.requests.connection
+        left = within
+        if conversation is None:
+            within, started = min(within, self.server.timeout), self._now()
+            try:
+                conversation = await self.requests.open()
+            except LinkDown as down:
+                return down.fault
+            left = left_for_request(within, self._now() - started)
+        assert conversation is not None
+        replies = self.new_future()
+        conversation.ask_many_for(replies, b"".join(commands), owners)
+        conversation.expect_within(left, told=within, spares=within < self.server.timeout)
+        return await replies
 
     async def _ask_behind(self, unread: Unread, packed: bytes, owner: str | None) -> Any:
         """The reply to the release is read before this one's. If the server had forgotten the script, the release has
         left once more by then, and so does this. If both were lost with an old connection, both leave again."""
         reply = await self.ask(packed, owner)
-        if isinstance(reply, Fault):
-            return was_sent(await self.ask_behind(unread.in_full(), packed, owner)) if reply.was_idle else reply
-        return await self.ask(packed, owner) if unread.was_forgotten else reply
+        if may_repeat(reply):
+            return repeated(await self.ask_behind(unread.in_full(), packed, owner))
+        return await self.ask(packed, owner) if unread.was_forgotten and not isinstance(reply, Fault) else reply
 
     def send(self, unread: Unread) -> bool:
         """It is written, with all that was to be written before it."""
         conversation: Conversation | None = self.requests.latest
         if conversation is None or not conversation.is_open:
             return False
-        is_known = unread.script in conversation.taught
-        conversation.taught.add(unread.script)
-        sent = _Sent(unread, conversation, self.unread)
-        conversation.ask_for(sent, unread.packed if is_known else unread.in_full())
+        conversation.ask_for(_Sent(unread, conversation, self.unread), unread.words(conversation.taught))
         conversation.flush()
         return conversation.is_open
 
@@ -234,8 +262,7 @@ class SharedLink:
         """Whatever is asked now is answered behind them; otherwise they are read as they come."""
         if within and self.unread and (conversation := self.requests.connection) is not None:
             reply = self.new_future()
-            conversation.ask_for(reply, protocol.command(b"PING"))
-            conversation.expect_within(within, told=within, spares=True)
+            conversation.ask_last(reply, within)
             await reply
         return False
 
@@ -267,6 +294,10 @@ class SharedLink:
         self.notifications.close()
         self.acknowledged.opening.close()
         self.server.close()
+
+
+def _last_of(replies: Any) -> Any:
+    return replies if isinstance(replies, Fault) else replies[-1]
 
 
 class _Sent:

@@ -48,8 +48,8 @@ from gripfast.core.ports import (
     Unreachable,
     unreachable,
 )
-from gripfast.errors import ConfigurationError, Reason, StoreUnavailable
-from gripfast.stores.faults import Fault, LinkDown
+from gripfast.errors import ConfigurationError, Reason
+from gripfast.stores.faults import Fault, LinkDown, may_take_effect
 from gripfast.stores.redis import protocol, scripts
 from gripfast.stores.redis.failover import Failover
 from gripfast.stores.redis.faults import another_server, was_sent
@@ -208,7 +208,7 @@ class RedisStore(Requests, Store, PermitStore):
         if isinstance(reply, Fault):
             return "taken" if protocol.is_no_lock(reply.error) else unreachable(reply.error, reply.was_sent)
         if self._clean_up_after(hold.name, hold.owner) is False:
-            return _may_take_effect(hold.name)
+            return may_take_effect(hold.name)
         # The first of two may have done it, and the rest of a min_hold may be over since. A "done" lasts longer.
         was_released = isinstance(first, Fault) and kept(keep.owner) == "min_hold"
         return None if reply == 1 or was_released else (await self._why([hold]))[0]
@@ -234,7 +234,7 @@ class RedisStore(Requests, Store, PermitStore):
         """Behind a claim that was not answered goes a clean-up of what it may get, and not of what is detached."""
         script, packed = self._guarded(scripts.DISOWN, protocol.disown(hold.name, hold.owner, token), hold.name)
         left = self._link.clean_up(hold.owner, script.in_full(packed))
-        return _may_take_effect(hold.name) if left is False else None
+        return may_take_effect(hold.name) if left is False else None
 
     async def renew(self, holds: Sequence[Hold], within: float = math.inf) -> Sequence[Loss | Unreachable | None]:
         if any(hold.share is not None for hold in holds):
@@ -295,7 +295,7 @@ class RedisStore(Requests, Store, PermitStore):
                 if isinstance(reply, Fault) and not protocol.is_no_lock(reply.error):
                     trouble = unreachable(reply.error)
                 elif is_late:
-                    trouble = _may_take_effect(hold.name)
+                    trouble = may_take_effect(hold.name)
                 troubles.append(trouble)
         return troubles
 
@@ -361,15 +361,11 @@ class RedisStore(Requests, Store, PermitStore):
         return infos
 
     async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
-        """Not asked twice: if the first request did it, the second would free the next one's. So it looks first, which
-        may be repeated and shows whether the connection still works."""
         looked = await self.inspect(name)
         if isinstance(looked, Unreachable):
             return looked
-        script, packed = self._guarded(scripts.FORCE_RELEASE, protocol.force_release(name, note), name)
-        reply = await self._got(self._link.ask(packed))
-        if not isinstance(reply, Fault):
-            reply = await self._made_good(script, packed, reply)
+        call = self._guarded(scripts.FORCE_RELEASE, protocol.force_release(name, note), name)
+        reply = await self._ask_once(*call)
         return unreachable(reply.error, reply.was_sent) if isinstance(reply, Fault) else bool(reply == 1)
 
     async def prepare(self, max_ttl: float | None, ends_grace: bool = True) -> Prepared | Unreachable:
@@ -430,10 +426,6 @@ def _apart(holds: Sequence[Hold]) -> tuple[list[Hold], list[Hold]]:
 
 def card_of_this_process(label: Label) -> bytes:
     return protocol.card(label, machine.hostname(), os.getpid())
-
-
-def _may_take_effect(name: str) -> Unreachable:
-    return unreachable(StoreUnavailable(f"a request for {name!r} that got no answer may still take effect"))
 
 
 def _given_back(hold: Hold) -> bytes:

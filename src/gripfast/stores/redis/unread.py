@@ -18,7 +18,7 @@ import math
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from gripfast.machine import boottime
@@ -27,7 +27,7 @@ from gripfast.stores.redis.script import Script
 
 READ_BY_ANOTHER = 0.0002
 """Seconds between two looks whether another thread has read what it is reading."""
-PARKED_MOST = 8
+UNREAD_MOST = 8
 """Connections with unread replies; if all of them have some, a release waits for its own."""
 
 
@@ -50,6 +50,13 @@ class Unread:
 
     def in_full(self) -> bytes:
         return self.script.in_full(self.packed)
+
+    def words(self, taught: set[object]) -> bytes:
+        """In full the first time on a connection, which was `taught` these scripts."""
+        if self.script in taught:
+            return self.packed
+        taught.add(self.script)
+        return self.in_full()
 
     def take(self, reply: Any) -> bool:
         """The reply was read. False if it has to be sent again, in full. An error of another kind tells nothing: this
@@ -113,17 +120,31 @@ class Book(Generic[C, U]):
             return False
         return True
 
-    def take_for(self, name: str, within: float) -> Parked[C, U] | None:
-        """The connection that requests for this name have to take, if there is one."""
+    def take_for(self, name: str | None, within: float, is_other_idle: bool) -> Parked[C, U] | None:
+        """The connection that requests for this name have to take; or one with unread replies, if no other is idle."""
         ends = boottime() + within
-        while (parked := self.find(name)) is not None and boottime() < ends:
+        while name is not None and (parked := self.find(name)) is not None and boottime() < ends:
             if self.take(parked):
                 return parked
             del parked  # another thread has it, and drops it if it is interrupted
             time.sleep(READ_BY_ANOTHER)
-        return None
+        return None if is_other_idle else self._take_any()
 
-    def any(self) -> Parked[C, U] | None:
+    def take_to_send(self, name: str, is_other_idle: bool) -> Parked[C, U] | None:
+        """The same for a release of this name, which does not wait for another thread."""
+        parked = self.find(name)
+        if parked is not None and self.take(parked):
+            return parked
+        return None if is_other_idle else self._take_any()
+
+    def take_each(self) -> Iterator[Parked[C, U]]:
+        """Those that nobody has: whoever takes one puts it back."""
+        for parked in self.all():
+            if self.take(parked):
+                yield parked
+        self._forget_dropped()
+
+    def _take_any(self) -> Parked[C, U] | None:
         """The one that was parked first: it may have been answered by now."""
         try:
             return self._idle.pop(0)
@@ -135,7 +156,7 @@ class Book(Generic[C, U]):
 
     @property
     def is_full(self) -> bool:
-        return len(self._idle) >= PARKED_MOST
+        return len(self._idle) >= UNREAD_MOST
 
     def has_left(self, parked: Parked[C, U], unread: U) -> None:
         self.carries(parked, unread)
@@ -149,7 +170,7 @@ class Book(Generic[C, U]):
     def put_back(self, parked: Parked[C, U]) -> None:
         self._idle.append(parked)
 
-    def forget_dropped(self) -> None:
+    def _forget_dropped(self) -> None:
         """Names of what an interrupt, or a lost connection, has dropped."""
         for name, ref in self.by_name.copy().items():
             if ref() is None and self.by_name.get(name) is ref:

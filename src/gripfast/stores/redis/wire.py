@@ -31,8 +31,8 @@ class Wire:
         self.is_sent = False
         """The last command left completely, so that another one may follow it."""
         self.has_answered = False
-        self.taught: object = None
-        """The script of a release that was sent on it, in full."""
+        self.taught: set[object] = set()
+        """The scripts of releases that were sent on it, in full."""
         self.sock = sock
         self._timeout = timeout
         self._grave = Grave.dig(self, sock)

@@ -74,7 +74,9 @@ class BlockingNodes:
                 return
         if self._pool.dropped:
             self._pool.pick_up()
-        parked = self._parked(getattr(first, "name", None)) if self._unread else None
+        parked = None
+        if self._unread:
+            parked = self._late.take_for(getattr(first, "name", None), self._timeout, self._pool.has_idle)
         loan = self._pool.borrow(first) if parked is None else parked.connection
         bundle = loan.bundle
         try:
@@ -97,8 +99,8 @@ class BlockingNodes:
         """On a bundle that has all the connections that it needs, and is parked then."""
         first = next(request for request in requests if request is not None)
         begun = _Begun(getattr(first, "name", ""), decided, boottime() + self._timeout)
-        parked = self._late.find(begun.name)
-        if parked is None or not self._late.take(parked):
+        parked = self._late.take_to_send(begun.name, is_other_idle=True)
+        if parked is None:
             if self._late.is_full:
                 return False
             parked = Parked(self._pool.borrow(first))
@@ -120,20 +122,12 @@ class BlockingNodes:
 
     async def read_late(self, within: float = 0.0) -> bool:
         until = boottime() + within
-        for parked in self._late.all():
-            if self._late.take(parked):
-                bundle = parked.connection.bundle
-                while not all(begun.decided.done() for begun in parked.unread) and bundle.hear_until(until):
-                    pass
-                self._put_back(parked)
-        self._late.forget_dropped()
+        for parked in self._late.take_each():
+            bundle = parked.connection.bundle
+            while not all(begun.decided.done() for begun in parked.unread) and bundle.hear_until(until):
+                pass
+            self._put_back(parked)
         return bool(self._unread)
-
-    def _parked(self, name: str | None) -> Parked[Loan, _Begun] | None:
-        """As that of `stores/redis/blocking.py`."""
-        if name is not None and (parked := self._late.take_for(name, self._timeout)) is not None:
-            return parked
-        return None if self._pool.has_idle else self._late.any()
 
     def _put_back(self, parked: Parked[Loan, _Begun]) -> None:
         self._strike(parked)

@@ -16,7 +16,7 @@ from gripfast.bounded import Call
 from gripfast.machine import boottime
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis.dial import Dialer
-from gripfast.stores.redis.faults import cut
+from gripfast.stores.redis.shared import outcome_of
 from gripfast.stores.redis.wire import Wire
 from gripfast.stores.redlock.lent import LentServer
 from gripfast.stores.redlock.talk import Health
@@ -137,7 +137,9 @@ def make_all(makes: Mapping[int, Callable[[], Wire]], nodes: Sequence[Node], sec
         except TimeoutError as error:
             made[at] = nodes[at].dialer.late(error)
     for call in ended(calls, done, seconds):
-        made[calls[call]] = _outcome(call, nodes[calls[call]].dialer)
+        dialer = nodes[calls[call]].dialer
+        outcome = outcome_of(call, dialer.where, dialer.late)
+        made[calls[call]] = outcome
         calls.pop(call, None)
     return made
 
@@ -152,14 +154,3 @@ def ended(calls: Mapping[Call[Wire], object], done: TimedQueue[Call[Wire]], seco
             call = next(iter(calls))
         if call in calls:  # else it was given up earlier
             yield call
-
-
-def _outcome(call: Call[Wire], dialer: Dialer) -> Wire | Fault:
-    try:
-        return call.outcome()
-    except LinkDown as down:
-        return down.fault
-    except TimeoutError as error:
-        return dialer.late(error)
-    except Exception as error:  # whatever it is, somebody waits
-        return cut(dialer.where, error)

@@ -27,6 +27,7 @@ from gripfast.core.redlock.nodes import (
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redis import conversation
 from gripfast.stores.redis.conversation import Conversation, Followed, Server, Taker
 from gripfast.stores.redlock.protocol import Wording
 
@@ -214,10 +215,9 @@ def follow(clean_up: Request, server: Server, wording: Wording, inboxes: Inboxes
 # What is asked again --------------------------------------------------------------------------------------------------
 
 
-def may_repeat(request: Request, has_worked: bool, is_repeated: bool) -> bool:
-    """What was lost with a connection, once, if it `has_worked`: it may have been closed while it was idle. A force
-    release could end the lease of somebody who got the lock since."""
-    return has_worked and not is_repeated and type(request) is not ForceRelease
+def may_repeat(request: Request, fault: Fault, is_repeated: bool) -> bool:
+    """As every request to Redis, except a force release: it could end the lease of somebody who got the lock since."""
+    return type(request) is not ForceRelease and conversation.may_repeat(fault, is_repeated)
 
 
 def may_be_late(request: Request, is_wanted: bool) -> bool:

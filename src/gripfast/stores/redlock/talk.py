@@ -11,7 +11,7 @@ place, here or in `polls.py`, beside those of `stores/redis/conversation.py`:
 3. *Clean-ups elsewhere.* Before a clean-up leaves, it follows on the other connections that carry claims of its owner
    (`polls.follow`), until that owner has nothing there any more (`polls.ends`); its answer is read accordingly
    (`polls.after_following`). How it gets onto a connection that another thread has, `Pool.follow_on` knows.
-4. *Repeating.* What was lost with a connection that had worked is repeated once, unless it is a force release
+4. *Repeating.* As at a single server (`may_repeat` in `stores/redis/conversation.py`), unless it is a force release
    (`polls.may_repeat`), or would come after its owner's clean-up (`polls.may_be_late`).
 5. *Scripts.* They are sent in full the first time on a connection (`NodeTalk.words`), and again if the node has
    forgotten them (`NodeTalk.answered`): a clean-up may be refused, for want of its script, when nobody listens any
@@ -36,7 +36,6 @@ from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis.conversation import LOOKS, Conversation, Loop, Server, Timer
 from gripfast.stores.redis.conversation import NOBODY as NO_TAKER
 from gripfast.stores.redis.faults import cut, not_connected
-from gripfast.stores.redis.protocol import command
 from gripfast.stores.redis.shared import Opening
 from gripfast.stores.redlock import polls
 from gripfast.stores.redlock.polls import NOBODY, Poll, Question
@@ -301,10 +300,7 @@ class NodeTalk:
             conversation.flush()
 
     def barrier(self, answer: Any, within: float) -> Any:
-        """It is told when all that is owed was read, or won't be."""
-        conversation: Conversation = self.requests.connection
-        conversation.ask_for(answer, command(b"PING"))
-        conversation.expect_within(within, told=within, spares=True)
+        self.requests.connection.ask_last(answer, within)
         return answer
 
     def let_go(self) -> None:
@@ -327,7 +323,7 @@ class NodeTalk:
     def _failed(self, question: Question, fault: Fault) -> None:
         self.takes_care = True
         can_repeat = question.may_be_late and not self._is_closed
-        if can_repeat and polls.may_repeat(question.request, fault.was_idle, question.is_repeated):
+        if can_repeat and polls.may_repeat(question.request, fault, question.is_repeated):
             question.is_repeated = True
             self._ask_again(question, question.is_full)
             return
@@ -475,7 +471,7 @@ class Talk:
     def _expect_within(self, seconds: float) -> None:
         for talk in self.talks:
             conversation = talk.requests.connection
-            if conversation is not None and seconds < talk.node.server.timeout:
+            if conversation is not None:
                 conversation.expect_within(seconds, told=seconds)
 
     def _too_few_are_up(self, requests: Sequence[Request | None], asked: int) -> bool:

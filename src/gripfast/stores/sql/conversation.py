@@ -118,9 +118,9 @@ def verdict(dialect: Dialect, answer: Refusal | Fault | None, seconds: float) ->
 
 def may_repeat(answer: Answer | Fault, is_repeatable: bool, tried: int) -> bool:
     """A server that takes no writes has done nothing either, and was left: the next may be the primary."""
-    if isinstance(answer, Fault):
-        return answer.was_idle and is_repeatable
-    return was_undone(answer) or (isinstance(answer, Refusal) and answer.kind == "read_only" and not tried)
+    if not isinstance(answer, list) and answer.kind == "read_only":
+        return not tried
+    return answer.was_idle and is_repeatable if isinstance(answer, Fault) else was_undone(answer)
 
 
 def was_undone(answer: Answer | Fault) -> bool:

@@ -10,11 +10,9 @@ from collections.abc import Callable, Sequence
 
 from gripfast.stores import layout
 from gripfast.stores.sql import protocol
+from gripfast.stores.sql.conversation import TRIES, was_undone
 from gripfast.stores.sql.ports import Answer, Dialect, Fault, LinkDown, Refusal, Rows
 from gripfast.stores.sql.statement import Query
-
-TRIES = 6
-"""To make tables while others do."""
 
 Run = Callable[[Sequence[Query]], Answer]
 """Blocks, on the new connection. Raises LinkDown if that breaks."""
@@ -43,7 +41,7 @@ def _make_tables(dialect: Dialect, run: Run, lacking: Refusal) -> None:
         if not isinstance(made, Refusal):
             return
         refusal = made
-        if refusal.kind != "retry":
+        if not was_undone(refusal):
             break
     if refusal.kind == "read_only":  # whether it has tables is not what is wrong with it
         raise LinkDown(dialect.refused(refusal))

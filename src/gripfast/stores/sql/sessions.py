@@ -29,7 +29,7 @@ from gripfast.core.ports import (
 )
 from gripfast.errors import ConfigurationError, Reason
 from gripfast.stores.sql import protocol
-from gripfast.stores.sql.conversation import TRIES
+from gripfast.stores.sql.conversation import TRIES, may_repeat
 from gripfast.stores.sql.descriptors import ended
 from gripfast.stores.sql.inspection import Inspection
 from gripfast.stores.sql.link import Link, SessionInbox
@@ -103,7 +103,7 @@ class SessionStore(PermitSessions, Store):
                 queues.answered(name, owner, answer)
         return answer
 
-    async def _claim(self, claim: Claim, is_first: bool = True) -> Granted | Taken | Unreachable:
+    async def _claim(self, claim: Claim, tried: int = 0) -> Granted | Taken | Unreachable:
         session = self.sessions.get(claim.owner)
         if session is None:
             connection = await self._link.open()
@@ -116,23 +116,20 @@ class SessionStore(PermitSessions, Store):
             self.sessions[claim.owner] = session
         fault = await session.get(claim)
         if fault is not None:
-            return await self._failed(session, claim, fault, is_first)
+            return await self._failed(session, claim, fault, tried)
         if session.phase == "granted":
             return Granted(session.token, claim.ttl, session.dated)
         return await self._taken(session, claim)
 
-    async def _failed(
-        self, session: Session, claim: Claim, fault: Fault, is_first: bool
-    ) -> Granted | Taken | Unreachable:
+    async def _failed(self, session: Session, claim: Claim, fault: Fault, tried: int) -> Granted | Taken | Unreachable:
         """A connection that was kept for too long is exchanged, and one to a server that is no primary any more."""
-        is_demoted = fault.kind == "read_only"
-        if is_demoted:
+        if fault.kind == "read_only":
             self._link.leave_server()
             session.connection.cut()
         if not session.connection.is_open:
             self._lose(claim.owner)
-            if (fault.was_idle and session.phase == "new" and not session.tries) or (is_demoted and is_first):
-                return await self._claim(claim, is_first=False)
+            if may_repeat(fault, session.phase == "new" and not session.tries, tried):
+                return await self._claim(claim, tried + 1)
         # What failed may never have left, on a shared connection; what its own session has is to be cleaned up.
         return no_answer(fault._replace(was_sent=fault.was_sent or claim.owner in self.sessions))
 

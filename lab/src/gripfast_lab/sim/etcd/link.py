@@ -24,7 +24,7 @@ from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.etcd.member import Answer, Ask, GiveUp, Member, Status, StreamEnded
 from gripfast_lab.sim.network import Connection, Network
 from gripfast_lab.sim.processes import Process
-from gripfast_lab.sim.redis.link import SimInbox
+from gripfast_lab.sim.runtime import SimInbox
 from gripfast_lab.sim.world import Cancelled, Promise, running
 
 IDLE_MOST = 8

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gripfast.stores.etcd import protocol, watching
+from gripfast.stores.etcd.calling import Tries
 from gripfast.stores.etcd.inspection import Inspection
 from gripfast.stores.etcd.keeping import Keeping
 from gripfast.stores.etcd.leases import Lease, Leases
 from gripfast.stores.etcd.meeting import Cluster
 from gripfast.stores.etcd.protocol import Place
 from gripfast.stores.etcd.record import Record
-from gripfast.stores.etcd.requests import Requests
 from gripfast.stores.etcd.store import EtcdStore
 from gripfast_lab.sim.mutants.planting import Edit, Mutant, Rewrite
 
@@ -184,7 +184,7 @@ ETCD = (
     _mutant(
         "first try counts for all",
         "A release whose first try was not sent does not look at what became of the second.",
-        Edit(Requests.ask_once, "was_sent = was_sent or answer.was_sent", "pass"),
+        Edit(Tries.take, "if answer.was_sent:", "if False:"),
     ),
     _mutant(
         "unknown detach is left",

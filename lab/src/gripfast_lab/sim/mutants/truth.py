@@ -38,8 +38,8 @@ TRUTH = (
             Edit(release.release, 'if not state.finish("released"):', "if state.ending is not None:"),
             Edit(
                 release.release,
-                "if want.is_lazy:\n        pass",
-                'state.finish("released")\n    if want.is_lazy:\n        pass',
+                "if answer is None:\n        if not want.is_lazy:",
+                'state.finish("released")\n    if answer is None:\n        if not want.is_lazy:',
             ),
         ),
     ),

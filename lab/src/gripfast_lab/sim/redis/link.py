@@ -14,64 +14,18 @@ from typing import Any
 
 from hiredis import ReplyError
 
-from gripfast.core.ports import Granted
 from gripfast.errors import ClientClosed
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.inboxes import Inboxes
 from gripfast.stores.redis import protocol
-from gripfast.stores.redis.conversation import IDLE_MOST, NOBODY, Conversation, Lending, Server
+from gripfast.stores.redis.conversation import IDLE_MOST, NOBODY, PING, Conversation, Lending, Server
 from gripfast.stores.redis.faults import cut, not_connected, refused
-from gripfast.stores.redis.shared import Opening, SharedLink
+from gripfast.stores.redis.shared import Listener, Opening, SharedLink
 from gripfast.stores.redis.unread import READ_BY_ANOTHER, Late, Parked, Unread
 from gripfast_lab.sim.network import Connection, Network, Peer
-from gripfast_lab.sim.processes import Process, Timer
+from gripfast_lab.sim.processes import Process
+from gripfast_lab.sim.runtime import SimInbox
 from gripfast_lab.sim.world import Cancelled, Promise
-
-
-class SimInbox:
-    """Where the notifications for one waiter arrive."""
-
-    __slots__ = ("__weakref__", "_hearing", "_process", "_pushes")
-
-    def __init__(self, process: Process) -> None:
-        self._process = process
-        self._pushes: deque[Granted | None] = deque()
-        self._hearing: Promise[None] | None = None
-
-    def deliver(self, push: Granted | None) -> bool:
-        self._pushes.append(push)
-        if self._hearing is not None:
-            self._hearing.keep(None)
-        return True
-
-    async def hear(self, until: float) -> Granted | None:
-        if not self._pushes:
-            self._hearing = self._process.wake_at(until)
-            await self._hearing
-        return self._pushes.popleft() if self._pushes else None
-
-
-class Future(Promise[Any]):
-    """A promise, as drivers of production have it."""
-
-    __slots__ = ()
-
-    def done(self) -> bool:
-        return self.is_kept
-
-    def set_result(self, result: Any, /) -> None:
-        self.keep(result)
-
-
-class SimLoop:
-    def __init__(self, process: Process) -> None:
-        self._process = process
-
-    def call_later(self, seconds: float, call: Callable[..., object], /, *args: Any) -> Timer:
-        return self._process.at(self._process.now() + seconds, call, *args)
-
-    def call_soon(self, call: Callable[..., object], /, *args: Any) -> Timer:
-        return self.call_later(0.0, call, *args)
 
 
 class SimServer(Server):
@@ -81,13 +35,12 @@ class SimServer(Server):
         self._followed = followed
 
     def clean_up(self, owner: str, packed: bytes, parks: bool = False) -> bool | None:
-        left = super().clean_up(owner, packed, parks)
-        if left is not None:
-            self._followed[owner] = None
-        return left
+        return self._noted(owner, super().clean_up(owner, packed, parks))
 
-    def clean_up_elsewhere(self, owner: str, pack: Any, is_done: bool, here: Any) -> bool | None:
-        left = super().clean_up_elsewhere(owner, pack, is_done, here)
+    def clean_up_elsewhere(self, owner: str, *how: Any) -> bool | None:
+        return self._noted(owner, super().clean_up_elsewhere(owner, *how))
+
+    def _noted(self, owner: str, left: bool | None) -> bool | None:
         if left is not None:
             self._followed[owner] = None
         return left
@@ -95,9 +48,9 @@ class SimServer(Server):
 
 class SimConversation(Conversation):
     def __init__(self, server: Server, connection: Connection) -> None:
-        super().__init__(server, SimLoop(connection.process))
+        super().__init__(server, connection.process)
         self.connection = connection
-        self.late: deque[Future] = deque()
+        self.late: deque[Promise[Any]] = deque()
         """Where it is lent: the replies to what was only sent, read or not."""
         connection.receive = self._receive
         connection.ended = partial(self.end, None)
@@ -125,33 +78,15 @@ class SimConversation(Conversation):
             self.take(reply)
 
 
-class Listener:
-    """The connection on which notifications arrive."""
-
+class SimListener(Listener):
     def __init__(self, connection: Connection, channel: bytes, server: Server, inboxes: Inboxes) -> None:
-        self.channel = server.channel = channel
-        self.is_open = True
-        self._server = server
+        super().__init__(server, channel, inboxes)
         self._connection = connection
-        self._inboxes = inboxes
-        connection.receive = self._receive
-        connection.ended = partial(self.end, None)
+        self.close = connection.ended = partial(self.end, None)
+        connection.receive = lambda messages: self.take(messages[0])
 
-    def end(self, _: Fault | None) -> None:
-        """Every waiter asks, which opens another."""
-        if self.is_open:
-            self.close()
-            self._inboxes.ask_again()
-
-    def close(self) -> None:
-        self.is_open = False
-        self._server.channel = None
+    def let_go(self, keep: bool) -> None:
         self._connection.hang_up()
-
-    def _receive(self, messages: list[Any]) -> None:
-        push = protocol.read_push(messages[0])
-        if push is not None:
-            self._inboxes.deliver(push.owner, push.granted)
 
 
 class Place:
@@ -184,18 +119,18 @@ class Place:
     async def dial_and_ask(self) -> SimConversation:
         """One that has answered: a server that is stopped accepts connections, too."""
         conversation = await self.dial()
-        await self._first_reply(conversation, protocol.command(b"PING"))
+        await self._first_reply(conversation, PING)
         return conversation
 
-    async def subscribe(self) -> Listener:
+    async def subscribe(self) -> SimListener:
         conversation = await self.dial()
         self._channels += 1
         channel = protocol.new_channel(f"{self.process.name}-{self._channels}")
         await self._first_reply(conversation, protocol.subscribe(channel))
-        return Listener(conversation.connection, channel, self.server, self.inboxes)
+        return SimListener(conversation.connection, channel, self.server, self.inboxes)
 
     async def _first_reply(self, conversation: SimConversation, packed: bytes) -> None:
-        future = Future()
+        future = Promise[Any]()
         conversation.ask_for(future, packed)
         reply = await future
         fault = refused(self.server.where, reply) if isinstance(reply, ReplyError) else reply
@@ -206,14 +141,14 @@ class Place:
 
 class SimOpening(Opening):
     def __init__(self, place: Place, make: Callable[[], Any]) -> None:
-        super().__init__(place.server.where, Future)
+        super().__init__(place.server.where, Promise)
         self._process = place.process
         self._make = make
 
-    def begin(self, dialing: Future) -> None:
+    def begin(self, dialing: Promise[Any]) -> None:
         self._process.start(f"{self._process.name}/connects", self._dial(dialing))
 
-    async def _dial(self, dialing: Future) -> None:
+    async def _dial(self, dialing: Promise[Any]) -> None:
         try:
             made = await self._make()
         except LinkDown as down:
@@ -229,7 +164,7 @@ class SimLink(SharedLink):
         process = place.process
         requests = SimOpening(place, place.dial)
         notifications, acknowledged = SimOpening(place, place.subscribe), SimOpening(place, place.dial)
-        super().__init__(place.server, requests, notifications, place.inboxes, process.now, Future, acknowledged)
+        super().__init__(place.server, requests, notifications, place.inboxes, process.now, Promise, acknowledged)
         self.inbox = partial(SimInbox, process)
 
 
@@ -253,97 +188,87 @@ class LendingLink(SimLink):
             raise LinkDown(cut(self.server.where, None)) from None
 
     async def ask(self, packed: bytes, owner: str | None = None, name: str | None = None) -> Any:
-        replies = await self._lend(packed, owner, 1, name=name)
+        replies = await self._lend([packed], owner, name=name)
         return replies if isinstance(replies, Fault) else replies[0]
 
     async def ask_many(self, commands: Sequence[bytes], within: float = math.inf) -> Any:
-        return await self._lend(b"".join(commands), None, len(commands), within)
+        return await self._lend(commands, None, within)
 
     async def ask_acked(
         self, commands: Sequence[bytes], wait: Sequence[bytes], within: float = math.inf, owner: str | None = None
     ) -> Any:
-        return await self._lend(b"".join([*commands, *wait]), owner, len(commands) + len(wait), within)
+        return await self._lend([*commands, *wait], owner, within)
 
     async def _lend(
-        self, packed: bytes, owner: str | None, count: int, within: float = math.inf, name: str | None = None
+        self, commands: Sequence[bytes], owner: str | None, within: float = math.inf, name: str | None = None
     ) -> Any:
         parked = await self._parked(name)
         try:
-            conversation = await self._lent() if parked is None else parked.connection
+            conversation = await self._lent(parked)
         except LinkDown as down:
             return down.fault
         if owner is not None:
             self.server.sends(owner, conversation)
         try:
-            replies = await self._exchange(conversation, packed, count, within)
+            replies = await self._exchange(conversation, commands, within)
             if parked is not None and not isinstance(replies, Fault):
                 forgotten = self._read(parked)
                 for each in forgotten:
                     self._carries(parked, each, each.in_full())
                 if any(each.name == name for each in forgotten):  # what came behind it was too early
-                    replies = await self._exchange(conversation, packed, count, within)
+                    replies = await self._exchange(conversation, commands, within)
                 elif forgotten:
                     await conversation.late[-1]
                 self._read(parked)
-        except Cancelled:
+            if isinstance(replies, Fault):
+                self._lending.drop_idle()
+            else:
+                self._lending.take_back(conversation, owner, replies)
+            return replies
+        finally:
             self._close_unless_known(conversation, owner or "")
-            raise
-        if isinstance(replies, Fault):
-            self._lending.drop_idle()
-        else:
-            self._lending.take_back(conversation, owner, replies)
-        self._close_unless_known(conversation, owner or "")
-        return replies
 
-    async def _lent(self) -> SimConversation:
+    async def _lent(self, parked: Parked[SimConversation, Unread] | None) -> SimConversation:
+        if parked is not None:
+            return parked.connection
         return self._lending.idle.pop() if self._lending.idle else await self._dial()
 
-    async def _exchange(self, conversation: SimConversation, packed: bytes, count: int, within: float) -> Any:
-        future = Future()
-        conversation.ask_many_for(future, packed, [None] * count)
-        if within < self.server.timeout:
-            conversation.expect_within(within, told=within)
+    async def _exchange(self, conversation: SimConversation, commands: Sequence[bytes], within: float) -> Any:
+        future = Promise[Any]()
+        conversation.ask_many_for(future, b"".join(commands), [None] * len(commands))
+        conversation.expect_within(within, told=within)
         return await future
 
     # -- releases whose replies nobody waits for: they are read when somebody looks -------------------------------
 
     def send(self, unread: Unread) -> bool:
-        parked = self._late.find(unread.name)
-        if parked is None or not self._late.take(parked):
-            parked = None if self._lending.idle else self._late.any()
+        parked = self._late.take_to_send(unread.name, bool(self._lending.idle))
         if parked is None and not self._late.is_full and self._lending.idle:
             parked = Parked(self._lending.idle.pop())
         if parked is None or not parked.connection.is_open:
             return False
-        taught = parked.connection.taught
-        self._carries(parked, unread, unread.packed if unread.script in taught else unread.in_full())
-        taught.add(unread.script)
+        self._carries(parked, unread, unread.words(parked.connection.taught))
         self._late.put_back(parked)
         return True
 
     async def read_late(self, within: float = 0.0) -> bool:
         until = self._process.now() + within
         while True:
-            for parked in self._late.all():
-                if self._late.take(parked):
-                    self._read_parked(parked)
+            for parked in self._late.take_each():
+                self._read_parked(parked)
             if not self._late.all() or self._process.now() >= until:
                 break
             await self._process.sleep(within / 10)
-        self._late.forget_dropped()
         return bool(self._late.by_name)
 
     async def _parked(self, name: str | None) -> Parked[SimConversation, Unread] | None:
-        ends = self._process.now() + self.server.timeout
-        while name is not None and (parked := self._late.find(name)) is not None and self._process.now() < ends:
-            if self._late.take(parked):
-                return parked
-            del parked
+        name, ends = name or "", self._process.now() + self.server.timeout
+        while self._late.find(name) not in (None, *self._late.all()) and self._process.now() < ends:
             await self._process.sleep(READ_BY_ANOTHER)
-        return None if self._lending.idle else self._late.any()
+        return self._late.take_to_send(name, bool(self._lending.idle))
 
     def _carries(self, parked: Parked[SimConversation, Unread], unread: Unread, packed: bytes) -> None:
-        reply = Future()
+        reply = Promise[Any]()
         parked.connection.late.append(reply)
         self._late.carries(parked, unread)
         parked.connection.ask_for(reply, packed)
@@ -368,11 +293,8 @@ class LendingLink(SimLink):
 
     def _close_unless_known(self, conversation: SimConversation, owner: str) -> None:
         """As the interpreter does in production."""
-        known = [
-            *self._lending.idle,
-            *self.server.unanswered_of(owner),
-            *(each.connection for each in self._late.all()),
-        ]
+        late = [parked.connection for parked in self._late.all()]
+        known = [*self._lending.idle, *self.server.unanswered_of(owner), *late]
         if conversation not in known and not self.server.has_parked(conversation):
             conversation.close()
 

@@ -21,9 +21,10 @@ from gripfast.stores.redlock.shared import SharedNodes, poll_on
 from gripfast.stores.redlock.talk import Health, Node, NodeTalk, Talk
 from gripfast_lab.sim.network import Network
 from gripfast_lab.sim.processes import Process
-from gripfast_lab.sim.redis.link import Future, Place, SimInbox, SimLoop, SimOpening, SimServer
+from gripfast_lab.sim.redis.link import Place, SimOpening, SimServer
 from gripfast_lab.sim.redis.node import Node as Peer
-from gripfast_lab.sim.world import Cancelled
+from gripfast_lab.sim.runtime import SimInbox
+from gripfast_lab.sim.world import Cancelled, Promise
 
 
 class Around:
@@ -43,11 +44,13 @@ class Around:
         self.wall_us = wall_us
         self.chance = chance
         self.inboxes = Inboxes()
-        self.loop = SimLoop(process)
         self.places = [
-            Place(network, process, partial(_this, peer), SimServer(peer.name, timeout, followed), self.inboxes)
+            Place(network, process, lambda peer=peer: peer, SimServer(peer.name, timeout, followed), self.inboxes)  # type: ignore[misc]
             for peer in peers
         ]
+
+    def talk(self, node: Health, opening: Opening, is_lent: bool = False, beside: NodeTalk | None = None) -> NodeTalk:
+        return NodeTalk(node, opening, self.wording, self.inboxes, self.process, is_lent, beside)
 
 
 class SimNodes(SharedNodes):
@@ -56,17 +59,16 @@ class SimNodes(SharedNodes):
     def __init__(self, around: Around) -> None:
         down, nodes, talks = set[Health](), list[Node](), list[NodeTalk]()
         for at, place in enumerate(around.places):
-            node = Node(at, place.server, around.loop, around.process.now, down)
+            node = Node(at, place.server, around.process, around.process.now, down)
             node.notifications = SimOpening(place, place.subscribe)
-            opening = SimOpening(place, place.dial_and_ask)
             nodes.append(node)
-            talks.append(NodeTalk(node, opening, around.wording, around.inboxes, around.loop))
+            talks.append(around.talk(node, SimOpening(place, place.dial_and_ask)))
             node.probe = partial(_probe, talks[-1])
         self.around = around
         self.down = down
         self.wall_us, self.chance = around.wall_us, around.chance
         self.inbox = partial(SimInbox, around.process)
-        super().__init__(nodes, talks, around.wording, around.inboxes, down, Future)
+        super().__init__(nodes, talks, around.wording, around.inboxes, down, Promise)
 
     async def listen(self) -> None:
         for dialing in self._begin_to_listen():
@@ -114,14 +116,12 @@ class LendingNodes(SimNodes):
         return talk
 
     def _new_talk(self) -> Talk:
-        around, talks = self.around, list[NodeTalk]()
-        for node in self.nodes:
-            place, beside = around.places[node.place], self._beside
-            opening = SimOpening(place, place.dial)
-            following = None if beside is None else beside.talk.talks[node.place]
-            talks.append(
-                NodeTalk(node, opening, around.wording, around.inboxes, around.loop, is_lent=True, beside=following)
-            )
+        around = self.around
+        beside = [None] * len(self.nodes) if self._beside is None else self._beside.talk.talks
+        talks = [
+            around.talk(node, SimOpening(place, place.dial), is_lent=True, beside=other)
+            for node, place, other in zip(self.nodes, around.places, beside, strict=True)
+        ]
         return Talk(talks, around.wording, self.down, must_follow=lambda clean_up: True)
 
     def _put_back(self, talk: Talk) -> None:
@@ -149,7 +149,3 @@ class LendingNodes(SimNodes):
 def _probe(talk: NodeTalk) -> None:
     talk.let_go()
     talk.dial()
-
-
-def _this(peer: Peer) -> Peer:
-    return peer

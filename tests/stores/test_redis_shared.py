@@ -1,0 +1,69 @@
+"""The connection that all requests of a client share: deadlines, and the end of the client."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import pytest
+
+from gripfast.stores.faults import Fault
+from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redis.conversation import Server
+from gripfast.stores.redis.shared import Opening, SharedLink
+from stores.conversation_stage import TIMEOUT, Begun, Clock, Once, Talk, Told, fault_of
+
+
+def test_no_claim_leaves_while_its_client_is_being_closed_though_its_connection_is_open() -> None:
+    """It would get the lock behind the clean-up of its client."""
+    server, clock = Server("redis://a", 1.0), Clock()
+    talk, opening = Talk(server, clock), Opening("redis://a", Told)
+    opening.latest = talk
+    link = SharedLink(server, opening, Opening("redis://a", Told), Inboxes(), lambda: clock.now, Told)
+    link.stop_waiting()
+    told = link.ask(b"claim", "me")
+    assert isinstance(told, Told)
+    assert (fault_of(told).was_sent, talk.sent) == (False, [])
+
+
+class Future(Once):
+    def __await__(self) -> Generator[None, None, Any]:
+        while not self.replies:
+            yield
+        return self.replies[0]
+
+
+ways_to_ask: list[Callable[[SharedLink], Any]] = [
+    lambda link: link.ask(b"claim", "me"),
+    lambda link: link.ask_many([b"renew", b"renew"]),
+    lambda link: link.ask_behind(b"asking", b"claim", "me"),
+]
+
+
+def test_nor_does_one_that_replicas_would_acknowledge_and_it_is_not_repeated() -> None:
+    server, clock = Server("redis://a", TIMEOUT), Clock()
+    talk, opening = Talk(server, clock), Opening("redis://a", Future)
+    opening.latest = talk
+    link = SharedLink(server, opening, Opening("redis://a", Future), Inboxes(), lambda: clock.now, Future)
+    link.stop_waiting()
+    with pytest.raises(StopIteration) as ended:
+        link.ask_acked([b"claim"], [b"wait"], owner="me").__await__().send(None)
+    fault = ended.value.value
+    assert (fault.was_sent, fault.was_idle, talk.sent) == (False, False, [])
+
+
+@pytest.mark.parametrize("ask", ways_to_ask, ids=["one", "many", "behind"])
+def test_a_request_and_the_connection_that_is_made_for_it_have_one_deadline(ask: Callable[[SharedLink], Any]) -> None:
+    server, clock = Server("redis://a", TIMEOUT), Clock()
+    opening = Begun(server.where, Future)
+    link = SharedLink(server, opening, Begun(server.where, Future), Inboxes(), lambda: clock.now, Future)
+    asked = ask(link)
+    asked.send(None)
+    clock.pass_by(TIMEOUT * 0.8)
+    opening.made(opening.begun, Talk(server, clock), lambda made: made)
+    asked.send(None)
+    clock.pass_by(TIMEOUT * 0.2)
+    with pytest.raises(StopIteration) as ended:
+        asked.send(None)
+    assert isinstance(ended.value.value, Fault)
+    assert not ended.value.value.was_idle
