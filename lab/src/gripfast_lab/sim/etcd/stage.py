@@ -47,6 +47,8 @@ class EtcdStage(Stage):
         """Processes whose clocks are, or were: until when that is felt."""
         self._gave_up: set[str] = set()
         """Actors that were cancelled: nobody waited any more for what they had requested."""
+        self._first: dict[tuple[str, int], float] = {}
+        """By owner and token: by when its grant was dated."""
         self._told: dict[str, float] = {}
         """By owner: the last moment that it was told to hold until."""
         super().__init__(plan)
@@ -126,9 +128,10 @@ class EtcdStage(Stage):
 
     def _look_for_renewals(self, who: str, name: str, until: float) -> None:
         """No renewal is believed that was sent when the key was gone, or when the client knew that the cluster is
-        another one than that which has granted."""
+        another one than that which has granted. A claim may find its own key there, and is granted anew."""
         process, owner, told = who.partition("/")[0], self.actors[who].owner(), self.history[-1]
         dated = until - told.ttl * (1.0 + rules.CLOCK_RATES)
+        first = self._first.setdefault((owner, told.token), dated)
         is_longer = until > self._told.get(owner, -math.inf) + _ROUNDING  # a shorter ttl counts before it is sent
         self._told[owner] = max(until, self._told.get(owner, -math.inf))
         if self.world.now <= self._off.get(process, -math.inf) or not is_longer:
@@ -136,7 +139,7 @@ class EtcdStage(Stage):
         if dated > self.observer.gone.get(owner, math.inf):
             self.note(owner, name, "confirmed", note="nobody")
         restored_at, seen_at = self.cluster.restored_at, self.cluster.seen_by.get(process, math.inf)
-        if dated > seen_at and self.observer.handed.get((owner, told.token), math.inf) < restored_at:
+        if dated > seen_at >= first and self.observer.handed.get((owner, told.token), math.inf) < restored_at:
             self.note(who, name, "misled", note="renewed at a cluster that has not granted it")
 
     def note(self, who: str, name: str, kind: Kind, **more: Any) -> None:
