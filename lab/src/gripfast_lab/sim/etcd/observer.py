@@ -87,7 +87,7 @@ class Observer:
         self.books[kv.key] = after
         self._tell(kv.key, before, after, proposal)
         self._look_at_lease(kv, name, found)
-        if is_new:
+        if is_new and kept(owner) is None:
             self._created(name, owner)
         if is_new and owner in self._waited:
             self._note(owner, name, "displaced", ttl=now - self._waited[owner])
