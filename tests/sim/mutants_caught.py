@@ -11,6 +11,8 @@ from gripfast_lab.sim.runner import Chunk, Stop, Task, Worker, collector_off, ra
 SEEDS = 3000
 """Within which a bug must be caught."""
 FIRST_SEED = {
+    "done under an old lease": 173,
+    "late claim is awaited for a moment": 988,
     "a follower too many": 477,
     "acknowledgement of one of two": 108,
     "followers by number": 356,

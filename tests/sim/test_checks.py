@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -277,6 +278,8 @@ def test_a_refusal_by_a_lease_that_the_same_client_has_released_is_reported() ->
     asks_between = [*OVERTAKEN, asked(1.8, "p/c", until=1.8), event(1.9, "p/c", "refused", note="held by p/a#1"), CUT]
     assert "overtaken" in rules(asks_between, reacts_within=1.0)
     assert rules([*OVERTAKEN, CUT._replace(who="q")], reacts_within=1.0) == ["overtaken"]
+    late = [each._replace(at=each.at + 2.0, until=6.0) if each.who == "p/b" else each for each in OVERTAKEN]
+    assert rules([*late, CUT], reacts_within=1.0) == ["overtaken"]
 
 
 @pytest.mark.parametrize(
@@ -364,6 +367,70 @@ def test_a_waiter_that_is_not_notified_is_reported_where_waiters_are() -> None:
 )
 def test_any_other_waiter_is_notified_in_time(history: list[Event]) -> None:
     assert "idle" not in rules(history, notifies=True)
+
+
+DISPLACED = [*life(0, "p/a", 1, 9), event(6, "p/b#1", "displaced", ttl=2.0)]
+
+
+def test_a_waiter_that_loses_its_place_without_cause_is_reported() -> None:
+    assert rules(DISPLACED, reacts_within=1.0) == ["passed"]
+    before = world(1, "fault", until=2, note="leader moved")
+    assert rules([*DISPLACED, before], reacts_within=1.0) == ["passed"]
+    assert rules([*DISPLACED, before._replace(until=3.5)], reacts_within=1.0) == []
+
+
+def kept(until: float, age: float) -> list[Event]:
+    """Done at 5, and left to a marker under a lease of this age."""
+    return [
+        *[asked(0, "p/a", note="once 4"), event(0.5, "p/a#1", "handed", token=1), granted(1, "p/a", 1)],
+        *[event(5, "p/a", "releasing", note="done", ttl=4.0), event(5.2, "p/a", "released", note="done")],
+        *[event(5.1, "p/a#1", "kept", token=1, until=until, ttl=age, note="done:p/a#1")],
+    ]
+
+
+def test_what_is_done_is_kept_from_the_moment_of_its_release_on_however_old_its_lease_is() -> None:
+    assert rules(kept(9.0, 0.1)) == []
+    assert rules(kept(9.1, 3.0)) == []
+    assert rules(kept(6.1, 3.0)) == ["redone"]
+
+
+def in_trouble(note: str, *more: Event) -> list[Event]:
+    return [
+        *[asked(0, "p/a", renews=True), granted(1, "p/a", 1), lost(10, "p/a")],
+        *[world(0.5, "fault", until=20, note=note), *more],
+    ]
+
+
+FOLLOWER = "member paused m1 of a follower"
+
+
+@pytest.mark.parametrize(
+    ("history", "with_others"),
+    [
+        (in_trouble("member paused m1"), ["p"]),
+        (in_trouble(FOLLOWER), ["q"]),
+        (in_trouble(FOLLOWER, world(5, "fault", until=5, note="member crashed m2 of a follower")), ["p"]),
+        (in_trouble(FOLLOWER, world(5, "fault", until=5, note="lost request")), ["p"]),
+        (
+            [each._replace(ttl=0.5, until=1.4) if each.token or each.ttl else each for each in in_trouble(FOLLOWER)],
+            ["p"],
+        ),
+    ],
+    ids=["the leader", "it knows no other", "two followers", "another fault", "too little time"],
+)
+def test_a_lease_may_expire_where_no_other_member_can_help(history: list[Event], with_others: list[str]) -> None:
+    assert rules(history, reacts_within=1.0, with_others=with_others) == []
+
+
+def test_one_follower_that_fails_costs_no_lease_and_no_attempt() -> None:
+    assert rules(in_trouble(FOLLOWER), reacts_within=1.0, with_others=["p"]) == ["neglected"]
+    for note, found in ((FOLLOWER, ["unreachable"]), ("member paused m1", [])):
+        history = [
+            *[asked(1, "p/a", until=9, patience=9), event(9, "p/a", "unreachable", note="StoreUnavailable")],
+            world(0.5, "fault", until=20, note=note),
+        ]
+        options: dict[str, Any] = {"may_be_unreachable": True, "reacts_within": 1.0, "with_others": ["p"]}
+        assert rules(history, **options) == found
 
 
 MUCH_LATER = life(20, "c", 9, 22)

@@ -6,14 +6,14 @@ sentence in `RULES`. Declared faults excuse what they must (`excuses`).
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from gripfast.core import rules
 
 from . import once, permits, rivals
 from .attempts import Attempt, Sorted, sort_out
 from .excuses import Excuses
-from .history import GRACE, HALF_OPEN, Event
+from .history import GRACE, HALF_OPEN, OF_FOLLOWER, Event
 from .reach import Reach
 from .violation import Violation
 
@@ -21,6 +21,8 @@ __all__ = ["RULES", "Violation", "overlaps", "violations"]
 
 _LONGER = 1.0 + 2 * rules.CLOCK_RATES
 """By how much longer it may seem to a client than it is."""
+_TIME_FOR_OTHERS = 1.0
+"""Seconds of a ttl that are enough to leave a member that fails, and to renew at the next."""
 WAKES_WITHIN = 0.3
 """Seconds from a release until one who waits has the lock, with several nodes or members."""
 
@@ -66,13 +68,15 @@ def violations(
     reacts_within: float | None = None,
     reach: Reach | None = None,
     notifies: bool = False,
+    with_others: Collection[str] = (),
 ) -> list[Violation]:
     """All there are. `recover_within`: seconds from `healed` until every lock has a holder. `reacts_within`: seconds
     that a request may take although no fault is in the way; all faults must be in the history, with their ends.
     `reach`: what was in the way of each node, where there are several. `notifies`: the engine does not hand the lock to
-    the next one itself, but those who wait are notified."""
+    the next one itself, but those who wait are notified. `with_others`: processes that know other members of a cluster
+    if one fails."""
     known = sort_out(history)
-    way = _Way(known, reach)
+    way = _Way(known, reach, with_others)
     excuses = Excuses(known.others.get("forgot", ()), known.others.get("jumped", ()))
     found: list[Violation] = []
     healed_at = max([event.at for event in known.others.get("healed", ())], default=math.inf)
@@ -105,7 +109,8 @@ def violations(
             for attempt, released in rivals.overtaken(name, about, handed, excuses):
                 since, until = released.at - reacts_within, attempt.asked.at + reacts_within
                 is_blocked = way.is_blocked(attempt, since, until, but="scripts forgotten")
-                if not is_blocked and not way.is_cut_unawares(released, since):
+                is_repeated = attempt.asked.at > released.at + reacts_within  # the release, by then
+                if not is_blocked and (is_repeated or not way.is_cut_unawares(released, since)):
                     what = f"refused by the lease that {released.who} had released at {released.at:.6f}"
                     found.append(_violation("overtaken", attempt, what))
         if reach is not None or (notifies and not any(map(once.said, about.attempts))):
@@ -119,6 +124,9 @@ def violations(
             found += once.recovery(name, about, known, recover_within)
         elif recover_within is not None:
             found += rivals.recovery(name, about.granted, known, recover_within)
+    for event in known.others.get("displaced", ()):
+        if not way.is_disturbed(event.at - event.ttl - (reacts_within or 0.0), event.at):
+            found.append(Violation("passed", event.name, f"{event.who} lost its place in the queue at {event.at:.6f}"))
     _judge_sights(known, found)
     return found
 
@@ -132,17 +140,31 @@ def overlaps(history: Iterable[Event]) -> list[Violation]:
 class _Way:
     """What was in somebody's way: on one server, whatever happened to anyone; with several nodes, what `reach` says."""
 
-    def __init__(self, known: Sorted, reach: Reach | None) -> None:
+    def __init__(self, known: Sorted, reach: Reach | None, with_others: Collection[str]) -> None:
         self._faults = known.others.get("fault", ())
         self._attempts = known.attempts
         self._reach = reach
+        self._with_others = with_others
 
     def is_blocked(self, attempt: Attempt, since: float, until: float, but: str = "no fault") -> bool:
         """`but`: a fault that does not count."""
         if self._reach is not None:
             return self._reach.is_in_the_way(_process(attempt), since, until)
+        return self.is_disturbed(since, until, but)
+
+    def is_disturbed(self, since: float, until: float, but: str = "no fault") -> bool:
+        """By whatever happened to anyone."""
         faults = (fault for fault in self._faults if fault.at <= until and fault.until >= since)
         return any(not fault.note.startswith(but) for fault in faults)
+
+    def is_left_to_others(self, attempt: Attempt, since: float, until: float) -> bool:
+        """All that was wrong was one follower, and there was time to find that out, and to ask another member."""
+        if attempt.asked.ttl < _TIME_FOR_OTHERS:
+            return False
+        notes = {fault.note for fault in self._faults if fault.at <= until and fault.until >= since}
+        members = {note.split()[-4] for note in notes if note.endswith(OF_FOLLOWER)}
+        is_one = len(members) == 1 and all(note.endswith(OF_FOLLOWER) for note in notes)
+        return is_one and _process(attempt) in self._with_others
 
     def is_cut_unawares(self, event: Event, since: float) -> bool:
         """A half-open connection looks sound until the next request on it: this process sent none before `since`."""
@@ -165,6 +187,10 @@ class _Way:
     def may_be_unreachable(self, attempt: Attempt, is_healed: bool, within: float) -> bool:
         """A fault at so few nodes that the others are a majority excuses nothing, once it is known."""
         reach, closed = self._reach, attempt.closed_by
+        asked = attempt.asked
+        has_time = closed is not None and asked.patience - asked.at >= within
+        if closed is not None and has_time and self.is_left_to_others(attempt, asked.at - within, closed.at):
+            return False
         if reach is None or closed is None:
             return not is_healed or self.is_in_grace(attempt)
         since = attempt.asked.at - within
@@ -250,7 +276,9 @@ def _judge_renewal(attempt: Attempt, known: Sorted, way: _Way, within: float, fo
             since = event.at - rules.renew_retry(ttl) - within  # there was time for another try after that
             if since < attempt.starts:
                 since = event.at - ttl - within
-            if event.note == "expired" and not way.is_blocked(attempt, since, event.at):
+            is_blocked = way.is_blocked(attempt, since, event.at)
+            is_blocked = is_blocked and not way.is_left_to_others(attempt, event.at - ttl - within, event.at)
+            if event.note == "expired" and not is_blocked:
                 found.append(_violation("neglected", attempt, f"expired at {event.at:.6f}"))
             return
 

@@ -26,8 +26,8 @@ class Board:
     """Where all processes read the texts of detached leases, at once."""
 
     def __init__(self) -> None:
-        self.owners: set[str] = set()
-        """That somebody may adopt from, or has."""
+        self.owners: dict[str, float] = {}
+        """That somebody may adopt from, or has; and since when."""
         self._last: dict[str, Text] = {}
         self._readers: dict[str, list[tuple[Process, Promise[None]]]] = {}
 
@@ -127,7 +127,7 @@ class FamilyActor(Actor):
         except (LeaseLost, StoreUnavailable, ClientClosed) as error:
             self._note("released", note=type(error).__name__)
             return
-        self.board.owners.add(state.owner)
+        self.board.owners[state.owner] = self.process.world.now
         self._note("released", note="detached")
         self.board.post(errand.name, Text(state.owner, state.ttl, left))
         if errand.dies:

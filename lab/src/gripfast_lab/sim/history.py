@@ -28,6 +28,7 @@ Kind = Literal[
     "outlived",  # told held for longer than the engine keeps it, which is until `until`
     # What an engine, a guarded resource and whoever tidies up at the end can see.
     "handed",  # the engine gave `who` the lock; `token`; `note`: all who waited and could be reached, first come first
+    "displaced",  # `who` waits, and the engine has lost its place, which was last confirmed `ttl` seconds ago
     "removed",  # a request of `who`, no force release, took the lock away from `note`, whose time was not over
     "idle",  # a request of `who` has left the lock free, while `note` waited and could be reached
     "hasty",  # a server gave `who` the lock although its grace lasts until `until`
@@ -57,6 +58,8 @@ ONLY_TOKENS = "only tokens"
 HELD_BY = "held by "
 ONLY_LOSSES = "only losses"
 HALF_OPEN = "connections half open"
+OF_FOLLOWER = "of a follower"
+"""How the note of a `fault` ends that has happened to one member of a cluster, which does not lead it."""
 GRACE = "grace"
 """The note of a `fault`: a server that was just promoted, or has just begun, grants nothing until it is over."""
 

@@ -6,6 +6,7 @@ attempt that was, the token tells, and its owner. Seconds that a server counts m
 promised to be off.
 """
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from gripfast.core import rules
@@ -89,12 +90,18 @@ def _begun_while_done(
         attempt = by_token.get(event.token)
         if attempt is None or event.at < attempt.asked.at or excuses.of_exclusion(attempt, event.at + keep):
             continue  # or tokens began anew since
-        since = event.at - event.ttl
+        since = max(event.at - event.ttl, _asked_to_record(attempt, event.at))
         if event.until < since + keep * _SOONER - _ROUNDING:
             yield Violation("redone", name, f"{attempt}: kept for {event.until - since:.6f} s instead of {keep:g}")
         again = [each for each in sights["handed"] if event.at < each.at < since + keep * _SOONER]
         if again:
             yield Violation("redone", name, f"{again[0].who} got what {attempt} had recorded at {event.at:.6f}")
+
+
+def _asked_to_record(attempt: Attempt, until: float) -> float:
+    """When that was, at the latest before this moment: however old the lease is that it is kept under, `keep` counts
+    from then on."""
+    return max((event.at for event in attempt.told if _says_done(event) and event.at <= until), default=-math.inf)
 
 
 def _freed(name: str, granted: Sequence[Attempt], sights: Mapping[str, Sequence[Event]]) -> Iterator[Violation]:

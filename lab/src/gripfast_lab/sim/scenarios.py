@@ -89,6 +89,7 @@ class Scenario:
             reacts_within=plan.reaction,
             reach=None if plan.quorum is None else stage.reach,
             notifies=self.is_etcd,
+            with_others=stage.with_others if isinstance(stage, EtcdStage) else frozenset(),
         )
         excused = (
             0 if plan.copies is None else len(overlaps(stage.history)) - sum(each.rule == "overlap" for each in found)

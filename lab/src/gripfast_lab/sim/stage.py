@@ -65,6 +65,8 @@ class Stage:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
+        self._doubled: set[str] = set()
+        """Processes of which a request came twice."""
         self._chased: dict[str, None] = {}
         """Owners whose claims a clean-up had to follow."""
         self.world = World()
@@ -124,6 +126,8 @@ class Stage:
     ) -> None:
         """One has happened; `nodes`: if not to all of them."""
         self.fired[kind] = self.fired.get(kind, 0) + 1
+        if kind == "duplicated request":
+            self._doubled.add(target)
         where = [self.nodes[node].name for node in nodes]
         text = " ".join(filter(None, [kind, note, *where]))
         self.note(target or WORLD, ANY, "fault", until=self.world.now + lasts, note=text)
@@ -250,7 +254,7 @@ class Stage:
         """Not if a clean-up had to follow a claim that was not answered: nobody waits for its reply, and if it is lost,
         what the claim got is kept until its time is over. Nor if a claim may have come twice, the second time after
         its release."""
-        if process.is_dead or self.has_declared or owner in self._chased or "duplicated request" in self.fired:
+        if process.is_dead or self.has_declared or owner in self._chased or process.name in self._doubled:
             return
         if owner in self.board.owners:
             return
@@ -265,7 +269,7 @@ class Stage:
 
     def _look_whether_it_may(self, owner: str, name: str, kind: Kind) -> None:
         """Only for as long as it takes the clean-up behind it, or if its claim comes twice."""
-        if owner not in self._chased and "duplicated request" not in self.fired:
+        if owner not in self._chased and owner.partition("/")[0] not in self._doubled:
             self.note(owner, name, "returned", note=kind)
 
     def _enters(self, owner: str) -> None:
@@ -326,7 +330,7 @@ class Stage:
                 for owner in node.holders(name):
                     is_its = owner.startswith(f"{process.name}/") and owner not in self._chased
                     is_its = is_its and owner not in self.board.owners
-                    if not is_its or self.has_declared or "duplicated request" in self.fired:
+                    if not is_its or self.has_declared or process.name in self._doubled:
                         continue
                     if not self._may_have_missed(process, place, owner):
                         self.note(process.name, name, "left", note=f"lock of {owner}")

@@ -70,6 +70,7 @@ class Cluster:
         self.leader: Member | None = None
         self.term = 1
         self.id = CLUSTER_ID
+        self.least_ttl = least_ttl
         self.state = State(least_ttl)
         """After the last entry."""
         self.log: list[Entry] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 
 from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.etcd.cluster import ELECTION
-from gripfast_lab.sim.history import ANY, TOKENS, WORLD
+from gripfast_lab.sim.history import ANY, OF_FOLLOWER, TOKENS, WORLD
 from gripfast_lab.sim.plan import Fault
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def _to_member(
         failing = Failing(stage, fault)
         member = failing.member()
         if may(member):
-            failing.fires(member.name)
+            is_leader = member is failing.cluster.leader or not failing.cluster.has_leader
+            failing.fires(member.name if is_leader else f"{member.name} {OF_FOLLOWER}")
             do(member)
             failing.after(undo, member)
 

@@ -6,7 +6,8 @@ A lock is held by the oldest key of its queue, once that was written without `wa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from gripfast.core.kept import DONE, MIN_HOLD, kept
@@ -39,16 +40,22 @@ class Book(NamedTuple):
 
 
 class Observer:
-    def __init__(self, cluster: Cluster, note: Callable[..., None]) -> None:
+    def __init__(
+        self, cluster: Cluster, note: Callable[..., None], created: Callable[[str, str], None] = lambda *_: None
+    ) -> None:
+        """`created`: told of each new key's name and owner."""
         self.books: dict[bytes, Book] = {}
         self._cluster = cluster
         self._note = note
+        self._created = created
         self._granted: dict[int, tuple[float, int]] = {}
         """By lease: when it was, and for how long."""
         self.gone: dict[str, float] = {}
         """When the key of an owner was deleted that had been granted."""
         self.handed: dict[tuple[str, int], float] = {}
         """When an owner got the lock, with this token."""
+        self._waited: dict[str, float] = {}
+        """When the key of an owner that waits was last written."""
         self._adopted: dict[bytes, str] = {}
         """Keys that a restored backup shows as the former owner's, and who had adopted them: it may release them."""
         cluster.agreed = self.agreed
@@ -67,15 +74,33 @@ class Observer:
 
     def _put(self, name: str, kv: KeyValue, proposal: Proposal) -> None:
         now, before = self._cluster.world.now, self.books.get(kv.key)
-        found = holder.read_object(kv.value)
+        found, is_new = holder.read_object(kv.value), False
         owner = found.get("owner", owner_in(kv.key))
+        if before is not None and owner != before.owner:
+            self._adopted.pop(kv.key, None)
         if before is None or before.create != kv.create_revision:
+            is_new = True
             before = Book(name, owner, kv.create_revision, True, 0, False, now, now - proposal.sent)
         after = before._replace(owner=owner, waits=found.get("waits") is True, is_detached=bool(found.get("detached")))
         if not after.waits and (before.waits or owner != before.owner) and kept(owner) is None:
             after = after._replace(token=kv.mod_revision)
         self.books[kv.key] = after
         self._tell(kv.key, before, after, proposal)
+        self._look_at_lease(kv, name, found)
+        if is_new and kept(owner) is None:
+            self._created(name, owner)
+        if is_new and owner in self._waited:
+            self._note(owner, name, "displaced", ttl=now - self._waited[owner])
+        if after.waits:
+            self._waited[owner] = now
+        else:
+            self._waited.pop(owner, None)
+
+    def _look_at_lease(self, kv: KeyValue, name: str, found: Mapping[str, Any]) -> None:
+        """Whoever dies with this key leaves the name taken for so long. A detach changes no lease."""
+        ttl, lasts = found.get("ttl", 0.0), self._granted[kv.lease][1] if kv.lease else math.inf
+        if lasts > max(math.ceil(ttl), self._cluster.least_ttl) and not found.get("detached"):
+            self._note("cluster", name, "left", note=f"a key {kv.key!r} under a lease of {lasts} s for {ttl:g} s")
 
     def _tell(self, key: bytes, before: Book, after: Book, proposal: Proposal) -> None:
         if after.waits:
@@ -93,8 +118,16 @@ class Observer:
             self._note(after.owner, after.name, "handed", token=after.token, note=queue)
 
     def _deleted(self, key: bytes, proposal: Proposal) -> None:
-        book = self.books.pop(key, None)
-        if book is None or book.waits:
+        book, adopter = self.books.pop(key, None), self._adopted.pop(key, "")
+        if book is None:
+            return
+        is_its_own = process_of(book.owner) == proposal.process
+        if book.waits:
+            is_by_others = not is_its_own and not isinstance(proposal.request, LeaseRevokeRequest)
+            if is_its_own:
+                self._waited.pop(book.owner, None)
+            elif is_by_others and not _is_forced(proposal.request):
+                self._note(f"{proposal.process}{SEPARATOR}", book.name, "removed", note=f"{book.owner}, which waits")
             return
         self.gone[book.owner] = self._cluster.world.now
         if isinstance(proposal.request, LeaseRevokeRequest):
@@ -103,9 +136,9 @@ class Observer:
             if kept(book.owner) == "done":
                 self._note("an operator", book.name, "removed", note=book.owner)
             self._note(WORLD, book.name, "forgot", until=self._cluster.world.now)
-        elif process_of(self._adopted.get(key, "")) == proposal.process:
+        elif adopter and process_of(adopter) == proposal.process:
             return
-        elif process_of(book.owner) != proposal.process:
+        elif not is_its_own:
             self._note(f"{proposal.process}{SEPARATOR}", book.name, "removed", note=book.owner)
         elif kept(book.owner) is None:
             self._note(book.owner, book.name, "freed", token=book.token)
@@ -123,14 +156,16 @@ class Observer:
         """The true moment until which it stays there, unless somebody deletes it: what the leader counts, if there is
         one, and not before any leader would."""
         cluster = self._cluster
-        kv = cluster.state.keys[key]
-        granted_at, ttl = self._granted[kv.lease]
-        least = granted_at + ttl / (1.0 + RATE_PROMISED)
-        leader = cluster.leader
+        kv, leader, least = cluster.state.keys[key], cluster.leader, self.keeps_at_least(key)
         if leader is None or not cluster.has_leader:
             return float("inf")
         ends = leader.lessor.ends.get(kv.lease)
         return least if ends is None else max(least, leader.clock.true_at(ends))
+
+    def keeps_at_least(self, key: bytes) -> float:
+        """The same for any leader: nobody may rely on more. That the lease was counted anew is luck."""
+        granted_at, ttl = self._granted[self._cluster.state.keys[key].lease]
+        return granted_at + ttl / (1.0 + RATE_PROMISED)
 
     def _age(self, key: bytes) -> float:
         """Of its lease, which was granted when it was requested that it be kept."""

@@ -17,7 +17,7 @@ from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.etcd.cluster import HOP, Cluster
 from gripfast_lab.sim.etcd.link import LendingLink, SimLink, virtual_time
 from gripfast_lab.sim.etcd.member import Member
-from gripfast_lab.sim.etcd.observer import ROOT, SEPARATOR, Book, Observer
+from gripfast_lab.sim.etcd.observer import ROOT, SEPARATOR, Book, Observer, process_of
 from gripfast_lab.sim.etcd.state import State
 from gripfast_lab.sim.history import ANY, Kind
 from gripfast_lab.sim.plan import Host, Plan
@@ -43,8 +43,12 @@ class EtcdStage(Stage):
     def __init__(self, plan: Plan) -> None:
         assert plan.cluster is not None
         self.setup = plan.cluster
-        self._off: set[str] = set()
-        """Processes whose clocks are, or were."""
+        self._off: dict[str, float] = {}
+        """Processes whose clocks are, or were: until when that is felt."""
+        self._gave_up: set[str] = set()
+        """Actors that were cancelled: nobody waited any more for what they had requested."""
+        self._first: dict[tuple[str, int], float] = {}
+        """By owner and token: by when its grant was dated."""
         self._told: dict[str, float] = {}
         """By owner: the last moment that it was told to hold until."""
         super().__init__(plan)
@@ -55,7 +59,7 @@ class EtcdStage(Stage):
         if not hasattr(self, "cluster"):
             chance = Chance(self.plan.seed).fork("cluster")
             self.cluster = Cluster(self.world, chance, self.setup.least_ttl)
-            self.observer = Observer(self.cluster, self.note)
+            self.observer = Observer(self.cluster, self.note, self._look_for_late)
         member = Member(self.cluster, host.name, clock_of(host))
         member.loses_deletes = self.setup.loses_deletes
         return member
@@ -77,6 +81,11 @@ class EtcdStage(Stage):
     def _endpoints(self, host: Host) -> Mapping[str, Member]:
         places = dict(self.setup.endpoints).get(host.name) or range(len(self.nodes))
         return {f"{self.nodes[place].name}:2379": self.nodes[place] for place in places}
+
+    @property
+    def with_others(self) -> frozenset[str]:
+        """Processes that know more than one member."""
+        return frozenset(host.name for host in self.plan.hosts if len(self._endpoints(host)) > 1)
 
     def restore(self, backup: State, is_new: bool) -> None:
         for member in self.nodes:
@@ -112,31 +121,35 @@ class EtcdStage(Stage):
         """Whether the cluster keeps the lock for as long as its holder is told."""
         key = self.observer.key_of(name, self.actors[who].owner())
         is_first = key is not None and self.observer.queue(name)[0] == key
-        kept_until = self.observer.keeps_until(key) if key is not None and is_first else -1.0
+        kept_until = self.observer.keeps_at_least(key) if key is not None and is_first else -1.0
         self._look_for_renewals(who, name, until)
         if until > kept_until + _ROUNDING:
             self.note(who, name, "outlived", until=kept_until)
 
     def _look_for_renewals(self, who: str, name: str, until: float) -> None:
         """No renewal is believed that was sent when the key was gone, or when the client knew that the cluster is
-        another one than that which has granted."""
+        another one than that which has granted. A claim may find its own key there, and is granted anew."""
         process, owner, told = who.partition("/")[0], self.actors[who].owner(), self.history[-1]
         dated = until - told.ttl * (1.0 + rules.CLOCK_RATES)
+        first = self._first.setdefault((owner, told.token), dated)
         is_longer = until > self._told.get(owner, -math.inf) + _ROUNDING  # a shorter ttl counts before it is sent
         self._told[owner] = max(until, self._told.get(owner, -math.inf))
-        if process in self._off or not is_longer:
+        if self.world.now <= self._off.get(process, -math.inf) or not is_longer:
             return
         if dated > self.observer.gone.get(owner, math.inf):
             self.note(owner, name, "confirmed", note="nobody")
         restored_at, seen_at = self.cluster.restored_at, self.cluster.seen_by.get(process, math.inf)
-        if dated > seen_at and self.observer.handed.get((owner, told.token), math.inf) < restored_at:
+        if dated > seen_at >= first and self.observer.handed.get((owner, told.token), math.inf) < restored_at:
             self.note(who, name, "misled", note="renewed at a cluster that has not granted it")
 
     def note(self, who: str, name: str, kind: Kind, **more: Any) -> None:
         if kind == "jumped":
             # What its client knows of its current lease is wrong as long as others are put under that.
             more["until"] += max(self.setup.least_ttl, math.ceil(self.plan.longest_ttl)) * (1.0 + rules.CLOCK_RATES)
-            self._off.add(who.partition("/")[0])
+            process = who.partition("/")[0]
+            self._off[process] = max(more["until"], self._off.get(process, -math.inf))
+        elif kind == "cancelled":
+            self._gave_up.add(who)
         super().note(who, name, kind, **more)
 
     def _struck_off(self, process: Process, name: str, owner: str) -> None:
@@ -150,28 +163,39 @@ class EtcdStage(Stage):
             return
         book, ends = self.observer.books[key], self.observer.lasts_until(key)
         if ends <= self.world.now or (
-            book.made_at > since and (ends - _ROUNDING <= book.made_at or self._is_late(book))
+            book.made_at > since and (ends - _ROUNDING <= book.made_at or self._is_unwanted(book))
         ):
             return  # the leader may have counted it anew
         self.note(process.name, name, "left", note=f"a key of {owner}, which no client knows")
 
-    def _is_late(self, book: Book) -> bool:
-        has_left = "task cancelled" in self.fired or "client closed" in self.fired
-        return has_left and book.delay >= LATE * _EARLY
+    def _look_for_late(self, name: str, owner: str) -> None:
+        """A key was created. If no ledger knows its owner any more, nobody will clean up after it."""
+        runtime = self.runtimes.get(process_of(owner))
+        if runtime is not None and all(mark.owner != owner for mark in runtime.env.ledger.marks()):
+            self.world.at(
+                self.world.now + self.plan.reaction, self._look_for_left, runtime.process, name, owner, -math.inf
+            )
+
+    def _is_unwanted(self, book: Book) -> bool:
+        """Its caller has gone away, or its client is closed, so nobody waits for so late a claim."""
+        process, _, number = book.owner.partition(SEPARATOR)
+        actor = f"{process}/{number.partition('#')[0]}"
+        return (actor in self._gave_up or self.runtimes[process].is_closed) and book.delay >= LATE * _EARLY
 
     def _look_for_held(self, closed_at: float) -> None:
         for key, book in self.observer.books.items():
             process = self.processes.get(book.owner.partition(SEPARATOR)[0])
             if process is None or process.is_dead or self.has_declared or book.owner in self.board.owners:
                 continue
-            came_late = self.observer.lasts_until(key) <= book.made_at or book.delay >= LATE * _EARLY
+            came_late = self.observer.lasts_until(key) <= book.made_at or self._is_unwanted(book)
             if book.made_at < closed_at and self.observer.lasts_until(key) > self.world.now and not came_late:
                 self.note(process.name, book.name, "left", note=f"key {key!r} after the client was closed")
 
     def _look_whether_it_may(self, owner: str, name: str, kind: Kind) -> None:
         """A claim that was not answered may come back, but nobody can adopt it."""
-        key = self.observer.key_of(name, owner)
-        if key is None or self.observer.books[key].delay < min(TRY_LEAST, self.plan.request_timeout) * _EARLY:
+        key, least = self.observer.key_of(name, owner), min(TRY_LEAST, self.plan.request_timeout) * _EARLY
+        book = None if key is None else self.observer.books[key]
+        if book is None or book.made_at < self.board.owners[owner] or book.delay < least:
             self.note(owner, name, "returned", note=kind)
 
     def _look_over(self) -> None:

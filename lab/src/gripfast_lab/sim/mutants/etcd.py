@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gripfast.stores.etcd import protocol, watching
-from gripfast.stores.etcd.calling import Tries
+from gripfast.stores.etcd.calling import Members, Tries
 from gripfast.stores.etcd.inspection import Inspection
 from gripfast.stores.etcd.keeping import Keeping
 from gripfast.stores.etcd.leases import Lease, Leases
@@ -36,6 +36,13 @@ _THE_OTHERS = f"""    group = [each for each in group if each not in known]
     if not group:
         return
     {_NEW_LEASE}"""
+_KEPT_UNDER = "lease = await requests.leases.for_renewal(marker.seconds, until, each)"
+_KEPT_UNDER_OLD = f"""import math
+    old = requests.leases._current.get(math.ceil(marker.seconds)) if kept(marker.owner) == "done" else None
+    if old is not None:
+        lease = old
+    else:
+        {_KEPT_UNDER}"""
 _MOVED = "return place._replace(mod=mine.kv.mod_revision) if mine.kv.lease == lease else mine"
 _EXISTS = "return answer  # type: ignore[no-any-return]"
 
@@ -245,5 +252,31 @@ ETCD = (
         "refused try forgets an earlier one",
         "A try that was refused does not clean up after an earlier one that got no answer.",
         Edit(EtcdStore._step, "may_follow=record.is_late", "may_follow=False"),
+    ),
+    _mutant(
+        "waiter lets its place expire",
+        "A waiter reads again so late that its key has expired.",
+        Edit(watching.again_in, "ttl / 3", "ttl * 3"),
+    ),
+    _mutant(
+        "lease twice as long",
+        "The lock of a killed holder is free after two ttls.",
+        Edit(Leases._grant, "LeaseGrantRequest(seconds, lease.id)", "LeaseGrantRequest(2 * seconds, lease.id)"),
+        Edit(Leases._grant, "seconds=max(seconds, answer.ttl)", "seconds=max(seconds, answer.ttl // 2)"),
+    ),
+    _mutant(
+        "member that fails is not left",
+        "A client goes on asking the member that does not answer.",
+        Edit(Members.leave, "if self.current == endpoint:", "if False:"),
+    ),
+    _mutant(
+        "late claim is awaited for a moment",
+        "A claim that a member did not answer is cleaned up after for no longer than that of a caller that has left.",
+        Edit(EtcdStore.sent, "record.late_until = lease.ends", "record.late_until = 0.0"),
+    ),
+    _mutant(
+        "done under an old lease",
+        "A record of what is done is put under whatever lease of its length there is.",
+        Edit(Keeping.keep, _KEPT_UNDER, _KEPT_UNDER_OLD),
     ),
 )

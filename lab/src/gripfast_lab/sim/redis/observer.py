@@ -109,10 +109,13 @@ class Observer:
 
     def _waiting_before(self, line: _Line, holder: bytes, asker: bytes | None) -> list[bytes]:
         """Nobody, if it is not known whether the one that was served had been dropped: being dropped ends a position,
-        and a node drops whoever it has not seen for long when it looks, not at that moment."""
+        and a node drops whoever it has not seen for long when it looks, not at that moment. But who has come before it
+        stands before it either way."""
         place = line.get(holder)
-        is_unknown = place is not None and (place.has_lapsed or (holder == asker and self._is_stale(place)))
-        return [] if is_unknown else self._live(line, asker)
+        if place is None or not (place.has_lapsed or (holder == asker and self._is_stale(place))):
+            return self._live(line, asker)
+        known = list(line)[: list(line).index(holder)] if not place.has_lapsed else []
+        return [each for each in self._live(line, asker) if each in known and not line[each].has_lapsed]
 
     def _live(self, line: _Line, asker: bytes | None) -> list[bytes]:
         """Where somebody stands that was dropped, or not, and asks again just now, is not known."""
