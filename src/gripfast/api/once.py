@@ -83,8 +83,8 @@ class AnyRun(NotLikeOthers, Generic[L]):
         holder = got.holder if isinstance(got, Taken) else None
         self._holder: LockInfo | None = None if holder is None else once._client._shown(holder)
         self._is_asked = False
-        """Whether the block knows that it is not to do the work: its truth was tested, or that of `done` or `busy` which is
-        true. A block that reads only the other one goes on to the work."""
+        """Whether the block knows that it is not to do the work: it tested the run itself, or that one of `done` and
+        `busy` which is true. A block that reads only the other one goes on to the work."""
 
     @property
     def name(self) -> str:
