@@ -26,6 +26,16 @@ def test_a_placeholder_that_is_no_path_parameter_is_refused(locked: Locked, name
         locked(name)
 
 
+def test_a_dependency_that_decorates_the_endpoint_is_refused() -> None:
+    """FastAPI's own error would say that an endpoint must be a callable."""
+    app = FastAPI()
+    with pytest.raises(gripfast.ConfigurationError, match=r"is no decorator: write `lease=Depends\(locked\(…\)\)`"):
+
+        @app.post("/carts/{cart_id}/pay")
+        @fastapi.locked("cart:{cart_id}")
+        async def pay(cart_id: int) -> None: ...
+
+
 @pytest.mark.parametrize("locked", BOTH)
 def test_a_broken_template_is_refused(locked: Locked) -> None:
     with pytest.raises(gripfast.ConfigurationError, match="not a valid template"):

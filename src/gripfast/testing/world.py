@@ -150,7 +150,7 @@ class World:
         if reason not in LOSSES or (note is not None and reason != "broken"):
             raise ConfigurationError(
                 f"reason must be one of {', '.join(LOSSES)}, and only 'broken' takes a note; not reason={reason!r}, "
-                f"note={note!r}"
+                f"note={note!r}. What an operator writes as force_release(name, reason=…) is note=… here"
             )
         found = [(runtime, state) for runtime, state in self._leases() if _is_of(state, lease)]
         if not found:
