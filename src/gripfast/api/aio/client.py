@@ -297,7 +297,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
     ) -> AsyncIterator[LockInfo] | AsyncIterator[PermitInfo]:
         """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
         arbitrary, and a lock may occur twice. With `kind`: over the semaphores or read/write locks that somebody
-        holds."""
+        holds. One call lists one kind. Write `async for info in client.list()`."""
         return self._list_locks(prefix) if kind == "lock" else self._list_permits(prefix, self._check_kind(kind))
 
     async def _list_locks(self, prefix: str) -> AsyncIterator[LockInfo]:
