@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, NamedTuple
@@ -34,6 +35,15 @@ def test_a_dependency_that_decorates_the_endpoint_is_refused() -> None:
         @app.post("/carts/{cart_id}/pay")
         @fastapi.locked("cart:{cart_id}")
         async def pay(cart_id: int) -> None: ...
+
+
+def test_every_version_of_fastapi_sees_a_coroutine_function() -> None:
+    """Some look at the callable, some at what it wraps. Any other would be called in a thread."""
+    dependency: Any = fastapi.locked("cart:{cart_id}")
+    assert inspect.iscoroutinefunction(dependency.__call__)
+    assert inspect.iscoroutinefunction(inspect.unwrap(dependency))
+    assert list(inspect.signature(dependency).parameters) == ["lease"]
+    assert dependency.__globals__ is inspect.unwrap(dependency).__globals__
 
 
 @pytest.mark.parametrize("locked", BOTH)
