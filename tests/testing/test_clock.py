@@ -239,7 +239,7 @@ def test_a_body_without_an_await_ends_as_usual_and_nothing_behind_it_is_cancelle
             async with gripfast.async_lock("job"):
                 world.lose("job")
         await asyncio.sleep(0)
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0)
 
     run(main())
 
