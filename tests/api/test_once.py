@@ -2,8 +2,10 @@
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,7 +149,7 @@ def test_who_has_done_it_is_told_with_the_caller_s_name(prefix: str) -> None:
 
 # -- a block that does not ask -----------------------------------------------------------------------------------------
 
-UNASKED = r"'digest' was done before, but the block .* never asked: .* `if run:`"
+UNASKED = r"'digest' was done before, but the block .* tested neither `run` nor `run.done`: .* `if run:`"
 
 
 def do(client: gripfast.Client) -> None:
@@ -188,11 +190,45 @@ def test_a_block_that_does_not_ask_while_somebody_else_works_is_an_error(client:
                 pass
 
 
-def test_who_asks_in_any_way_may_do_what_they_want(client: gripfast.Client) -> None:
+ASKS = {
+    "if run": lambda run: bool(run),
+    "if not run": lambda run: not run,
+    "run.done": lambda run: run.done,
+    "run.busy": lambda run: run.busy,
+    "run.holder": lambda run: run.holder,
+    "both": lambda run: run.done or run.busy,
+}
+RIGHT = {"done": {"if run", "if not run", "run.done", "both"}, "busy": {"if run", "if not run", "run.busy", "both"}}
+
+
+@pytest.mark.parametrize("kind", ["sync", "async"])
+@pytest.mark.parametrize("state", ["done", "busy"])
+@pytest.mark.parametrize("asked", list(ASKS))
+def test_only_a_block_that_asked_what_is_true_here_may_end(
+    client: gripfast.Client, tmp_path: Path, kind: str, state: str, asked: str
+) -> None:
+    """`if run.done: return` and then the work: two processes at the same time would both do it."""
+    first = client.once("digest", keep=LONG)
+    with ExitStack() as stack:
+        stack.enter_context(first)
+        if state == "done":
+            stack.close()
+        if asked not in RIGHT[state]:
+            stack.enter_context(pytest.raises(gripfast.ConfigurationError, match=f"neither `run` nor `run.{state}`"))
+        if kind == "sync":
+            with client.once("digest", keep=LONG) as run:
+                ASKS[asked](run)
+        else:
+            asyncio.run(enter(f"sqlite:///{tmp_path / 'locks.db'}", ASKS[asked]))
+
+
+async def enter(url: str, ask: Callable[[Any], object]) -> None:
+    async with gripfast.connect_async(url) as client, client.once("digest", keep=LONG) as run:
+        ask(run)
+
+
+def test_a_lease_that_is_not_there_says_so(client: gripfast.Client) -> None:
     do(client)
-    for ask in (bool, lambda run: run.done, lambda run: run.busy, lambda run: run.holder):
-        with client.once("digest", keep=LONG) as run:
-            ask(run)
     with pytest.raises(gripfast.ConfigurationError, match="there is no lease"), client.once("digest", keep=LONG) as run:
         print(run.lease)
 

@@ -78,6 +78,8 @@ WRONG_OPTIONS: list[tuple[Call, str]] = [
     (lambda client: client.lock("job", auto_renewal=True), "write renew=True"),
     (lambda client: client.lock("job", bogus=4), "it takes name, ttl, renew"),
     (lambda client: client.locked("job", tll=4), "did you mean 'ttl'?"),
+    (lambda client: client.lock("job", 10, 5), "lock() takes a name and a ttl; all else are keywords, such as wait=5"),
+    (lambda client: client.lock("job", True, -1), "such as wait=None, the seconds to wait for it"),
     (lambda client: client.locked("job", timeout=4), "write ttl=4"),
 ]
 
@@ -163,6 +165,47 @@ def test_a_lock_that_is_awaited_says_what_to_await(make: Call, instead: str) -> 
 def test_a_text_is_no_time_in_python(client: gripfast.Client) -> None:
     with pytest.raises(gripfast.ConfigurationError, match=r"not '30s'\. In Python write seconds as a number"):
         client.lock("job", ttl="30s")  # type: ignore[arg-type]
+
+
+def a_lease(client: object) -> Any:
+    return one_of_each(gripfast.connect if isinstance(client, gripfast.Client) else gripfast.connect_async)["Lease"]
+
+
+AWAITED: list[tuple[Call, str]] = [
+    (lambda client: client.force_release("job", note="typo"), "force_release() has no 'note': write reason='typo'"),
+    (lambda client: client.force_release("job", resaon="typo"), "did you mean 'reason'?"),
+    (
+        lambda client: a_lease(client).release(force=True),
+        "release() has no 'force': leave it out. To free a lock that another program holds, write `client",
+    ),
+    (lambda client: a_lease(client).release(bogus=True), "it takes nothing"),
+]
+
+
+@pytest.mark.parametrize(("call", "words"), AWAITED)
+def test_a_keyword_of_another_method_is_refused_with_the_right_one(call: Call, words: str) -> None:
+    async def wait() -> None:
+        await call(gripfast.connect_async("memory://"))
+
+    for refused in (lambda: call(gripfast.connect("memory://")), lambda: asyncio.run(wait())):
+        with pytest.raises(TypeError) as error:
+            refused()
+        assert words in str(error.value).replace("await ", "")
+
+
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("acquire_read", "`lease = rwlock.read().acquire()`"),
+        ("acquire_write", "`lease = rwlock.write().acquire()`"),
+        ("release_read", "`lease.release()`"),
+    ],
+)
+def test_the_halves_of_a_read_write_lock_are_acquired(connect: Callable[[str], Any], name: str, instead: str) -> None:
+    with pytest.raises(AttributeError, match=f"RWLock has no '{name}': write ") as refused:
+        getattr(connect("memory://").rwlock("job"), name)
+    assert instead in str(refused.value).replace("await ", "")
 
 
 def one_of_each(connect: Callable[[str], Any]) -> dict[str, Any]:
@@ -319,6 +362,8 @@ def test_a_name_of_another_library_is_told_where_it_is_imported() -> None:
         ("rwlock", "rwlock(name)"),
         ("once", "once(name, keep=seconds)"),
         ("adopt", "adopt(text)"),
+        ("list", "list()"),
+        ("inspect", "inspect(name)"),
     ],
 )
 def test_what_only_a_client_makes_is_told_so(name: str, instead: str) -> None:

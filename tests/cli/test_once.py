@@ -90,7 +90,7 @@ def test_show_of_what_is_done_says_when_and_has_its_own_exit_code(call: Call) ->
     assert "done at" in ended.stdout
     assert "held since" not in ended.stdout
     assert call("show", "digest", "--json").returncode == 79
-    assert "79     it was done before" in call("--help").stdout
+    assert "79     it is recorded as done" in call("--help").stdout
 
 
 @pytest.mark.usefixtures("done")

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, NamedTuple
@@ -24,6 +25,25 @@ Locked = Callable[..., Any]
 def test_a_placeholder_that_is_no_path_parameter_is_refused(locked: Locked, name: str) -> None:
     with pytest.raises(gripfast.ConfigurationError, match="write the name of a path parameter"):
         locked(name)
+
+
+def test_a_dependency_that_decorates_the_endpoint_is_refused() -> None:
+    """FastAPI's own error would say that an endpoint must be a callable."""
+    app = FastAPI()
+    with pytest.raises(gripfast.ConfigurationError, match=r"is no decorator: write `lease=Depends\(locked\(…\)\)`"):
+
+        @app.post("/carts/{cart_id}/pay")
+        @fastapi.locked("cart:{cart_id}")
+        async def pay(cart_id: int) -> None: ...
+
+
+def test_every_version_of_fastapi_sees_a_coroutine_function() -> None:
+    """Some look at the callable, some at what it wraps. Any other would be called in a thread."""
+    dependency: Any = fastapi.locked("cart:{cart_id}")
+    assert inspect.iscoroutinefunction(dependency.__call__)
+    assert inspect.iscoroutinefunction(inspect.unwrap(dependency))
+    assert list(inspect.signature(dependency).parameters) == ["lease"]
+    assert dependency.__globals__ is inspect.unwrap(dependency).__globals__
 
 
 @pytest.mark.parametrize("locked", BOTH)

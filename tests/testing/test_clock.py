@@ -210,6 +210,40 @@ def test_the_body_of_a_task_is_cancelled_when_its_lease_is_lost(world: World) ->
     run(main())
 
 
+@pytest.mark.parametrize("from_a_thread", [False, True])
+def test_a_body_that_loses_its_lease_is_cancelled_at_its_next_await(world: World, from_a_thread: bool) -> None:
+    """Also if that is a sleep of no time: one more turn of the loop would be one more write without the lock."""
+    done: list[str] = []
+
+    async def main() -> None:
+        with pytest.raises(gripfast.LeaseLost, match="taken"):
+            async with gripfast.async_lock("job"):
+                if from_a_thread:
+                    thread = threading.Thread(target=world.lose, args=("job", "taken"))
+                    thread.start()
+                    thread.join()
+                else:
+                    world.lose("job", "taken")
+                done.append("before it")
+                await asyncio.sleep(0)
+                done.append("after it")
+        await asyncio.sleep(0)  # is no business of the lock any more
+
+    run(main())
+    assert done == ["before it"]
+
+
+def test_a_body_without_an_await_ends_as_usual_and_nothing_behind_it_is_cancelled(world: World) -> None:
+    async def main() -> None:
+        with pytest.raises(gripfast.LeaseLost):
+            async with gripfast.async_lock("job"):
+                world.lose("job")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    run(main())
+
+
 def test_a_waiting_task_gives_up_at_its_own_moment(world: World) -> None:
     async def main() -> None:
         lease = await world.async_client.lock("job", ttl=20, renew=False).acquire()

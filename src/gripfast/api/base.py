@@ -31,6 +31,7 @@ from gripfast.core.ports import (
 )
 from gripfast.errors import ConfigurationError, quoted
 from gripfast.interrupts.guard import Guard
+from gripfast.interrupts.living import Living
 
 if TYPE_CHECKING:
     from gripfast.runtime.observers import Observers
@@ -50,6 +51,7 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
         self._config = config
         self._making = Guard()
         self._is_closed = False
+        clients.add(self)
 
     @property
     def where(self) -> str:
@@ -160,6 +162,10 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on {self.where}>"
+
+
+clients: Living[AnyClient] = Living()
+"""All of this process."""
 
 
 def _engine(config: Config) -> str:

@@ -35,7 +35,7 @@ from gripfast.runtime.parts import EXIT_PATIENCE
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
-    from typing import Unpack
+    from typing import Never, Unpack
 
     from gripfast.api.aio.client import AsyncClient
     from gripfast.api.aio.election import AsyncElection
@@ -72,7 +72,7 @@ class Client(PermitDecorators, Operators):
         self,
         name: str,
         ttl: float | None = None,
-        *,
+        *more: Never,
         renew: bool = True,
         max_hold: float | None = None,
         reentrant: bool = False,
@@ -107,8 +107,8 @@ class Client(PermitDecorators, Operators):
           at the store before, that is a WARNING of the logger `gripfast.lease`, not a LeaseLost. Needs a store with
           `capabilities.lazy_release`.
         """
-        if wrong:
-            raise unknown_option(Client.lock, wrong)
+        if more or wrong:
+            raise unknown_option(Client.lock, wrong, ttl, *more)
         settings = self._settings(
             name,
             ttl,

@@ -212,8 +212,11 @@ class Lease(Handle[BlockingRuntime]):
         drive(detach(self._runtime.env, self._state))
         return text
 
-    def release(self) -> None:
+    @exact
+    def release(self, **wrong: Unpack[NothingElse]) -> None:
         """Release the lock. A second call does nothing. Raises LeaseLost if the lease was already lost."""
+        if wrong:
+            raise unknown_option(Lease.release, wrong)
         if self._let_go():
             drive(release(self._runtime.env, self._state))
 

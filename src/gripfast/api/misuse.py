@@ -123,6 +123,9 @@ def _too_many(function: str, given: tuple[object, ...]) -> str:
     if function == "extend":
         return f"extend() takes only `ttl`: {OPTIONS[function]['replace_ttl']}"
     times = [each for each in given if not isinstance(each, bool)]
+    if function == "lock":
+        wait = _as_here(times[-1]) if times else "seconds"
+        return f"lock() takes a name and a ttl; all else are keywords, such as wait={wait}, the seconds to wait for it"
     to_wait = f"to wait, write acquire(wait={_as_here(times[-1]) if times else 'seconds'}), {RAISES}"
     if function == "try_acquire":
         return f"try_acquire() takes nothing: it never waits; {to_wait}"

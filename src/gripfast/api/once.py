@@ -83,7 +83,8 @@ class AnyRun(NotLikeOthers, Generic[L]):
         holder = got.holder if isinstance(got, Taken) else None
         self._holder: LockInfo | None = None if holder is None else once._client._shown(holder)
         self._is_asked = False
-        """Whether the block is to do the work. One that does not ask does it whatever the answer is."""
+        """Whether the block knows that it is not to do the work: it tested the run itself, or that one of `done` and
+        `busy` which is true. A block that reads only the other one goes on to the work."""
 
     @property
     def name(self) -> str:
@@ -92,19 +93,20 @@ class AnyRun(NotLikeOthers, Generic[L]):
     @property
     def holder(self) -> LockInfo | None:
         """Who has done it, or does it now. None if this block does, or if it is not known."""
-        self._is_asked = True
         return self._holder
 
     @property
     def done(self) -> bool:
-        """It was done before."""
-        self._is_asked = True
+        """It was done before. If not, this block is to do the work, or the run is `busy`."""
+        self._is_asked |= self._was_done
         return self._was_done
 
     @property
     def busy(self) -> bool:
         """Somebody else does it now; nobody knows whether that will succeed."""
-        return not self and not self._was_done
+        is_busy = self._lease is None and not self._was_done
+        self._is_asked |= is_busy
+        return is_busy
 
     @property
     def lease(self) -> L:
@@ -127,11 +129,12 @@ class AnyRun(NotLikeOthers, Generic[L]):
         """At the end of a block that was not to do the work. One that raised may have had no time to ask."""
         if self._is_asked or kind is not None:
             return
-        why = f"{self.name!r} was done before" if self._was_done else f"somebody else does {self.name!r} now"
+        done = self._was_done
+        why = f"{self.name!r} was done before" if done else f"somebody else does {self.name!r} now"
         entry = "async with" if type(self).__name__.startswith("Async") else "with"
         raise ConfigurationError(
-            f"{why}, but the block of `{entry} client.once(…)` ran to its end, because it never checked: write "
-            f"`{entry} client.once(…) as run:` and inside it `if run:`"
+            f"{why}, but the block of `{entry} client.once(…)` ran to its end, and tested neither `run` nor "
+            f"`run.{'done' if done else 'busy'}`: write `{entry} client.once(…) as run:` and inside it `if run:`"
         )
 
     def __bool__(self) -> bool:

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from gripfast.api import keeping
 from gripfast.api.base import AnyClient, forced, reached, was_forced
+from gripfast.api.misuse import exact, unknown_option
 from gripfast.core import rules
 from gripfast.core.ports import Kind, LockInfo, PermitInfo, Prepared, permits_of
 from gripfast.errors import ConfigurationError
 from gripfast.runtime.blocking import drive
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from gripfast.api.typed import NothingElse
 
 
 class Operators(AnyClient):
@@ -42,7 +48,7 @@ class Operators(AnyClient):
         """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
         arbitrary, and a lock may occur twice. Names that are kept although nobody holds them are among them: what was
         done `once()`, and the rest of a `min_hold` (`info.kept`). With `kind`: over the semaphores or read/write locks
-        that somebody holds."""
+        that somebody holds. One call lists one kind."""
         return self._list_locks(prefix) if kind == "lock" else self._list_permits(prefix, self._check_kind(kind))
 
     def _list_locks(self, prefix: str) -> Iterator[LockInfo]:
@@ -61,6 +67,7 @@ class Operators(AnyClient):
             if (after := page.after) is None:
                 return
 
+    @exact
     def force_release(
         self,
         name: str,
@@ -69,6 +76,7 @@ class Operators(AnyClient):
         kind: Literal["lock", "semaphore", "rwlock"] = "lock",
         owner: str | None = None,
         slot: int | None = None,
+        **wrong: Unpack[NothingElse],
     ) -> bool:
         """For operators: release the lock, whoever holds it. True if someone held it. The next holder's token is still
         larger than all earlier ones. It ends a `min_hold`, too. What `once()` has recorded as done stays: see
@@ -80,6 +88,8 @@ class Operators(AnyClient):
         With `kind`, release the permits of a semaphore or read/write lock: those of the holder with this `owner` id, or
         with this `slot`, or else those of all holders.
         """
+        if wrong:
+            raise unknown_option(Operators.force_release, wrong)
         key, note = self._key(name), rules.checked_reason(reason)
         if kind != "lock" or owner is not None or slot is not None:
             return was_forced(name, note, reached(drive(self._forced_permits(key, kind, owner, slot, note))))

@@ -77,6 +77,14 @@ OF_RWLOCKS: Mapping[str, str] = {
     **dict.fromkeys(("acquire", "try_acquire", "__enter__", "__aenter__", "release", "locked", "within"), _HALF),
     **dict.fromkeys(("reader", "read_lock", "ReadLock", "gen_rlock", "rlock"), "write rwlock.read()"),
     **dict.fromkeys(("writer", "write_lock", "WriteLock", "gen_wlock", "wlock"), "write rwlock.write()"),
+    **{
+        f"{verb}_{half}": f"write `lease = {{await_}}rwlock.{half}().acquire()`, or `{{async_}}with rwlock.{half}():`"
+        for verb in ("acquire", "lock")
+        for half in ("read", "write")
+    },
+    **dict.fromkeys(
+        ("release_read", "release_write", "unlock_read", "unlock_write"), "write `{await_}lease.release()`"
+    ),
     "downgrade": "the lease of a writer has it: `with rwlock.write() as lease:` and inside it `lease.downgrade()`",
     "__call__": _DECORATED,
     "upgrade": "there is none: two readers who wait to write would wait for each other. Write rwlock.write()",
@@ -86,7 +94,7 @@ OF_CLIENTS: Mapping[str, str] = {
     **dict.fromkeys(("release", "unlock"), _RELEASE),
     **dict.fromkeys(("is_locked", "exists", "get", "get_owner", "owner", "holder", "contenders"), _INSPECT),
     **dict.fromkeys(("ttl", "pttl"), "write `{await_}client.inspect(name)`, and read its expires_in"),
-    **dict.fromkeys(("list_locks", "locks_held", "keys"), "write client.list()"),
+    **dict.fromkeys(("list_locks", "locks_held", "keys", "ls"), "write client.list()"),
     **dict.fromkeys(("disconnect", "stop", "shutdown"), "write `{await_}client.{close}()`"),
     **dict.fromkeys(("Lock", "get_lock", "create_lock"), _MAKE),
     **dict.fromkeys(("RLock", "rlock"), _REENTRANT),
@@ -109,6 +117,7 @@ OF_LEASES: Mapping[str, str] = {
     **dict.fromkeys(("acquire", "try_acquire"), _ACQUIRED),
     **dict.fromkeys(("expired", "is_expired", "validity"), "read lease.held, or call lease.remaining()"),
     "fencing_token": "read lease.token",
+    "wait": "for its loss, write `{await_}lease.lost.wait()`. For a lock, write `{await_}lock.acquire(wait=5)`",
     "force_release": _FORCE,
 }
 _LEAD = "write `{async_}with election.lead() as term:`, or `{await_}election.run(function)`"
@@ -203,6 +212,10 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         ("additional_time", "replace_ttl"),
         "extend(ttl) makes the lease last that many seconds from now. It does not add to what is left",
     ),
+    "release": {
+        "force": "leave it out. To free a lock that another program holds, write `{await_}client.force_release(name)`",
+    },
+    "force_release": dict.fromkeys(("note", "why", "message"), "write reason={value}"),
     "lock": _LOCK,
     "locked": dict.fromkeys(
         ("blocking", "nx", "fail_when_locked"),
@@ -288,6 +301,7 @@ NAMES: Mapping[str, str] = {
     **dict.fromkeys(("aio", "asyncio", "aconnect"), "write gripfast.connect_async(url)"),
     **dict.fromkeys(("from_url", "get_client", "init", "setup"), "write gripfast.connect(url)"),
     **dict.fromkeys(("Redlock", "RedLock"), "write gripfast.connect([url, url, url])"),
+    **dict.fromkeys(("list", "ls"), "write gripfast.connect(url).list()"),
     **dict.fromkeys(("inspect", "is_locked"), "write gripfast.connect(url).inspect(name)"),
     **dict.fromkeys(("acquire", "release"), "write `with gripfast.lock(name):`"),
     "force_release": "write gripfast.connect(url).force_release(name)",

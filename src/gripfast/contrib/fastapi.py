@@ -70,7 +70,24 @@ def locked(
     async def lease_of(lease: Any = held) -> gripfast.AsyncLease:
         return lease  # type: ignore[no-any-return]
 
-    return lease_of
+    return _Dependency(lease_of)
+
+
+class _Dependency:
+    """What `Depends` is given: for FastAPI the coroutine function itself. As a decorator it would make a coroutine of
+    the endpoint, and FastAPI's error would not say why."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, function)
+        vars(self).update(__globals__=getattr(function, "__globals__"), __call__=function)  # noqa: B009
+
+    def __call__(self, *endpoint: object, **values: Any) -> Any:
+        if endpoint:
+            raise ConfigurationError(
+                "locked() of gripfast.contrib.fastapi is no decorator: write `lease=Depends(locked(…))` among the "
+                "arguments of the endpoint, or @app.post(…, dependencies=[Depends(locked(…))])"
+            )
+        return vars(self)["__wrapped__"](**values)
 
 
 def _depends(hold: Callable[..., Any], release: Release) -> Any:

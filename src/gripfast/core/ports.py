@@ -14,7 +14,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar, cast
 
 from gripfast.core.kept import Keep as Keep
 from gripfast.core.kept import kept
@@ -103,11 +103,10 @@ class LockInfo:
 
     def __repr__(self) -> str:
         """With `kept`: without it, a record of once() looks like a lock that somebody holds."""
-        shown = [f"{each.name}={getattr(self, each.name)!r}" for each in fields(self)]
-        return f"LockInfo({', '.join(shown)}, kept={self.kept!r})"
+        return f"LockInfo({_shown(self)}, kept={self.kept!r})"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PermitHolder:
     """One holder of a semaphore's permits, or one reader or writer."""
 
@@ -128,8 +127,13 @@ class PermitHolder:
     def is_writer(self) -> bool:
         return self.n == RW_LIMIT
 
+    def __repr__(self) -> str:
+        """Of a read/write lock, it says which one this is, not how many permits stand for that."""
+        role = "" if self.slots else "writer, " if self.is_writer else "reader, "
+        return f"PermitHolder({role}{_shown(self, ('n', 'slots') if role else ())})"
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class PermitInfo:
     """Who holds the permits of a semaphore, or who reads and writes, according to the engine."""
 
@@ -141,6 +145,14 @@ class PermitInfo:
     """At least one, in the order of their tokens."""
     waiters: int
     """How many waiters there are; 0 if the store can't tell."""
+
+    def __repr__(self) -> str:
+        """A read/write lock has no limit that anybody has chosen."""
+        return f"PermitInfo({_shown(self, ('limit',) if self.kind == 'rwlock' else ())})"
+
+
+def _shown(info: Any, without: tuple[str, ...] = ()) -> str:
+    return ", ".join(f"{each.name}={getattr(info, each.name)!r}" for each in fields(info) if each.name not in without)
 
 
 class Claim(NamedTuple):

@@ -126,14 +126,18 @@ class AioRuntime:
 
     async def settle_loop(self) -> None:
         """For tests that move the clock: everything that is due on the loop is done when this returns."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._look()
+        self.look_now()
         while self._is_going_round:
             await asyncio.sleep(0)
 
+    def look_now(self) -> None:
+        """For tests, on the loop: losses are told when this returns."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._look()
+
     def settle(self, seconds: float) -> list[str]:
-        """The same for its threads, from anywhere; which ones are still busy. They never wait for a loop."""
+        """As `settle_loop()`, for its threads, from anywhere; which ones are still busy. They never wait for a loop."""
         late = [] if self._undertaker.settle(seconds) else [self._undertaker.name]
         if self._observers is not None and not self._observers.settle(seconds):
             late.append("gripfast-observers")

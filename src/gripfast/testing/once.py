@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import gripfast
 from gripfast.errors import ConfigurationError
+from gripfast.testing import outsiders
 
 T = TypeVar("T")
 
@@ -39,6 +40,7 @@ class OncePerRun:
         self._folder = Path(folder)
         self._folder.mkdir(parents=True, exist_ok=True)
         self._client = gripfast.connect(f"sqlite:///{self._folder}/locks.db")
+        outsiders.known.add(self._client)
         self._cleanups: dict[str, Callable[[Any], object]] = {}
         with self._client.lock("door"):
             self._present = self._client.lock(f"{WORKER}{worker}:{os.getpid()}").acquire()

@@ -10,7 +10,6 @@ no other. At its end nothing may be held any more: `check()`.
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import math
 import os
@@ -28,7 +27,7 @@ from gripfast.errors import ConfigurationError, LockTimeout, Reason
 from gripfast.machine import boottime
 from gripfast.runtime.parts import EXIT_PATIENCE
 from gripfast.stores.memory.factory import replaced
-from gripfast.testing import leaks
+from gripfast.testing import leaks, outsiders
 from gripfast.testing.clock import Clock, Runtime, runtimes, settle_threads
 from gripfast.testing.moments import moments
 from gripfast.testing.store import Stranger, WorldFactory, WorldStore
@@ -36,6 +35,7 @@ from gripfast.testing.store import Stranger, WorldFactory, WorldStore
 if TYPE_CHECKING:
     from gripfast.api.config import Config
     from gripfast.core.ledger import Mark
+    from gripfast.runtime.aio import AioRuntime
 
 LOSSES: tuple[Reason, ...] = ("expired", "taken", "broken", "session", "max_hold")
 
@@ -139,8 +139,10 @@ class World:
         *,
         note: str | None = None,
     ) -> None:
-        """Lose the lease, or the lease on this name, at once. `on_lost` has returned when this returns, except in an
-        event loop: there it is called as soon as the loop goes on.
+        """Lose the lease, or the lease on this name, at once. `on_lost` has returned when this returns.
+
+        In an event loop, the body of `async with` is cancelled at its next `await` that has to wait (`asyncio.sleep(0)`
+        counts), and `on_lost` is called as soon as the loop goes on.
 
         `reason`: `"expired"`, `"taken"` (somebody else holds the lock from now on), `"broken"` (with the operator's
         `note`), `"session"` or `"max_hold"`.
@@ -148,7 +150,7 @@ class World:
         if reason not in LOSSES or (note is not None and reason != "broken"):
             raise ConfigurationError(
                 f"reason must be one of {', '.join(LOSSES)}, and only 'broken' takes a note; not reason={reason!r}, "
-                f"note={note!r}"
+                f"note={note!r}. What an operator writes as force_release(name, reason=…) is note=… here"
             )
         found = [(runtime, state) for runtime, state in self._leases() if _is_of(state, lease)]
         if not found:
@@ -157,7 +159,7 @@ class World:
         for runtime, state in found:
             self._end_at_engine(state, reason, note)
             state.finish(reason if note is None else Broken(note))
-            _announce(runtime, state)
+            _tell_loss(runtime, state)
         settle_threads()
 
     # -- what the test looks at ----------------------------------------------------------------------------------
@@ -185,6 +187,7 @@ class World:
         world, with everything that was decorated with it. Its ttl stays, and so does a prefix that the program chose:
         `hold()` takes the name with that prefix."""
         before = dict(vars(client))
+        vars(client).pop(outsiders.WAY_IN, None)
         client.__init__(self._config_here(before["_config"]))  # type: ignore[misc]
         self._exits.callback(vars(client).update, before)
         self._exits.callback(_close, client)
@@ -198,6 +201,7 @@ class World:
         self._exits.enter_context(leaks.collected(self._dropped))
         self._exits.callback(self._close)
         self._exits.enter_context(_as_default(self.url))
+        self._exits.enter_context(outsiders.watched())
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -275,13 +279,19 @@ def _is_of(state: LeaseState, lease: object) -> bool:
     return state is lease._state if isinstance(lease, Handle) else state.name == lease
 
 
-def _announce(runtime: Runtime, state: LeaseState) -> None:
-    """What belongs to a loop is told on its thread."""
+def _tell_loss(runtime: Runtime, state: LeaseState) -> None:
+    """What belongs to a loop is told on its thread, before any task goes on there. Not at once: a real loss cancels a
+    task only while it waits. A task that cancelled itself would carry that to an `await` behind the block."""
     loop = getattr(runtime, "loop", None)
-    if loop is None or loop is asyncio._get_running_loop():
+    if loop is None:
         runtime.env.announce(state)
     elif not loop.is_closed():
-        loop.call_soon_threadsafe(runtime.env.announce, state)
+        loop.call_soon_threadsafe(_tell_in_loop, runtime, state)
+
+
+def _tell_in_loop(runtime: AioRuntime, state: LeaseState) -> None:
+    runtime.env.announce(state)
+    runtime.look_now()
 
 
 def _close(client: gripfast.Client | gripfast.AsyncClient) -> None:

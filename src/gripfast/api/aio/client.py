@@ -25,7 +25,7 @@ from gripfast.runtime.aio import AioRuntime, loop_here, running_loop
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine
-    from typing import Unpack
+    from typing import Never, Unpack
 
     from gripfast.api.aio.election import AsyncElection
     from gripfast.api.aio.locks import AsyncLeases, AsyncLocks
@@ -59,7 +59,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         self,
         name: str,
         ttl: float | None = None,
-        *,
+        *more: Never,
         renew: bool = True,
         max_hold: float | None = None,
         reentrant: bool = False,
@@ -76,8 +76,8 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         The settings are those of `Client.lock`. `reentrant` lets the task that holds the lock acquire it again.
         `on_lost` may be a coroutine function, and runs as a task.
         """
-        if wrong:
-            raise unknown_option(AsyncClient.lock, wrong)
+        if more or wrong:
+            raise unknown_option(AsyncClient.lock, wrong, ttl, *more)
         settings = self._settings(
             name,
             ttl,
@@ -297,7 +297,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
     ) -> AsyncIterator[LockInfo] | AsyncIterator[PermitInfo]:
         """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
         arbitrary, and a lock may occur twice. With `kind`: over the semaphores or read/write locks that somebody
-        holds."""
+        holds. One call lists one kind. Write `async for info in client.list()`."""
         return self._list_locks(prefix) if kind == "lock" else self._list_permits(prefix, self._check_kind(kind))
 
     async def _list_locks(self, prefix: str) -> AsyncIterator[LockInfo]:
@@ -318,6 +318,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
             if (after := page.after) is None:
                 return
 
+    @exact
     async def force_release(
         self,
         name: str,
@@ -326,9 +327,12 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         kind: Literal["lock", "semaphore", "rwlock"] = "lock",
         owner: str | None = None,
         slot: int | None = None,
+        **wrong: Unpack[NothingElse],
     ) -> bool:
         """For operators: release the lock, whoever holds it. True if someone held it. The next holder's token is still
         larger than all earlier ones. `reason`, `kind`, `owner` and `slot` are as in `Client.force_release`."""
+        if wrong:
+            raise unknown_option(AsyncClient.force_release, wrong)
         key, note = self._key(name), rules.checked_reason(reason)
         if kind != "lock" or owner is not None or slot is not None:
             return was_forced(name, note, reached(await self._forced_permits(key, kind, owner, slot, note)))

@@ -61,8 +61,11 @@ class AsyncLease(Handle[AioRuntime]):
         await detach(self._runtime.env, self._state)
         return text
 
-    async def release(self) -> None:
+    @exact
+    async def release(self, **wrong: Unpack[NothingElse]) -> None:
         """Release the lock. A second call does nothing. Raises LeaseLost if the lease was already lost."""
+        if wrong:
+            raise unknown_option(AsyncLease.release, wrong)
         if running_loop() is not self._runtime.loop:
             self._runtime.check_loop()
         if self._let_go():
