@@ -25,8 +25,8 @@ MEANINGS = {
     BUSY: "someone else holds the lock (run: see --busy-exit-code)",
     LOST: "the lock was lost while the command ran, or before it could start (run, and lead if it ends because of "
     "that); or it is not held (renew, release)",
-    DONE: "it is recorded as done: the command did not run again (run --once, see --done-exit-code), or nobody holds "
-    "the name (show)",
+    DONE: "it is recorded as done (run --once: the command did not run again, see --done-exit-code; show: nobody "
+    "holds it now)",
     NOT_EXECUTABLE: "the command can't be executed (run, lead)",
     NO_COMMAND: "the command was not found (run, lead)",
 }
