@@ -220,13 +220,15 @@ class LendingLink(SimLink):
                 elif forgotten:
                     await conversation.late[-1]
                 self._read(parked)
-            if isinstance(replies, Fault):
-                self._lending.drop_idle()
-            else:
-                self._lending.take_back(conversation, owner, replies)
-            return replies
-        finally:
+        except Cancelled:  # not GeneratorExit: then the world itself is over, and nothing may happen in it
             self._close_unless_known(conversation, owner or "")
+            raise
+        if isinstance(replies, Fault):
+            self._lending.drop_idle()
+        else:
+            self._lending.take_back(conversation, owner, replies)
+        self._close_unless_known(conversation, owner or "")
+        return replies
 
     async def _lent(self, parked: Parked[SimConversation, Unread] | None) -> SimConversation:
         if parked is not None:
