@@ -146,6 +146,16 @@ def test_a_process_that_was_paused_itself_blames_nobody(talk: Talk, clock: Clock
     assert told.replies == [1]
 
 
+def test_nor_does_one_that_may_wait_for_as_long_as_everybody(talk: Talk, clock: Clock) -> None:
+    """A renewal of a long lease."""
+    told = talk.ask()
+    talk.expect_within(TIMEOUT, told=TIMEOUT)
+    clock.now += 100 * TIMEOUT
+    clock.pass_by(0.0)
+    talk.take(1)
+    assert told.replies == [1]
+
+
 def test_who_can_wait_for_less_has_it_given_up_earlier_and_the_others_may_repeat(talk: Talk, clock: Clock) -> None:
     patient = talk.ask()
     hasty = talk.ask()

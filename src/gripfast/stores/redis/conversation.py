@@ -340,7 +340,7 @@ class Conversation(Followed):
         `told`: for how long it was waited, with what came before. `spares`: the others, who would have waited for
         longer, may repeat theirs on the next connection.
         """
-        if seconds <= self.server.timeout:  # else `_look` is earlier
+        if seconds < self.server.timeout:  # else `_look` decides, which blames nobody for a pause of this process
             self.loop.call_later(seconds, self._check, self.answers, told, spares)
 
     def _check(self, answers: int, told: float, spares: bool) -> None:
