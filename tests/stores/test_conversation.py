@@ -346,6 +346,31 @@ def test_a_reply_that_meets_a_clean_up_of_another_thread_is_told_all_the_same() 
     assert (told.replies, talk.is_open) == ([1], True)
 
 
+def test_a_claim_on_another_connection_is_known_at_any_moment_while_a_reply_is_noted() -> None:
+    """An interrupt, or a clean-up on another thread, may come at each of them."""
+    server, clock = Server("redis://a", TIMEOUT), Clock()
+    silent, used = Talk(server, clock), Talk(server, clock)
+    for talk in (silent, used, silent, used):
+        talk.ask(b"claim", "ann")
+    known: list[bool] = []
+
+    def look(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            known.append(silent in server.unanswered_of("ann"))
+        return look
+
+    sys.settrace(look)
+    try:
+        used.take(1)
+        used.take(1)
+    finally:
+        sys.settrace(None)
+    assert len(known) > 50
+    assert all(known)
+    assert set(server.unanswered_of("ann")) == {silent}
+
+
 def a_node_that_is_down() -> tuple[Node, Begun]:
     server, clock = Server("redis://a", 1.0), Clock()
     node = Node(0, server, clock, lambda: clock.now, set())

@@ -158,8 +158,11 @@ class Server:
         """The claims of this owner that it carried were answered, or a clean-up leaves on it: they need no other."""
         if self.unanswered.get(owner) is conversation:
             self.unanswered.pop(owner, None)  # `clean_up`, on another thread, may have been quicker
-        if self.late and (others := [each for each in self.late.pop(owner, ()) if each is not conversation]):
-            self.late[owner] = others
+        if self.late and conversation in (late := self.late.get(owner, ())):
+            if others := [each for each in late if each is not conversation]:
+                self.late[owner] = others  # in one step: at no moment are they unknown
+            else:
+                self.late.pop(owner, None)
 
     @property
     def has_unanswered(self) -> bool:
