@@ -67,3 +67,22 @@ def test_a_request_and_the_connection_that_is_made_for_it_have_one_deadline(ask:
         asked.send(None)
     assert isinstance(ended.value.value, Fault)
     assert not ended.value.value.was_idle
+
+
+def test_who_can_wait_for_less_does_not_give_up_a_connection_because_making_it_took_that_time() -> None:
+    """Each try to renew would make another one, and give it up before the reply can be there."""
+    server, clock = Server("redis://a", TIMEOUT), Clock()
+    opening = Begun(server.where, Future)
+    link = SharedLink(server, opening, Begun(server.where, Future), Inboxes(), lambda: clock.now, Future)
+    asked = link.ask_many([b"renew"], within=TIMEOUT / 4).__await__()
+    asked.send(None)
+    clock.pass_by(TIMEOUT * 0.3)
+    talk = Talk(server, clock)
+    opening.made(opening.begun, talk, lambda made: made)
+    asked.send(None)
+    clock.pass_by(TIMEOUT * 0.2)
+    assert talk.is_open
+    talk.take(b"renewed")
+    with pytest.raises(StopIteration) as ended:
+        asked.send(None)
+    assert ended.value.value == [b"renewed"]

@@ -29,7 +29,8 @@ and repeated requests stands in one place; what N nodes add to them, in `stores/
 8. *Lending.* Where a connection is lent to one request at a time, the next one gets it only if nothing else is owed on
    it (`Lending.take_back`); after a fault the idle ones go too (`Lending.drop_idle`).
 9. *One deadline.* A request and the connection that is made for it have one deadline (`left_for_request`). Who can
-   wait for less than the time-out says so (`Conversation.expect_within`).
+   wait for less than the time-out says so (`Conversation.expect_within`). Where the connection is for all, that counts
+   from when it is there.
 10. *Closing.* While a client is being closed, no claim leaves: it would get the lock behind the clean-up of its client
     (`Server.too_late`). Where connections are lent, the caller undoes such a claim (`core/closing.py`).
 """
