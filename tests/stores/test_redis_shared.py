@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import sys
 from collections.abc import Callable, Generator
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from gripfast.stores.faults import Fault
 from gripfast.stores.inboxes import Inboxes
+from gripfast.stores.redis.aio import _Listener
 from gripfast.stores.redis.conversation import Server
 from gripfast.stores.redis.shared import Opening, SharedLink
+from gripfast.stores.redis.wire import Wire
 from stores.conversation_stage import TIMEOUT, Begun, Clock, Once, Talk, Told, fault_of
 
 
@@ -86,3 +92,40 @@ def test_who_can_wait_for_less_does_not_give_up_a_connection_because_making_it_t
     with pytest.raises(StopIteration) as ended:
         asked.send(None)
     assert ended.value.value == [b"renewed"]
+
+
+def test_an_interrupt_while_a_listener_is_made_leaves_none_that_can_not_end() -> None:
+    """The loop would call it for ever."""
+
+    async def make(at: int) -> int:
+        loop, troubles, seen = asyncio.get_running_loop(), list[Any](), list[int]()
+        loop.set_exception_handler(lambda _, context: troubles.append(context))
+
+        def on_line(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+            if event == "line" and frame.f_code.co_name == "__init__":
+                seen.append(frame.f_lineno)
+                if len(seen) == at:
+                    raise KeyboardInterrupt
+            return on_line
+
+        ours, theirs = socket.socketpair()
+        wire, fd = Wire(ours, TIMEOUT), ours.fileno()
+        with ours:
+            sys.settrace(on_line)
+            try:
+                _Listener(loop, wire, Server("redis://a", TIMEOUT), b"there", Inboxes())
+            except KeyboardInterrupt:
+                pass
+            finally:
+                sys.settrace(None)
+            theirs.close()
+            for _ in range(3):
+                await asyncio.sleep(0)
+            assert (loop.remove_reader(fd), troubles) == (False, []), at
+            wire.close()
+        return len(seen)
+
+    lines = asyncio.run(make(0))
+    assert lines > 10
+    for at in range(1, lines + 1):
+        asyncio.run(make(at))

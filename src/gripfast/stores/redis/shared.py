@@ -149,9 +149,13 @@ class Listener:
     is_open = True
 
     def __init__(self, server: Server, channel: bytes, inboxes: Inboxes) -> None:
-        self.channel = server.channel = channel
+        self.channel = channel
         self._server = server
         self._inboxes = inboxes
+
+    def begin(self) -> None:
+        """It hears from now on."""
+        self._server.channel = self.channel
 
     def let_go(self, keep: bool) -> None:
         raise NotImplementedError
