@@ -257,6 +257,17 @@ def test_the_error_of_a_grace_names_the_rights_that_it_needs(
     assert right in allowed
 
 
+def test_the_error_of_a_grant_that_may_not_be_acknowledged_names_that_right(
+    server: RedisServer, admin: "redis.Redis"
+) -> None:
+    grace = "/0?failover_grace=15"
+    assert main(["init", f"redis://{HOST}:{server.port}{grace}"]) == 0
+    rules = [*LOCKS, *(rule for rule in LEVELS if rule != "+wait"), "+role"]
+    with gripfast.connect(url_of(server, admin, "less", rules, f"{grace}&replicas=1")) as client:
+        with pytest.raises(gripfast.StoreUnavailable, match=r"may not use WAIT: grant it \+wait"):
+            client.lock("nightly").try_acquire()
+
+
 Attempt = Callable[["redis.Redis"], object]
 FORBIDDEN: dict[str, Attempt] = {
     "read another key": lambda client: client.get("invoice:7"),
