@@ -273,7 +273,7 @@ LOCKS: tuple[Entry, ...] = (
         " and renews its lock there, while the grace of the new primary ends.",
         "",
         "The grace also lasts for as long as an old primary may go on: 15 s with Sentinel. If it may take longer, only"
-        " `replicas=N` helps: the old primary's renewals are not believed, because no replica acknowledges them.",
+        " `replicas=N` helps: A does not believe a renewal by the old primary that no replica acknowledges.",
         "Sentinel leaves the old primary of a planned failover writable for 10 to 11 s.",
     ),
     Entry(
@@ -357,7 +357,7 @@ LOCKS: tuple[Entry, ...] = (
         lambda: Protocol(etcd.keeps_alive_and_reads, Members(), faults={"stalled disk": 1}),
         "exclusion",
         "After each keep-alive, the holder also reads its own key. The read is linearizable: a member answers it only"
-        " if a majority confirms who leads. A is connected to m2, and all that it is told is true.",
+        " if a majority confirms who leads. A is connected to m2, and every answer that it gets is true.",
         "A's keep-alives go to the new leader, so m1 gets none, and believes that A's lease has expired. It wants to"
         " revoke the lease, but that has to wait for its disk. When the disk goes on, the new leader gets this"
         " request, and does not ask whether the lease was kept alive meanwhile. A's key is deleted in the middle of"

@@ -231,7 +231,7 @@ RELATIVES: tuple[Entry, ...] = (
         "B looks at the flag when A has done the work, but has not set the flag yet. When B gets the lock, everything"
         " is done, and B does it again. It should have looked once more. No fault is needed.",
         "",
-        "Lock and record are one key (or one row): whoever requests the lock finds either a holder or a record, in one"
+        "Lock and record are one key (or one row): a request for the lock finds either a holder or a record, in one"
         " step. A crash between the work and its record can't be helped: then the work is done again. So nothing is"
         " done exactly once, and Gripfast does not claim it.",
         "It is check-then-act, with the check outside of the lock.",

@@ -57,7 +57,7 @@ class Capabilities:
     sees_death: bool = False
     """If a holder's process dies on the same machine, the lock is free at once, not after its ttl."""
     tells_reason: bool = False
-    """The holder is told the `reason` of a `force_release()`."""
+    """The holder gets the `reason` of a `force_release()`."""
     semaphores: bool = False
     """`client.semaphore()` works."""
     rwlocks: bool = False
