@@ -139,7 +139,7 @@ def test_a_block_inside_a_block_is_refused(client: gripfast.Client) -> None:
 
 def test_a_lease_that_another_thread_has_acquired_is_waited_for(client: gripfast.Client) -> None:
     lease = client.lock("b").acquire()
-    with pytest.raises(gripfast.ConfigurationError, match="'b' was acquired here before"):
+    with pytest.raises(gripfast.ConfigurationError, match="has acquired 'b' before"):
         client.locks("a", "b").try_acquire()
     lease.release()
     with client.locks("a", "b") as leases:

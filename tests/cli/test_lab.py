@@ -138,9 +138,9 @@ def test_what_was_searched_of_gripfast_s_own_is_told(name: str, call: Call, monk
 
 
 def test_a_real_search_of_gripfast_s_own_is_told(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    small = Own("gripfast-line", "One line", "A text.", (partial(own_module._states, "line"),))
+    small = Own("gripfast-queue", "One queue", "A text.", (partial(own_module._states, "queue"),))
     monkeypatch.setattr(own_module, "OWN", (small,))
-    ended = call("lab", "show", "gripfast-line")
+    ended = call("lab", "show", "gripfast-queue")
     assert ended.returncode == 0
     assert re.search(r"^nothing found in [\d,]+ states$", ended.stdout, re.MULTILINE)
 

@@ -158,7 +158,7 @@ MUTANTS = {
     "a comment of a program changed": ("tutorial", with_instead("# a table for the largest token seen", "# 一张表")),
     "a program dropped": ("choosing", lambda text: re.sub(r"^```python\n.*?^```\n", "", text, flags=re.M | re.S)),
     "a row dropped": ("choosing", without_line("| ZooKeeper |")),
-    "a cell dropped": ("choosing", with_instead("| 立刻 | 重启之后也行；加上", "| 立刻；加上")),
+    "a cell dropped": ("choosing", with_instead(" | 重启之后也行；加上", "；加上")),
     "a span in a cell changed": ("choosing", with_instead("`synchronous=full`", "`synchronous=off`")),
     "a span dropped": ("recipes", with_instead("（`date -u`）", "")),
     "a link changed": ("tutorial", with_instead("](../cli.md)", "](../api.md)")),

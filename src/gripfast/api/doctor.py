@@ -200,7 +200,7 @@ def told(where: str, error: GripfastError) -> dict[str, str]:
     own words in brackets."""
     text = str(error).strip()
     if isinstance(error, StoreUnavailable) and len(error.nodes) > 1:
-        return {"said": text, "advice": "Repair what is said of each server, until a majority of them answers"}
+        return {"said": text, "advice": "Repair each server as the message says, until a majority of them answers"}
     text = text.replace(f"{where} ", "the store ", 1).removeprefix(f"{where}: ")
     plain = _without_brackets(text)
     end = len(plain.rstrip("· ")) if plain.endswith("·") else len(plain)

@@ -57,7 +57,7 @@ def check_detachable(lease: Handle[Any]) -> None:
     others = [each for ref in state.handles if (each := ref()) is not None and each is not lease]
     if any(not each._is_released for each in others):
         raise ConfigurationError(
-            f"the re-entrant lock {lease.name!r} is held by another lease here, too: release that one before detach()"
+            f"another lease holds the re-entrant lock {lease.name!r}, too: release that lease before detach()"
         )
 
 

@@ -85,8 +85,9 @@ class AnyLocks(NotLikeOthers, lacks=OF_LOCKS):
                 and state.remaining(now) > 0.0
             ):
                 raise ConfigurationError(
-                    f"{state.name!r} was acquired here before, so locks({', '.join(map(repr, self.names))}) might wait "
-                    "for itself: release that lease first, or acquire all of them with one locks()"
+                    f"this thread or task has acquired {state.name!r} before, so "
+                    f"locks({', '.join(map(repr, self.names))}) might wait for itself: release that lease first, or "
+                    "acquire all of them with one locks()"
                 )
 
     def _described(self) -> str:

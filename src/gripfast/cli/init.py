@@ -45,9 +45,10 @@ def init(ctx: click.Context, server: str | None, max_ttl: float | None, yes: boo
         raise Failure(codes.DECLINED, f"{words}: wait. If there was no server before it, run this again with --yes")
     click.echo(f"prepared: locks are granted at once, with a ttl of at most {done.max_ttl:g} s")
     if done.unaware:
-        count = f"{done.unaware} replica{'s do' if done.unaware > 1 else ' does'}"
+        count = f"{done.unaware} replica{'s have' if done.unaware > 1 else ' has'}"
         raise Failure(
-            codes.UNAVAILABLE, f"{count} not have the marker yet: run this again when they follow their primary"
+            codes.UNAVAILABLE,
+            f"{count} not confirmed what this command wrote: run it again when every replica follows its primary",
         )
 
 

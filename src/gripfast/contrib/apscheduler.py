@@ -195,7 +195,9 @@ class Turn:
             if self._interrupted is None:  # before the job began
                 raise error
             return self._interrupted
-        self._log.error('Job "%s" (scheduled at %s) did not get or lost its lock: %s', self.job, self._run_time, error)
+        self._log.error(
+            'Job "%s" (scheduled at %s) did not get its lock, or lost it: %s', self.job, self._run_time, error
+        )
         told = "".join(traceback.format_tb(error.__traceback__))
         return [self._event(EVENT_JOB_ERROR, exception=error, traceback=told)]
 

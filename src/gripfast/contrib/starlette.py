@@ -111,7 +111,8 @@ def _request_in(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> HTTPConnect
         if isinstance(value, HTTPConnection):
             return value
     raise ConfigurationError(
-        "@locked(…) decorates endpoints, which get a request; this one was called without a request"
+        "@locked(…) decorates endpoints, which get a request, but this function was called without one: decorate the "
+        "endpoint, or pass the request"
     )
 
 

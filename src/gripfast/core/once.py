@@ -51,7 +51,10 @@ async def record_done(env: Env, state: LeaseState, seconds: float) -> None:
     env.ledger.confirm_gone(state.owner)
     if answer is not None:
         if env.is_closed:
-            raise ClientClosed(f"{state.name!r} is not recorded as done, because its client was closed before")
+            raise ClientClosed(
+                f"{state.name!r} is not recorded as done, because its client was closed before the block ended, so "
+                "the work may be done again: close the client after the block"
+            )
         raise lease_lost(state.name, answer)
     if _log.isEnabledFor(logging.DEBUG):
         _log.debug("recorded %r as done", state.name, extra=state.about())

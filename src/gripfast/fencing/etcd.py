@@ -175,7 +175,7 @@ def _fence(client: object, resource: object, token: object, shared: bool) -> _Fe
 def _key(text: object) -> bytes:
     key = _bytes(text)
     if not key:
-        raise ConfigurationError("the key is empty: etcd takes none like that")
+        raise ConfigurationError("the key is empty, and etcd refuses empty keys: give it a name")
     if key.startswith((EXCLUSIVE, SHARED)):  # a put there could let a late writer in
         raise ConfigurationError(f"the key {key!r} is where the token of a resource is kept: write to another one")
     return key

@@ -242,7 +242,7 @@ def _checked_command(command: object) -> Sequence[Word]:
             f'a command must be a tuple of words, such as ("SET", "key", "value"), not {command!r}'
         )
     if len(command) > MAX_WORDS:
-        raise ConfigurationError(f"a command must have at most {MAX_WORDS} words, not {len(command)}: write in parts")
+        raise ConfigurationError(f"a command must have at most {MAX_WORDS} words, not {len(command)}: split it")
     for word in command:
         if isinstance(word, bool) or not isinstance(word, str | bytes | memoryview | int | float):
             raise ConfigurationError(

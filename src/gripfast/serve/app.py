@@ -251,7 +251,7 @@ class Answers:
         if row is None or not meant:
             raise Refused(409, "Nothing was changed: those holders do not hold it any more. Look again.")
         if any(each.state == "done" for each in meant):
-            raise Refused(409, "Nothing was changed: this was done once. gripfast forget lets it be done again.")
+            raise Refused(409, "Nothing was changed: it is recorded as done. gripfast forget removes the record.")
         hit = break_holders(self._client, replace(row, holders=tuple(meant)), order.get("reason") or None)
         if not hit:
             raise Refused(409, "Nothing was changed: those holders do not hold it any more. Look again.")

@@ -79,7 +79,7 @@ class _Session:
         try:
             self._state.message = _told(row, break_holders(self._client, row))
         except gripfast.GripfastError as error:
-            self._state.message = f"“{row.name}” is not broken: {redacted(str(error))}"
+            self._state.message = f"“{row.name}” was not released: {redacted(str(error))}"
         self._watcher.refresh()
         self._terminal.wake()
 

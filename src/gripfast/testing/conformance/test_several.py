@@ -149,7 +149,7 @@ async def test_leases_that_nobody_keeps_are_released(world: World) -> None:
 async def test_who_holds_one_of_them_is_refused(world: World) -> None:
     alice, bob = world.actors(2, client=world.connect())
     lease = await alice.acquire("b")
-    with pytest.raises(ConfigurationError, match="'b' was acquired here before"):
+    with pytest.raises(ConfigurationError, match="has acquired 'b' before"):
         await alice.acquire(alice.client.locks("a", "b"))
     assert await bob.try_acquire(bob.client.locks("a", "b")) is None  # another one has to wait
     await alice.release(lease)

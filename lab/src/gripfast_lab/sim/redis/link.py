@@ -205,7 +205,8 @@ class LendingLink(SimLink):
     ) -> Any:
         parked = await self._parked(name)
         try:
-            conversation = await self._lent(parked)
+            idle = [parked.connection] if parked is not None else self._lending.idle
+            conversation = idle.pop() if idle else await self._dial()
         except LinkDown as down:
             return down.fault
         if owner is not None:
@@ -231,11 +232,6 @@ class LendingLink(SimLink):
         self._close_unless_known(conversation, owner or "")
         return replies
 
-    async def _lent(self, parked: Parked[SimConversation, Unread] | None) -> SimConversation:
-        if parked is not None:
-            return parked.connection
-        return self._lending.idle.pop() if self._lending.idle else await self._dial()
-
     async def _exchange(self, conversation: SimConversation, commands: Sequence[bytes], within: float) -> Any:
         future = Promise[Any]()
         conversation.ask_many_for(future, b"".join(commands), [None] * len(commands))
@@ -260,9 +256,8 @@ class LendingLink(SimLink):
             for parked in self._late.take_each():
                 self._read_parked(parked)
             if not self._late.all() or self._process.now() >= until:
-                break
+                return bool(self._late.by_name)
             await self._process.sleep(within / 10)
-        return bool(self._late.by_name)
 
     async def _parked(self, name: str | None) -> Parked[SimConversation, Unread] | None:
         name, ends = name or "", self._process.now() + self.server.timeout
@@ -297,8 +292,8 @@ class LendingLink(SimLink):
     def _close_unless_known(self, conversation: SimConversation, owner: str) -> None:
         """As the interpreter does in production."""
         late = [parked.connection for parked in self._late.all()]
-        known = [*self._lending.idle, *self.server.unanswered_of(owner), *late]
-        if conversation not in known and not self.server.has_parked(conversation):
+        is_known = conversation in [*self._lending.idle, *self.server.unanswered_of(owner), *late]
+        if not is_known and not self.server.has_parked(conversation):
             conversation.close()
 
     def close_now(self) -> None:

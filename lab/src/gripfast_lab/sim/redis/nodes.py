@@ -39,10 +39,8 @@ class Around:
         chance: Callable[[], float],
         followed: dict[str, None],
     ) -> None:
-        self.process = process
-        self.wording = wording
-        self.wall_us = wall_us
-        self.chance = chance
+        self.process, self.wording = process, wording
+        self.wall_us, self.chance = wall_us, chance
         self.inboxes = Inboxes()
         self.places = [
             Place(network, process, lambda peer=peer: peer, SimServer(peer.name, timeout, followed), self.inboxes)  # type: ignore[misc]
@@ -64,8 +62,7 @@ class SimNodes(SharedNodes):
             nodes.append(node)
             talks.append(around.talk(node, SimOpening(place, place.dial_and_ask)))
             node.probe = partial(_probe, talks[-1])
-        self.around = around
-        self.down = down
+        self.around, self.down = around, down
         self.wall_us, self.chance = around.wall_us, around.chance
         self.inbox = partial(SimInbox, around.process)
         super().__init__(nodes, talks, around.wording, around.inboxes, down, Promise)

@@ -128,7 +128,7 @@ class Alone(Stage):
     def __init__(self, plan: Plan, place: int, messages: Messages) -> None:
         host = plan.hosts[place]
         self.plan = plan
-        self._chased = {}
+        self._doubled, self._chased = set(), {}
         self.fired = {}
         self.world = self._time = _Time()
         self.history: list[Event] = []
