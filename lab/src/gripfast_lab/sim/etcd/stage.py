@@ -11,7 +11,7 @@ from gripfast.core.ports import Store
 from gripfast.stores.etcd.keys import Keys
 from gripfast.stores.etcd.meeting import Cluster as Met
 from gripfast.stores.etcd.record import LATE
-from gripfast.stores.etcd.requests import TRY_LEAST, Requests
+from gripfast.stores.etcd.requests import TRY_LEAST, TRY_MOST, Requests
 from gripfast.stores.etcd.store import EtcdStore
 from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.etcd.cluster import HOP, Cluster
@@ -193,7 +193,7 @@ class EtcdStage(Stage):
 
     def _look_whether_it_may(self, owner: str, name: str, kind: Kind) -> None:
         """A claim that was not answered may come back, but nobody can adopt it."""
-        key, least = self.observer.key_of(name, owner), min(TRY_LEAST, self.plan.request_timeout) * _EARLY
+        key, least = self.observer.key_of(name, owner), min(TRY_LEAST, TRY_MOST * self.plan.request_timeout) * _EARLY
         book = None if key is None else self.observer.books[key]
         if book is None or book.made_at < self.board.owners[owner] or book.delay < least:
             self.note(owner, name, "returned", note=kind)
