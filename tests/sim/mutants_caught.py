@@ -46,7 +46,7 @@ FIRST_SEED = {
     "late answer ends new leases": 41154,
     "refused try forgets an earlier one": 52186,
     "repeated release counts as broken": 275,
-    "unknown detach is left": 2415,
+    "unknown detach is left": 4529,
     "votes dated after they came": 102,
     "waiter is not notified": 40,
     "waiter without a lease": 13,
