@@ -12,7 +12,7 @@ SEEDS = 3000
 """Within which a bug must be caught."""
 FIRST_SEED = {
     "done under an old lease": 173,
-    "late claim is awaited for a moment": 988,
+    "late claim is awaited for a moment": 1530,
     "a follower too many": 477,
     "acknowledgement of one of two": 108,
     "followers by number": 356,
@@ -46,7 +46,7 @@ FIRST_SEED = {
     "late answer ends new leases": 41154,
     "refused try forgets an earlier one": 52186,
     "repeated release counts as broken": 275,
-    "unknown detach is left": 2415,
+    "unknown detach is left": 4529,
     "votes dated after they came": 102,
     "waiter is not notified": 40,
     "waiter without a lease": 13,

@@ -11,6 +11,8 @@ from gripfast.core.ports import Hold
 from gripfast.machine import boottime
 from gripfast.runtime.blocking import drive
 from gripfast.stores.etcd import protocol
+from gripfast.stores.etcd.blocking import BlockingLink
+from gripfast.stores.etcd.dial import Dialer
 from gripfast.stores.etcd.keys import Keys
 from gripfast.stores.etcd.meeting import Cluster
 from gripfast.stores.etcd.messages import DeleteRangeRequest, PutRequest
@@ -58,6 +60,12 @@ def test_a_release_that_is_repeated_tells_that_the_lock_was_released_by_force(de
         detour.lose_an_answer()
         with pytest.raises(gripfast.LeaseLost, match="because"):
             lease.release()
+
+
+@pytest.mark.parametrize("ttl", [0.5, 4.0, 600.0])
+def test_however_short_a_request_is_one_member_takes_half_of_it_at_most(ttl: float) -> None:
+    requests = Requests(BlockingLink(Dialer(("h1:2379", "h2:2379"), 0.05)), Cluster("test"), Keys(""))
+    assert requests.each(ttl) == 0.025
 
 
 ASKED: dict[str, Callable[[gripfast.Client], object]] = {

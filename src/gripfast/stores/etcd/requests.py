@@ -19,9 +19,9 @@ from gripfast.stores.faults import Fault
 TRY = 1 / 8
 """Of a ttl: how long one member may take. It may be cut off, stopped, or about to lose its leader."""
 TRY_LEAST = 0.1
-"""Seconds."""
+"""Seconds, however short the ttl is."""
 TRY_MOST = 1 / 2
-"""Of the time that a request has: one silent member leaves enough for the next."""
+"""Of the time that a request has, however short that is: one silent member leaves enough for the next."""
 
 
 class Requests:
@@ -34,7 +34,7 @@ class Requests:
 
     def each(self, ttl: float) -> float:
         """How long one try may take. One member alone gets all the time: to leave it would lead back to it."""
-        return math.inf if self._is_alone else max(TRY_LEAST, min(ttl * TRY, self.link.timeout * TRY_MOST))
+        return math.inf if self._is_alone else min(max(TRY_LEAST, ttl * TRY), self.link.timeout * TRY_MOST)
 
     def until(self) -> float:
         return boottime() + self.link.timeout

@@ -11,7 +11,7 @@ from gripfast.core.ports import Store
 from gripfast.stores.etcd.keys import Keys
 from gripfast.stores.etcd.meeting import Cluster as Met
 from gripfast.stores.etcd.record import LATE
-from gripfast.stores.etcd.requests import TRY_LEAST, Requests
+from gripfast.stores.etcd.requests import TRY_LEAST, TRY_MOST, Requests
 from gripfast.stores.etcd.store import EtcdStore
 from gripfast_lab.sim.chance import Chance
 from gripfast_lab.sim.etcd.cluster import HOP, Cluster
@@ -192,10 +192,11 @@ class EtcdStage(Stage):
                 self.note(process.name, book.name, "left", note=f"key {key!r} after the client was closed")
 
     def _look_whether_it_may(self, owner: str, name: str, kind: Kind) -> None:
-        """A claim that was not answered may come back, but nobody can adopt it."""
-        key, least = self.observer.key_of(name, owner), min(TRY_LEAST, self.plan.request_timeout) * _EARLY
+        """A claim that was not answered may come back, but nobody can adopt it. Its try had its full time."""
+        share = TRY_MOST if process_of(owner) in self.with_others else 1.0
+        key, least = self.observer.key_of(name, owner), min(TRY_LEAST, share * self.plan.request_timeout)
         book = None if key is None else self.observer.books[key]
-        if book is None or book.made_at < self.board.owners[owner] or book.delay < least:
+        if book is None or book.made_at < self.board.owners[owner] or book.delay < least * _EARLY:
             self.note(owner, name, "returned", note=kind)
 
     def _look_over(self) -> None:

@@ -63,7 +63,7 @@ ETCD = (
         Edit(
             Place.is_mine,
             "return Compare(CREATE, self.key, EQUAL, self.create), Compare(MOD, self.key, EQUAL, self.mod)",
-            "return ()",
+            "return (Compare(CREATE, self.key, GREATER, -1),)",
         ),
     ),
     _mutant(
@@ -272,7 +272,7 @@ ETCD = (
     _mutant(
         "late claim is awaited for a moment",
         "A claim that a member did not answer is cleaned up after for no longer than that of a caller that has left.",
-        Edit(EtcdStore.sent, "record.late_until = lease.ends", "record.late_until = 0.0"),
+        Edit(EtcdStore.sent, "record.late_until = lease.ends\n    else:", "record.late_until = 0.0\n    else:"),
     ),
     _mutant(
         "done under an old lease",
