@@ -10,6 +10,7 @@ import shlex
 import signal
 import stat
 import subprocess
+import sys
 import sysconfig
 import urllib.request
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ import pytest
 import yaml
 
 import gripfast
-from support.pages import blocks, files, page, write_files
+from support.pages import blocks, files, page, programs, typed, write_files
 from support.ports import give_back_port, reserved_port
 from support.redis_server import shared_server
 from support.waiting import until
@@ -137,6 +138,27 @@ def test_a_backup_that_failed_is_tried_again(tmp_path: Path, sqlite_url: str) ->
     assert ended(["sh", "-c", backup], tmp_path, sqlite_url)[0] == 3
     script(tmp_path / "backup.sh", "echo saved")
     assert ended(["sh", "-c", backup], tmp_path, sqlite_url) == (0, "saved\n")
+
+
+# -- at most once ------------------------------------------------------------------------------------------------------
+
+AT_MOST_ONCE = RECIPES["At most once: record first, work after"]
+KILLED = "kill -9 $$"
+
+
+def test_a_mail_whose_sender_was_killed_is_not_sent_again(tmp_path: Path, sqlite_url: str) -> None:
+    code = programs(AT_MOST_ONCE)[0].code.partition("client.forget(")[0]
+    code += "import os\nprint(remind('ann', lambda _: (print('sending', flush=True), os.kill(os.getpid(), 9))))"
+    assert ended([sys.executable, "-c", code], tmp_path, sqlite_url) == (-signal.SIGKILL, "sending\n")
+    assert ended([sys.executable, "-c", code], tmp_path, sqlite_url) == (0, "False\n")
+
+
+def test_in_the_shell_a_mail_whose_sender_was_killed_is_not_sent_again(tmp_path: Path, sqlite_url: str) -> None:
+    command = typed(blocks(AT_MOST_ONCE, "console")[0])[0][0]
+    killed = command.replace('echo "the mails are sent"', f"echo sending && {KILLED}")
+    assert killed != command
+    assert ended(["sh", "-c", killed], tmp_path, sqlite_url) == (-signal.SIGKILL, "sending\n")
+    assert ended(["sh", "-c", killed], tmp_path, sqlite_url) == (DONE, "")
 
 
 # -- systemd -----------------------------------------------------------------------------------------------------------
