@@ -266,23 +266,45 @@ def answer(address: str) -> str | None:
         return None
 
 
+def tokens_of_two_workers(address: str) -> list[int]:
+    """Of answers one after the other, until a second worker has answered."""
+    workers: set[int] = set()
+    tokens: list[int] = []
+    until(lambda: answer(address) is not None, within=PATIENCE)
+
+    def two_have_answered() -> bool:
+        worker, token = map(int, re.fullmatch(r"worker (\d+) has token (\d+)\n", str(answer(address))).groups())
+        workers.add(worker)
+        tokens.append(token)
+        return len(workers) > 1
+
+    until(two_have_answered, within=PATIENCE)
+    return tokens
+
+
 @pytest.mark.parametrize("recipe", ["gunicorn", "uvicorn"])
 def test_workers_take_turns_and_a_visitor_is_told_if_it_takes_too_long(recipe: str, tmp_path: Path) -> None:
     url = f"{shared_server().url}?prefix=recipes-{recipe}:"
-    workers: list[int] = []
-    tokens: list[int] = []
     with served(recipe, tmp_path, url) as address:
-        until(lambda: answer(address) is not None, within=PATIENCE)
-
-        def two_have_answered() -> bool:
-            worker, token = map(int, re.fullmatch(r"worker (\d+) has token (\d+)\n", str(answer(address))).groups())
-            workers.append(worker)
-            tokens.append(token)
-            return len(set(workers)) > 1
-
-        until(two_have_answered, within=PATIENCE)
+        tokens = tokens_of_two_workers(address)
         with gripfast.connect(url) as client, client.lock("stock"):
             assert answer(address) == "503 busy\n"
+    assert tokens == sorted(set(tokens))
+
+
+@pytest.mark.parametrize("preloaded", [True, False])
+def test_under_gunicorn_an_async_client_of_the_module_belongs_to_the_loop_of_each_worker(
+    preloaded: bool, tmp_path: Path
+) -> None:
+    url = f"{shared_server().url}?prefix=recipes-module-{preloaded}:"
+    (command,) = re.findall(r"`(gunicorn .*UvicornWorker.*?)`", RECIPES["uvicorn"])
+    code = FILES["pages.py"].replace("gripfast.async_lock(", "client.lock(")
+    (tmp_path / "pages.py").write_text(f"{code}\n\nclient = gripfast.connect_async()\n", encoding="utf-8")
+    port = reserved_port()
+    words = [*shlex.split(command), "--bind", f"127.0.0.1:{port}", *["--preload"] * preloaded]
+    with running(words, tmp_path, url):
+        tokens = tokens_of_two_workers(f"http://127.0.0.1:{port}/")
+    give_back_port(port)
     assert tokens == sorted(set(tokens))
 
 
