@@ -44,7 +44,12 @@ class GripfastError(Exception):
 
 
 class LockTimeout(GripfastError, TimeoutError):
-    """The wait is over, and someone else still holds the lock. `holder` says who, or is None if that is not known."""
+    """The wait is over, and someone else still holds the lock. `holder` says who.
+
+    `holder` is None if that is not known. That is rare on most stores, but not on ZooKeeper and in the modes *row* and
+    *advisory* of SQL: the holder may just have left when the client looks. So print the error itself, whose text is
+    right in any case, or write `busy.holder.label if busy.holder else "somebody"`.
+    """
 
     def __init__(
         self, name: str, waited: float, holder: LockInfo | str | None = None, here: str = "", what: str = "lock"

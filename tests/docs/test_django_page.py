@@ -1,6 +1,7 @@
 """What docs/django.md shows is in examples/django_shop, and works as printed."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gripfast.cli.run import run
 from gripfast.contrib.django.conf import KEYS
 from support.pages import ROOT, blocks, is_as_told, page, run_typed, typed
 from support.sql_process import DATABASE, PASSWORD, USER
@@ -59,3 +61,10 @@ def test_every_check_is_on_the_page() -> None:
     ids = {part.partition('"')[0].rpartition(".")[2] for part in source.split('id="')[1:]}
     assert ids
     assert {id for id in ids if id not in PAGE} == set()
+
+
+def test_the_page_names_every_option_of_gripfast_run_that_locked_has_not(shop: Path) -> None:
+    (helped,) = run_typed(["python manage.py locked --help"], shop)
+    missing = {name for option in run.params for name in option.opts if name.startswith("--") and name not in helped}
+    (told,) = re.findall(r"It has no (.*?): for these, write `gripfast run`", " ".join(PAGE.split()))
+    assert set(re.findall(r"`(--[\w-]+)`", told)) == missing - {"--url", "--done-exit-code"}

@@ -19,6 +19,7 @@ CASE = """
 async def case_{number}(
     client: gripfast.Client, lock: gripfast.Lock, lease: gripfast.Lease,
     aclient: gripfast.AsyncClient, alock: gripfast.AsyncLock, alease: gripfast.AsyncLease,
+    busy: gripfast.LockTimeout,
 ) -> None:
     {body}
 """

@@ -6,7 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from support.pages import PAGES, blocks, is_as_told, page, programs, run_program, run_typed, typed, write_files
+from support.pages import (
+    DOCS,
+    PAGES,
+    ROOT,
+    blocks,
+    is_as_told,
+    page,
+    programs,
+    run_program,
+    run_typed,
+    typed,
+    write_files,
+)
 from support.redis_server import shared_server
 from support.sql_servers import postgres_server
 
@@ -59,6 +71,13 @@ def test_every_command_prints_what_its_page_says(name: str, number: int, tmp_pat
     session = typed(blocks(page(name), "console")[number])
     for (command, told), printed in zip(session, run_typed([command for command, _ in session], tmp_path), strict=True):
         assert is_as_told(printed, told), f"{command}\n{printed}"
+
+
+@pytest.mark.parametrize("path", [*DOCS.rglob("*.md"), *ROOT.glob("README*.md")], ids=lambda path: path.stem)
+def test_no_program_takes_for_granted_that_the_holder_is_known(path: Path) -> None:
+    """`LockTimeout.holder` is often None on some stores, and a reader may change the store of a program."""
+    found = [line for block in blocks(path.read_text(encoding="utf-8"), "py(?:thon)?") for line in block.splitlines()]
+    assert [line for line in found if "busy.holder." in line and "if busy.holder else" not in line] == []
 
 
 @pytest.mark.parametrize("name", sorted(TESTED_ELSEWHERE))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+import gripfast
 from sim.test_redlock_seeds import CHUNK, CHUNKS
 from sim.test_seeds import SEEDS
 from support.pages import ROOT, blocks, page, run_program
@@ -69,3 +70,13 @@ def test_the_readme_says_how_much_is_a_sample() -> None:
     three, five = (CHUNK * CHUNKS[name] for name in ("redlock3", "redlock5"))
     runs = f"{SEEDS:,} simulated runs (seeds) with one Redis server, {three} with Redlock on three nodes, {five} with"
     assert runs in README
+
+
+def test_the_table_of_stores_says_which_of_them_tell_how_many_wait() -> None:
+    lines = README.partition("\n## Stores\n")[2].splitlines()
+    heads, row = (next(line for line in lines if line.startswith(head)) for head in ("| | ", "| tells how many wait "))
+    urls = [re.findall(r"`(\w+://[^`]+)`", cell)[0] for cell in heads.split("|")[2:-1]]
+    told = [cell.strip() for cell in row.split("|")[2:-1]]
+    for url, answer in zip(urls, told, strict=True):
+        with gripfast.connect(url) as client:
+            assert (answer == "yes") == client.capabilities.waiters_seen, url

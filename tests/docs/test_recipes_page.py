@@ -10,6 +10,7 @@ import shlex
 import signal
 import stat
 import subprocess
+import sys
 import sysconfig
 import urllib.request
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ import pytest
 import yaml
 
 import gripfast
-from support.pages import blocks, files, page, write_files
+from support.pages import blocks, files, page, programs, typed, write_files
 from support.ports import give_back_port, reserved_port
 from support.redis_server import shared_server
 from support.waiting import until
@@ -139,6 +140,27 @@ def test_a_backup_that_failed_is_tried_again(tmp_path: Path, sqlite_url: str) ->
     assert ended(["sh", "-c", backup], tmp_path, sqlite_url) == (0, "saved\n")
 
 
+# -- at most once ------------------------------------------------------------------------------------------------------
+
+AT_MOST_ONCE = RECIPES["At most once: record first, work after"]
+KILLED = "kill -9 $$"
+
+
+def test_a_mail_whose_sender_was_killed_is_not_sent_again(tmp_path: Path, sqlite_url: str) -> None:
+    code = programs(AT_MOST_ONCE)[0].code.partition("client.forget(")[0]
+    code += "import os\nprint(remind('ann', lambda _: (print('sending', flush=True), os.kill(os.getpid(), 9))))"
+    assert ended([sys.executable, "-c", code], tmp_path, sqlite_url) == (-signal.SIGKILL, "sending\n")
+    assert ended([sys.executable, "-c", code], tmp_path, sqlite_url) == (0, "False\n")
+
+
+def test_in_the_shell_a_mail_whose_sender_was_killed_is_not_sent_again(tmp_path: Path, sqlite_url: str) -> None:
+    command = typed(blocks(AT_MOST_ONCE, "console")[0])[0][0]
+    killed = command.replace('echo "the mails are sent"', f"echo sending && {KILLED}")
+    assert killed != command
+    assert ended(["sh", "-c", killed], tmp_path, sqlite_url) == (-signal.SIGKILL, "sending\n")
+    assert ended(["sh", "-c", killed], tmp_path, sqlite_url) == (DONE, "")
+
+
 # -- systemd -----------------------------------------------------------------------------------------------------------
 
 
@@ -244,23 +266,45 @@ def answer(address: str) -> str | None:
         return None
 
 
+def tokens_of_two_workers(address: str) -> list[int]:
+    """Of answers one after the other, until a second worker has answered."""
+    workers: set[int] = set()
+    tokens: list[int] = []
+    until(lambda: answer(address) is not None, within=PATIENCE)
+
+    def two_have_answered() -> bool:
+        worker, token = map(int, re.fullmatch(r"worker (\d+) has token (\d+)\n", str(answer(address))).groups())
+        workers.add(worker)
+        tokens.append(token)
+        return len(workers) > 1
+
+    until(two_have_answered, within=PATIENCE)
+    return tokens
+
+
 @pytest.mark.parametrize("recipe", ["gunicorn", "uvicorn"])
 def test_workers_take_turns_and_a_visitor_is_told_if_it_takes_too_long(recipe: str, tmp_path: Path) -> None:
     url = f"{shared_server().url}?prefix=recipes-{recipe}:"
-    workers: list[int] = []
-    tokens: list[int] = []
     with served(recipe, tmp_path, url) as address:
-        until(lambda: answer(address) is not None, within=PATIENCE)
-
-        def two_have_answered() -> bool:
-            worker, token = map(int, re.fullmatch(r"worker (\d+) has token (\d+)\n", str(answer(address))).groups())
-            workers.append(worker)
-            tokens.append(token)
-            return len(set(workers)) > 1
-
-        until(two_have_answered, within=PATIENCE)
+        tokens = tokens_of_two_workers(address)
         with gripfast.connect(url) as client, client.lock("stock"):
             assert answer(address) == "503 busy\n"
+    assert tokens == sorted(set(tokens))
+
+
+@pytest.mark.parametrize("preloaded", [True, False])
+def test_under_gunicorn_an_async_client_of_the_module_belongs_to_the_loop_of_each_worker(
+    preloaded: bool, tmp_path: Path
+) -> None:
+    url = f"{shared_server().url}?prefix=recipes-module-{preloaded}:"
+    (command,) = re.findall(r"`(gunicorn .*UvicornWorker.*?)`", RECIPES["uvicorn"])
+    code = FILES["pages.py"].replace("gripfast.async_lock(", "client.lock(")
+    (tmp_path / "pages.py").write_text(f"{code}\n\nclient = gripfast.connect_async()\n", encoding="utf-8")
+    port = reserved_port()
+    words = [*shlex.split(command), "--bind", f"127.0.0.1:{port}", *["--preload"] * preloaded]
+    with running(words, tmp_path, url):
+        tokens = tokens_of_two_workers(f"http://127.0.0.1:{port}/")
+    give_back_port(port)
     assert tokens == sorted(set(tokens))
 
 
