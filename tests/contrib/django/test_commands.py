@@ -48,6 +48,14 @@ def test_the_locks_of_all_stores_are_listed() -> None:
             assert rows["pg"]["rows"] == []
 
 
+def test_a_store_that_can_not_count_its_waiters_says_so() -> None:
+    with override_settings(GRIPFAST={"default": {"DATABASE": "pg"}}), lock("nightly"):
+        told, in_json = printed_by("locks"), json.loads(printed_by("locks", in_json=True))
+    assert "This store can't tell how many wait." in told
+    assert told.splitlines()[2].split()[-2] == "?"
+    assert in_json["default"]["rows"][0]["waiters"] is None
+
+
 def test_a_store_that_can_not_be_reached_is_an_error_in_words() -> None:
     locks = {"default": {"URL": "redis://127.0.0.1:1/0", "OPTIONS": {"connect_patience": 0.1}}}
     with override_settings(GRIPFAST=locks), pytest.raises(CommandError, match="can't be reached"):
