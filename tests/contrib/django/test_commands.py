@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.core.management.base import BaseCommand
+from django.http import HttpResponse
 from django.test import override_settings
 
 import gripfast
@@ -124,6 +125,27 @@ def test_without_a_command_it_says_how_to_write_one() -> None:
 
 
 # -- the decorator -----------------------------------------------------------------------------------------------------
+
+
+def _handled(busy: Any) -> type[BaseCommand]:
+    class Nightly(BaseCommand):
+        @locked("nightly", wait=0, busy=busy)
+        def handle(self, **options: object) -> str:
+            return "done"
+
+    return Nightly
+
+
+def test_a_status_is_refused_on_a_command_before_a_lock_is_taken() -> None:
+    with pytest.raises(gripfast.ConfigurationError, match=r"busy=409\) on .*handle: a status, .* views: .*busy='skip'"):
+        call_command(_handled(409)(), stdout=StringIO())
+
+
+def test_a_command_that_would_return_a_response_says_what_to_write() -> None:
+    command = _handled(lambda _: HttpResponse("busy", status=409))()
+    call_command(command, stdout=StringIO())
+    with lock("nightly"), pytest.raises(gripfast.ConfigurationError, match="made a response, which is for views"):
+        call_command(command, stdout=StringIO())
 
 
 def test_a_decorated_command_ends_with_a_message_if_the_lock_is_taken(tmp_path: Path) -> None:
