@@ -32,6 +32,7 @@ OWN = {
     "ls": "locks:ls",
     "release": "handover:release",
     "renew": "handover:renew",
+    "resize": "resize:resize",
     "run": "run:run",
     "schema": "schema:schema",
     "serve": "serve:serve",
