@@ -16,7 +16,7 @@ from gripfast.cli import codes
 from gripfast.cli.failure import Failure
 from gripfast.cli.options import duration_option, name_argument, open_client, otel_option, url_option, wait_option
 from gripfast.cli.signals import listening
-from gripfast.cli.text import advice, holder
+from gripfast.cli.text import advice, holder, to_forget
 from gripfast.cli.waiting import obtain
 from gripfast.errors import LeaseLost, LockTimeout, why_lost
 
@@ -76,7 +76,7 @@ def acquire(
         try:
             lease = obtain(client, client.lock(name, ttl=ttl, label=label, min_hold=min_hold), wait, listening())
         except LockTimeout as busy:
-            what_next = advice(name, busy.holder, "Wait longer with --wait")
+            what_next = advice(to_forget(name), busy.holder, "Wait longer with --wait")
             raise Failure(codes.BUSY, f"{name!r} is {holder(busy.holder)}. {what_next}") from None
         click.echo(lease.detach())
     return 0

@@ -305,7 +305,7 @@ def wait(ctx: click.Context, name: str, wait: float | None, in_json: bool) -> in
         sees_waiters = client.capabilities.waiters_seen
         click.echo(text.as_json(_verdict(name, time.monotonic() - began, busy, sees_waiters)))
     if busy:
-        what_next = text.advice(name, busy.holder, f"Wait longer with --wait, or see: {to_show(name)}")
+        what_next = text.advice(text.to_forget(name), busy.holder, f"Wait longer with --wait, or see: {to_show(name)}")
         say(f"{name!r} is still {text.holder(busy.holder)}. {what_next}")
     return codes.BUSY if busy else 0
 

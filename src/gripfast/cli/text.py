@@ -42,11 +42,11 @@ def to_forget(name: str) -> str:
     return f"gripfast forget {shlex.quote(name)}"
 
 
-def advice(name: str, info: LockInfo | None, otherwise: str) -> str:
-    """For who can't have the lock: what was done stays recorded for days."""
+def advice(forget: str, info: LockInfo | None, otherwise: str) -> str:
+    """For who can't have the lock: what was done stays recorded for days. `forget`: what has it done again."""
     if info is None or info.kept != "done":
         return otherwise
-    return f"The record takes the name: use another name, or have it done again: {to_forget(name)}"
+    return f"The record takes the name: use another name, or have it done again: {forget}"
 
 
 def held_by(info: LockInfo | Holder) -> str:

@@ -120,8 +120,24 @@ def test_a_signal_is_passed_on_to_the_command(project_of_its_own: Bazaar) -> Non
 def test_without_a_command_it_says_how_to_write_one() -> None:
     with pytest.raises(CommandError, match="after two dashes"):
         call_command("locked", "nightly")
-    with pytest.raises(CommandError, match="--wait must be a duration like"):
+    with pytest.raises(CommandError, match="'--wait': must be a duration like"):
         call_command("locked", "nightly", wait="soon", words=["true"])
+    with pytest.raises(CommandError, match=r"--once needs --keep: .* Try: manage\.py locked --help"):
+        call_command("locked", "nightly", once=True, words=["true"])
+
+
+def test_it_takes_the_options_of_gripfast_run(project_of_its_own: Bazaar, tmp_path: Path) -> None:
+    both = ("locked", "digest", "--once", "--keep", "1d", "--min-hold", "5", "--", "true")
+    assert "Use --once or --min-hold, not both" in project_of_its_own.manage(*both, expect=64)
+    once = ("locked", "digest", "--once", "--keep=1d", "--", "echo", "done")
+    assert project_of_its_own.manage(*once) == "done\n"
+    again = project_of_its_own.manage(*once, expect=79)
+    assert "To have it done again: call locks['default'].forget('digest') in manage.py shell" in again
+    slots = project_of_its_own.manage("locked", "api", "--limit", "2", "--", "sh", "-c", "echo $GRIPFAST_SLOTS")
+    assert slots == "0\n"
+    with gripfast.connect(f"sqlite:///{tmp_path}/locks.db") as client, client.rwlock("config").write():
+        busy = project_of_its_own.manage("locked", "config", "--read", "--no-wait", "--", "true", expect=75)
+    assert "'config' is held by" in busy
 
 
 # -- the decorator -----------------------------------------------------------------------------------------------------
