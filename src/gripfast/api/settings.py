@@ -104,7 +104,7 @@ def _check_on_lost(on_lost: object) -> None:
     except TypeError:
         name = getattr(on_lost, "__name__", type(on_lost).__name__)
         raise ConfigurationError(
-            f"on_lost is called as on_lost(lease, reason), with two arguments: {name}{signature} can't be"
+            f"on_lost is called as on_lost(lease, reason), and {name}{signature} does not take these two arguments"
         ) from None
 
 
