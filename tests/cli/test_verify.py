@@ -17,6 +17,7 @@ from cli.commandline import GRIPFAST, Call, Outcome, is_stopped, started
 from cli.terminal import CTRL_C, on_terminal
 from gripfast.api.config import configure
 from gripfast.cli import codes
+from gripfast_lab.sim.mutants import MUTANTS
 from gripfast_lab.verify.command import NAMESPACE
 from gripfast_lab.verify.spaces import space_of
 from support.redis_server import RedisServer
@@ -75,12 +76,17 @@ def test_a_store_that_can_not_be_reached_is_told_as_elsewhere(call: Call) -> Non
 
 PLANTED = {
     "in without the lock": {"overlap", "exceeded"},
-    "deadline not looked at": {"late", "boasted", "overlap"},
+    "deadline not checked": {"late", "boasted", "overlap"},
     "renewal without effect": {"overlap", "robbed", "exceeded"},
     "token grows by renewal": {"token"},
     "permits are not counted": {"exceeded"},
 }
 """Bugs of the simulation, and the rules of which one must be broken."""
+
+
+def test_the_bugs_to_be_noticed_are_known() -> None:
+    """The next test takes turns, so it would notice a new name late."""
+    assert set(PLANTED) <= {mutant.name for mutant in MUTANTS}
 
 
 @pytest.mark.in_turn(1 if LONG else len(PLANTED))

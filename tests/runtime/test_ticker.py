@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 
 from gripfast.machine import boottime
@@ -94,3 +95,22 @@ def test_it_ends_with_the_one_it_works_for() -> None:
     del owner
     assert ticker.join(5.0)
     until(lambda: not ticker._thread.is_alive())
+
+
+def test_of_a_thread_that_ends_meanwhile_nothing_is_due_any_more() -> None:
+    """A client is closed on one thread while a test moves the clock on another."""
+    goes_on, settled = threading.Event(), list[bool]()
+
+    def work(_: Sequence[object]) -> float:
+        goes_on.wait(30)
+        return math.inf
+
+    ticker = Ticker[object]("ends", work)
+    ticker.start()
+    ticker.stop()
+    asking = threading.Thread(target=lambda: settled.append(ticker.settle(5)))
+    asking.start()
+    until(lambda: ticker.queue.qsize() > 1)  # what is put behind the end is never read
+    goes_on.set()
+    asking.join()
+    assert settled == [True]

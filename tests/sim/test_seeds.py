@@ -1,4 +1,4 @@
-"""The production code on 500 seeds, every time. A failing one is told with how to replay it.
+"""The production code on 500 seeds. A failing one is told with how to replay it.
 
 `make sim` runs a million.
 """

@@ -146,6 +146,16 @@ def test_a_process_that_was_paused_itself_blames_nobody(talk: Talk, clock: Clock
     assert told.replies == [1]
 
 
+def test_nor_does_one_that_may_wait_for_as_long_as_everybody(talk: Talk, clock: Clock) -> None:
+    """A renewal of a long lease."""
+    told = talk.ask()
+    talk.expect_within(TIMEOUT, told=TIMEOUT)
+    clock.now += 100 * TIMEOUT
+    clock.pass_by(0.0)
+    talk.take(1)
+    assert told.replies == [1]
+
+
 def test_who_can_wait_for_less_has_it_given_up_earlier_and_the_others_may_repeat(talk: Talk, clock: Clock) -> None:
     patient = talk.ask()
     hasty = talk.ask()
@@ -334,6 +344,31 @@ def test_a_reply_that_meets_a_clean_up_of_another_thread_is_told_all_the_same() 
     server.unanswered = Racing(server.unanswered)
     talk.take(1)
     assert (told.replies, talk.is_open) == ([1], True)
+
+
+def test_a_claim_on_another_connection_is_known_at_any_moment_while_a_reply_is_noted() -> None:
+    """An interrupt, or a clean-up on another thread, may come at each of them."""
+    server, clock = Server("redis://a", TIMEOUT), Clock()
+    silent, used = Talk(server, clock), Talk(server, clock)
+    for talk in (silent, used, silent, used):
+        talk.ask(b"claim", "ann")
+    known: list[bool] = []
+
+    def look(frame: FrameType, event: str, _: object) -> Callable[..., Any]:
+        frame.f_trace_opcodes = True
+        if event == "opcode":
+            known.append(silent in server.unanswered_of("ann"))
+        return look
+
+    sys.settrace(look)
+    try:
+        used.take(1)
+        used.take(1)
+    finally:
+        sys.settrace(None)
+    assert len(known) > 50
+    assert all(known)
+    assert set(server.unanswered_of("ann")) == {silent}
 
 
 def a_node_that_is_down() -> tuple[Node, Begun]:

@@ -11,12 +11,15 @@ import redis
 import redis.asyncio
 
 import gripfast
+from gripfast.cli.app import main
 from gripfast.compat.redis import AsyncLock, Lock
 from gripfast.fencing import write
 from support.redis_server import HOST, RedisServer
 from support.waiting import auntil, until
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "redis.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PAGE = (DOCS / "redis.md").read_text(encoding="utf-8")
+REPLICAS_PAGE = (DOCS / "redis-replicas.md").read_text(encoding="utf-8")
 NAMES = ["nightly", "{user7}:mail", "a}b"]
 
 
@@ -26,7 +29,14 @@ def rules_of(user: str) -> list[str]:
     return str(line).split()
 
 
+def rules_of_levels() -> list[str]:
+    """What the page about replicas adds for a grace."""
+    [row] = re.findall(r"^\| the ACL rules `([^`]+)`", REPLICAS_PAGE, re.MULTILINE)
+    return str(row).split()
+
+
 LOCKS = rules_of("gripfast")
+LEVELS = rules_of_levels()
 WRITES = rules_of("writer")
 
 
@@ -228,6 +238,34 @@ def test_some_addresses_need_one_right_more(server: RedisServer, admin: "redis.R
     with gripfast.connect(url_of(server, admin, "more", [*LOCKS, right], rest)) as client:
         with client.lock("nightly"):
             pass
+
+
+def test_a_grace_needs_what_the_page_about_replicas_adds(server: RedisServer, admin: "redis.Redis") -> None:
+    url = url_of(server, admin, "level", [*LOCKS, *LEVELS], "/0?failover_grace=15")
+    assert main(["init", url]) == 0
+    with gripfast.connect(url) as client, client.lock("nightly").acquire(wait=5) as lease:
+        assert lease.held
+
+
+@pytest.mark.parametrize("right", LEVELS)
+def test_the_error_of_a_grace_names_the_rights_that_it_needs(
+    server: RedisServer, admin: "redis.Redis", right: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rules = [*LOCKS, *(rule for rule in LEVELS if rule != right)]
+    assert main(["init", url_of(server, admin, "less", rules, "/0?failover_grace=15")]) == 69
+    allowed = capsys.readouterr().err.partition("Allow ")[2].partition(" to this user")[0]
+    assert right in allowed
+
+
+def test_the_error_of_a_grant_that_may_not_be_acknowledged_names_that_right(
+    server: RedisServer, admin: "redis.Redis"
+) -> None:
+    grace = "/0?failover_grace=15"
+    assert main(["init", f"redis://{HOST}:{server.port}{grace}"]) == 0
+    rules = [*LOCKS, *(rule for rule in LEVELS if rule != "+wait"), "+role"]
+    with gripfast.connect(url_of(server, admin, "less", rules, f"{grace}&replicas=1")) as client:
+        with pytest.raises(gripfast.StoreUnavailable, match=r"may not use WAIT: grant it \+wait"):
+            client.lock("nightly").try_acquire()
 
 
 Attempt = Callable[["redis.Redis"], object]

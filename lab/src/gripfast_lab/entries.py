@@ -203,8 +203,8 @@ LOCKS: tuple[Entry, ...] = (
         "Three of them tell this story. One says that most systems can tolerate it, one that it is very unlikely"
         " but possible, and one that nothing is guaranteed.",
         "A server that was just promoted grants nothing until every lock of its predecessor is over: its grace. With"
-        " `replicas=N`, no lock is believed before all replicas have it, either. Without these, tokens go on growing"
-        " unless the new primary's clock is behind, so the fenced resource rejects A.",
+        " `replicas=N`, a client also believes that it has a lock only when all replicas have it. Without these, tokens"
+        " go on growing unless the new primary's clock is behind, so the fenced resource rejects A.",
     ),
     Entry(
         "failover-wait",
@@ -235,7 +235,7 @@ LOCKS: tuple[Entry, ...] = (
         " goes down, and the replica takes over. It has not received A's lock.",
         "",
         "`replicas=N` is a fixed number: all that may be promoted, whether they are connected or not. If fewer"
-        " acknowledge, nothing is believed.",
+        " acknowledge, the client does not believe that it has the lock.",
         "Redisson waits for the replicas that are connected.",
     ),
     Entry(
@@ -273,7 +273,7 @@ LOCKS: tuple[Entry, ...] = (
         " and renews its lock there, while the grace of the new primary ends.",
         "",
         "The grace also lasts for as long as an old primary may go on: 15 s with Sentinel. If it may take longer, only"
-        " `replicas=N` helps: the old primary's renewals are not believed, because no replica acknowledges them.",
+        " `replicas=N` helps: A does not believe a renewal by the old primary that no replica acknowledges.",
         "Sentinel leaves the old primary of a planned failover writable for 10 to 11 s.",
     ),
     Entry(
@@ -357,13 +357,14 @@ LOCKS: tuple[Entry, ...] = (
         lambda: Protocol(etcd.keeps_alive_and_reads, Members(), faults={"stalled disk": 1}),
         "exclusion",
         "After each keep-alive, the holder also reads its own key. The read is linearizable: a member answers it only"
-        " if a majority confirms who leads. A is connected to m2, and all that it is told is true.",
-        "A's keep-alives go to the new leader, so m1 gets none, and takes A's lease for expired. It wants to revoke the"
-        " lease, but that has to wait for its disk. When the disk goes on, the new leader gets this request, and does"
-        " not ask whether the lease was kept alive meanwhile. A's key is deleted in the middle of its time.",
+        " if a majority confirms who leads. A is connected to m2, and every answer that it gets is true.",
+        "A's keep-alives go to the new leader, so m1 gets none, and believes that A's lease has expired. It wants to"
+        " revoke the lease, but that has to wait for its disk. When the disk goes on, the new leader gets this"
+        " request, and does not ask whether the lease was kept alive meanwhile. A's key is deleted in the middle of"
+        " its time.",
         "",
-        "Each renewal puts the key under a new lease. Whoever revokes an old lease revokes one without keys. The key is"
-        " moved only if nobody has written it since, so a renewal that arrives late has no effect.",
+        "Each renewal puts the key under a new lease. If a member revokes the old lease, the key is not under it any"
+        " more. The key is moved only if nobody has written it since, so a renewal that arrives late has no effect.",
         "On a real cluster of three members, such holders went on for 3.0 to 3.9 s after the next one had got the lock."
         " Since 3.4.31 and 3.5.13, a member makes sure that it still leads before it revokes a lease.",
     ),

@@ -112,8 +112,8 @@ OWN = (
         " failovers, for each level: with a grace, no two clients hold the lock if the primary crashes; with a grace"
         " and acknowledgements, not even if the old primary goes on. It counts as a violation if the search says"
         " anything else. Seeds are large random worlds, where primaries crash, are cut off, paused and failed back, and"
-        " replicas lag. In `failover-1`, two holders are counted unless an old primary goes on for longer than"
-        " `failover_grace`; in `failover-2` always.",
+        " replicas lag. In `failover-1`, two holders are a violation unless an old primary goes on for longer than"
+        " `failover_grace`; in `failover-2` they always are.",
         (*_explored("failover"), partial(_seeds, "failover-1", 60), partial(_seeds, "failover-2", 60)),
     ),
     Own(

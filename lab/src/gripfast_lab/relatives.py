@@ -53,7 +53,7 @@ RELATIVES: tuple[Entry, ...] = (
         "",
         "The limit is kept beside the holders, and nobody writes how many permits are free: that is counted from the"
         " holders, in the same step. A client with another limit gets an error, and `resize()` changes the limit.",
-        "It is what happens if the line that creates a semaphore stands in the start-up code of every instance.",
+        "It is what happens if the line that creates a semaphore is in the start-up code of every instance.",
     ),
     Entry(
         "semaphore-two-steps",
@@ -92,8 +92,8 @@ RELATIVES: tuple[Entry, ...] = (
         "Now each holder has its own time. The server keeps a sorted set of holders, ordered by the time at which each"
         " came. A client removes those who came more than 30 seconds ago (ZREMRANGEBYSCORE), adds itself (ZADD), and"
         " looks at its own place in the order (ZRANK). The first two are in.",
-        "A's clock is 40 s ahead, so A stands behind B and C, who come after it. They are the first two now, and"
-        " nobody tells A. Had A come last instead, it would have removed both as expired.",
+        "A's clock is 40 s ahead, so A's place is behind those of B and C, who come later than A. B and C are the first"
+        " two now, and A does not notice. If A had come last instead, A would have removed both as expired.",
         "",
         "Only the engine's clock decides, and positions in the queue are numbers that the engine gives out.",
         "The book *Redis in Action* builds its first semaphore like this, and calls it unfair for this reason.",
@@ -173,7 +173,7 @@ RELATIVES: tuple[Entry, ...] = (
         "B gets no answer at all. That is not a no, so B leads beside A. In real programs this is an exception that"
         " somebody catches and logs.",
         "",
-        "Nobody leads because of an error: no answer is an answer of its own, StoreUnavailable, after which"
+        "Nobody leads because of an error: a request without an answer raises StoreUnavailable, and then"
         " `election.run(function)` retries.",
         "The scheduler redbeat, for Celery, ran beside the leader after a connection error (redbeat #208).",
     ),
@@ -227,11 +227,11 @@ RELATIVES: tuple[Entry, ...] = (
         lambda: Protocol(once.flag_after, Alone(), words=JOB, is_once=True),
         "again",
         "Now the flag is set after the work, and a lock keeps two from doing it at the same time. Most of the time the"
-        " work is done already, so the program first looks at the flag, and saves the lock.",
+        " work is done already, so the program looks at the flag first. If the flag is set, it needs no lock.",
         "B looks at the flag when A has done the work, but has not set the flag yet. When B gets the lock, everything"
         " is done, and B does it again. It should have looked once more. No fault is needed.",
         "",
-        "Lock and record are one key (or one row): whoever requests the lock finds either a holder or a record, in one"
+        "Lock and record are one key (or one row): a request for the lock finds either a holder or a record, in one"
         " step. A crash between the work and its record can't be helped: then the work is done again. So nothing is"
         " done exactly once, and Gripfast does not claim it.",
         "It is check-then-act, with the check outside of the lock.",
@@ -243,7 +243,7 @@ RELATIVES: tuple[Entry, ...] = (
             once.for_the_period, Alone(), faults={WRONG_CLOCK: 1}, tells_time=True, words=JOB, is_once=True
         ),
         "again",
-        "The same job stands in the cron table of every server, and is due at second 60. The first server that takes"
+        "The same job is in the cron table of every server, and is due at second 60. The first server that takes"
         " the lock does the work. It does not release the lock: the lock stays for 30 seconds, and by then the other"
         " servers have been refused.",
         "A's clock is 40 s ahead, so A does the work at second 20. At second 60 the lock is gone, and B does the work"

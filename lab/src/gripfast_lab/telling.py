@@ -137,7 +137,7 @@ class _Teller:
         if now.tries_again and now.was_refused:
             return "refused", f"{who} is refused"
         if self._lab.protocol.is_once and now.is_over and all(bar.lane != who for bar in self._bars):
-            return "other", f"{who} takes it for done"
+            return "other", f"{who} believes that it is done"
         return "ask", ""
 
     def _pass(self, act: Act, before: State, after: State) -> None:
@@ -188,7 +188,7 @@ class _Teller:
             return f"{who}'s time is over, and it knows" if is_over else f"{who} is done with its work"
         if now.holds and not was.holds:
             has = self._lab.protocol.words.has
-            return f"{who} {has}" if was.answer else f"{who} enters an inner block and asks nobody"
+            return f"{who} {has}" if was.answer else f"{who} enters an inner block and sends no request"
         return ""
 
     def _broken(self, what: str, last: State) -> Broken:

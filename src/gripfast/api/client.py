@@ -297,8 +297,8 @@ class Client(PermitDecorators, Operators):
         work is going on finds `run.busy`.
 
         - `keep`: for how many seconds the store remembers that it was done, up to ten years. By the store's clock.
-        - `wait`: how many seconds to wait while somebody else does the work. The wait ends when the work is done. If it
-          has failed, this caller is to do it. None: for ever. Unlike a lock, `once()` does not wait by default.
+        - `wait`: how many seconds to wait while somebody else does the work. The wait ends when the work is done. If
+          the work has failed, this caller is to do it. None: for ever. Unlike locks, `once()` does not wait by default.
         - `done_on_error`: if the block raises an Exception, that counts as done, too. Otherwise an exception releases
           the name, and somebody else may begin. An interrupt never counts as done.
         - `ttl`, `label` and `group` are those of `lock()`. The lease is renewed while the block runs: `run.lease`.

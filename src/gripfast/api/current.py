@@ -62,7 +62,7 @@ def current_lease(kind: type[Lease] | type[AsyncLease] | None = None) -> Lease |
     runs, so the type is `Lease | AsyncLease`. That is enough for what is the same in both, such as `token`, `held` and
     `ensure_held()`. For `extend()`, `release()` and `lost.wait()`, which have to be awaited in a coroutine function and
     not elsewhere, name the class: `current_lease(AsyncLease)` returns an AsyncLease, or raises ConfigurationError, and
-    a type checker finds the `await` that is missing. Name it, too, for what only some leases have:
+    a type checker finds the `await` that is missing. Name the class, too, if you need what only some leases have:
     `current_lease(SemaphoreLease).slots`, in a function that is decorated with `@client.limited(…)`.
 
     Outside a decorated function it raises ConfigurationError. It follows the rules of `contextvars`: a task that the

@@ -161,15 +161,6 @@ def no_truth(text: str) -> Callable[[object], None]:
     return __bool__
 
 
-def no_await(text: str) -> Callable[[object], None]:
-    """An `__await__` for what is not awaited itself, and what is meant."""
-
-    def __await__(self: object) -> None:
-        raise TypeError(f"{type(self).__name__} can't be awaited: {text}")
-
-    return __await__
-
-
 def more_than_a_name(function: str, more: tuple[object, ...]) -> TypeError:
     """The number that others take behind the name, or instead of one, is mostly the wait. Here it would be the ttl."""
     value = more[0]

@@ -50,9 +50,9 @@ def lead(
     \b
     gripfast lead scheduler --value "$(hostname)" -- ./scheduler.sh
 
-    Start the same on several machines. One of them runs CMD, the others wait. If that machine dies, or gripfast on it,
-    another one runs CMD, after the ttl at the latest. An election is the lock of its name: gripfast show NAME shows who
-    leads.
+    Start the same on several machines. One of them runs CMD, the others wait. If that machine or its gripfast dies,
+    another machine runs CMD, after the ttl at the latest. An election is the lock of its name: gripfast show NAME shows
+    who leads.
 
     If the lock is lost, CMD gets TERM and KILL, as with gripfast run, before someone else can lead. Then gripfast waits
     until it leads again, and starts CMD anew. If the store can't be reached, it keeps trying.

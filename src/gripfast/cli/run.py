@@ -142,8 +142,8 @@ def run(ctx: click.Context, **how: Unpack[How]) -> int:
     gripfast passes signals on to CMD. CMD inherits gripfast's standard input, output and error. If one of them is
     closed, it is closed for CMD, too.
 
-    If the lock can't be renewed, CMD gets TERM --grace seconds before the lease ends. CMD and everything it started get
-    KILL before someone else can get the lock. Then gripfast exits with 76.
+    If the lock can't be renewed, CMD gets TERM before the lease ends: --grace says how long before. CMD and everything
+    it started get KILL before someone else can get the lock. Then gripfast exits with 76.
 
     If gripfast itself is killed, Linux kills CMD as well (unless CMD is setuid), but not the processes that CMD has
     started. On other systems CMD keeps running. Nobody renews the lock any more, so it is free after its ttl at the

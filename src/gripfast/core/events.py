@@ -71,8 +71,8 @@ class Observer(Protocol):  # each method returns: one without a body would be ab
 
     Gripfast calls the methods on a thread that serves the observers of one client, also for an AsyncClient. They are
     called for one event after the other, in the order in which this process learned of the events. No lease waits for
-    them. If they are too slow, new claims and renewals are left out, and a warning says how many. If `claimed` was
-    called, the end of that claim is reported, too. What a method raises is logged.
+    them. If they are too slow, the events of new claims and of renewals are left out, and a warning says how many. If
+    `claimed` was called, the end of that claim is reported, too. What a method raises is logged.
 
     Every claim ends in `granted`, `refused` or `unreachable` (request `claim`). Every lease ends in `released` or
     `lost`. Another handle on a lease by re-entry is not a claim.

@@ -57,7 +57,7 @@ class Capabilities:
     sees_death: bool = False
     """If a holder's process dies on the same machine, the lock is free at once, not after its ttl."""
     tells_reason: bool = False
-    """The holder is told the `reason` of a `force_release()`."""
+    """The holder gets the `reason` of a `force_release()`."""
     semaphores: bool = False
     """`client.semaphore()` works."""
     rwlocks: bool = False
@@ -67,7 +67,7 @@ class Capabilities:
     keeps: bool = False
     """A released name can stay taken: `lock(min_hold=…)` works."""
     once: bool = False
-    """`client.once()` works: what is recorded as done is not forgotten while the engine keeps its memory."""
+    """`client.once()` works: what is recorded as done is not forgotten while the engine keeps its data."""
     hands_over: bool = False
     """Another process can take over a held lock: `lease.detach()` and `client.adopt()` work."""
     lazy_release: bool = False

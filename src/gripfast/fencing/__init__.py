@@ -1,8 +1,8 @@
 """Check fencing tokens where you write, to reject a late writer.
 
 A lease can end while its holder is paused between its last check and its write. No lock can prevent that late write.
-The place that is written to (the resource) can, because the next holder's token is larger. So the writer sends its
-token with the write, and the resource rejects a token that is smaller than the largest it has seen:
+The resource (the database, file or service that is written to) can, because the next holder's token is larger. So the
+writer sends its token with the write, and the resource rejects a token that is smaller than the largest it has seen:
 
     with connection.transaction():                       # the caller's own, of psycopg here
         guard(connection, "invoices", lease.token)       # StaleToken: roll back, write nothing

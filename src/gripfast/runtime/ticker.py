@@ -11,6 +11,7 @@ import logging
 import math
 import queue
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
@@ -23,6 +24,9 @@ from gripfast.timed_queue import next_in_own_thread
 _log = logging.getLogger("gripfast.watchdog")
 
 T = TypeVar("T")
+
+LOOK_EVERY = 0.05
+"""Seconds, while a test waits for this thread: whether it has ended."""
 
 
 class _Stop:
@@ -87,9 +91,12 @@ class Ticker(Generic[T]):
         """For tests that move the clock: True as soon as everything that is due is done."""
         if not self.is_alive() or self.is_this_thread():
             return True
-        asked = _Asked()
+        asked, ends = _Asked(), time.monotonic() + seconds
         self.queue.put(asked)
-        return asked.wait(seconds)
+        while self.is_alive() and not asked.wait(min(LOOK_EVERY, max(0.0, ends - time.monotonic()))):
+            if time.monotonic() > ends:
+                return False
+        return True  # also if it has ended before it read that
 
     def is_this_thread(self) -> bool:
         return self._thread is threading.current_thread()

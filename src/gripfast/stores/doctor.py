@@ -116,7 +116,7 @@ LIMITED = advice(
 NOT_EXAMINED = advice(
     "not-examined",
     "the settings of the server can't be read: {said}",
-    why="What else may be wrong with it is not known.",
+    why="So gripfast doctor can't say what else may be wrong with it.",
     todo="{advice}",
 )
 SLOW = advice(

@@ -137,7 +137,7 @@ class Members:
             if key.number not in there:
                 texts.append(f"{key.owner}'s lease is over, and its key is gone")
             elif key.at_m1 and not there[key.number].at_m1:
-                texts.append(f"m1 takes {key.owner}'s lease for expired, and will revoke it")
+                texts.append(f"m1 believes that {key.owner}'s lease has expired, and will revoke it")
         return "; ".join(texts)
 
     def closed(self, has: Has, who: str) -> Has:

@@ -105,7 +105,10 @@ def _clear(space: Space) -> None:
             if not (found := space.found()):
                 return
     where = space.config.factory.where
-    raise StoreUnavailable(f"{where} has kept {found[0]!r} and {len(found) - 1} more: may this user delete there?")
+    raise StoreUnavailable(
+        f"{where} has kept {found[0]!r} and {len(found) - 1} more: let this user delete there, and run gripfast verify "
+        "again with --force"
+    )
 
 
 def _ttl_given(config: Config, ttl: float) -> float:

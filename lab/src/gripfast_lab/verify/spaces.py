@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 PAGE = "1000"
 SPECIAL = re.compile(rb"([\\*?\[\]^-])")
+_CHECK = "check whether it is overloaded, stopped or cut off"
 KINDS: Any = ("lock", "semaphore", "rwlock")
 
 
@@ -164,7 +165,7 @@ class SqlSpace(Space):
                 sent = wire.send([Query(Statement(sql), {"prefix": prefix})])
                 answer = await_answer(wire, sent, boottime() + self.timeout)
                 if answer is None:
-                    raise StoreUnavailable(f"{factory.where} did not answer in {self.timeout:g} s")
+                    raise StoreUnavailable(f"{factory.where} did not answer in {self.timeout:g} s: {_CHECK}")
                 return None if isinstance(answer, Refusal) else answer[-1].rows
 
             yield ask
@@ -271,7 +272,7 @@ class ZooKeeperSpace(Space):
             client.start(timeout=self.timeout)
             yield client
         except KazooTimeoutError:
-            raise StoreUnavailable(f"{self._factory.where} does not answer") from None
+            raise StoreUnavailable(f"{self._factory.where} did not answer: {_CHECK}") from None
         finally:
             client.stop()
             client.close()

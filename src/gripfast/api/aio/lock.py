@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, TypeVar
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.lock import AnyLock, still_held
-from gripfast.api.misuse import NEEDS_ASYNC_WITH, Honest, exact, no_await, unknown_option
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, Honest, exact, unknown_option
 from gripfast.api.settings import LOCKS_WAIT, checked_wait
 from gripfast.core.acquire import acquire
 from gripfast.core.ledger import Entry
@@ -51,7 +51,6 @@ class AsyncLock(AnyLock):
     _new_book = ByTasks
     if not TYPE_CHECKING:  # which has words of its own
         __enter__ = NEEDS_ASYNC_WITH
-        __await__ = no_await("write `async with lock:`, or `lease = await lock.acquire()`")
 
     _client: AsyncClient
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gripfast.api.aio.lease import AsyncLease, AsyncLost, Body
 from gripfast.api.aio.lock import AcquiringAll, TryingAll
 from gripfast.api.locks import AnyLeases, AnyLocks, PartOfLeases
-from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, no_await, unknown_option
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, unknown_option
 from gripfast.api.settings import LOCKS_WAIT
 from gripfast.core.lease import LeaseState
 from gripfast.core.ledger import Entry
@@ -33,7 +33,6 @@ class AsyncLocks(AnyLocks):
     _new_book = ByTasks
     if not TYPE_CHECKING:  # which has words of its own
         __enter__ = NEEDS_ASYNC_WITH
-        __await__ = no_await("write `async with locks:`, or `leases = await locks.acquire()`")
 
     _client: AsyncClient
 

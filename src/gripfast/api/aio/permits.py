@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gripfast.api.aio.lease import AsyncLease
 from gripfast.api.aio.lock import AsyncLock, _Acquiring, _Trying, _warn
-from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, no_await, unknown_option
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, unknown_option
 from gripfast.api.permits import (
     AnyRWLock,
     AnySemaphore,
@@ -44,7 +44,6 @@ class AsyncSemaphore(AnySemaphore):
     _new_book = ByTasks
     if not TYPE_CHECKING:  # which has words of its own
         __enter__ = NEEDS_ASYNC_WITH
-        __await__ = no_await("write `async with semaphore:`, or `lease = await semaphore.acquire()`")
 
     _client: AsyncClient
 

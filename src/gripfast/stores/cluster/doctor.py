@@ -69,7 +69,7 @@ SEED_DOWN = advice(
     "cluster-host-down",
     "this node of the URL can't be used: {said}",
     why="New clients lose time with it, and when the other nodes of the URL are down, they find none.",
-    todo="Name nodes that are there",
+    todo="Start or repair the node, or name another one in the URL",
 )
 MIGRATING = advice(
     "cluster-migrating",

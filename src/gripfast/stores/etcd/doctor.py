@@ -94,7 +94,7 @@ SPACE = problem(
 DAMAGED = problem(
     "etcd-corrupt",
     "the data of a member is damaged (alarm CORRUPT)",
-    why="Its members may disagree about who holds a lock.",
+    why="The members may disagree about who holds a lock.",
     todo="Remove the damaged member, and add it anew with empty data",
 )
 NOT_COMPACTED = advice(
@@ -106,8 +106,8 @@ NOT_COMPACTED = advice(
 )
 LOOSE_FILE = advice(
     "etcd-not-defragmented",
-    "its file has {size} MB, of which {used} MB are used",
-    why="The quota counts the file, not what is used of it.",
+    "the file of this member has {size} MB, of which {used} MB are used",
+    why="The quota counts the whole file, also the part that is not used.",
     todo="Run `etcdctl defrag` on one member after the other",
 )
 FAULTY = advice(
@@ -119,7 +119,8 @@ FAULTY = advice(
 LONG_LEASES = advice(
     "etcd-long-leases",
     "leases last for {given} s at least, and the ttl is {ttl} s",
-    why="If a holder is killed, its lock is free only after {given} s: half again as long as an election may take.",
+    why="etcd grants no lease shorter than one and a half election time-outs. If a holder is killed, its lock is free "
+    "only after {given} s.",
     todo="Use a ttl of {given} s or more, or a smaller --election-timeout on every member",
 )
 SINGLE = advice(

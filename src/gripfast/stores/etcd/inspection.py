@@ -140,7 +140,7 @@ class Inspection:
         if isinstance(answer, Fault | Refusal):
             trouble = failed(answer)
             if trouble.was_sent:
-                what = f"{name!r} may or may not have been released: look whether it is still held"
+                what = f"{name!r} may or may not have been released: check whether it is still held"
                 return trouble._replace(error=OutcomeUnknown(what, trouble.error.nodes))  # type: ignore[union-attr]
             return trouble
         return True if answer.succeeded or (was_repeated and answer.responses[0].kvs) else None

@@ -37,7 +37,7 @@ _log = logging.getLogger("gripfast.connection")
 
 _ANOTHER = (
     "%s is another cluster than before, or has gone back to revision %d (a restored backup?): all leases of this "
-    "client are lost, and tokens may be smaller than earlier ones"
+    "client are lost. Tokens may be smaller than earlier ones: reset the fences that are kept elsewhere (docs/etcd.md)"
 )
 
 

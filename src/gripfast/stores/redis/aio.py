@@ -280,8 +280,9 @@ class _Listener(_Socket, Listener):
     def __init__(
         self, loop: asyncio.AbstractEventLoop, base: Wire, server: Server, channel: bytes, inboxes: Inboxes
     ) -> None:
-        _Socket.__init__(self, loop, base, server.where)
         Listener.__init__(self, server, channel, inboxes)
+        _Socket.__init__(self, loop, base, server.where)  # the loop calls it from now on, even after an interrupt
+        self.begin()
 
     end = Listener.end
 

@@ -29,7 +29,8 @@ and repeated requests stands in one place; what N nodes add to them, in `stores/
 8. *Lending.* Where a connection is lent to one request at a time, the next one gets it only if nothing else is owed on
    it (`Lending.take_back`); after a fault the idle ones go too (`Lending.drop_idle`).
 9. *One deadline.* A request and the connection that is made for it have one deadline (`left_for_request`). Who can
-   wait for less than the time-out says so (`Conversation.expect_within`).
+   wait for less than the time-out says so (`Conversation.expect_within`). Where the connection is for all, that counts
+   from when it is there.
 10. *Closing.* While a client is being closed, no claim leaves: it would get the lock behind the clean-up of its client
     (`Server.too_late`). Where connections are lent, the caller undoes such a claim (`core/closing.py`).
 """
@@ -158,8 +159,11 @@ class Server:
         """The claims of this owner that it carried were answered, or a clean-up leaves on it: they need no other."""
         if self.unanswered.get(owner) is conversation:
             self.unanswered.pop(owner, None)  # `clean_up`, on another thread, may have been quicker
-        if self.late and (others := [each for each in self.late.pop(owner, ()) if each is not conversation]):
-            self.late[owner] = others
+        if self.late and conversation in (late := self.late.get(owner, ())):
+            if others := [each for each in late if each is not conversation]:
+                self.late[owner] = others  # in one step: at no moment are they unknown
+            else:
+                self.late.pop(owner, None)
 
     @property
     def has_unanswered(self) -> bool:
@@ -340,7 +344,7 @@ class Conversation(Followed):
         `told`: for how long it was waited, with what came before. `spares`: the others, who would have waited for
         longer, may repeat theirs on the next connection.
         """
-        if seconds <= self.server.timeout:  # else `_look` is earlier
+        if seconds < self.server.timeout:  # else `_look` decides, which blames nobody for a pause of this process
             self.loop.call_later(seconds, self._check, self.answers, told, spares)
 
     def _check(self, answers: int, told: float, spares: bool) -> None:

@@ -139,7 +139,7 @@ UNTOLD = advice(
     "redis-untold",
     "this user may not use {commands}",
     why="So some settings could not be judged: {unknown}.",
-    todo="Run gripfast doctor once as a user who may use it. Locks do not need it",
+    todo="Run gripfast doctor once as a user who has these rights. Locks do not need them",
 )
 NOT_DURABLE = advice(
     "redis-not-durable",

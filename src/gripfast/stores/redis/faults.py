@@ -17,7 +17,8 @@ from gripfast.stores.redis.keys import LAYOUT
 _ADVICE: Mapping[str, str] = {
     "WRONGPASS": "refuses the user name or password: check them in the URL or in the client",
     "NOAUTH": "wants a password: put it into the URL, redis://user:password@host, or into the client",
-    "NOPERM": "does not let this user do that: grant it the commands, keys and channels that docs/redis.md lists",
+    "NOPERM": "does not let this user do that: grant it the commands, keys and channels that docs/redis.md lists "
+    "(Sentinel, Cluster and Redlock need more: see their pages)",
     "WRONGTYPE": "has a key of another type under this lock's name: choose another name or prefix",
     "READONLY": "is a replica and takes no writes: use the address of the primary",
     "LOADING": "is still loading its data: it will answer when that is done",

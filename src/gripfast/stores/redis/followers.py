@@ -19,6 +19,8 @@ import functools
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from hiredis import ReplyError
+
 from gripfast.stores.redis.keys import pack
 
 ROLE = b"*1\r\n" + pack(b"ROLE")
@@ -92,6 +94,8 @@ class Followers:
 
     def _found(self, before: Any, acks: Any, after: Any) -> str | None:
         first, last = read_role(before), read_role(after)
+        if isinstance(acks, ReplyError) and str(acks).startswith("NOPERM"):
+            return "this user may not use WAIT: grant it +wait, as docs/redis-replicas.md says"
         if first is None or last is None or type(acks) is not int:
             return "it was demoted meanwhile: try again"
         if len(last.followers) > self._replicas:

@@ -252,7 +252,8 @@ def _without_info(fault: Fault, where: str) -> Fault:
     if fault.kind != "no_rights" and "NOINFO" not in text and "nknown" not in text:
         return fault
     message = (
-        "can't be used with failover_grace: scripts need INFO there, with run_id and master_replid. Allow the command "
-        f"+info to this user, or set failover_grace=off and see docs/redis-replicas.md for what that means ({text})"
+        "can't be used with failover_grace: scripts need INFO there, with run_id and master_replid, and the key of "
+        "the marker. Allow +info, +wait and ~gripfast?gripfast:primary (in a Cluster ~{*}?gripfast:primary) to this "
+        f"user, or set failover_grace=off and see docs/redis-replicas.md for what that means ({text})"
     )
     return Fault(StoreUnavailable(f"{where} {message}", {where: message}), "unfit")

@@ -149,9 +149,13 @@ class Listener:
     is_open = True
 
     def __init__(self, server: Server, channel: bytes, inboxes: Inboxes) -> None:
-        self.channel = server.channel = channel
+        self.channel = channel
         self._server = server
         self._inboxes = inboxes
+
+    def begin(self) -> None:
+        """It hears from now on."""
+        self._server.channel = self.channel
 
     def let_go(self, keep: bool) -> None:
         raise NotImplementedError
@@ -227,6 +231,7 @@ class SharedLink:
         self, commands: Sequence[bytes], owners: Sequence[str | None], within: float = math.inf
     ) -> Any:
         conversation: Conversation | None = self.requests.connection
+        spares = within < self.server.timeout
         left = within
         if conversation is None:
             within, started = min(within, self.server.timeout), self._now()
@@ -234,11 +239,12 @@ class SharedLink:
                 conversation = await self.requests.open()
             except LinkDown as down:
                 return down.fault
-            left = left_for_request(within, self._now() - started)
+            # Who can wait for less would give up what was just made: so would each next try.
+            left = within if spares else left_for_request(within, self._now() - started)
         assert conversation is not None
         replies = self.new_future()
         conversation.ask_many_for(replies, b"".join(commands), owners)
-        conversation.expect_within(left, told=within, spares=within < self.server.timeout)
+        conversation.expect_within(left, told=within, spares=spares)
         return await replies
 
     async def _ask_behind(self, unread: Unread, packed: bytes, owner: str | None) -> Any:

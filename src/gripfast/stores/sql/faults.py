@@ -7,6 +7,8 @@ from typing import Literal
 from gripfast.errors import OutcomeUnknown, StoreUnavailable
 from gripfast.stores.sql.ports import Fault, Kind, SessionGone
 
+CHECK_SERVER = "check whether the server is overloaded, stopped or cut off"
+
 
 def broken(where: str, error: OSError, was_idle: bool) -> Fault:
     kind: Kind | Literal["down"] = "gone" if isinstance(error, SessionGone) else "down"
@@ -16,7 +18,7 @@ def broken(where: str, error: OSError, was_idle: bool) -> Fault:
 
 def no_answer_in(where: str, seconds: float) -> Fault:
     text = f"no answer within {_about(seconds)} s"
-    return Fault(OutcomeUnknown(f"{where}: {text}: is the server overloaded, stopped or cut off?", {where: text}))
+    return Fault(OutcomeUnknown(f"{where}: {text}: {CHECK_SERVER}", {where: text}))
 
 
 def all_in_use(where: str, most: int) -> Fault:
@@ -28,7 +30,7 @@ def all_in_use(where: str, most: int) -> Fault:
 def none_free(where: str, most: int, seconds: float) -> Fault:
     """Requests share a few connections, however many there may be: more would not make a slow server faster."""
     text = f"none of its {most} shared connections was free within {_about(seconds)} s"
-    advice = "is the server overloaded, or has another session locked Gripfast's tables?"
+    advice = "check whether the server is overloaded, and whether another session has locked Gripfast's tables"
     return Fault(StoreUnavailable(f"{where}: {text}: {advice}", {where: text}), "full", was_sent=False)
 
 

@@ -89,7 +89,7 @@ class Inspection:
             if seen is None or seen[0].owner != held.owner:
                 return True
             if self._link.now() > ends:
-                by_what = f". {_BY_WHAT}" if self._link.dialect.name == "mysql" else ""
+                by_what = f". {_BY_WHAT}" if self._link.dialect.name == "mysql" else ": try again"
                 return self._requests.refused(f"session {session} was ended, but {name!r} is still held{by_what}")
 
     # -- for locks inside a caller's own transaction --------------------------------------------------------------

@@ -64,7 +64,7 @@ class RWSessions:
         if not session.turn.take_now() and not await session.turn.take(PATIENCE):
             session.lowering, mine.is_done = before, True
             if before is None or not before.was_interrupted():
-                return self._requests.refused("the last request of this session is not answered yet")
+                return self._requests.refused("the last request of this session is not answered yet: try again")
             session.connection.cut()  # that one has kept the turn
             return "session"
         try:
@@ -117,7 +117,8 @@ class RWSessions:
             if found is None or victims.isdisjoint(each.owner for each in found.holders):
                 return True
             if self._link.now() > ends:
-                return self._requests.refused(f"the sessions of its holders were ended, but {name!r} is still held")
+                words = f"the sessions of its holders were ended, but {name!r} is still held: try again"
+                return self._requests.refused(words)
 
 
 def _as_lock(name: str, holder: PermitHolder) -> LockInfo:

@@ -31,6 +31,7 @@ from gripfast.errors import ConfigurationError, Reason
 from gripfast.stores.sql import protocol
 from gripfast.stores.sql.conversation import TRIES, may_repeat
 from gripfast.stores.sql.descriptors import ended
+from gripfast.stores.sql.faults import CHECK_SERVER
 from gripfast.stores.sql.inspection import Inspection
 from gripfast.stores.sql.link import Link, SessionInbox
 from gripfast.stores.sql.permit_sessions import PermitSessions
@@ -169,7 +170,7 @@ class SessionStore(PermitSessions, Store):
         if session is None:
             return "session"
         if session not in mine:
-            return self._requests.refused("the last request of this session is not answered yet")
+            return self._requests.refused("the last request of this session is not answered yet: try again")
         if session.connection.conversation.is_unanswered:  # of an earlier round: too old to date anything by
             late = await self._pinged(hold, until)
             if late is not None:
@@ -183,7 +184,7 @@ class SessionStore(PermitSessions, Store):
             return "session"
         is_held = await session.pinged(until)
         if is_held is None:
-            return self._requests.refused("no answer in time: is the server overloaded, stopped or cut off?")
+            return self._requests.refused(f"no answer in time: {CHECK_SERVER}")
         if not is_held:
             self._lose(hold.owner)
             return "session"

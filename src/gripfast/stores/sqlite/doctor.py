@@ -44,8 +44,8 @@ OTHERS_READ = advice(
 OTHER_OWNER = advice(
     "sqlite-other-owner",
     "the file belongs to another user (uid {owner}; this is uid {user})",
-    why="Its mode may keep out one of the two. If the other one may not open the files that are made beside it, its "
-    "requests fail.",
+    why="The file's mode may keep out one of the two users. Each of them also makes files beside it. If the other user "
+    "may not open these, that user's requests fail.",
     todo="Run all programs that share locks as one user, or use a server",
 )
 NO_SPACE = problem(

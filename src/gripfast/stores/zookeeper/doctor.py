@@ -82,7 +82,7 @@ FEW_TICKS = problem(
     "minSessionTimeout is {minimum} ms, which is less than two ticks (tickTime is {tick} ms), and sessions last "
     "{given} ms",
     why="Followers tell the leader only twice per tick which sessions live. The leader may end the session of a living "
-    "holder, or hold on to one longer than its holder believes.",
+    "holder, or keep a session for longer than its holder believes.",
     todo="Set minSessionTimeout={needed} or remove it, or set a smaller tickTime, on every server",
 )
 SINGLE = advice(
@@ -114,7 +114,7 @@ CONNECTIONS = advice(
     "the server has {used} connections, and maxClientCnxns allows {limit} for one address",
     why="A client has a connection for each different ttl. When the limit is reached, clients from that address "
     "can't connect, and lose their leases.",
-    todo="Set maxClientCnxns=0 (no limit) or more, on every server",
+    todo="Set maxClientCnxns to a larger number, or to 0 (no limit), on every server",
 )
 SILENT = advice(
     "zookeeper-4lw",
@@ -138,8 +138,8 @@ PLAIN_TEXT = advice(
 NAMES = advice(
     "zookeeper-many-names",
     "there are {names} names below {root}",
-    why="They are listed in one answer, and a server limits its size (jute.maxbuffer). Then listing fails, and unused "
-    "names are not deleted any more.",
+    why="They are listed in one answer, and a server limits its size (jute.maxbuffer). If there are too many, "
+    "listing fails, and unused names are not deleted any more.",
     todo="Use fewer names, or let a client run for some minutes: it deletes names that nobody uses",
 )
 

@@ -43,7 +43,7 @@ CONNECTING_LEAST, CONNECTING_MOST = 1.0, 5.0
 """Seconds for which one server may be silent while a connection is made, however short or long sessions are."""
 TLS = ("use_ssl", "ca", "certfile", "keyfile", "keyfile_password", "verify_certs", "check_hostname")
 """What a client keeps of how it was made."""
-NO_ANSWER = TimeoutError("no answer in time: is the server overloaded, stopped or cut off?")
+NO_ANSWER = TimeoutError("no answer in time: check whether the server is overloaded, stopped or cut off")
 
 
 # Requests -------------------------------------------------------------------------------------------------------------

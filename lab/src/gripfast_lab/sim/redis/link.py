@@ -84,6 +84,7 @@ class SimListener(Listener):
         self._connection = connection
         self.close = connection.ended = partial(self.end, None)
         connection.receive = lambda messages: self.take(messages[0])
+        self.begin()
 
     def let_go(self, keep: bool) -> None:
         self._connection.hang_up()
