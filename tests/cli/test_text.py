@@ -3,11 +3,13 @@
 import json
 import math
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from gripfast import LockInfo
+from gripfast import LockInfo, LockTimeout
 from gripfast.api.rows import row_of
+from gripfast.cli.locks import _verdict
 from gripfast.cli.text import (
     aligned,
     as_json,
@@ -79,3 +81,10 @@ def test_a_label_is_quoted() -> None:
 def test_what_is_not_known_of_it_is_null_in_json() -> None:
     told = json.loads(as_json(row_as_dict(ROW)))
     assert (told["since"], told["expires_in"]) == (None, None)
+
+
+def test_nor_is_a_number_of_waiters_that_the_store_can_not_count() -> None:
+    busy = LockTimeout("job", 0.0, FOREIGN)
+    for sees_waiters, waiters in ((True, 0), (False, None)):
+        verdict: Any = _verdict("job", 0.0, busy, sees_waiters)
+        assert verdict["holder"]["waiters"] == waiters
