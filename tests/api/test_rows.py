@@ -21,7 +21,8 @@ NOW = datetime(2026, 11, 17, 12, 0, 0, tzinfo=UTC)
 def held(name: str, ago: float = 10.0, *, expires: float = 20.0, waiters: int = 0, **who: object) -> Row:
     told = {"owner": "id", "token": 1, "label": None, "host": "vm", "pid": 7, "trace": None, **who}
     return row_of(
-        gripfast.LockInfo(name, since=NOW - timedelta(seconds=ago), expires_in=expires, waiters=waiters, **told)  # type: ignore[arg-type]
+        gripfast.LockInfo(name, since=NOW - timedelta(seconds=ago), expires_in=expires, waiters=waiters, **told),  # type: ignore[arg-type]
+        sees_waiters=True,
     )
 
 
@@ -72,7 +73,7 @@ def test_waiters_are_counted(client: gripfast.Client) -> None:
 def test_a_store_that_lists_one_name_twice_has_one_row(
     client: gripfast.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gripfast.api.rows._listed", lambda *_: iter([held("a"), held("a", token=2)]))
+    monkeypatch.setattr("gripfast.api.rows.listed", lambda *_: iter([held("a"), held("a", token=2)]))
     assert [row.token for row in scan(client).rows] == [2]
 
 
@@ -94,8 +95,8 @@ def test_who_waits_is_unknown_if_the_store_does_not_see_it(
 
 def test_a_lock_of_other_software_and_a_kept_name_are_told_apart() -> None:
     foreign = gripfast.LockInfo("job", "their id", 0, None, "", 0, None, math.inf, 0)
-    told = row_of(foreign).holders[0].to_json()
-    assert (row_of(foreign).holders[0].state, told["since"], told["expires_in"]) == ("foreign", None, None)
+    told = row_of(foreign, True).holders[0].to_json()
+    assert (row_of(foreign, True).holders[0].state, told["since"], told["expires_in"]) == ("foreign", None, None)
     assert held("a", owner="done:id").holders[0].to_json()["kept"] == "done"
     assert held("a", owner="kept:id").holders[0].state == "min_hold"
     assert "kept" not in held("a").holders[0].to_json()

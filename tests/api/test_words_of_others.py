@@ -81,6 +81,9 @@ WRONG_OPTIONS: list[tuple[Call, str]] = [
     (lambda client: client.lock("job", 10, 5), "lock() takes a name and a ttl; all else are keywords, such as wait=5"),
     (lambda client: client.lock("job", True, -1), "such as wait=None, the seconds to wait for it"),
     (lambda client: client.locked("job", timeout=4), "write ttl=4"),
+    (lambda client: client.locked("job", on_busy="skip"), "locked() has no 'on_busy': write busy='raise'"),
+    (lambda client: client.locked("job", on_busy="skip"), "To skip the call if the lock is taken, write wait=0, busy="),
+    (lambda client: client.limited("job", 3, skip=True), "limited() has no 'skip': to skip the call if"),
 ]
 
 

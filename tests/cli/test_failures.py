@@ -147,6 +147,8 @@ def test_the_version_is_the_library_s(call: Call) -> None:
         (["run", "nightly", "--expire=5", "--", "true"], "--ttl"),
         (["wait", "nightly", "--timeout", "5"], "write --wait, how long to wait for the lock. Try"),
         (["break", "nightly", "--force"], "--yes"),
+        (["run", "api", "--kind", "semaphore", "--", "true"], "--limit, how many may have a permit"),
+        (["lead", "x", "--no-wait", "--", "true"], "gripfast run NAME --no-wait -- CMD. Try: gripfast lead --help"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -156,6 +158,28 @@ def test_an_option_of_other_tools_is_told_by_its_name_here(args: list[str], told
     assert (ended.returncode, ended.stdout) == (64, "")
     assert told in ended.stderr
     assert "Did you mean" not in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (
+            ["run", "x", "--wait", "--", "true"],
+            "--wait needs a duration: write --wait 60 (seconds), or --wait 5m. Try: ",
+        ),
+        (["run", "x", "--wait", "--", "true"], "Try: gripfast run --help"),
+        (["acquire", "x", "--ttl"], "write --ttl 60 (seconds), or --ttl 5m. Try: gripfast acquire --help"),
+        (["run", "x", "--label", "--", "true"], "Option '--label' requires an argument. Try: gripfast run --help"),
+        (["ls", "redis://h"], "Got unexpected extra argument (redis://h): write --url before a URL. Try: gripfast ls"),
+        (["release", "deploy"], 'is read from standard input: write echo "$key" | gripfast release -. Try'),
+        (["renew"], 'write echo "$key" | gripfast renew -. Try'),
+    ],
+)
+def test_what_is_missing_is_told_with_what_to_write(args: list[str], told: str, call: Call) -> None:
+    ended = call(*args)
+    assert (ended.returncode, ended.stdout) == (64, "")
+    assert told in ended.stderr
     assert ended.stderr.count("\n") == 1
 
 
@@ -172,6 +196,9 @@ def test_a_typing_error_is_told_as_click_tells_it(call: Call) -> None:
         ("unlock", "gripfast break NAME"),
         ("status", "gripfast show NAME"),
         ("exec", "gripfast run NAME -- CMD"),
+        ("flock", "gripfast run NAME -- CMD"),
+        ("version", "gripfast --version"),
+        ("semaphore", "gripfast run NAME --limit 3 -- CMD"),
     ],
 )
 def test_a_command_of_other_tools_is_told_by_its_name_here(name: str, told: str, call: Call) -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -76,6 +77,47 @@ def test_show_in_json_has_every_field(client: gripfast.Client, call: Call) -> No
         "waiters": 0,
         "trace": None,
     }
+
+
+@pytest.fixture
+def sees_no_waiters(client: gripfast.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As PostgreSQL, MariaDB and MySQL."""
+    able = replace(client.capabilities, waiters_seen=False)
+    monkeypatch.setattr("gripfast.api.base.AnyClient.capabilities", able)
+
+
+CANT_COUNT = "gripfast: This store can't tell how many wait.\n"
+
+
+@pytest.mark.usefixtures("sees_no_waiters")
+@pytest.mark.parametrize("command", ["ls", "ls --kind lock", "show job"])
+def test_a_number_of_waiters_that_nobody_knows_is_a_question_mark(
+    client: gripfast.Client, call: Call, command: str
+) -> None:
+    with client.lock("job").acquire() as lease:
+        shown, in_json = call(*command.split()), call(*command.split(), "--json")
+    words = shown.stdout.split()
+    assert words[words.index(str(lease.token)) - 1 if "show" not in command else words.index("waiting") + 1] == "?"
+    assert shown.stderr == CANT_COUNT
+    assert '"waiters": null' in in_json.stdout
+    assert in_json.stderr == ""
+
+
+@pytest.mark.usefixtures("sees_no_waiters")
+@pytest.mark.parametrize("command", ["ls --kind semaphore", "show api"])
+def test_so_is_that_of_a_semaphore(client: gripfast.Client, call: Call, command: str) -> None:
+    with client.semaphore("api", 2).acquire():
+        shown, in_json = call(*command.split()), call(*command.split(), "--json")
+    assert "?" in shown.stdout.split()
+    assert shown.stderr == CANT_COUNT
+    assert '"waiters": null' in in_json.stdout
+
+
+@pytest.mark.usefixtures("sees_no_waiters")
+def test_what_is_broken_tells_no_number_that_nobody_knows(client: gripfast.Client, call: Call) -> None:
+    lease = client.lock("job").acquire()
+    told = json.loads(call("break", "job", "--yes", "--json").stdout)
+    assert (told["holder"]["waiters"], told["holder"]["token"]) == (None, lease.token)
 
 
 def test_show_of_a_free_lock_is_66(call: Call) -> None:

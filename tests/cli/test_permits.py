@@ -52,6 +52,29 @@ def test_the_slots_of_an_outer_run_are_not_those_of_a_lock() -> None:
     assert run_gripfast("run", "a", "--", *TELL_SLOTS, env={"GRIPFAST_SLOTS": "7"}).stdout.startswith("a::")
 
 
+def test_the_limit_is_changed_for_everybody(client: gripfast.Client, call: Call) -> None:
+    with client.semaphore("api", 3).acquire():
+        ended = call("resize", "api", "2")
+        assert (ended.returncode, ended.stdout) == (0, "the limit of the semaphore 'api' is 2; it was 3\n")
+        told = json.loads(call("resize", "api", "4", "--json").stdout)
+        assert told == {"name": "api", "limit": 4, "before": 2}
+        with pytest.raises(gripfast.ConfigurationError, match=r"has a limit of 4, .*or gripfast resize in the shell"):
+            client.semaphore("api", 3).acquire()
+        client.semaphore("api", 4).acquire(3).release()
+
+
+def test_the_limit_of_a_semaphore_that_nobody_holds_is_changed_too(client: gripfast.Client, call: Call) -> None:
+    assert call("resize", "api", "2").stdout == "the limit of the semaphore 'api' is 2\n"
+    with pytest.raises(gripfast.ConfigurationError, match="has a limit of 2"):
+        client.semaphore("api", 3).acquire()
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "many"])
+def test_a_limit_that_makes_no_sense_is_refused(call: Call, limit: str) -> None:
+    ended = call("resize", "api", "--", limit)
+    assert (ended.returncode, ended.stdout) == (64, "")
+
+
 @pytest.mark.usefixtures("full")
 def test_a_semaphore_without_a_free_permit_is_busy() -> None:
     ended = run_gripfast("run", "api", "--limit", "3", "--no-wait", "--", "true")

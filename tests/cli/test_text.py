@@ -3,24 +3,28 @@
 import json
 import math
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from gripfast import LockInfo
+from gripfast import LockInfo, LockTimeout
+from gripfast.api.rows import row_of
+from gripfast.cli.locks import _verdict
 from gripfast.cli.text import (
     aligned,
     as_json,
     holder,
     human_table,
-    info_as_dict,
     plain_table,
     portrait,
+    row_as_dict,
 )
 from gripfast.columns import cells, clipped
 from gripfast.durations import shown
 from gripfast.errors import visible
 
 FOREIGN = LockInfo("job", "their id", 0, None, "", 0, None, math.inf, 0)
+ROW = row_of(FOREIGN, sees_waiters=True)
 
 
 @pytest.mark.parametrize(
@@ -60,13 +64,13 @@ def test_what_does_not_fit_is_cut(width: int, text: str) -> None:
 
 
 def test_a_lock_of_other_software_is_shown_as_what_it_is() -> None:
-    shown = portrait(FOREIGN)
+    shown = portrait(ROW)
     assert "software other than Gripfast" in shown
     assert "unknown\n" in shown
     assert "never\n" in shown
     assert "their id" in holder(FOREIGN)
-    assert "never" in human_table([FOREIGN])
-    assert plain_table([FOREIGN]).split()[8:] == ["foreign", "lock"]
+    assert "never" in human_table([ROW])
+    assert plain_table([ROW]).split()[8:] == ["foreign", "lock"]
 
 
 def test_a_label_is_quoted() -> None:
@@ -75,5 +79,12 @@ def test_a_label_is_quoted() -> None:
 
 
 def test_what_is_not_known_of_it_is_null_in_json() -> None:
-    told = json.loads(as_json(info_as_dict(FOREIGN)))
+    told = json.loads(as_json(row_as_dict(ROW)))
     assert (told["since"], told["expires_in"]) == (None, None)
+
+
+def test_nor_is_a_number_of_waiters_that_the_store_can_not_count() -> None:
+    busy = LockTimeout("job", 0.0, FOREIGN)
+    for sees_waiters, waiters in ((True, 0), (False, None)):
+        verdict: Any = _verdict("job", 0.0, busy, sees_waiters)
+        assert verdict["holder"]["waiters"] == waiters

@@ -20,7 +20,7 @@ NOW = datetime(2026, 11, 17, 12, 0, 0, tzinfo=UTC)
 
 def held(name: str, *, waiters: int = 0, **who: object) -> Row:
     told = {"owner": f"id of {name}", "token": 1, "label": None, "host": "vm", "pid": 7, "trace": None, **who}
-    return row_of(LockInfo(name, since=NOW - timedelta(seconds=9), expires_in=20.0, waiters=waiters, **told))  # type: ignore[arg-type]
+    return row_of(LockInfo(name, since=NOW - timedelta(seconds=9), expires_in=20.0, waiters=waiters, **told), True)  # type: ignore[arg-type]
 
 
 def view(*rows: Row, **more: object) -> View:

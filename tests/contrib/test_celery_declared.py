@@ -40,6 +40,8 @@ def declare(app: Celery, function: Any = lambda user: user, **options: Any) -> A
     [
         ({"lock": None}, "needs the name of its lock"),
         ({"lock": "report:{nobody}"}, "'nobody'"),
+        ({"lock": lambda user: f"report:{user}"}, 'lock must be a text such as "report:{user_id}", not a function'),
+        ({"base": OnceTask, "keep": 60, "once": lambda user: f"report:{user}"}, "once must be a text such as"),
         ({"busy": "wait"}, "busy must be 'retry' or 'skip' or 'reject' or 'raise', or a function, not 'wait'"),
         ({"busy": "reject"}, "busy='reject' needs acks_late=True"),
         ({"lost": "kill"}, "lost must be 'raise' or 'end', not 'kill'"),
@@ -49,6 +51,13 @@ def declare(app: Celery, function: Any = lambda user: user, **options: Any) -> A
 def test_a_wrong_option_is_told_when_the_task_is_declared(app: Celery, options: dict[str, Any], told: str) -> None:
     with pytest.raises(gripfast.ConfigurationError, match=told.replace("(", r"\(")):
         declare(app, **options)
+
+
+def test_a_bound_task_without_self_is_told_what_it_gets(app: Celery) -> None:
+    with pytest.raises(
+        gripfast.ConfigurationError, match=r"bind=True passes the task itself: write def report\(self\)"
+    ):
+        declare(app, lambda: None, bind=True, lock="report")
 
 
 @pytest.mark.parametrize(

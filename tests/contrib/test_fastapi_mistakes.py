@@ -5,7 +5,7 @@ import contextlib
 import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 from fastapi import Depends, FastAPI
@@ -35,6 +35,17 @@ def test_a_dependency_that_decorates_the_endpoint_is_refused() -> None:
         @app.post("/carts/{cart_id}/pay")
         @fastapi.locked("cart:{cart_id}")
         async def pay(cart_id: int) -> None: ...
+
+
+def test_a_dependency_without_depends_is_refused() -> None:
+    app, forgotten = FastAPI(), cast(Any, fastapi.locked("cart:{cart_id}"))
+    with pytest.raises(AttributeError, match=r"write dependencies=\[Depends\(locked\(…\)\)\]"):
+        app.post("/carts/{cart_id}/pay", dependencies=[forgotten])(lambda cart_id: None)
+
+
+def test_the_lease_of_a_dependency_is_no_current_lease_and_that_is_told() -> None:
+    with pytest.raises(gripfast.ConfigurationError, match=r"In an endpoint of FastAPI, .* Depends\(locked\(…\)\)\]`"):
+        gripfast.current_lease()
 
 
 def test_every_version_of_fastapi_sees_a_coroutine_function() -> None:

@@ -4,13 +4,17 @@ import logging
 import re
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from ipaddress import ip_network
 
 import pytest
 
 import gripfast
+from gripfast.api.rows import Holder, Row, Scan
+from gripfast.api.watching import View
 from gripfast.serve import app
 from gripfast.serve.access import Access
+from gripfast.serve.metrics import exposition
 from serve.stage import BEARER, TOKEN, Stage
 
 WITH_DATA = ["/session", "/events", "/metrics"]
@@ -302,6 +306,14 @@ def test_metrics_tell_how_much_is_held_and_waited_for(stage: Stage, client: grip
     assert figures['gripfast_store_holders{kind="semaphore"}'] == "2.0"
     assert figures['gripfast_store_waiters{kind="rwlock"}'] == "0.0"
     assert figures["gripfast_viewers"] == "0.0"
+
+
+def test_metrics_leave_out_the_waiters_that_the_store_can_not_count() -> None:
+    lock = Row("lock", "n", (Holder("id", 1, None, "vm", 7, None, 30.0),), waiters=None)
+    scan = Scan("somewhere", [lock], 0.0, datetime.now(UTC), 0.1, ())
+    told = exposition(View(scan), viewers=0) or b""
+    assert b'gripfast_store_names{kind="lock"} 1.0' in told
+    assert b'gripfast_store_waiters{kind="lock"}' not in told
 
 
 def test_without_prometheus_the_answer_says_what_to_install(resting: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ call ends. No context keeps a lease alive, and a task that outlives the call get
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
@@ -25,6 +26,10 @@ _NOT_HERE = (
     "no lease here: current_lease() works in a function that is decorated with @client.locked(…) or the like, or is "
     "called by election.run(…), while that function runs. In a `with` block, take the lease from `with lock as lease`"
 )
+_IN_FASTAPI = (
+    ". In an endpoint of FastAPI, take it as an argument: `lease: Annotated[gripfast.AsyncLease, Depends(locked(…))]`"
+)
+"""FastAPI runs what it depends on in another context."""
 _ENDED = (
     "the decorated function that started this task or callback has ended, and its lock was released: await the task "
     "inside the function, or acquire the lock in the task"
@@ -66,7 +71,7 @@ def current_lease(kind: type[Lease] | type[AsyncLease] | None = None) -> Lease |
     """
     call = _innermost.get()
     if call is None:
-        raise ConfigurationError(_NOT_HERE)
+        raise ConfigurationError(_NOT_HERE + (_IN_FASTAPI if "gripfast.contrib.fastapi" in sys.modules else ""))
     lease = call.lease()
     if lease is None:
         raise ConfigurationError(_ENDED)

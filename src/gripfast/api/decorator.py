@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 from gripfast.api.misuse import NotLikeOthers, no_truth
 from gripfast.api.settings import LockSettings
-from gripfast.api.words import OPTIONS
+from gripfast.api.words import OF_DECORATORS, OPTIONS
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError, LockTimeout
 
@@ -19,7 +19,7 @@ Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 Busy = Literal["raise", "skip"] | Callable[[LockTimeout], Any]
 
 
-class LockedBy:
+class LockedBy(NotLikeOthers, lacks=OF_DECORATORS):
     """What `locked()` returns: it decorates a function, and says so to whoever takes it for a question."""
 
     def __init__(self, decorate: Decorator) -> None:

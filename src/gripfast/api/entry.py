@@ -30,8 +30,11 @@ def connect(target: object = None, **options: Any) -> Client:
 
 
 def lock(name: str, *more: Never, **settings: Unpack[LockKwargs[Lease]]) -> Lock:
-    """A lock of the default client: `with gripfast.lock("nightly"): …`. `settings` are those of `Client.lock`;
-    `gripfast.configure()` says where the locks are."""
+    """A lock of the default client: `with gripfast.lock("nightly"): …`. `gripfast.configure()` says where locks are.
+
+    `settings` are keywords, those of `Client.lock`: ttl, renew, max_hold, reentrant, label, on_lost, group, wait,
+    min_hold, lazy_release. `help(gripfast.Client.lock)` says what they mean.
+    """
     if more:
         raise more_than_a_name("lock", more)
     return default_client().lock(name, **settings)

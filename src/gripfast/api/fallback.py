@@ -19,7 +19,8 @@ _to_tell: list[None] = [None]
 def default_url() -> str:
     if os.environ.get("GRIPFAST_REQUIRE_URL", "") not in ("", "0"):
         raise ConfigurationError(
-            "GRIPFAST_REQUIRE_URL forbids the default file: set GRIPFAST_URL, or pass a URL to connect()"
+            "GRIPFAST_REQUIRE_URL forbids the default file: set GRIPFAST_URL, or pass a URL: in Python to connect(), "
+            "in the shell with --url"
         )
     from gripfast.stores.sqlite import factory
 

@@ -80,6 +80,8 @@ def write(lease: Handle[Any], now: float) -> str:
 
 def read(text: object, client: AnyClient) -> Detached:
     """`client`: by which it is to be found."""
+    if isinstance(text, bytes | bytearray):
+        raise ConfigurationError("this is bytes, as queues return them, not the text of a lease: pass text.decode()")
     detached, kind, prefix = _read(text), client._config.kind, client._config.prefix
     if detached is None:
         raise ConfigurationError(

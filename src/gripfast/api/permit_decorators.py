@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 from gripfast.api.base import AnyClient
 from gripfast.api.decorator import Busy, LockedBy, check_decoration, locked_async, locked_plain
 from gripfast.api.misuse import needs, no_truth
+from gripfast.api.words import OF_PERMIT_DECORATORS
+from gripfast.core import rules
 from gripfast.errors import ConfigurationError, LockTimeout
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T")
 
 
-class PermitsBy(LockedBy):
+class PermitsBy(LockedBy, lacks=OF_PERMIT_DECORATORS):
     """What these decorators return."""
 
     __bool__ = no_truth(
@@ -202,6 +204,8 @@ def _of_twin(client: Any, make: Make) -> Make:
 def check(client: Any, method: str, make: Make, name: str, busy: Busy, settings: Mapping[str, Any]) -> None:
     """What is wrong is told where the function is decorated, not at its first call."""
     if inspect.isroutine(name):
-        raise ConfigurationError(f"{method}() needs a name: to decorate a function, write @client.{method}(name, …)")
+        raise ConfigurationError(
+            f"{method}() needs a name: to decorate a function, write @client.{method}(name, …). {rules.FROM_ARGUMENTS}"
+        )
     check_decoration(busy, settings, method)
     make(client, name, **settings)

@@ -88,6 +88,11 @@ class Row:
         return self.kind, self.name
 
     @property
+    def waiting(self) -> str:
+        """`waiters`, for people and for words of a line."""
+        return "?" if self.waiters is None else str(self.waiters)
+
+    @property
     def in_use(self) -> int:
         """Permits."""
         return sum(each.n for each in self.holders)
@@ -140,7 +145,8 @@ def _share(row: Row, each: Holder) -> dict[str, object]:
     return {"mode": row.mode} if row.kind == "rwlock" else {}
 
 
-def row_of(info: LockInfo | PermitInfo, sees_waiters: bool = True) -> Row:
+def row_of(info: LockInfo | PermitInfo, sees_waiters: bool) -> Row:
+    """`sees_waiters`: of the capabilities. Without it, `info.waiters` is always 0, which says nothing."""
     waiters = info.waiters if sees_waiters else None
     if isinstance(info, LockInfo):
         who = (info.owner, info.token, info.label, info.host, info.pid, info.since, info.expires_in, info.trace)
@@ -181,7 +187,7 @@ class Scan(NamedTuple):
 def scan(client: Client, prefix: str = "") -> Scan:
     """Read everything that is held: locks, and semaphores and read/write locks where the store has them."""
     began, wall, able = time.monotonic(), datetime.now(UTC), client.capabilities
-    found = {row.key: row for kind in _kinds(able) for row in _listed(client, prefix, kind)}  # Redis may tell one twice
+    found = {row.key: row for kind in _kinds(able) for row in listed(client, prefix, kind)}  # Redis may tell one twice
     rows = [found[key] for key in sorted(found, key=lambda key: (key[1], key[0]))]
     return Scan(client.where, rows, began, wall, time.monotonic() - began, notes(able))
 
@@ -195,17 +201,20 @@ def _kinds(able: Capabilities) -> Iterator[AnyKind]:
         yield "rwlock"
 
 
-def _listed(client: Client, prefix: str, kind: AnyKind) -> Iterator[Row]:
+def listed(client: Client, prefix: str, kind: AnyKind) -> Iterator[Row]:
     infos: Iterable[LockInfo | PermitInfo]
     infos = client.list(prefix) if kind == "lock" else client.list(prefix, kind=kind)
     return (row_of(info, client.capabilities.waiters_seen) for info in infos)
+
+
+CANT_COUNT = "This store can't tell how many wait."
 
 
 def notes(able: Capabilities) -> list[str]:
     """What a store with these capabilities can't show."""
     missing = {
         "This store can't list its locks. Look at one by its name: gripfast show NAME": not able.lists,
-        "This store can't tell how many wait.": not able.waiters_seen,
+        CANT_COUNT: not able.waiters_seen,
         "This store is the memory of one process: the locks of other processes are not in it.": not able.processes,
     }
     return [words for words, is_so in missing.items() if is_so]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
@@ -52,8 +53,7 @@ class LockSettings:
         is_once: bool = False,
         lazy_release: bool = False,
     ) -> None:
-        if on_lost is not None and not callable(on_lost):
-            raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
+        _check_on_lost(on_lost)
         if lazy_release and min_hold is not None:
             raise ConfigurationError(
                 "lazy_release and min_hold do not go together, because the store has to confirm that the name stays "
@@ -86,6 +86,26 @@ class LockSettings:
             what = _described(self.want.share)
             return LockTimeout(self.want.name, waited, holder, in_this_process(holder), what)
         return LockTimeout(self.want.name, waited, holder, in_this_process(holder, self.reentrant))
+
+
+def _check_on_lost(on_lost: object) -> None:
+    """Here, and not at the loss: a function that can't be called would not stop what the loss has to stop. What can't
+    tell its own arguments is believed, and so is a wrapper, whatever it wraps."""
+    if on_lost is None:
+        return
+    if not callable(on_lost):
+        raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
+    try:
+        signature = inspect.signature(on_lost, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        name = getattr(on_lost, "__name__", type(on_lost).__name__)
+        raise ConfigurationError(
+            f"on_lost is called as on_lost(lease, reason), and {name}{signature} does not take these two arguments"
+        ) from None
 
 
 def _described(share: Share) -> str:

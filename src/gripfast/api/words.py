@@ -64,12 +64,23 @@ OF_LOCKS: Mapping[str, str] = {
     "lock_file": "read lock.name",
     "__call__": "to decorate a function, write `@client.locked(name)`, with client = gripfast.connect(url)",
 }
+
+
+def _with_kind(kind: str) -> Mapping[str, str]:
+    """What operators do with a name is meant for the lock of that name, unless they say of which kind it is."""
+    told = {"(name)`": f"(name, kind={kind!r})`", "a lock that another program holds": "what other programs hold"}
+    hints = dict(OF_LOCKS)
+    for words, instead in told.items():
+        hints = {name: hint.replace(words, instead) for name, hint in hints.items()}
+    return hints
+
+
 OF_SEMAPHORES: Mapping[str, str] = {
-    **OF_LOCKS,
+    **_with_kind("semaphore"),
     "__call__": "to decorate a function, write `@client.limited(name, limit)`",
 }
 OF_HALVES: Mapping[str, str] = {
-    **OF_LOCKS,
+    **_with_kind("rwlock"),
     "__call__": _DECORATED,
 }
 _HALF = "write rwlock.read() or rwlock.write(), which are used like a lock"
@@ -107,6 +118,9 @@ OF_CLIENTS: Mapping[str, str] = {
     **dict.fromkeys(("Semaphore", "BoundedSemaphore", "get_semaphore"), "write client.semaphore(name, limit)"),
     **dict.fromkeys(("limit", "throttle", "throttled", "rate_limit", "rate_limited", "ratelimit"), _LIMITED),
     **dict.fromkeys(("RWLock", "rw_lock", "read_lock", "write_lock", "ReadLock", "WriteLock"), _RW),
+    **dict.fromkeys(("mutex", "Mutex"), _MAKE),
+    "wait": _ACQUIRE,
+    "barrier": "there is none. A client has lock(), locks(), semaphore(), rwlock(), election() and once()",
 }
 OF_LEASES: Mapping[str, str] = {
     **dict.fromkeys(_HELD_NOW, "read lease.held"),
@@ -117,6 +131,9 @@ OF_LEASES: Mapping[str, str] = {
     **dict.fromkeys(("acquire", "try_acquire"), _ACQUIRED),
     **dict.fromkeys(("expired", "is_expired", "validity"), "read lease.held, or call lease.remaining()"),
     "fencing_token": "read lease.token",
+    **dict.fromkeys(("id", "uuid", "lease_id"), "read lease.owner, or lease.token, which grows with every lease"),
+    "key": "read lease.name",
+    "upgrade": "there is none: two readers who wait to write would wait for each other. Acquire rwlock.write() instead",
     "wait": "for its loss, write `{await_}lease.lost.wait()`. For a lock, write `{await_}lock.acquire(wait=5)`",
     "force_release": _FORCE,
 }
@@ -143,6 +160,18 @@ OF_ELECTIONS: Mapping[str, str] = {
     "try_acquire": "write `term = {await_}election.try_lead()`, which is None if someone else leads",
     "lock": "an election is the lock of its name. Write client.lock(name)",
     "__call__": "to decorate a function, write `@client.elected(name)`",
+}
+_DECORATES = "it decorates functions. Write"
+OF_DECORATORS: Mapping[str, str] = {
+    "__enter__": f"{_DECORATES} `with client.lock(name):`",
+    "__aenter__": f"{_DECORATES} `async with client.lock(name):`",
+    **dict.fromkeys(("acquire", "try_acquire", "release"), f"{_DECORATES} client.lock(name)"),
+}
+_PERMITS = "client.semaphore(name, limit), client.rwlock(name).read() or client.rwlock(name).write()"
+OF_PERMIT_DECORATORS: Mapping[str, str] = {
+    "__enter__": f"{_DECORATES} `with`, and one of {_PERMITS}",
+    "__aenter__": f"{_DECORATES} `async with`, and one of {_PERMITS}",
+    **dict.fromkeys(("acquire", "try_acquire", "release"), f"{_DECORATES} {_PERMITS}"),
 }
 OF_ONCE: Mapping[str, str] = {
     **dict.fromkeys(
@@ -194,6 +223,7 @@ _LEAD_WAIT = "it belongs to a campaign. Write election.lead(wait={value})"
 _KEEP = "write keep={value}, the seconds for which it stays recorded that it was done"
 _ONLY_LOCKS = "leave it out: only lock() and locks() have it"
 _TO_BE_CONFIRMED = "leave it out, because the store has to confirm that it was done"
+_TO_SKIP = "To skip the call if the lock is taken, write wait=0, busy='skip'"
 _ALWAYS_RENEWED = "leave it out, because leases on several locks are always renewed"
 
 OPTIONS: Mapping[str, Mapping[str, str]] = {
@@ -217,10 +247,14 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
     },
     "force_release": dict.fromkeys(("note", "why", "message"), "write reason={value}"),
     "lock": _LOCK,
-    "locked": dict.fromkeys(
-        ("blocking", "nx", "fail_when_locked"),
-        "leave it out. To skip the call if the lock is taken, write wait=0, busy='skip'",
-    ),
+    "locked": {
+        **dict.fromkeys(("blocking", "nx", "fail_when_locked"), f"leave it out. {_TO_SKIP}"),
+        **dict.fromkeys(
+            ("on_busy", "if_busy", "on_locked", "if_locked", "when_busy", "raise_on_duplicate"),
+            f"write busy='raise', which is the default, or busy=function. {_TO_SKIP}",
+        ),
+        **dict.fromkeys(("skip", "skip_if_locked", "skip_if_busy"), _TO_SKIP[0].lower() + _TO_SKIP[1:]),
+    },
     "semaphore": {
         **_LOCK,
         **dict.fromkeys(("value", "permits", "leases", "max_leases", "count", "capacity"), "write limit={value}"),
@@ -309,12 +343,17 @@ NAMES: Mapping[str, str] = {
     "synchronized": "write @client.locked(name), with client = gripfast.connect(url)",
     **dict.fromkeys(("exceptions", "exc"), "the errors are in gripfast: `from gripfast import LockTimeout`"),
     **dict.fromkeys(
-        ("AlreadyLocked", "LockAcquireError", "LockException", "NotAcquired", "AcquireTimeout"),
+        ("AlreadyLocked", "LockAcquireError", "LockException", "NotAcquired", "AcquireTimeout", "Busy", "LockBusy"),
         "the error is gripfast.LockTimeout",
     ),
-    **dict.fromkeys(("LockLost", "LeaseExpired", "LockExpired"), "the error is gripfast.LeaseLost"),
+    **dict.fromkeys(
+        ("LockLost", "LeaseExpired", "LockExpired", "LockNotHeld", "NotHeld", "LostLock"),
+        "the error is gripfast.LeaseLost",
+    ),
     "locked": "write @client.locked(name), with client = gripfast.connect(url)",
-    **dict.fromkeys(("try_lock", "with_lock", "get_lock", "DistributedLock", "Mutex"), "write gripfast.lock(name)"),
+    **dict.fromkeys(
+        ("try_lock", "with_lock", "get_lock", "DistributedLock", "Mutex", "mutex"), "write gripfast.lock(name)"
+    ),
     **dict.fromkeys(("Redis", "RedisCluster", "LockManager"), "write gripfast.connect(url)"),
     "locks": "write gripfast.connect(url).locks(name, name)",
     **dict.fromkeys(("semaphore", "BoundedSemaphore"), "write gripfast.connect(url).semaphore(name, limit)"),

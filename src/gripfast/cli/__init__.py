@@ -15,6 +15,7 @@ observers    who is told of a command's locks: --otel, $GRIPFAST_OBSERVERS
 completion   what a shell completes
 locks        ls, show, break, forget, wait
 handover     acquire, renew, release: a lock that no process holds
+resize       resize: the limit of a semaphore
 top          top: what is held and waited for, live; a package of its own
 doctor       doctor: judges a deployment
 init         init: a new deployment of Redis with replicas

@@ -32,6 +32,7 @@ OWN = {
     "ls": "locks:ls",
     "release": "handover:release",
     "renew": "handover:renew",
+    "resize": "resize:resize",
     "run": "run:run",
     "schema": "schema:schema",
     "serve": "serve:serve",
@@ -51,6 +52,15 @@ NOT_HERE = {"lab": f"the lab {_IN_THE_LAB}", "verify": f"gripfast verify {_IN_TH
 
 class Commands(click.Group):
     """Our own commands first, then those of others."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """click's parser does not say which command lacks the value of an option."""
+        try:
+            return super().invoke(ctx)
+        except click.BadOptionUsage as error:
+            if error.ctx is None and (name := ctx.invoked_subcommand) and (command := self.get_command(ctx, name)):
+                error.ctx = click.Context(command, ctx, name)
+            raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted({*OWN, *_found().names})

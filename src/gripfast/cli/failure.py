@@ -61,15 +61,9 @@ def redacted(text: str) -> str:
 
 def _usage(error: click.UsageError) -> str:
     path = error.ctx.command_path if error.ctx else "gripfast"
-    return f"{_sentence(_meant(error) or error.format_message())} Try: {path} --help"
-
-
-def _meant(error: click.UsageError) -> str | None:
-    if not isinstance(error, click.NoSuchOption):
-        return None
     from gripfast.cli.mistakes import meant  # for who makes one
 
-    return meant(error)
+    return f"{_sentence(meant(error) or error.format_message())} Try: {path} --help"
 
 
 def _sentence(text: str) -> str:

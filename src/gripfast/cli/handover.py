@@ -7,6 +7,7 @@ text serves again and again, until it is released, adopted, or has expired.
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -15,14 +16,37 @@ from gripfast.cli import codes
 from gripfast.cli.failure import Failure
 from gripfast.cli.options import duration_option, name_argument, open_client, otel_option, url_option, wait_option
 from gripfast.cli.signals import listening
-from gripfast.cli.text import advice, holder
+from gripfast.cli.text import advice, holder, to_forget
 from gripfast.cli.waiting import obtain
 from gripfast.errors import LeaseLost, LockTimeout, why_lost
 
 TTL_HELP = "The lock is free after this long, unless it is renewed or adopted. [default: 30, or what the URL says]"
 RENEW_HELP = "The lock is free after this long, counted from now, unless it is renewed. [default: as before]"
 
-_text_argument = click.argument("source", metavar="-", type=click.Choice(["-"]))
+
+if TYPE_CHECKING:
+    _Choice = click.Choice[str]
+else:
+    _Choice = click.Choice  # older versions of click can't subscript it
+
+
+class _Dash(_Choice):
+    """Where the text comes from: an argument of a command can be seen by all users of the machine."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value == "-":
+            return "-"
+        raise click.UsageError(f"the text of the lock is read from standard input: {_piped(ctx)}", ctx)
+
+    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+        return f"To read the text of the lock from standard input, {_piped(ctx)}"
+
+
+def _piped(ctx: click.Context | None) -> str:
+    return f'write echo "$key" | {ctx.command_path if ctx else "gripfast release"} -'
+
+
+_text_argument = click.argument("source", metavar="-", type=_Dash(["-"]))
 
 
 @click.command(short_help="Acquire a lock, and print a text that is its key.")
@@ -52,7 +76,7 @@ def acquire(
         try:
             lease = obtain(client, client.lock(name, ttl=ttl, label=label, min_hold=min_hold), wait, listening())
         except LockTimeout as busy:
-            what_next = advice(name, busy.holder, "Wait longer with --wait")
+            what_next = advice(to_forget(name), busy.holder, "Wait longer with --wait")
             raise Failure(codes.BUSY, f"{name!r} is {holder(busy.holder)}. {what_next}") from None
         click.echo(lease.detach())
     return 0

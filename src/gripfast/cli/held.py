@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 import gripfast
-from gripfast.api.rows import Row, row_of
+from gripfast.api.rows import Row, listed
 from gripfast.cli import text
 from gripfast.cli.failure import say
 from gripfast.cli.kinds import NAMES, kinds_of
@@ -17,12 +17,12 @@ HEADINGS = ("NAME", "KIND", "LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "W
 def rows_in(client: gripfast.Client, prefix: str) -> list[Row]:
     """By name. Semaphores and read/write locks need rights of their own on some stores: who lacks them sees the locks,
     and is told what is missing."""
-    rows = [row_of(info) for info in client.list(prefix)]
+    rows = list(listed(client, prefix, "lock"))
     for kind in kinds_of(client):
         if kind == "lock":
             continue
         try:
-            rows += [row_of(info) for info in client.list(prefix, kind=kind)]
+            rows += listed(client, prefix, kind)
         except StoreUnavailable as error:
             say(f"can't list {NAMES[kind]}s: {error}")
     return sorted({row.key: row for row in rows}.values(), key=lambda row: (row.name, row.kind))
@@ -33,9 +33,8 @@ def human_table(rows: Iterable[Row]) -> str:
 
 
 def _lines(row: Row) -> list[Sequence[str]]:
-    waiters = "?" if row.waiters is None else str(row.waiters)
     first = visible(row.name), row.mode or row.kind
-    return [(*first, *text.holder_row(each), waiters, str(each.token)) for each in row.holders]
+    return [(*first, *text.holder_row(each), row.waiting, str(each.token)) for each in row.holders]
 
 
 def plain_table(rows: Iterable[Row]) -> str:

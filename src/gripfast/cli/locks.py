@@ -11,7 +11,7 @@ from typing import Literal
 import click
 
 import gripfast
-from gripfast.api.rows import break_holders, row_of
+from gripfast.api.rows import CANT_COUNT, Row, break_holders, listed, look_up, row_of
 from gripfast.cli import codes, held, text
 from gripfast.cli.failure import Failure, say
 from gripfast.cli.kinds import NAMES, AnyKind, kinds_of, to_list, to_show, words_of
@@ -44,7 +44,8 @@ def ls(ctx: click.Context, in_json: bool, prefix: str, kind: AnyKind | Literal["
 
     On a terminal it prints a table with headings. Into a pipe it prints one line for each holder, without headings:
     name, label, host, pid, since, seconds until the lock expires unless it is renewed, waiters, token, state, kind. A
-    space inside one of these fields is written as \\x20. Later versions may add fields at the end.
+    space inside one of these fields is written as \\x20. Later versions may add fields at the end. If the store
+    can't tell how many wait (PostgreSQL, MariaDB, MySQL), waiters is ?, and null with --json.
 
     The state is held, or done (recorded by gripfast run --once, or once(): nobody is at work), or min_hold (released,
     but not free yet), or foreign (other software holds it). With --json, what is done or kept has the field kept.
@@ -56,12 +57,13 @@ def ls(ctx: click.Context, in_json: bool, prefix: str, kind: AnyKind | Literal["
         _list_all(ctx, in_json, prefix)
         return
     with open_client(ctx) as client:
-        infos = sorted(client.list(prefix, kind=kind), key=lambda info: info.name)
+        rows = sorted(listed(client, prefix, kind), key=lambda row: row.name)
     words = words_of(kind)
     if in_json:
-        click.echo(text.as_json([words.info_as_dict(info) for info in infos]))
-    elif infos:
-        click.echo((words.human_table if sys.stdout.isatty() else words.plain_table)(infos))
+        click.echo(text.as_json([words.row_as_dict(row) for row in rows]))
+    elif rows:
+        click.echo((words.human_table if sys.stdout.isatty() else words.plain_table)(rows))
+        _say_what_is_missing(rows)
     else:
         _say_none(NAMES[kind], prefix)
 
@@ -73,8 +75,14 @@ def _list_all(ctx: click.Context, in_json: bool, prefix: str) -> None:
         click.echo(text.as_json(held.as_dicts(rows)))
     elif rows:
         click.echo((held.human_table if sys.stdout.isatty() else held.plain_table)(rows))
+        _say_what_is_missing(rows)
     else:
         _say_none("lock, semaphore or read/write lock", prefix)
+
+
+def _say_what_is_missing(rows: Sequence[Row]) -> None:
+    if any(row.waiters is None for row in rows):
+        say(CANT_COUNT)
 
 
 def _say_none(what: str, prefix: str) -> None:
@@ -104,28 +112,26 @@ def show(ctx: click.Context, name: str, in_json: bool, kind: AnyKind | Literal["
         found = _first(client, name, kinds_of(client) if kind == "all" else [kind])
         nobody = None if found else _nobody(name, kind, client)
     if in_json:
-        click.echo(text.as_json(words_of(found[0]).info_as_dict(found[1]) if found else None))
+        click.echo(text.as_json(words_of(found.kind).row_as_dict(found) if found else None))
     elif found:
-        click.echo(words_of(found[0]).portrait(found[1]))
+        click.echo(words_of(found.kind).portrait(found))
+        _say_what_is_missing([found])
     if nobody is not None:
         raise nobody
-    return codes.DONE if found and getattr(found[1], "kept", None) == "done" else 0
+    return codes.DONE if found and found.holders[0].kept == "done" else 0
 
 
-Found = tuple[AnyKind, gripfast.LockInfo | gripfast.PermitInfo]
-
-
-def _first(client: gripfast.Client, name: str, kinds: Sequence[AnyKind]) -> Found | None:
+def _first(client: gripfast.Client, name: str, kinds: Sequence[AnyKind]) -> Row | None:
     """What is held under this name. Who has rights for locks alone is told about locks."""
     for kind in kinds:
         try:
-            info = client.inspect(name, kind)
+            row = look_up(client, kind, name)
         except gripfast.StoreUnavailable:
             if kind == kinds[0]:
                 raise
             continue
-        if info is not None:
-            return kind, info
+        if row is not None:
+            return row
     return None
 
 
@@ -174,10 +180,11 @@ def break_(
             info: gripfast.LockInfo | gripfast.PermitInfo = _break_lock(client, name, yes, reason)
         else:
             info = _break_permits(client, _permits(client, name, kind), owner, slot, yes, reason)
-        is_told = bool(reason) and client.capabilities.tells_reason
+        able = client.capabilities
+        is_told = bool(reason) and able.tells_reason
     words = words_of(kind)
     if in_json:
-        told = {"name": name, "broken": True, **words.holders_as_dict(info)}
+        told = {"name": name, "broken": True, **words.holders_as_dict(row_of(info, able.waiters_seen))}
         click.echo(text.as_json(told | ({"reason": reason, "told": is_told} if reason else {})))
     else:
         click.echo(words.broken(info))
@@ -202,9 +209,10 @@ def _break_lock(client: gripfast.Client, name: str, yes: bool, reason: str | Non
         raise Failure(
             codes.DECLINED, f"{name!r} was {text.holder(info)}. To have it done again: {text.to_forget(name)}"
         )
+    row = row_of(info, client.capabilities.waiters_seen)
     if not yes:
-        _ask(text.portrait(info), "Release this lock by force? Its holder may still be at work.")
-    if not break_holders(client, row_of(info), reason):
+        _ask(text.portrait(row), "Release this lock by force? Its holder may still be at work.")
+    if not break_holders(client, row, reason):
         raise _nobody(name, "lock", client) if client.inspect(name) is None else _another(name)
     return info
 
@@ -229,10 +237,12 @@ def _break_permits(
     if not chosen:
         whom = f"slot {slot} of {info.name!r}" if owner is None else f"{info.name!r} as {owner!r}"
         raise Failure(codes.NOT_FOUND, f"nobody holds {whom}. See who does: {to_show(info.name, info.kind)}")
+    sees_waiters = client.capabilities.waiters_seen
+    some = row_of(replace(info, holders=tuple(chosen)), sees_waiters)
     if not yes:
         question = "Release the permits of these holders by force? They may still be at work."
-        _ask(words_of(info.kind).portrait(info, chosen), question)
-    hit = {each.owner for each in break_holders(client, row_of(replace(info, holders=tuple(chosen))), reason)}
+        _ask(words_of(info.kind).portrait(row_of(info, sees_waiters), some.holders), question)
+    hit = {each.owner for each in break_holders(client, some, reason)}
     if not hit:
         raise _nobody(info.name, info.kind, client)
     return replace(info, holders=tuple(each for each in chosen if each.owner in hit))
@@ -292,17 +302,18 @@ def wait(ctx: click.Context, name: str, wait: float | None, in_json: bool) -> in
         except gripfast.LockTimeout as error:
             busy = error
     if in_json:
-        click.echo(text.as_json(_verdict(name, time.monotonic() - began, busy)))
+        sees_waiters = client.capabilities.waiters_seen
+        click.echo(text.as_json(_verdict(name, time.monotonic() - began, busy, sees_waiters)))
     if busy:
-        what_next = text.advice(name, busy.holder, f"Wait longer with --wait, or see: {to_show(name)}")
+        what_next = text.advice(text.to_forget(name), busy.holder, f"Wait longer with --wait, or see: {to_show(name)}")
         say(f"{name!r} is still {text.holder(busy.holder)}. {what_next}")
     return codes.BUSY if busy else 0
 
 
-def _verdict(name: str, waited: float, busy: gripfast.LockTimeout | None) -> dict[str, object]:
+def _verdict(name: str, waited: float, busy: gripfast.LockTimeout | None, sees_waiters: bool) -> dict[str, object]:
     verdict: dict[str, object] = {"name": name, "free": busy is None, "waited": round(waited, 3)}
     if busy:
-        verdict["holder"] = text.info_as_dict(busy.holder) if busy.holder else None
+        verdict["holder"] = text.row_as_dict(row_of(busy.holder, sees_waiters)) if busy.holder else None
     return verdict
 
 
@@ -318,6 +329,6 @@ def _nobody(name: str, kind: AnyKind | Literal["all"], client: gripfast.Client) 
     held_as = _first(client, name, [each for each in kinds_of(client) if each != kind])
     if held_as is None:
         return Failure(codes.NOT_FOUND, f"nobody holds {name!r}. List the held {NAMES[kind]}s: {to_list(kind)}")
-    other = held_as[0]
+    other = held_as.kind
     words = f"nobody holds the {NAMES[kind]} {name!r}, but there is a {NAMES[other]} of that name: add --kind {other}"
     return Failure(codes.NOT_FOUND, words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gripfast import PermitHolder, PermitInfo
+from gripfast import PermitInfo
 from gripfast.api.rows import Holder, Row, row_of
 from gripfast.cli import text
 from gripfast.errors import visible
@@ -16,7 +16,7 @@ HOLDER_HEADINGS = ("LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "TOKEN", "O
 
 def holder(info: PermitInfo) -> str:
     """Who has it, the one with the smallest token first, for a sentence."""
-    row, others = row_of(info), len(info.holders) - 1
+    row, others = row_of(info, sees_waiters=False), len(info.holders) - 1
     more = f" and {_counted(others, 'other')}" if others else ""
     waiting = f", {info.waiters} waiting" if info.waiters else ""
     return f"{text.held_by(row.holders[0])}{more}: {usage(row)}{waiting}"
@@ -24,35 +24,33 @@ def holder(info: PermitInfo) -> str:
 
 def has_room(info: PermitInfo) -> bool:
     """Whoever wants one more permit, or to read, need not wait for anybody. A writer that waits is a waiter itself."""
-    return not info.waiters and row_of(info).in_use < info.limit
+    return not info.waiters and row_of(info, sees_waiters=False).in_use < info.limit
 
 
-def portrait(info: PermitInfo, some: Sequence[PermitHolder] = ()) -> str:
+def portrait(row: Row, some: Sequence[Holder] = ()) -> str:
     """The whole on several lines, then a table of all holders, or some."""
-    row = row_of(info)
-    chosen = row_of(replace(info, holders=tuple(some))) if some else row
-    lines = {"kind": info.kind, "in use": usage(row), "waiting": str(info.waiters)}
-    use = "SLOTS" if info.kind == "semaphore" else "MODE"
-    rows = [(use, *HOLDER_HEADINGS), *(_holder_row(row, each) for each in chosen.holders)]
+    lines = {"kind": row.kind, "in use": usage(row), "waiting": row.waiting}
+    use = "SLOTS" if row.kind == "semaphore" else "MODE"
+    rows = [(use, *HOLDER_HEADINGS), *(_holder_row(row, each) for each in some or row.holders)]
     facts = (f"  {key:<12}{value}" for key, value in lines.items())
-    return "\n".join([visible(info.name), *facts, *(f"  {line}" for line in text.aligned(rows).splitlines())])
+    return "\n".join([visible(row.name), *facts, *(f"  {line}" for line in text.aligned(rows).splitlines())])
 
 
-def human_table(infos: Sequence[PermitInfo]) -> str:
-    return text.aligned([HEADINGS, *((visible(info.name), *_row(row_of(info))) for info in infos)])
+def human_table(rows: Sequence[Row]) -> str:
+    return text.aligned([HEADINGS, *((visible(row.name), *_row(row)) for row in rows)])
 
 
-def plain_table(infos: Sequence[PermitInfo]) -> str:
+def plain_table(rows: Sequence[Row]) -> str:
     """Seven words a line, for awk and cut, without headings."""
-    return text.aligned([(text.word(info.name), *_row(row_of(info))) for info in infos])
+    return text.aligned([(text.word(row.name), *_row(row)) for row in rows])
 
 
-def info_as_dict(info: PermitInfo) -> dict[str, object]:
-    return row_of(info).to_json()
+def row_as_dict(row: Row) -> dict[str, object]:
+    return row.to_json()
 
 
-def holders_as_dict(info: PermitInfo) -> dict[str, object]:
-    return {"kind": info.kind, "holders": row_of(info).to_json()["holders"]}
+def holders_as_dict(row: Row) -> dict[str, object]:
+    return {"kind": row.kind, "holders": row.holders_as_json()}
 
 
 def broken(info: PermitInfo) -> str:
@@ -80,7 +78,7 @@ def _row(row: Row) -> Sequence[str]:
         use = (str(row.limit), str(row.in_use), _slots(row.slots))
     else:
         use = ("-", str(row.mode), "-")
-    return (row.kind, *use, str(len(row.holders)), str(row.waiters))
+    return (row.kind, *use, str(len(row.holders)), row.waiting)
 
 
 def _holder_row(row: Row, each: Holder) -> Sequence[str]:

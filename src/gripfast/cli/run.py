@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict, cast
 
 import click
 
 import gripfast
 from gripfast.cli import codes
-from gripfast.cli.failure import say
+from gripfast.cli.failure import Failure, explain, say
 from gripfast.cli.kinds import AnyKind, called, kind_in, to_show, words_of
 from gripfast.cli.options import (
     duration_option,
@@ -59,15 +59,25 @@ class Settings(NamedTuple):
     busy_code: int
     grace: float | None
     quiet: bool
-    done_code: int = codes.DONE
-    kind: AnyKind = "lock"
-    look: str = ""
-    """The command that shows who holds it, if that is not `gripfast show`."""
+    done_code: int
+    kind: AnyKind
+    look: str
+    """The command that shows who holds it."""
+    forget: str
+    """What has it done again."""
 
 
 class How(TypedDict):
-    """The options that say what is held, and how."""
+    """The arguments and options of `run`, but for the URL."""
 
+    name: str
+    words: Sequence[str]
+    wait: float | None
+    no_wait: bool
+    busy_exit_code: int
+    grace: float | None
+    quiet: bool
+    done_exit_code: int
     ttl: float | None
     label: str | None
     group: str | None
@@ -115,18 +125,7 @@ class RunCommand(click.Command):
 @duration_option("--keep", KEEP_HELP)
 @click.option("--done-exit-code", type=click.IntRange(0, 255), default=codes.DONE, metavar="CODE", help=DONE_HELP)
 @click.pass_context
-def run(
-    ctx: click.Context,
-    name: str,
-    words: Sequence[str],
-    wait: float | None,
-    no_wait: bool,
-    busy_exit_code: int,
-    grace: float | None,
-    quiet: bool,
-    done_exit_code: int,
-    **how: Unpack[How],
-) -> int:
+def run(ctx: click.Context, **how: Unpack[How]) -> int:
     """Run CMD while holding the lock NAME, and exit with its status.
 
     \b
@@ -162,22 +161,43 @@ def run(
     While gripfast is suspended by Ctrl-Z, the lock is not renewed. If the ttl has passed when gripfast continues, it
     kills CMD.
     """
-    if no_wait and wait is not None:
-        raise click.UsageError("Use --wait or --no-wait, not both.", ctx)
     _check(ctx, how)
-    patience, kind = 0.0 if no_wait else wait, kind_in(ctx.params)
-    settings = Settings(name, words, patience, busy_exit_code, grace, quiet, done_exit_code, kind)
     with open_client(ctx) as client:
-        lock = _lock(client, name, how)
-        check_grace(ctx, grace, lock.ttl)
-        if how["keep"] is not None:
-            label, group = how["label"], how["group"]
-            attempt = client.once(name, keep=how["keep"], wait=patience, ttl=how["ttl"], label=label, group=group)
-            return _run_once(client, attempt, settings, listening())
-        return run_holding(client, lock, settings, listening())
+        return _run_in(client, ctx, how, to_show(how["name"], kind_in(ctx.params)), to_forget(how["name"]))
+
+
+OPTIONS = [each for each in run.params if isinstance(each, click.Option) and each.name not in ("url", "otel")]
+"""What another program may offer that knows the store."""
+
+
+def run_for(client: gripfast.Client, program: str, words: Sequence[str], look: str, forget: str) -> int:
+    """`run`, for another program that has a client: the exit code. Its words are read as those of `gripfast run` are.
+    For `manage.py locked` of `contrib/django/`."""
+    try:
+        ctx = run.make_context(program, list(words))
+        how = cast(How, ctx.params)
+        _check(ctx, how)
+        return _run_in(client, ctx, how, look, forget)
+    except click.UsageError as error:
+        raise Failure(*explain(error)) from None
+
+
+def _run_in(client: gripfast.Client, ctx: click.Context, how: How, look: str, forget: str) -> int:
+    name, patience, kind = how["name"], 0.0 if how["no_wait"] else how["wait"], kind_in(ctx.params)
+    busy, done = how["busy_exit_code"], how["done_exit_code"]
+    settings = Settings(name, how["words"], patience, busy, how["grace"], how["quiet"], done, kind, look, forget)
+    lock = _lock(client, name, how)
+    check_grace(ctx, how["grace"], lock.ttl)
+    if how["keep"] is not None:
+        label, group = how["label"], how["group"]
+        attempt = client.once(name, keep=how["keep"], wait=patience, ttl=how["ttl"], label=label, group=group)
+        return _run_once(client, attempt, settings, listening())
+    return _run_holding(client, lock, settings, listening())
 
 
 def _check(ctx: click.Context, how: How) -> None:
+    if how["no_wait"] and how["wait"] is not None:
+        raise click.UsageError("Use --wait or --no-wait, not both.", ctx)
     if how["once"] and how["keep"] is None:
         raise click.UsageError("--once needs --keep: for how long it is remembered that it was done, such as 7d.", ctx)
     if how["keep"] is not None and not how["once"]:
@@ -210,10 +230,10 @@ def check_grace(ctx: click.Context, grace: float | None, ttl: float) -> None:
         raise click.UsageError(f"--grace may be at most half the ttl, here {sane_grace(ttl):g} seconds.", ctx)
 
 
-def run_holding(
+def _run_holding(
     client: gripfast.Client, lock: gripfast.Lock | gripfast.Semaphore, settings: Settings, signals: Signals
 ) -> int:
-    """Run the command while holding the lock; the exit code. Also for `manage.py locked` of `contrib/django/`."""
+    """Run the command while holding the lock; the exit code."""
     try:
         with campaigning(client, lock.name, signals, settings.quiet, settings.kind):
             lease = lock.acquire(wait=settings.wait)
@@ -228,7 +248,7 @@ def _run_once(client: gripfast.Client, once: gripfast.Once, settings: Settings, 
         run = once._begin(False)
     if run.done:
         if not settings.quiet:
-            say(f"{settings.name!r} was {holder(run.holder)}. To have it done again: {to_forget(settings.name)}")
+            say(f"{settings.name!r} was {holder(run.holder)}. To have it done again: {settings.forget}")
         return settings.done_code
     if not run:
         return _busy(settings, holder(run.holder), run.holder)
@@ -250,8 +270,7 @@ def _who(client: gripfast.Client, settings: Settings, busy: gripfast.LockTimeout
 def _busy(settings: Settings, who: str, info: gripfast.LockInfo | None) -> int:
     if not settings.quiet:
         what_next = "Wait longer with --wait" if settings.wait else "Wait for it with --wait SECONDS"
-        look = settings.look or to_show(settings.name, settings.kind)
-        say(f"{settings.name!r} is {who}. {advice(settings.name, info, f'{what_next}, or see: {look}')}")
+        say(f"{settings.name!r} is {who}. {advice(settings.forget, info, f'{what_next}, or see: {settings.look}')}")
     return settings.busy_code
 
 

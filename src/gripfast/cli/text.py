@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from gripfast import LockInfo
-from gripfast.api.rows import Holder, Row, row_of
+from gripfast.api.rows import Holder, Row
 from gripfast.columns import cells
 from gripfast.durations import shown
 from gripfast.errors import describe_holder, visible
@@ -42,11 +42,11 @@ def to_forget(name: str) -> str:
     return f"gripfast forget {shlex.quote(name)}"
 
 
-def advice(name: str, info: LockInfo | None, otherwise: str) -> str:
-    """For who can't have the lock: what was done stays recorded for days."""
+def advice(forget: str, info: LockInfo | None, otherwise: str) -> str:
+    """For who can't have the lock: what was done stays recorded for days. `forget`: what has it done again."""
     if info is None or info.kept != "done":
         return otherwise
-    return f"The record takes the name: use another name, or have it done again: {to_forget(name)}"
+    return f"The record takes the name: use another name, or have it done again: {forget}"
 
 
 def held_by(info: LockInfo | Holder) -> str:
@@ -61,18 +61,19 @@ def has_room(info: LockInfo) -> bool:
     return False
 
 
-def portrait(info: LockInfo) -> str:
+def portrait(row: Row) -> str:
     """One lock on several lines."""
+    info = row.holders[0]
     lines = {
         "label": visible(info.label) if info.label else "-",
         "holder": occupant(info),
         _SINCE[info.kept]: "unknown" if info.since is None else f"{_moment(info)} ({held_for(info)})",
         "expires in": expires_in(info) + ("" if info.kept or math.isinf(info.expires_in) else " unless renewed"),
-        "waiting": str(info.waiters),
+        "waiting": row.waiting,
         "token": str(info.token),
         "owner": visible(info.owner),
     }
-    return "\n".join([visible(info.name), *(f"  {key:<12}{value}" for key, value in lines.items())])
+    return "\n".join([visible(row.name), *(f"  {key:<12}{value}" for key, value in lines.items())])
 
 
 def occupant(info: LockInfo | Holder) -> str:
@@ -83,13 +84,13 @@ def occupant(info: LockInfo | Holder) -> str:
     return FOREIGN if info.since is None else f"pid {info.pid} on {visible(info.host)}"
 
 
-def human_table(infos: Sequence[LockInfo]) -> str:
-    return aligned([HEADINGS, *(human_row(info) for info in infos)])
+def human_table(rows: Sequence[Row]) -> str:
+    return aligned([HEADINGS, *(_human_row(row, row.holders[0]) for row in rows)])
 
 
-def plain_table(infos: Sequence[LockInfo]) -> str:
+def plain_table(rows: Sequence[Row]) -> str:
     """Ten words a line, for awk and cut: no headings, exact values, blanks inside a word written as \\x20."""
-    return aligned([line for info in infos for line in plain_rows(row_of(info))])
+    return aligned([line for row in rows for line in plain_rows(row)])
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -111,21 +112,21 @@ def as_json(value: object) -> str:
     return json.dumps(value, indent=2)
 
 
-def info_as_dict(info: LockInfo) -> dict[str, object]:
+def row_as_dict(row: Row) -> dict[str, object]:
     """A lock has one holder: flat."""
-    return {"name": info.name, **row_of(info).holders[0].to_json(), "waiters": info.waiters}
+    return {"name": row.name, **row.holders[0].to_json(), "waiters": row.waiters}
 
 
-def holders_as_dict(info: LockInfo) -> dict[str, object]:
-    return {"holder": info_as_dict(info)}
+def holders_as_dict(row: Row) -> dict[str, object]:
+    return {"holder": row_as_dict(row)}
 
 
 def _moment(info: LockInfo | Holder) -> str:
     return "unknown" if info.since is None else f"{info.since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def human_row(info: LockInfo) -> Sequence[str]:
-    return (visible(info.name), *holder_row(info), str(info.waiters), str(info.token))
+def _human_row(row: Row, each: Holder) -> Sequence[str]:
+    return (visible(row.name), *holder_row(each), row.waiting, str(each.token))
 
 
 def holder_row(info: LockInfo | Holder) -> Sequence[str]:
@@ -144,7 +145,7 @@ def plain_rows(row: Row) -> Iterator[Sequence[str]]:
     for each in row.holders:
         since = "-" if each.since is None else each.since.astimezone(UTC).isoformat(timespec="milliseconds")
         who = (word(row.name), word(each.label or "-"), word(each.host or "-"), str(each.pid), since)
-        yield (*who, f"{each.expires_in:.3f}", str(row.waiters), str(each.token), each.state, row.kind)
+        yield (*who, f"{each.expires_in:.3f}", row.waiting, str(each.token), each.state, row.kind)
 
 
 def word(text: str) -> str:

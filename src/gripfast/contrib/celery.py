@@ -161,7 +161,15 @@ class GuardedTask(Task):  # type: ignore[misc] # Celery has no types
         template = getattr(self, self._template_option)
         if template is None:
             return None
-        return Namer(template, run)
+        if callable(template):
+            raise self._wrong(f'{self._template_option} must be a text such as "report:{{user_id}}", not a function')
+        try:
+            return Namer(template, run)
+        except ConfigurationError:
+            raise
+        except ValueError:  # of inspect.signature()
+            name = getattr(run, "__name__", "f")
+            raise self._wrong(f"bind=True passes the task itself: write def {name}(self), or leave bind out") from None
 
     def _run_guarded(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError
@@ -226,7 +234,8 @@ class LockedTask(GuardedTask):
     _template_option = "lock"
 
     def _make_namer(self, run: Callable[..., Any]) -> Namer | None:
-        if not isinstance(getattr(self, "lock", None), str):
+        lock = getattr(self, "lock", None)
+        if not isinstance(lock, str) and not callable(lock):
             raise self._wrong('it needs the name of its lock: @app.task(base=LockedTask, lock="report:{user_id}")')
         return super()._make_namer(run)
 

@@ -13,7 +13,7 @@ import enum
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fastapi import Depends
 from fastapi.dependencies.models import Dependant
@@ -21,6 +21,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.requests import HTTPConnection
 
 import gripfast
+from gripfast.api.misuse import NoSuchAttribute
 from gripfast.contrib.starlette import AnyClient, Release, Template, Visit, only_one
 from gripfast.errors import ConfigurationError
 from gripfast.extras import how_to_install
@@ -80,6 +81,13 @@ class _Dependency:
     def __init__(self, function: Callable[..., Any]) -> None:
         functools.update_wrapper(self, function)
         vars(self).update(__globals__=getattr(function, "__globals__"), __call__=function)  # noqa: B009
+
+    @property
+    def dependency(self) -> NoReturn:
+        """What FastAPI reads of each entry of `dependencies=[…]`."""
+        raise NoSuchAttribute(
+            "locked() of gripfast.contrib.fastapi is what Depends() takes: write dependencies=[Depends(locked(…))]"
+        )
 
     def __call__(self, *endpoint: object, **values: Any) -> Any:
         if endpoint:

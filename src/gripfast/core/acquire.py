@@ -215,7 +215,8 @@ def _another_limit(want: Want, limit: int) -> ConfigurationError:
     return ConfigurationError(
         f"the semaphore {want.name!r} has a limit of {limit}, and this program uses {want.share.limit}"
         + (f" and wants {want.share.n} permits" if want.share.n > limit else "")
-        + f": make it with limit={limit} everywhere, or call resize() to change the limit for everybody"
+        + f": make it with limit={limit} everywhere, or change it for everybody: call resize(), or gripfast resize"
+        " in the shell"
     )
 
 

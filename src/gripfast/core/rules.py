@@ -147,12 +147,16 @@ def next_token(last: int, wall_us: int) -> int:
     return max(last + 1, wall_us)
 
 
+FROM_ARGUMENTS = "A name that depends on the arguments is a text with placeholders, such as 'report:{user_id}'"
+
+
 def checked_name(name: object) -> str:
     if isinstance(getattr(name, "name", None), str):
         raise ConfigurationError(f"a lock's name must be text, not {type(name).__name__}: write its .name")
     if not isinstance(name, str) and callable(name):
         raise ConfigurationError(
             f"a lock's name must be text, not {type(name).__name__}: to decorate a function, write @client.locked(name)"
+            f". {FROM_ARGUMENTS}"
         )
     text = _checked_text("lock's name", name, NAME_BYTES_MAX, least=1)
     if "\0" in text:

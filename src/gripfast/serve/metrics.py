@@ -15,16 +15,21 @@ from gripfast.extras import how_to_install
 
 KINDS: tuple[AnyKind, ...] = ("lock", "semaphore", "rwlock")
 MISSING = f"Metrics need the package prometheus_client: {how_to_install('prometheus')}."
-FIGURES: dict[str, tuple[str, Callable[[list[Row], float], float]]] = {
+FIGURES: dict[str, tuple[str, Callable[[list[Row], float], float | None]]] = {
     "names": ("Names that are taken", lambda rows, now: len(rows)),
     "holders": ("Holders of these names", lambda rows, now: sum(len(row.holders) for row in rows)),
-    "waiters": ("Waiters that the store sees", lambda rows, now: sum(row.waiters or 0 for row in rows)),
+    "waiters": ("Waiters that the store sees", lambda rows, now: _waiters(rows)),
     "longest_hold_seconds": (
         "For how long the oldest of the holders has had its lock",
         lambda rows, now: max((now - row.since.timestamp() for row in rows if row.since), default=0.0),
     ),
 }
-"""By the end of the metric's name: what it means, and its value for the rows of one kind."""
+"""By the end of the metric's name: what it means, and its value for the rows of one kind; None if nobody knows."""
+
+
+def _waiters(rows: list[Row]) -> int | None:
+    seen = [row.waiters for row in rows if row.waiters is not None]
+    return sum(seen) if len(seen) == len(rows) else None
 
 
 def exposition(view: View, viewers: int) -> bytes | None:
@@ -49,7 +54,8 @@ def exposition(view: View, viewers: int) -> bytes | None:
             for name, (about, of) in FIGURES.items() if scan else ():
                 family = GaugeMetricFamily(f"gripfast_store_{name}", about, labels=["kind"])
                 for kind, rows in _by_kind(scan).items():
-                    family.add_metric([kind], of(rows, time.time()))
+                    if (figure := of(rows, time.time())) is not None:
+                        family.add_metric([kind], figure)
                 yield family
 
     registry = CollectorRegistry()

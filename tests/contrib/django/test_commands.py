@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 from django.core.management.base import BaseCommand
+from django.http import HttpResponse
 from django.test import override_settings
 
 import gripfast
@@ -46,6 +47,14 @@ def test_the_locks_of_all_stores_are_listed() -> None:
             rows = json.loads(printed_by("locks", in_json=True, filter="BY nightly"))
             assert [row["name"] for row in rows["default"]["rows"]] == ["nightly"]
             assert rows["pg"]["rows"] == []
+
+
+def test_a_store_that_can_not_count_its_waiters_says_so() -> None:
+    with override_settings(GRIPFAST={"default": {"DATABASE": "pg"}}), lock("nightly"):
+        told, in_json = printed_by("locks"), json.loads(printed_by("locks", in_json=True))
+    assert "This store can't tell how many wait." in told
+    assert told.splitlines()[2].split()[-2] == "?"
+    assert in_json["default"]["rows"][0]["waiters"] is None
 
 
 def test_a_store_that_can_not_be_reached_is_an_error_in_words() -> None:
@@ -111,11 +120,48 @@ def test_a_signal_is_passed_on_to_the_command(project_of_its_own: Bazaar) -> Non
 def test_without_a_command_it_says_how_to_write_one() -> None:
     with pytest.raises(CommandError, match="after two dashes"):
         call_command("locked", "nightly")
-    with pytest.raises(CommandError, match="--wait must be a duration like"):
+    with pytest.raises(CommandError, match="'--wait': must be a duration like"):
         call_command("locked", "nightly", wait="soon", words=["true"])
+    with pytest.raises(CommandError, match=r"--once needs --keep: .* Try: manage\.py locked --help"):
+        call_command("locked", "nightly", once=True, words=["true"])
+
+
+def test_it_takes_the_options_of_gripfast_run(project_of_its_own: Bazaar, tmp_path: Path) -> None:
+    both = ("locked", "digest", "--once", "--keep", "1d", "--min-hold", "5", "--", "true")
+    assert "Use --once or --min-hold, not both" in project_of_its_own.manage(*both, expect=64)
+    once = ("locked", "digest", "--once", "--keep=1d", "--", "echo", "done")
+    assert project_of_its_own.manage(*once) == "done\n"
+    again = project_of_its_own.manage(*once, expect=79)
+    assert "To have it done again: call locks['default'].forget('digest') in manage.py shell" in again
+    slots = project_of_its_own.manage("locked", "api", "--limit", "2", "--", "sh", "-c", "echo $GRIPFAST_SLOTS")
+    assert slots == "0\n"
+    with gripfast.connect(f"sqlite:///{tmp_path}/locks.db") as client, client.rwlock("config").write():
+        busy = project_of_its_own.manage("locked", "config", "--read", "--no-wait", "--", "true", expect=75)
+    assert "'config' is held by" in busy
 
 
 # -- the decorator -----------------------------------------------------------------------------------------------------
+
+
+def _handled(busy: Any) -> type[BaseCommand]:
+    class Nightly(BaseCommand):
+        @locked("nightly", wait=0, busy=busy)
+        def handle(self, **options: object) -> str:
+            return "done"
+
+    return Nightly
+
+
+def test_a_status_is_refused_on_a_command_before_a_lock_is_taken() -> None:
+    with pytest.raises(gripfast.ConfigurationError, match=r"busy=409\) on .*handle: a status, .* views: .*busy='skip'"):
+        call_command(_handled(409)(), stdout=StringIO())
+
+
+def test_a_command_that_would_return_a_response_says_what_to_write() -> None:
+    command = _handled(lambda _: HttpResponse("busy", status=409))()
+    call_command(command, stdout=StringIO())
+    with lock("nightly"), pytest.raises(gripfast.ConfigurationError, match="made a response, which is for views"):
+        call_command(command, stdout=StringIO())
 
 
 def test_a_decorated_command_ends_with_a_message_if_the_lock_is_taken(tmp_path: Path) -> None:

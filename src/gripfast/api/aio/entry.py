@@ -24,8 +24,11 @@ def connect_async(target: object = None, **options: Any) -> AsyncClient:
 
 
 def async_lock(name: str, *more: Never, **settings: Unpack[LockKwargs[AsyncLease]]) -> AsyncLock:
-    """A lock of this event loop's default client: `async with gripfast.async_lock("nightly"): …`. `settings` are those
-    of `AsyncClient.lock`."""
+    """A lock of this event loop's default client: `async with gripfast.async_lock("nightly"): …`.
+
+    `settings` are keywords, those of `AsyncClient.lock`: ttl, renew, max_hold, reentrant, label, on_lost, group, wait,
+    min_hold, lazy_release. `help(gripfast.Client.lock)` says what they mean.
+    """
     if more:
         raise more_than_a_name("async_lock", more)
     return default_client()._twin_lock(name, **settings)

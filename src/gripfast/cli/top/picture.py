@@ -99,8 +99,8 @@ def _label(row: Row) -> str:
     return next((each.label for each in row.holders if each.label), "-")
 
 
-def _waiters(row: Row) -> str:
-    return "?" if row.waiters is None else str(row.waiters)
+def _waiting(row: Row) -> str:
+    return row.waiting
 
 
 def columns(now: datetime) -> list[Column[Row]]:
@@ -119,7 +119,7 @@ def columns(now: datetime) -> list[Column[Row]]:
         Column("HOLDER", _whose, 9, 3, style=age, order="host"),
         Column("HELD", since, 7, 1, True, age, "held"),
         Column("LEFT", lambda row: left(row.expires_in), 6, 6, True, age, "expires"),
-        Column("WAIT", _waiters, 5, 2, True, lambda row: f"{BOLD};{YELLOW}" if row.waiters else DIM, "waiting"),
+        Column("WAIT", _waiting, 5, 2, True, lambda row: f"{BOLD};{YELLOW}" if row.waiters else DIM, "waiting"),
         Column("RATE", lambda row: rate(row.rate), 6, 4, True, lambda row: GREEN if row.rate else DIM, "rate"),
         Column("TOKEN", lambda row: str(row.token), 6, 8, True, age, is_extra=True),
     ]

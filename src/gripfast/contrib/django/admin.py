@@ -93,10 +93,9 @@ class HeldLockAdmin(admin.ModelAdmin):
 
     def _shown(self, row: Row, using: str) -> ShownRow:
         query = urlencode({"using": using, "kind": row.kind, "name": row.name})
-        waiters = "?" if row.waiters is None else str(row.waiters)
         kind = f"{row.kind} ({row.mode})" if row.mode else row.kind
         link = f"{reverse(f'{self.admin_site.name}:gripfast_heldlock_break')}?{query}"
-        return ShownRow(visible(row.name), kind, [_shown_holder(each) for each in row.holders], waiters, link)
+        return ShownRow(visible(row.name), kind, [_shown_holder(each) for each in row.holders], row.waiting, link)
 
     # -- the question, and the break -------------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from asgiref.sync import iscoroutinefunction
 from django.core.management.base import BaseCommand, CommandError
 from django.http import FileResponse, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.views import View
 
 from gripfast.api.decorator import check_decoration, check_settings, locked_async, locked_plain
@@ -61,7 +62,8 @@ def locked(
 
     If the lock is not free within `wait` seconds, `busy` says what happens instead:
 
-    - a number, such as 409: a response with this status and `Retry-After`. Then `wait` is 0 unless you pass another.
+    - a number, such as 409: a response with this status and `Retry-After`. For views, not for commands. `wait`
+      is 0 then, unless you pass another.
     - `"raise"`: LockTimeout; of a command, an error message, and the exit code 75.
     - `"skip"`: the call returns None. For commands, not for views. A command says on stderr that it was skipped, unless
       `--verbosity` is 0.
@@ -132,6 +134,7 @@ def _locked_view(
 
     @functools.wraps(function)
     def hold(*args: Any, **kwargs: Any) -> Any:
+        _refuse_status(function, busy, args)
         try:
             return held(*args, **kwargs)
         except _Taken as taken:
@@ -185,10 +188,23 @@ def _answer(error: LockTimeout, busy: Busy, args: tuple[Any, ...], kwargs: Mappi
             raise CommandError(str(error), returncode=BUSY_CODE) from None
         raise error from None
     if busy != "skip":
-        return busy(error)
+        answer = busy(error)
+        if command is not None and isinstance(answer, HttpResponseBase):
+            raise ConfigurationError(f"the function in busy made a response, {_OF_A_VIEW}") from error
+        return answer
     if command is not None and kwargs.get("verbosity", 1) > 0:
         command.stderr.write(f"skipped: {error}", command.style.NOTICE)
     return None
+
+
+_OF_A_VIEW = "which is for views: in a command write wait=0 (exit code 75 if the lock is taken), or wait=0, busy='skip'"
+
+
+def _refuse_status(function: Callable[..., Any], busy: Busy, args: tuple[Any, ...]) -> None:
+    """At every call, because only a call shows whose method it is; not only at the first one that finds the lock taken.
+    Django takes what `handle()` returns for text, and can't print a response."""
+    if isinstance(busy, int) and _command_in(args) is not None:
+        raise ConfigurationError(f"@locked(…, busy={busy}) on {function.__qualname__}: a status, {_OF_A_VIEW}")
 
 
 def _command_in(args: tuple[Any, ...]) -> BaseCommand | None:

@@ -106,7 +106,7 @@ function fact(title, value) {
 }
 
 function waiting(row) {
-  if (row.waiters === null) return "";
+  if (row.waiters === null) return "? waiting";
   return row.waiters === 0 ? "nobody waits" : `${row.waiters} waiting`;
 }
 

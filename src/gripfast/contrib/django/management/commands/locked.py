@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from django.core.management import get_commands
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from gripfast import durations
-from gripfast.cli.failure import explain
-from gripfast.cli.run import Settings, run_holding
-from gripfast.cli.signals import listening
+from gripfast.cli.failure import Failure, explain
+from gripfast.cli.run import OPTIONS, run_for
 from gripfast.contrib.django.clients import DEFAULT, locks
 from gripfast.errors import GripfastError
 
 _USAGE = "Write the command after two dashes: manage.py locked NAME -- clearsessions, or -- ./backup.sh"
-BUSY_CODE = 75
 
 
 class Command(BaseCommand):
@@ -42,24 +39,18 @@ command is stopped before somebody else can get it."""
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="The name of the lock.")
         parser.add_argument("--using", default=DEFAULT, metavar="ALIAS", help="A store of the setting GRIPFAST.")
-        parser.add_argument("--wait", metavar="DURATION", help="Wait at most this long: 30, 5m. [default: for ever]")
-        parser.add_argument("--no-wait", action="store_true", help="The same as --wait 0.")
-        parser.add_argument("--ttl", metavar="DURATION", help="How long the lock stays held if this process dies.")
-        parser.add_argument("--grace", metavar="DURATION", help="Send TERM this long before the lock would be lost.")
-        parser.add_argument("--label", help="Tells others who holds the lock.")
-        parser.add_argument("--busy-exit-code", type=int, default=BUSY_CODE, metavar="CODE", help="[default: 75]")
-        parser.add_argument("--quiet", "-q", action="store_true", help="Do not tell who holds the lock.")
+        for option in OPTIONS:
+            kind: Any = {"action": "store_true"} if option.is_flag else {"metavar": option.metavar}
+            about = (option.help or "").replace("%", "%%")
+            parser.add_argument(*option.opts, dest=option.name, help=about, default=None, **kind)
 
     def handle(self, *, name: str, using: str, **given: Any) -> None:
         words = _command(given.get("words") or self.__dict__.get("_words", ()))
-        wait = 0.0 if given["no_wait"] else _seconds("--wait", given["wait"])
-        grace, quiet = _seconds("--grace", given["grace"]), given["quiet"]
-        settings = Settings(name, words, wait, given["busy_exit_code"], grace, quiet, look="manage.py locks")
+        forget = f"call locks[{using!r}].forget({name!r}) in manage.py shell"
         try:
-            client = locks[using]
-            lock = client.lock(name, _seconds("--ttl", given["ttl"]), label=given["label"])
-            status = run_holding(client, lock, settings, listening())
-        except GripfastError as error:
+            told = [*_written(name, given), "--", *words]
+            status = run_for(locks[using], "manage.py locked", told, "manage.py locks", forget)
+        except (GripfastError, Failure) as error:
             code, message = explain(error)
             raise CommandError(message, returncode=code) from error
         if status:
@@ -77,8 +68,10 @@ def _command(words: Sequence[str]) -> list[str]:
     return [sys.executable, *([script] if is_of_the_project else ["-m", "django"]), *words]
 
 
-def _seconds(option: str, text: str | None) -> float | None:
-    try:
-        return None if text is None else durations.read(str(text))
-    except ValueError as error:
-        raise CommandError(f"{option} {error}") from None
+def _written(name: str, given: Mapping[str, Any]) -> Iterator[str]:
+    """For the parser of `gripfast run`. What `call_command()` has passed may be numbers."""
+    for option in OPTIONS:
+        value = given.get(option.name or "")
+        if value is not None and value is not False:
+            yield from [option.opts[0]] if option.is_flag else [f"{option.opts[0]}={value}"]
+    yield name
