@@ -12,14 +12,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gripfast import durations
 from gripfast.core import rules
 from gripfast.core.ports import Capabilities
 from gripfast.errors import ConfigurationError
 from gripfast.stores.options import Option
-from gripfast.stores.redis.followers import Replicas
+
+if TYPE_CHECKING:  # the spec is imported where hiredis is not installed
+    from gripfast.stores.redis.followers import Replicas
 
 MAX_TTL = 60.0
 REPLICAS_MOST = 100
