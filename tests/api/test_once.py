@@ -78,7 +78,7 @@ def test_a_run_that_is_dropped_is_not_done(client: gripfast.Client) -> None:
 
 def test_what_was_not_confirmed_is_told() -> None:
     with RedisServer() as server, gripfast.connect(server.url, request_timeout=1) as client:
-        with pytest.raises(gripfast.OutcomeUnknown, match="'digest' is done, but that may not be recorded"):
+        with pytest.raises(gripfast.OutcomeUnknown, match="'digest' is done, but the store did not confirm"):
             with client.once("digest", keep=LONG, ttl=3) as run:
                 assert run
                 server.pause()
@@ -88,7 +88,7 @@ def test_what_was_not_confirmed_is_told() -> None:
 def test_what_was_not_confirmed_is_told_to_tasks() -> None:
     async def main(server: RedisServer) -> None:
         async with gripfast.connect_async(server.url, request_timeout=1) as client:
-            with pytest.raises(gripfast.OutcomeUnknown, match="'digest' is done, but that may not be recorded"):
+            with pytest.raises(gripfast.OutcomeUnknown, match="'digest' is done, but the store did not confirm"):
                 async with client.once("digest", keep=LONG, ttl=3) as run:
                     assert run
                     server.pause()

@@ -69,7 +69,7 @@ WRONG_OPTIONS: list[tuple[Call, str]] = [
     (lambda client: client.semaphore("job"), "write limit=3"),
     (lambda client: client.semaphore("job", permits=3), "semaphore() has no 'permits': write limit=3"),
     (lambda client: client.limited("job"), "write limit=3"),
-    (lambda client: client.once("job"), "once() needs `keep`, the seconds for which it stays recorded"),
+    (lambda client: client.once("job"), "once() needs `keep`, the seconds for which the store remembers"),
     (lambda client: client.once("job", period=60), "once() has no 'period': write keep=60"),
     (lambda client: client.lock("job", blocking=False), "write `lease = lock.try_acquire()`"),
     (lambda client: client.lock("job", blocking_timeout=2), "write wait=2"),

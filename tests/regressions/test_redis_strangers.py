@@ -83,7 +83,7 @@ async def test_one_that_took_the_place_of_a_replica_acknowledges_nothing(world: 
         second = await second_holder(world, failing, follower)
         assert not lease.held
         assert second.held
-        message = rf":\d+ acknowledged that, and {HOST}:{failing.replica.port} followed it before: if that may"
+        message = rf":\d+ acknowledged that, and {HOST}:{failing.replica.port} followed it before: if those"
         with pytest.raises(gripfast.OutcomeUnknown, match=message):
             await actor.acquire("other", wait=0, ttl=TTL)
 

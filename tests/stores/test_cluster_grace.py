@@ -188,7 +188,7 @@ def test_init_ends_no_grace_of_a_promoted_node_unless_it_is_told_to(
 ) -> None:
     place._fail()
     assert main(["init", place.url]) == codes.DECLINED
-    assert "has no marker, and other nodes of this Cluster have: it was just promoted" in capsys.readouterr().err
+    assert "has no marker, but other nodes of this Cluster have one: it was just promoted" in capsys.readouterr().err
     with gripfast.connect(place.url) as client:
         with pytest.raises(gripfast.StoreUnavailable, match=r"grants no lock for another .* was just promoted"):
             client.lock("job", ttl=TTL).acquire(wait=0)

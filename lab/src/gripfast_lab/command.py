@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 WIDTH_AT_MOST = 120
 SCENARIO_HELP = (
-    "What to simulate: redis, permits, once, failover-0 to failover-2, etcd, redlock3 or redlock5; docs/simulation.md."
+    "What to simulate: redis, permits, once, failover-0 to failover-2, etcd, redlock3 or redlock5; see "
+    "docs/simulation.md."
 )
 _FILE = click.Path(dir_okay=False, allow_dash=True)
 svg_option = click.option("--svg", type=_FILE, help="Draw a picture into this file; - is the standard output.")

@@ -256,7 +256,7 @@ LOCKS: tuple[Entry, ...] = (
         "",
         "The marker names the run id together with the id of the server's history (`master_replid`), which changes with"
         " every promotion.",
-        "A search over all small histories found it before it was built.",
+        "A search over all small histories found this, before such a grace was built.",
     ),
     Entry(
         "failover-grace",

@@ -73,8 +73,8 @@ RELATIVES: tuple[Entry, ...] = (
         "A semaphore with one ttl for all of its holders",
         lambda: Protocol(permits.one_ttl, Alone(), FOUR, {SLOW: 1}, words=PERMIT, limit=LIMIT),
         "limit",
-        "Counting is one step now, and the counter has a time to live, so no permit is lost for ever. The first one who"
-        " counts sets it. Each holder stops when its own 30 seconds are over.",
+        "Counting is one step now, and the counter has a time to live, so no permit is lost for ever. The first client"
+        " that counts sets the time to live. Each holder stops when its own 30 seconds are over.",
         "The counter lives for 30 seconds from A's request on. B came 5 seconds later, so its own 30 seconds are not"
         " over when the counter expires. C and D find no counter, and get in beside B.",
         "",
@@ -205,7 +205,7 @@ RELATIVES: tuple[Entry, ...] = (
         "",
         "The text of `lease.detach()` can be adopted once: `client.adopt(text)` replaces the owner by a new one, in one"
         " step, and gives it a larger token. The second adopter is refused.",
-        "Queues that deliver at least once are the rule: SQS, RabbitMQ and Celery (with acks_late) do.",
+        "Most queues deliver a job at least once, and sometimes twice: SQS, RabbitMQ and Celery (with acks_late) do.",
     ),
     Entry(
         "once-flag-before",
@@ -216,8 +216,8 @@ RELATIVES: tuple[Entry, ...] = (
         " can set it.",
         "A sets the flag and crashes in the middle of the work. For everyone else it is done.",
         "",
-        "`client.once(name, keep=…)` holds a lock while it works, and records that it is done when it is. If its"
-        " process dies, the lock expires, and another one begins.",
+        "`client.once(name, keep=…)` holds a lock during the work, and records at its end that the work is done. If the"
+        " process dies, the lock expires, and another process begins.",
         "The library celery-singleton marks a task when it is queued. If the task is revoked or killed, the mark"
         " stays (celery-singleton #29, #40).",
     ),
@@ -232,7 +232,7 @@ RELATIVES: tuple[Entry, ...] = (
         " is done, and B does it again. It should have looked once more. No fault is needed.",
         "",
         "Lock and record are one key (or one row): a request for the lock finds either a holder or a record, in one"
-        " step. A crash between the work and its record can't be helped: then the work is done again. So nothing is"
+        " step. If a process crashes between the work and its record, the work is done again. So nothing is"
         " done exactly once, and Gripfast does not claim it.",
         "It is check-then-act, with the check outside of the lock.",
     ),

@@ -144,8 +144,8 @@ class Client(PermitDecorators, Operators):
         is called once, when the first of them is lost. The other settings are those of `lock()`. The leases are always
         renewed, because the first one has to last until the last one is granted.
 
-        Acquire all that you need with one `locks()`. If this thread has acquired one of them before, through this
-        client, it raises ConfigurationError. It may raise LeaseLost, if one is lost while the others are waited for.
+        Acquire all that you need with one `locks()`. The acquisition raises ConfigurationError if this thread has
+        acquired one of them before, through this client, and LeaseLost if one is lost during the wait for the others.
         """
         if wrong:
             raise unknown_option(Client.locks, wrong)
@@ -304,8 +304,8 @@ class Client(PermitDecorators, Operators):
         - `ttl`, `label` and `group` are those of `lock()`. The lease is renewed while the block runs: `run.lease`.
 
         It can't make work happen exactly once. A process that dies in the middle has done part of it, and another
-        begins from the start. If the lease is lost, or the store does not confirm that it was recorded, the end of the
-        block raises LeaseLost or OutcomeUnknown, and the work may be done again.
+        begins from the start. If the lease is lost, or the store does not confirm that it recorded the work as done,
+        the end of the block raises LeaseLost or OutcomeUnknown, and the work may be done again.
 
         It is a decorator, too: `@client.once("digest:{day}", keep=7*86400)`. The name is a template, as in `locked()`.
         If the function is not to run, the call returns None. Coroutine functions work.

@@ -49,8 +49,8 @@ def current_lease(kind: type[A]) -> A: ...
 
 
 def current_lease(kind: type[Lease] | type[AsyncLease] | None = None) -> Lease | AsyncLease:
-    """The lease of the decorated function that runs now; if they are nested, of the innermost. Use it to send the
-    token with what you write, and to check that the lock is still held:
+    """The lease of the decorated function that runs now; if one such function has called another, that of the inner
+    one. Use it to send the token with what you write, and to check that the lock is still held:
 
         @client.locked("report:{user_id}")
         def report(user_id: int) -> None:

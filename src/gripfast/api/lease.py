@@ -192,8 +192,8 @@ class Lease(Handle[BlockingRuntime]):
 
     def detach(self, ttl: float | None = None) -> str:
         """Hand the lock over: return a text with which another thread, process or machine can adopt it, by
-        `client.adopt(text)`. Until then the lock stays taken, for `ttl` seconds from now (as long as before, if it is
-        None). Nobody renews it meanwhile.
+        `client.adopt(text)`. Until then the lock stays taken, for `ttl` seconds from now (without `ttl`, for the ttl
+        of this lease). Nobody renews it meanwhile.
 
         This lease is over: `held` is false, and nothing here releases the lock any more. Its `with` block ends without
         an error. If the store can't be reached, detach() raises StoreUnavailable; read `held` to see whether the lease

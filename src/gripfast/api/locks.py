@@ -147,7 +147,8 @@ class AnyLeases(NotLikeOthers, Generic[L], lacks=OF_LEASES):
 
     def _enter_once(self) -> None:
         if self._is_entered:
-            raise ConfigurationError(f"the leases on {', '.join(map(repr, self.names))} are in a `with` block already")
+            names = ", ".join(map(repr, self.names))
+            raise ConfigurationError(f"the leases on {names} are in a `with` block already: remove the inner `with`")
         self._is_entered = True
 
     def __repr__(self) -> str:

@@ -203,7 +203,7 @@ class Once(AnyOnce):
 
 
 class Run(AnyRun["Lease"]):
-    """One entry into `with client.once(…)`. True if the block is to do the work. Otherwise `done` or `busy` is true."""
+    """From `with client.once(…) as run:`. True if the block is to do the work. Otherwise `done` or `busy` is true."""
 
     __slots__ = ()
 

@@ -47,8 +47,8 @@ class Operators(AnyClient):
     ) -> Iterator[LockInfo] | Iterator[PermitInfo]:
         """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
         arbitrary, and a lock may occur twice. The list includes names that nobody holds, but that are kept
-        (`info.kept`): what was done `once()`, and the rest of a `min_hold`. With `kind`: over the semaphores or
-        read/write locks that somebody holds. One call lists one kind."""
+        (`info.kept`): what was done `once()`, and the rest of a `min_hold`. With `kind`, iterate over the semaphores
+        or read/write locks that somebody holds. One call lists one kind."""
         return self._list_locks(prefix) if kind == "lock" else self._list_permits(prefix, self._check_kind(kind))
 
     def _list_locks(self, prefix: str) -> Iterator[LockInfo]:

@@ -216,7 +216,7 @@ class RWLock(AnyRWLock):
 
     @exact
     def write(self, **wrong: Unpack[NothingElse]) -> WriteLock:
-        """A lock that nobody else has, for reading or writing, at the same time. Does no I/O."""
+        """A lock that keeps out all others, readers and writers. Does no I/O."""
         if wrong:
             raise unknown_option(RWLock.write, wrong)
         return WriteLock(self._client, self._write)

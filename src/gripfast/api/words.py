@@ -220,7 +220,7 @@ TIMES = ("timeout", "blocking_timeout", "acquire_timeout", "wait_timeout", "max_
 _WITHOUT_RENEWAL = "leave it out, because a term is renewed until it is released or lost"
 _ELECTION_VALUE = "write value={value}, what others read as leader.value"
 _LEAD_WAIT = "it belongs to a campaign. Write election.lead(wait={value})"
-_KEEP = "write keep={value}, the seconds for which it stays recorded that it was done"
+_KEEP = "write keep={value}, the seconds for which the store remembers that the work was done"
 _ONLY_LOCKS = "leave it out: only lock() and locks() have it"
 _TO_BE_CONFIRMED = "leave it out, because the store has to confirm that it was done"
 _TO_SKIP = "To skip the call if the lock is taken, write wait=0, busy='skip'"
@@ -277,7 +277,7 @@ OPTIONS: Mapping[str, Mapping[str, str]] = {
         **_LOCK,
         **dict.fromkeys(("ttl_done", "expire_after", "period", "interval", "lock_at_least_for"), _KEEP),
         "renew": "leave it out, because the lease is always renewed while the work is done",
-        "reentrant": "leave it out: what is being done is not begun again inside itself",
+        "reentrant": "leave it out: work that is going on can't be begun again, not even inside its own block",
         "on_lost": "leave it out, and call run.lease.ensure_held() in the work",
         "max_hold": "leave it out, and end the work yourself",
         "busy": "leave it out: read run.busy, or run.done",
@@ -324,7 +324,8 @@ TO_WAIT_FOR_EVER: Mapping[str, str] = {
 
 MISSING: Mapping[str, str] = {
     "limit": "a semaphore needs a limit, which is how many may have a permit at the same time: write limit=3",
-    "keep": "once() needs `keep`, the seconds for which it stays recorded that it was done: write keep=7 * 86400",
+    "keep": "once() needs `keep`, the seconds for which the store remembers that the work was done: write keep=7 * "
+    "86400",
 }
 """What has to be given, and what it is."""
 

@@ -56,5 +56,7 @@ def _refuse_if_in_use(client: gripfast.Client) -> None:
     for kind in KINDS:
         for info in client.list(kind=kind):  # type: ignore[call-overload]
             raise Failure(
-                codes.DECLINED, f"{info.name!r} is held, so this store is in use; nothing was changed. See --help"
+                codes.DECLINED,
+                f"{info.name!r} is held, so this store is in use; nothing was changed. If no server has failed in the "
+                "last minutes, run this again with --yes",
             )

@@ -48,7 +48,8 @@ def ls(ctx: click.Context, in_json: bool, prefix: str, kind: AnyKind | Literal["
     can't tell how many wait (PostgreSQL, MariaDB, MySQL), waiters is ?, and null with --json.
 
     The state is held, or done (recorded by gripfast run --once, or once(): nobody is at work), or min_hold (released,
-    but not free yet), or foreign (other software holds it). With --json, what is done or kept has the field kept.
+    but not free yet), or foreign (other software holds it). With --json, an entry that is done or min_hold has the
+    field kept.
 
     With --kind semaphore or --kind rwlock it prints one line for each name: name, kind, limit, permits in use (or read,
     or write), their slots, the number of holders, waiters. gripfast show tells who the holders are.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import click
 
-_RUN = "gripfast run NAME -- CMD holds a lock while a command runs, gripfast acquire NAME without one"
+_RUN = "gripfast run NAME -- CMD holds a lock while a command runs, gripfast acquire NAME takes one without a command"
 _SHOW = "gripfast show NAME tells who holds a lock, gripfast ls lists all"
 _BREAK = (
     "gripfast break NAME takes a lock away from its holder, gripfast release - releases one that gripfast acquire took"

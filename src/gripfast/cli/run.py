@@ -41,7 +41,7 @@ at most half the ttl. [default: {GRACE:g}, or half the ttl if that is less]"""
 MIN_HOLD_HELP = "The lock stays taken for this long from its acquisition, even if the command ends earlier or fails."
 ONCE_HELP = """Run the command only if it was not done before. If it ends with status 0, that is recorded for as long as
 --keep says. If it fails or is killed, it may be run again."""
-KEEP_HELP = "With --once: for how long it is remembered that the command was done, such as 7d."
+KEEP_HELP = "With --once: for how long the store remembers that the command was done, such as 7d."
 DONE_HELP = f"With --once: exit code if it was done before. [default: {codes.DONE}]"
 LIMIT_HELP = """Take a permit of the semaphore NAME, which has N permits: at most N commands run at the same time. All
 programs must use the same limit."""
@@ -199,7 +199,7 @@ def _check(ctx: click.Context, how: How) -> None:
     if how["no_wait"] and how["wait"] is not None:
         raise click.UsageError("Use --wait or --no-wait, not both.", ctx)
     if how["once"] and how["keep"] is None:
-        raise click.UsageError("--once needs --keep: for how long it is remembered that it was done, such as 7d.", ctx)
+        raise click.UsageError("--once needs --keep: for how long the store remembers it, such as --keep 7d.", ctx)
     if how["keep"] is not None and not how["once"]:
         raise click.UsageError("--keep is for --once.", ctx)
     given = {

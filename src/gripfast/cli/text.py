@@ -46,7 +46,7 @@ def advice(forget: str, info: LockInfo | None, otherwise: str) -> str:
     """For who can't have the lock: what was done stays recorded for days. `forget`: what has it done again."""
     if info is None or info.kept != "done":
         return otherwise
-    return f"The record takes the name: use another name, or have it done again: {forget}"
+    return f"This record keeps the name taken: use another name, or have it done again: {forget}"
 
 
 def held_by(info: LockInfo | Holder) -> str:

@@ -293,7 +293,7 @@ class OnceTask(GuardedTask):
     def _check(cls) -> None:
         super()._check()
         if not hasattr(cls, "keep"):
-            raise cls._wrong("it needs `keep`, the seconds for which it is remembered: @app.task(…, keep=86400)")
+            raise cls._wrong("it needs `keep`, the seconds for which the store remembers it: @app.task(…, keep=86400)")
 
     def _run_guarded(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
         name = self._name_of(args, kwargs)

@@ -29,8 +29,8 @@ class Event(NamedTuple):  # a frozen dataclass takes seven times as long to make
     store: str
     """The engine's address, without a password."""
     at: float
-    """When it happened, in seconds on the clock of this machine that goes on while the machine sleeps. Only the
-    difference of two has a meaning."""
+    """When it happened, in seconds by a clock of this machine that does not stop while the machine sleeps. Only the
+    difference of two such times has a meaning."""
     wall: float
     """When it happened, in seconds since 1970. This clock may be set back."""
     ttl: float

@@ -43,7 +43,7 @@ async def record_done(env: Env, state: LeaseState, seconds: float) -> None:
     if isinstance(answer, Unreachable):
         env.ledger.abandon(state)
         raise OutcomeUnknown(
-            f"{state.name!r} is done, but that may not be recorded, because the store did not confirm it "
+            f"{state.name!r} is done, but the store did not confirm that it has recorded this "
             f"({answer.error}). Gripfast retries in the background until the lease would be over; if that fails, the "
             "work is done again",
             getattr(answer.error, "nodes", None),

@@ -296,8 +296,8 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         self, prefix: str = "", kind: Literal["lock", "semaphore", "rwlock"] = "lock"
     ) -> AsyncIterator[LockInfo] | AsyncIterator[PermitInfo]:
         """Iterate over the held locks, ordered by name; they are read page by page. On Redis and Redlock the order is
-        arbitrary, and a lock may occur twice. With `kind`: over the semaphores or read/write locks that somebody
-        holds. One call lists one kind. Write `async for info in client.list()`."""
+        arbitrary, and a lock may occur twice. With `kind`, iterate over the semaphores or read/write locks that
+        somebody holds. One call lists one kind. Write `async for info in client.list()`."""
         return self._list_locks(prefix) if kind == "lock" else self._list_permits(prefix, self._check_kind(kind))
 
     async def _list_locks(self, prefix: str) -> AsyncIterator[LockInfo]:

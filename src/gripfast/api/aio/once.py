@@ -71,7 +71,7 @@ class AsyncOnce(AnyOnce):
 
 
 class AsyncRun(AnyRun["AsyncLease"]):
-    """One entry into `async with client.once(…)`. True if the block is to do the work. Otherwise `done` or `busy` is
+    """From `async with client.once(…) as run:`. True if the block is to do the work. Otherwise `done` or `busy` is
     true."""
 
     __slots__ = ()

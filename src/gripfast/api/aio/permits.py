@@ -165,7 +165,7 @@ class AsyncRWLock(AnyRWLock):
 
     @exact
     def write(self, **wrong: Unpack[NothingElse]) -> AsyncWriteLock:
-        """A lock that nobody else has, for reading or writing, at the same time. Does no I/O."""
+        """A lock that keeps out all others, readers and writers. Does no I/O."""
         if wrong:
             raise unknown_option(AsyncRWLock.write, wrong)
         return AsyncWriteLock(self._client, self._write)

@@ -50,9 +50,9 @@ class UnderLock(BaseCommand):
         parser.add_argument(
             "--lock-wait",
             metavar="DURATION",
-            help="How long to wait for another migrate: 30 (seconds), 5m. Without it, for as long as that takes.",
+            help="How long to wait for another migrate: 30 (seconds), 5m. [default: until that has ended]",
         )
-        parser.add_argument("--no-lock", action="store_true", help="Take no lock: two of them can run at a time.")
+        parser.add_argument("--no-lock", action="store_true", help="Take no lock. Then two migrates can run at a time.")
 
     def check(self, *args: Any, **kwargs: Any) -> Any:
         """Tables that are missing are what this command is about to create."""

@@ -188,7 +188,7 @@ def _not_new(node: Address) -> Prepared:
         0.0,
         0,
         0.0,
-        f"node {node} has no marker, and other nodes of this Cluster have: it was just promoted, or was added",
+        f"node {node} has no marker, but other nodes of this Cluster have one: it was just promoted, or was added",
     )
 
 

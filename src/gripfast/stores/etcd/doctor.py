@@ -138,7 +138,7 @@ EVEN = advice(
 NOT_NAMED = advice(
     "etcd-not-named",
     "the cluster has {count} members, and the URL names {named}",
-    why="When those are down, clients can't connect, though the others could serve them.",
+    why="When the named members are down, clients can't connect, though the others could serve them.",
     todo="Name all members in the URL: etcd://host1:2379,host2:2379,host3:2379",
 )
 DIFFERENT = advice(

@@ -66,7 +66,7 @@ def judged(where: str, status: int, message: str) -> Refusal | Fault:
     if message == NO_SPACE:
         words = "has used up its space: compact and defragment it, then disarm its alarm"
         return _unknown(where, f"{words} ({message})")._replace(kind="full")
-    return _unknown(where, f"ended the request with status {status} ({message or 'without a word'})")
+    return _unknown(where, f"ended the request with status {status} ({message or 'no message'})")
 
 
 def lacks_token(answer: object) -> bool:

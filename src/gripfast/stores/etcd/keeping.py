@@ -132,7 +132,8 @@ class Keeping:
                 self._store.records[hold.owner] = record
                 return "released"
             return None
-        return unreachable(StoreUnavailable(f"{self._requests.link.where}: {hold.name!r} changed during every attempt"))
+        words = f"{hold.name!r} changed during every attempt, so it is released: acquire it again"
+        return unreachable(StoreUnavailable(f"{self._requests.link.where}: {words}"))
 
     async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:
         requests, sent = self._requests, boottime()

@@ -30,8 +30,8 @@ OLD = problem(
 READ_ONLY = problem(
     "mysql-read-only",
     "{setting} is on: this server is a replica, or was set to read-only",
-    why="It takes no writes of this user, so no lock can be acquired here. If this user may write all the same, its "
-    "locks are on the replica alone.",
+    why="It takes no writes of this user, so no lock can be acquired here. If this user has a right to write here "
+    "anyway, its locks are on the replica alone.",
     todo="Use the address of the primary",
 )
 SEVERAL_PRIMARIES = problem(
@@ -126,7 +126,7 @@ ENDS_WITHIN = advice(
     "{setting} is {seconds} s",
     why="It ends sessions that are idle for so long. A lock in your own transaction (lock.within) is lost then. "
     "Gripfast sets it for its own sessions.",
-    todo="SET GLOBAL {setting} to more than your transactions with locks may pause",
+    todo="SET GLOBAL {setting} to more seconds than your transactions with locks may be idle",
 )
 
 VARIABLES = (

@@ -126,7 +126,7 @@ ENDS_WITHIN = advice(
     "idle_in_transaction_session_timeout is {timeout}",
     why="It ends sessions that are idle in a transaction for so long. A lock in your own transaction (lock.within) is "
     "lost then. Leases are not: Gripfast turns it off for its own sessions.",
-    todo="Set it to more than your transactions with locks may pause",
+    todo="Set it to a longer time than your transactions with locks may be idle",
 )
 KEEPS_WITHIN = advice(
     "postgres-no-idle-timeout",

@@ -101,7 +101,7 @@ class Followers:
         if len(last.followers) > self._replicas:
             return (
                 f"{len(last.followers)} servers follow it ({_texts(last.followers)}), and replicas={self._replicas}: "
-                "set replicas to how many may be promoted, in every client, and disconnect the others"
+                "set replicas, in every client, to how many of them may be promoted, and disconnect all that may not"
             )
         have = frozenset(each for each, offset in last.followers.items() if offset >= first.offset)
         if len(have) < self._replicas:
@@ -129,9 +129,9 @@ class Followers:
             return None
         known = self._known or first.followers
         return (
-            f"{_texts(have)} acknowledged that, and {_texts(known) or 'nobody'} followed it before: if that may still "
-            "be promoted, connect it again, and disconnect the other. If a replica was replaced, or has another "
-            "address now, restart this program"
+            f"{_texts(have)} acknowledged that, and {_texts(known) or 'nobody'} followed it before: if those that "
+            "followed it before may still be promoted, connect them again, and disconnect all others. If a replica "
+            "was replaced, or has another address now, restart this program"
         )
 
 

@@ -64,7 +64,7 @@ FORGETFUL = advice(
     "redlock-not-durable",
     "most nodes keep nothing on disk",
     why="If they restart at the same time, all leases and all tokens are forgotten. They may restart one "
-    "by one, because a node that comes back empty does not vote for restart_grace.",
+    "by one, because a node that comes back empty does not vote until restart_grace is over.",
     todo="CONFIG SET appendonly yes and CONFIG SET appendfsync always on every node, and the same in redis.conf, if "
     "tokens have to survive that",
 )

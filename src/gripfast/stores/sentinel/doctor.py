@@ -36,8 +36,8 @@ UNKNOWN = problem(
 DISAGREE = problem(
     "sentinel-disagree",
     "the Sentinels name different primaries: {primaries}",
-    why="A failover is under way, or some Sentinels are cut off. Clients that ask only these reach an old primary, "
-    "which may grant locks that the new one grants, too.",
+    why="A failover is under way, or some Sentinels are cut off. Clients that ask only Sentinels that are cut off "
+    "reach an old primary, which may grant locks that the new one grants, too.",
     todo="Run gripfast doctor again in a minute. If it says the same, check the network between the Sentinels; "
     "SENTINEL RESET makes a Sentinel look again",
 )
@@ -56,7 +56,7 @@ FEW = advice(
 NOT_NAMED = advice(
     "sentinel-not-named",
     "there are {count} Sentinels, and the URL names {named}",
-    why="When those are down, clients can't find the primary, though other Sentinels could tell.",
+    why="When the named Sentinels are down, clients can't find the primary, though the others could tell them.",
     todo="Name all Sentinels in the URL",
 )
 NO_REPLICA = advice(

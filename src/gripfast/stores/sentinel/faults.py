@@ -27,7 +27,7 @@ def of_sentinel(name: str, error: Exception | None) -> Fault:
         return _fault(name, f"{words}: set sentinel_password, and sentinel_username if it has users ({error})", "login")
     if fault.kind == "no_rights":
         return _fault(
-            name, f"does not let this user use SENTINEL: grant it +sentinel|master and the like ({error})", "no_rights"
+            name, f"does not let this user use SENTINEL: grant it what docs/sentinel.md lists ({error})", "no_rights"
         )
     return fault
 

@@ -20,7 +20,7 @@ NAMES = advice(
     "sql-many-names",
     "the table {table} has about {rows} rows",
     why="Gripfast deletes a name when it was free for a day. So either programs make that many names in a day, or "
-    "nobody deletes them. That costs space, and makes listing slow.",
+    "Gripfast can't delete them. That costs space, and makes listing slow.",
     todo="Use fewer names (a name for each kind of work, not for each piece), and GRANT DELETE ON {table} to "
     "Gripfast's user if it has no such right",
 )

@@ -65,7 +65,7 @@ LARGE_WAL = advice(
     "the log {path} has {size} MB",
     why="Some program keeps a transaction open, so SQLite can't shorten its log. Requests become slower, and the disk "
     "fills.",
-    todo="Find out who has the file open (lsof {path}), and end it",
+    todo="Find out which program has the file open (lsof {path}), and end this program",
 )
 TMPFS = advice(
     "sqlite-in-memory",

@@ -100,7 +100,7 @@ EVEN = advice(
 NOT_NAMED = advice(
     "zookeeper-not-named",
     "the ensemble has {count} servers, and the URL names {named}",
-    why="When those are down, clients can't connect, though the others could serve them.",
+    why="When the named servers are down, clients can't connect, though the others could serve them.",
     todo="Name all servers in the URL: zookeeper://host1:2181,host2:2181,host3:2181",
 )
 DIFFERENT = advice(

@@ -33,7 +33,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--using",
             metavar="ALIAS",
-            help="Only this store of the setting GRIPFAST. [default: all; of a break: default]",
+            help="Only this store of the setting GRIPFAST. [default: all stores; with --break: the store 'default']",
         )
         parser.add_argument("--prefix", default="", help="Only names that start with this text.")
         parser.add_argument(
@@ -52,7 +52,7 @@ class Command(BaseCommand):
         group.add_argument("--kind", choices=list(NAMES), help="What NAME is. [default: lock]")
         group.add_argument("--owner", metavar="ID", help="With --kind: only the holder with this owner id.")
         group.add_argument("--reason", metavar="TEXT", help="Why. The old holder's error and log show it.")
-        group.add_argument("--user", metavar="NAME", help="Whose name the history of the admin gets. It needs one.")
+        group.add_argument("--user", metavar="NAME", help="Who breaks it: the history of the admin needs this name.")
         group.add_argument("--yes", "--no-input", "--noinput", action="store_true", help="Do not ask.")
 
     def handle(self, *, using: str | None, break_name: str | None, **options: Any) -> None:
