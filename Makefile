@@ -86,6 +86,7 @@ chaos: $(READY)  ## breaks servers and processes under load; takes long
 	GRIPFAST_CHAOS=long $(BIN)/python -m pytest tests/chaos tests/cli/test_verify.py tests/processes/test_permits.py tests/processes/test_readers.py tests/processes/test_once.py tests/processes/test_hand_over.py tests/processes/test_election.py tests/stores/test_redis_readers.py tests/fencing/test_redlock_paused_writer.py tests/fencing/test_sql_paused_writer.py --timeout 600 $(ARGS)
 
 doctor-next: $(READY)  ## tests gripfast doctor at newer servers than this machine has: downloads 150 MB once
+	PYTHON="$(PYTHON)" scripts/system-needs next
 	scripts/next-servers $(NEXT)
 	PATH="$(NEXT)/bin:$$PATH" ZOOKEEPER_JARS=$(NEXT)/java-forky/usr/share/java $(BIN)/python -m pytest $(DOCTORS) $(ARGS)
 	PATH="$(NEXT)/valkey:$$PATH" $(BIN)/python -m pytest tests/stores/test_redis_doctor.py $(ARGS)

@@ -1,7 +1,6 @@
 """The connections of a simulated client: the conversation of production, driven by the world's network and time.
 
-The link that shares one connection is production's own (`SharedLink`). `LendingLink` does as the blocking driver: a
-connection for each request, kept for the next.
+A shared connection is production's own `SharedLink`. `LendingLink` lends one to each request, as for threads.
 """
 
 from __future__ import annotations
