@@ -5,7 +5,7 @@ import math
 import subprocess
 import sys
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,12 @@ import pytest
 
 import gripfast
 from gripfast import machine
+from gripfast.core.ports import Granted
 from gripfast.machine import boottime
 from gripfast.testing import World, clock
 from gripfast.testing.moments import moments
 from gripfast.testing.observing import Recorder
+from gripfast.testing.store import ThreadInbox
 from gripfast.testing.waiting import auntil, until
 
 
@@ -85,7 +87,11 @@ def test_a_min_hold_and_what_is_done_are_over_when_their_time_is(world: World) -
 
 
 def test_a_waiter_gives_up_at_its_own_moment(world: World) -> None:
-    """And not at the next one: the lock is free before the end."""
+    waits_for_its_moment(world, lambda: None)
+
+
+def waits_for_its_moment(world: World, before_the_move: Callable[[], None]) -> None:
+    """And not for the next one: the lock is free before the end."""
     waited: list[float] = []
 
     def wait() -> None:
@@ -97,10 +103,25 @@ def test_a_waiter_gives_up_at_its_own_moment(world: World) -> None:
     thread = threading.Thread(target=wait)
     thread.start()
     until(lambda: world.client.inspect("job").waiters == 1)
+    before_the_move()
     world.clock.advance(40)
     thread.join(10)
     assert not lease.held
     assert 10 <= waited[0] < 19, waited
+
+
+def test_a_waiter_that_does_not_wait_yet_gives_up_at_its_own_moment(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is queued, but got no turn until the clock is about to be moved."""
+    hear, has_its_turn = ThreadInbox.hear, threading.Event()
+
+    async def hear_late(inbox: ThreadInbox, until: float) -> Granted | None:
+        has_its_turn.wait(10)
+        return await hear(inbox, until)
+
+    monkeypatch.setattr(ThreadInbox, "hear", hear_late)
+    waits_for_its_moment(world, threading.Timer(0.1, has_its_turn.set).start)
 
 
 def test_a_waiter_gets_what_has_expired(world: World) -> None:

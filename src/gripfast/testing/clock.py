@@ -63,6 +63,7 @@ class Clock:
     def advance(self, seconds: float) -> None:
         """Let so many seconds pass. Leases are renewed, or expire; waits end; `on_lost` has returned."""
         _refuse_in_loop("advance")
+        _complain([], moments.settle(PATIENCE))
         for _ in self._steps(seconds):
             _settle()
 
@@ -70,6 +71,7 @@ class Clock:
         """As `advance()`, in a coroutine. Tasks go on meanwhile, before the first step and after each, until all of
         them wait for something."""
         await _let_tasks_go_on()
+        _complain([], await moments.settle_async(PATIENCE))
         for _ in self._steps(seconds):
             await _settle_async()
 

@@ -1,7 +1,7 @@
 """Who waits for which moment of the clock, so that a clock that is moved can wake them, and knows where to stop.
 
-Waiters for locks and retry pauses of a World are here while they wait. Whoever was woken is *awake* until it waits
-again, or has its answer: before that the clock is not moved any further. So each waiter sees its own moment.
+Waiters for locks and retry pauses of a World are here while they wait. A waiter is *awake* from its claim, or since it
+was woken, until it waits or has its answer: meanwhile the clock is not moved. So each waiter sees its own moment.
 """
 
 from __future__ import annotations
@@ -38,6 +38,11 @@ class Moments:
         finally:
             with self._changed:
                 self._waits.pop(who, None)
+
+    def is_awake(self, who: object) -> None:
+        """It is about to wait, or to have its answer."""
+        with self._changed:
+            self._awake.add(who)
 
     def is_over(self, who: object) -> None:
         """It has its answer."""

@@ -115,6 +115,7 @@ class WorldStore(LocalStore):
         inbox = claim.inbox
         if isinstance(inbox, ThreadInbox | TaskInbox):
             _check_for_ever(claim, inbox.since)
+            moments.is_awake(inbox)
         answer = await super().claim(claim)
         if inbox is not None and not isinstance(answer, Taken):
             moments.is_over(inbox)
