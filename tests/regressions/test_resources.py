@@ -237,8 +237,8 @@ def test_holders_and_waiters_that_never_came_back_are_forgotten_by_the_database_
     monkeypatch.setattr(sqlite_engine, "SWEEP_EVERY", 1)
     use(engine)
     assert len(names("gripfast_lock")) == 13
-    began, wall_us = machine.boottime(), machine.wall_us()
-    monkeypatch.setattr(machine, "boottime", lambda: began + A_DAY)
+    began, wall_us = machine.shared_boottime(), machine.wall_us()
+    monkeypatch.setattr(machine, "shared_boottime", lambda: began + A_DAY)
     monkeypatch.setattr(machine, "wall_us", lambda: wall_us + int(A_DAY * 1_000_000))
     use(engine)
     assert names("gripfast_lock") == ["used 0", "used 1", "used 2"]
