@@ -2,20 +2,18 @@
 
 `list(shared.items())` makes a tuple for each item. So the garbage collector may run in the middle of it, and with it
 whatever else may run meanwhile: "dictionary changed size during iteration". `shared.copy()` makes nothing on its way.
+`tests/quality/test_shared_collections.py` looks for such copies.
 """
 
-import ast
 import gc
 import itertools
 from collections.abc import Iterator
-from typing import TypeGuard
 
 import pytest
 
 from gripfast.core.ports import Claim
 from gripfast.stores.granting import Row
 from gripfast.stores.memory.engine import MemoryEngine
-from quality.tree import broken, parsed, python_files
 
 
 @pytest.fixture
@@ -41,24 +39,3 @@ def engine() -> Iterator[MemoryEngine]:
 def test_a_listing_goes_on_though_the_collector_lets_others_run(engine: MemoryEngine) -> None:
     for _ in range(50):
         assert len(engine.page("old", None).infos) > 0
-
-
-def test_no_items_are_copied_one_by_one() -> None:
-    checked = python_files("src/gripfast")
-    assert broken(checked, lambda path: copies(parsed(path))) == []
-
-
-@pytest.mark.parametrize("source", ["list(self.rows.items())", "for a, b in list(rows.items()): pass"])
-def test_a_planted_copy_is_found(source: str) -> None:
-    assert copies(ast.parse(source)) != []
-
-
-def copies(tree: ast.Module) -> list[str]:
-    return [f"line {node.lineno}: {ast.unparse(node)}" for node in ast.walk(tree) if _is_copy(node)]
-
-
-def _is_copy(node: ast.AST) -> TypeGuard[ast.Call]:
-    match node:
-        case ast.Call(func=ast.Name(id="list"), args=[ast.Call(func=ast.Attribute(attr="items"))]):
-            return True
-    return False

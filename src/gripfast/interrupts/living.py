@@ -23,6 +23,9 @@ class Living(Generic[T]):
     def add(self, item: T) -> None:
         self._refs[weakref.ref(item, self._refs.pop)] = None
 
+    def discard(self, item: T) -> None:
+        self._refs.pop(weakref.ref(item), None)
+
     def clear(self) -> None:
         for ref in list(self._refs):
             self._refs.pop(ref, None)

@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator
 
+from gripfast.interrupts.living import Living
 from gripfast.machine import boottime
 
 LOOK = 0.02
@@ -23,7 +23,7 @@ class Moments:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._waits: dict[object, tuple[float, Callable[[], object]]] = {}
-        self._awake: weakref.WeakSet[object] = weakref.WeakSet()
+        self._awake: Living[object] = Living()
         self._timers: list[tuple[float, Callable[[], None]]] = []
 
     @contextlib.contextmanager

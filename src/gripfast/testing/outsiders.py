@@ -24,7 +24,7 @@ _PACKAGE = str(Path(__file__).parents[1])
 WAY_IN = "_start"
 """The method of a client that each request comes through. `redirect()` makes it that of the class again."""
 
-known: weakref.WeakSet[AnyClient] = weakref.WeakSet()
+known: Living[AnyClient] = Living()
 """Those for which a warning was given, or none is needed."""
 
 

@@ -87,7 +87,7 @@ class Leases:
 
     def drop(self, lease: Lease) -> None:
         """The server does not know it."""
-        for seconds, each in list(self._current.items()):
+        for seconds, each in self._current.copy().items():
             if each.id == lease.id:
                 self._current.pop(seconds, None)
 
