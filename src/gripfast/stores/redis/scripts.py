@@ -106,8 +106,9 @@ local function now_ms()
 end
 
 -- Who has the lock now, or may take it: the asker. If that is nobody, the lock is as it was.
-local function pass_on(asker)
-  local skipped, owners = 0, redis.call('ZRANGE', line, 0, 0)
+local function pass_on(asker, owners)
+  local skipped = 0
+  owners = owners or redis.call('ZRANGE', line, 0, 0)
   while #owners > 0 do
     for _, owner in ipairs(owners) do
       if owner == asker then
@@ -127,9 +128,9 @@ local function pass_on(asker)
   end
 end
 
-local function hand_over(asker)
+local function hand_over(asker, first)
   frees = true
-  local next = pass_on(asker)
+  local next = pass_on(asker, first)
   frees = false
   return next
 end
@@ -222,9 +223,10 @@ local mine = holder == ARGV[1] and 1 or 0
 if holder and mine == 0 then
   return 0
 end
-if redis.call('EXISTS', line) == 1{and_open} then
+local first = redis.call('ZRANGE', line, 0, 0)
+if first[1]{and_open} then
   {_SETTLE}
-  if hand_over() then
+  if hand_over(nil, first) then
     return mine
   end
 end

@@ -11,7 +11,7 @@ _SERVER_IS = f"string.find({script._SERVER}, ARGV[#ARGV - 1], 1, true)"
 _HISTORY_IS = f"string.find({script._REPLICATION}, ARGV[#ARGV], 1, true)"
 _AND_OPEN = script.IS_OPEN
 _OTHER = "of_run ~= run_id or of_replid ~= replid or tonumber(since) > now"
-_HANDS_OVER = f"if redis.call('EXISTS', line) == 1{_AND_OPEN} then"
+_HANDS_OVER = f"if first[1]{_AND_OPEN} then"
 _BELIEVED = "script.is_believed"
 _LEFT = "math.max(0, since + max_ttl + ARGV[1] - now)"
 
@@ -37,14 +37,14 @@ FAILOVER = (
         "hand-over in grace",
         "failover",
         "In its grace a server hands a released lock to the next waiter.",
-        (Rewrite(_HANDS_OVER, "if redis.call('EXISTS', line) == 1 then"),),
+        (Rewrite(_HANDS_OVER, "if first[1] then"),),
         GRACE,
     ),
     Mutant(
         "repeated release hands over",
         "failover",
         "A release that finds the lock gone hands it to the next waiter, in a grace, too.",
-        (Rewrite(_HANDS_OVER, f"if redis.call('EXISTS', line) == 1 and (mine == 0 or (true{_AND_OPEN})) then"),),
+        (Rewrite(_HANDS_OVER, f"if first[1] and (mine == 0 or (true{_AND_OPEN})) then"),),
         GRACE,
     ),
     Mutant(

@@ -97,6 +97,6 @@ QUEUE = (
         "release hands nothing over",
         "queue",
         "A release frees the lock and leaves it to the waiters to find out.",
-        (Rewrite("if hand_over() then\n    return mine", "if false then\n    return mine"),),
+        (Rewrite("if hand_over(nil, first) then\n    return mine", "if false then\n    return mine"),),
     ),
 )
