@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import gc
 import logging
 import os
 import sys
@@ -20,6 +21,9 @@ from gripfast.cli.options import url_option
 from gripfast.cli.streams import open_closed_streams
 
 PROGRAM = "gripfast"
+GARBAGE = 50_000
+"""Objects, from which on garbage is looked for. A start makes so many that Python looks again and again, for 5 ms, and
+finds next to none."""
 COMPLETE = "_GRIPFAST_COMPLETE"
 """The variable by which a shell's script asks for completions."""
 
@@ -49,6 +53,8 @@ def cli(ctx: click.Context) -> int | None:
 
 def main(args: Sequence[str] | None = None) -> int:
     """The exit status of `gripfast ARGS`. Without arguments, do what this process was started for, and end it."""
+    if args is None:
+        gc.set_threshold(GARBAGE)
     open_closed_streams()
     _say_warnings()
     try:

@@ -16,7 +16,7 @@ import select
 import stat
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -268,13 +268,14 @@ def _make_own(folder: Path) -> None:
             left.unlink(missing_ok=True)
 
 
-def _folders(database: Path) -> list[Path]:
+def _folders(database: Path) -> Iterator[Path]:
     """Beside the database; for a path too long for an address, a folder that only this user can enter."""
+    yield database.parent / (database.name + "-wake")
     import hashlib
     import tempfile
 
     short = hashlib.sha256(os.fsencode(database)).hexdigest()[:12]
-    return [database.parent / (database.name + "-wake"), Path(tempfile.gettempdir()) / f"gripfast-{short}"]
+    yield Path(tempfile.gettempdir()) / f"gripfast-{short}"
 
 
 _listeners: Living[_Listener] = Living()
