@@ -326,7 +326,7 @@ async def test_the_wrong_kind_of_block_says_which_one_is_right() -> None:
     with gripfast.connect("memory://") as client:
         for plain in (client, client.lock("job"), client.lock("job").acquire()):
             with pytest.raises(
-                TypeError, match=r"'__aenter__': with client = gripfast\.connect_async.* here write `with`"
+                TypeError, match=r"'__aenter__': write `with`\. For `async with`, .*gripfast\.connect_async"
             ):
                 async with plain:
                     raise AssertionError("entered")

@@ -83,7 +83,7 @@ async def test_one_that_took_the_place_of_a_replica_acknowledges_nothing(world: 
         second = await second_holder(world, failing, follower)
         assert not lease.held
         assert second.held
-        message = rf":\d+ acknowledged that, and {HOST}:{failing.replica.port} followed it before: if those"
+        message = rf"acknowledged by .*:\d+, and the earlier replicas are {HOST}:{failing.replica.port}: if"
         with pytest.raises(gripfast.OutcomeUnknown, match=message):
             await actor.acquire("other", wait=0, ttl=TTL)
 
@@ -120,7 +120,7 @@ def listed(*hosts: str, never: str = "") -> Followers:
         (role(7, a=3, b=3), role(9, a=7, b=6), "1 of 2 replicas have acknowledged"),
         (role(7, a=3, b=3), role(9, a=7), "1 of 2 replicas have acknowledged"),
         (role(7, a=3, b=3), role(9, a=7, b=8, c=8), "3 servers follow it"),
-        (role(7, a=3, b=3), role(9, a=7, c=8), "a:6379, c:6379 acknowledged that, and a:6379, b:6379 is listed"),
+        (role(7, a=3, b=3), role(9, a=7, c=8), "c:6379, and the listed replicas that may be promoted are a:6379, b"),
         (role(7, a=3, b=3), [b"slave", b"a", 6379, b"connected", 9], "was demoted"),
     ],
 )
@@ -141,11 +141,11 @@ def test_who_came_back_is_there_twice_for_a_while() -> None:
 def test_where_nobody_lists_them_those_that_were_seen_first_count_until_there_is_another_primary() -> None:
     found = Followers(1)
     found.belong_to(b"one")
-    assert "followed it before" in str(found.doubt(role(7, a=3), 1, role(9, b=8)))
+    assert "the earlier replicas are" in str(found.doubt(role(7, a=3), 1, role(9, b=8)))
     assert found.doubt(role(7, a=3), 1, role(9, a=8)) is None
-    assert "followed it before" in str(found.doubt(role(10, b=3), 1, role(11, b=11)))
+    assert "the earlier replicas are" in str(found.doubt(role(10, b=3), 1, role(11, b=11)))
     found.belong_to(b"one")
-    assert "followed it before" in str(found.doubt(role(10, b=3), 1, role(11, b=11)))
+    assert "the earlier replicas are" in str(found.doubt(role(10, b=3), 1, role(11, b=11)))
     found.belong_to(b"another")
     assert found.doubt(role(10, b=3), 1, role(11, b=11)) is None
 

@@ -223,6 +223,6 @@ async def test_the_replica_of_a_node_acknowledges_and_nobody_else_does(place: Pl
             place.promoted.kill()
             await auntil(lambda: len(cluster.client(place.old).role()[2]) == 1, within=20)
             for actor in actors:
-                message = rf"acknowledged that, and {HOST}:{place.promoted.port} is listed"
+                message = rf"and the listed replicas that may be promoted are {HOST}:{place.promoted.port}: connect"
                 with pytest.raises(gripfast.StoreUnavailable, match=message):
                     await actor.acquire(f"job {actor.colour}", wait=0, ttl=TTL)

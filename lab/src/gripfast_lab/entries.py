@@ -203,8 +203,8 @@ LOCKS: tuple[Entry, ...] = (
         "Three of them tell this story. One says that most systems can tolerate it, one that it is very unlikely"
         " but possible, and one that nothing is guaranteed.",
         "A server that was just promoted grants nothing until every lock of its predecessor is over: its grace. With"
-        " `replicas=N`, a client also believes that it has a lock only when all replicas have it. Without these, tokens"
-        " go on growing unless the new primary's clock is behind, so the fenced resource rejects A.",
+        " `replicas=N`, a client believes that it has a lock only when all replicas have it, too. Without both, the"
+        " fenced resource still rejects A: tokens go on growing, unless the new primary's clock is behind.",
     ),
     Entry(
         "failover-wait",

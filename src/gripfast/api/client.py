@@ -144,8 +144,8 @@ class Client(PermitDecorators, Operators):
         is called once, when the first of them is lost. The other settings are those of `lock()`. The leases are always
         renewed, because the first one has to last until the last one is granted.
 
-        Acquire all that you need with one `locks()`. The acquisition raises ConfigurationError if this thread has
-        acquired one of them before, through this client, and LeaseLost if one is lost during the wait for the others.
+        Acquire all that you need with one `locks()`. The acquisition raises ConfigurationError if this thread already
+        holds one of them, through this client, and LeaseLost if one is lost during the wait for the others.
         """
         if wrong:
             raise unknown_option(Client.locks, wrong)

@@ -61,7 +61,7 @@ class _Missing:
 NEEDS_ASYNC_WITH = _Missing("__enter__", "write `async with`")
 NEEDS_PLAIN_WITH = _Missing(
     "__aenter__",
-    "with client = gripfast.connect_async(url) write `async with`; here write `with`",
+    "write `with`. For `async with`, make the client with gripfast.connect_async(url)",
 )
 """In place of the method that the wrong `with` looks for first. Without its `__exit__` it is no context manager."""
 

@@ -75,7 +75,7 @@ class Observer(Protocol):  # each method returns: one without a body would be ab
     `claimed` was called, the end of that claim is reported, too. What a method raises is logged.
 
     Every claim ends in `granted`, `refused` or `unreachable` (request `claim`). Every lease ends in `released` or
-    `lost`. Another handle on a lease by re-entry is not a claim.
+    `lost`. A holder that acquires its lock again (`reentrant=True`) makes no new claim.
     """
 
     def traceparent(self) -> str | None:

@@ -45,7 +45,7 @@ async def record_done(env: Env, state: LeaseState, seconds: float) -> None:
         raise OutcomeUnknown(
             f"{state.name!r} is done, but the store did not confirm that it has recorded this "
             f"({answer.error}). Gripfast retries in the background until the lease would be over; if that fails, the "
-            "work is done again",
+            "work may be done again",
             getattr(answer.error, "nodes", None),
         )
     env.ledger.confirm_gone(state.owner)

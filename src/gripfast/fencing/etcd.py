@@ -87,11 +87,12 @@ def compare(client: Any, resource: str, token: int, *, shared: bool = False) -> 
         client.transaction({"compare": fence, "success": [...], "failure": []})
 
     `client` is one of etcd3gw or of aetcd; with the latter, await the call. What it returns is a list in the form that
-    this client takes. It protects only a write in the same transaction. Add compares of your own as you like, and use
-    it again for as long as you hold the lock.
+    this client takes. The list protects only a write in the same transaction. You may add compares of your own, and use
+    the list again for as long as you hold the lock.
 
-    If the transaction does not succeed, nothing was written. Then call `compare` again: it raises StaleToken, or
-    returns what to compare now, if a value that you compare yourself was the reason.
+    If the transaction does not succeed, nothing was written. Then call `compare` again. If a larger token was seen, it
+    raises StaleToken. Otherwise, for example if a compare of your own was the reason, it returns the list for the next
+    try.
 
     `shared`: as for `put`.
     """

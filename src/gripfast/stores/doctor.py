@@ -144,8 +144,8 @@ CLOCKS_DIFFER = advice(
     "clocks-differ",
     "the clock of the server is {difference} {direction} this machine's",
     why="Leases are measured in seconds, not by the time of day, so they are safe. But one of the clocks is not "
-    "synchronised. If the server's clock is set instead of adjusted, leases end early or last too long. Until then "
-    "`gripfast ls` shows wrong times.",
+    "synchronised. If the server's clock is set instead of adjusted, leases end early or last too long. As long as "
+    "the clocks differ, `gripfast ls` shows wrong times.",
     todo="Run chrony or ntpd on both machines; they adjust a clock gradually after their start",
 )
 

@@ -46,7 +46,7 @@ RULES: Mapping[str, str] = {
     "neglected": "No lease that is renewed expires while no fault is in the way.",
     "confirmed": "The server accepts a renewal only from the holder.",
     "stolen": "A request never takes a lock away from its holder.",
-    "hasty": "A server that was just promoted, or has just begun, grants nothing before its grace is over.",
+    "hasty": "A server that was just promoted, or just started, grants nothing before its grace is over.",
     "passed": "Nobody overtakes a waiter that is alive and first in the queue.",
     "overtaken": "No attempt is refused because of a lease that its client has released, while no fault is in the way.",
     "idle": "A free lock is handed to a waiter, if there is one.",

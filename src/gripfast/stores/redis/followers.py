@@ -117,9 +117,10 @@ class Followers:
         if not missing and not strangers:
             return None
         return (
-            f"{_texts(have)} acknowledged that, and {_texts(self._listed.promotable) or 'nobody'} is listed as a "
-            "replica that may be promoted: connect the replicas, and disconnect all other followers. If these are the "
-            "same servers, set replica-announce-ip and replica-announce-port to the addresses that are listed"
+            f"it was acknowledged by {_texts(have)}, and the listed replicas that may be promoted are "
+            f"{_texts(self._listed.promotable) or 'none'}: connect these replicas, and disconnect all other followers. "
+            "If both are the same servers, set replica-announce-ip and replica-announce-port to the addresses that are "
+            "listed"
         )
 
     def _not_known(self, have: frozenset[bytes], first: Role) -> str | None:
@@ -129,9 +130,9 @@ class Followers:
             return None
         known = self._known or first.followers
         return (
-            f"{_texts(have)} acknowledged that, and {_texts(known) or 'nobody'} followed it before: if those that "
-            "followed it before may still be promoted, connect them again, and disconnect all others. If a replica "
-            "was replaced, or has another address now, restart this program"
+            f"it was acknowledged by {_texts(have)}, and the earlier replicas are {_texts(known) or 'none'}: if the "
+            "earlier ones may still be promoted, connect them again, and disconnect all others. If a replica was "
+            "replaced, or has another address now, restart this program"
         )
 
 
