@@ -11,6 +11,7 @@ from bench.redis.leases import REDIS_LEASES, REDIS_MEMORY
 from bench.redis.observed import REDIS_OBSERVERS
 from bench.redis.pair import REDIS_PAIR, REDIS_PAIR_ASYNC, REDIS_TASKS
 from bench.redis.permits import REDIS_RWLOCK, REDIS_SEMAPHORE, REDIS_SEMAPHORE_PROCESSES
+from bench.redis.replicated import REDIS_REPLICATED
 from bench.redis.waiters import REDIS_WAITERS
 from bench.redlock.hand_off import REDLOCK_HAND_OFF
 from bench.redlock.pair import REDLOCK_DISK, REDLOCK_PAIR
@@ -39,6 +40,7 @@ CATALOGUE: tuple[Scenario, ...] = (
     REDIS_PAIR_ASYNC,
     REDIS_TASKS,
     REDIS_FAR,
+    REDIS_REPLICATED,
     REDIS_OBSERVERS,
     REDIS_HAND_OFF,
     REDIS_SECTION,
