@@ -108,7 +108,7 @@ async def test_the_block_of_an_adopted_lease_is_cancelled_at_its_loss() -> None:
         text = await (await client.lock("job", 5).acquire()).detach()
         with pytest.raises(gripfast.LeaseLost, match="max_hold"):
             async with client.adopt(text, max_hold=0.1):
-                await asyncio.sleep(10)
+                await asyncio.Event().wait()
 
 
 @staged

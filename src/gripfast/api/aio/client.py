@@ -425,6 +425,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         return self._held.setdefault(task, weakref.WeakValueDictionary())
 
     async def __aenter__(self) -> AsyncClient:
+        self._check_open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
