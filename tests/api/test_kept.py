@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import gripfast
+from support.both_colours import staged
 from support.waiting import auntil, until
 
 
@@ -87,6 +88,40 @@ def test_an_adopted_term_keeps_its_value() -> None:
         assert leader is not None
         assert leader.value == "host:9000"
         term.release()
+
+
+@staged
+async def test_a_task_adopts_for_a_block_as_it_acquires_for_one() -> None:
+    async with gripfast.connect_async("memory://") as client:
+        text = await (await client.lock("job").acquire()).detach()
+        async with client.adopt(text) as lease:
+            assert lease.held
+            with pytest.raises(gripfast.LeaseLost):
+                async with client.adopt(text):
+                    raise AssertionError("adopted twice")
+        assert await client.inspect("job") is None
+
+
+@staged
+async def test_the_block_of_an_adopted_lease_is_cancelled_at_its_loss() -> None:
+    async with gripfast.connect_async("memory://") as client:
+        text = await (await client.lock("job", 5).acquire()).detach()
+        with pytest.raises(gripfast.LeaseLost, match="max_hold"):
+            async with client.adopt(text, max_hold=0.1):
+                await asyncio.Event().wait()
+
+
+@staged
+async def test_an_adoption_is_awaited_as_before_and_says_so() -> None:
+    async with gripfast.connect_async("memory://") as client:
+        text = await (await client.lock("job").acquire()).detach()
+        with pytest.warns(RuntimeWarning, match=r"adopt\(\) of the lock 'job' was never awaited, .*await client.adopt"):
+            client.adopt(text)
+        attempt = client.adopt(text)
+        with pytest.raises(AttributeError, match=r"has no 'held' until it is awaited: .*`async with client\.adopt"):
+            attempt.held  # type: ignore[attr-defined] # noqa: B018
+        lease = await asyncio.create_task(attempt)
+        await lease.release()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """What `connect()` refuses, whatever the store, and that neither it nor a lock does any I/O."""
 
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +9,7 @@ import pytest
 
 import gripfast
 from gripfast import ConfigurationError
+from gripfast.api.words import OF_A_LOCK
 from support.both_colours import staged
 from support.colours import COLOURS, World
 
@@ -81,3 +84,43 @@ def test_an_option_like_no_other_is_told_with_those_there_are() -> None:
         ConfigurationError, match=r"unknown option for memory://: colour; known options: .*request_timeout"
     ):
         gripfast.connect("memory://?colour=red")
+
+
+@pytest.mark.parametrize(
+    ("url", "instead"),
+    [
+        ("redis:/host", "write redis://host"),
+        ("redis:host:6379/1?ttl=5", "write redis://host:6379/1"),
+        ("REDIS:/host", "write REDIS://host"),
+        ("sqlite:/tmp/x.db", "write sqlite:////tmp/x.db"),
+        ("sqlite:x.db", "write sqlite:///x.db"),
+        ("unix:/run/redis.sock", "write unix:///run/redis.sock"),
+        ("postgresql:/user:secret?word@host/db", "write postgresql://…"),
+        ("redis:/host?password=secret", "write redis://host"),
+    ],
+)
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async, gripfast.configure])
+def test_a_url_that_lacks_slashes_is_told_where(connect: Callable[[str], Any], url: str, instead: str) -> None:
+    with pytest.raises(gripfast.ConfigurationError, match="lacks slashes behind") as refused:
+        connect(url)
+    assert str(refused.value).endswith(instead)
+
+
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async, gripfast.configure])
+def test_a_setting_of_a_lock_is_no_option_of_a_client(connect: Callable[..., Any]) -> None:
+    for name, value in (("wait", 3), ("renew", False), ("max_hold", 60.5)):
+        told = rf"^'{name}' belongs to a lock: write client\.lock\(name, {name}={value}\)$"
+        with pytest.raises(gripfast.ConfigurationError, match=told):
+            connect("memory://", **{name: value})
+    unseen: list[tuple[str, dict[str, Any]]] = [
+        ("memory://?wait=3", {}),
+        ("memory://", {"on_lost": print}),
+        ("memory://", {"label": "me"}),
+    ]
+    for url, options in unseen:
+        with pytest.raises(gripfast.ConfigurationError, match=r"belongs to a lock: write client\.lock\(name, \w+=…\)$"):
+            connect(url, **options)
+
+
+def test_the_settings_of_a_lock_are_all_known() -> None:
+    assert {"name", "ttl", "self", *OF_A_LOCK} == set(inspect.signature(gripfast.Client.lock).parameters)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import itertools
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 import gripfast
+from support.both_colours import staged
 
 
 @pytest.fixture
@@ -73,3 +77,131 @@ def test_the_help_of_the_default_lock_names_its_settings(lock: Callable[..., Any
     told = inspect.getdoc(lock) or ""
     assert set(gripfast.LockKwargs.__annotations__) <= set(re.findall(r"\w+", told))
     assert "help(gripfast.Client.lock)" in told
+
+
+def test_a_lock_of_threads_in_a_coroutine_is_told_that_of_tasks(client: gripfast.Client) -> None:
+    async def enter() -> None:
+        async with gripfast.lock("job"):  # type: ignore[attr-defined]
+            pass
+
+    words = r"write `with`\. For `async with`, write gripfast\.async_lock\(name\), or .*gripfast\.connect_async\(url\)"
+    with pytest.raises(TypeError, match=words):
+        asyncio.run(enter())
+    others: list[Any] = [client, client.rwlock("job").read(), client.semaphore("job", 2)]
+    for other in others:
+        with pytest.raises(TypeError, match="connect_async") as refused:
+            other.__aenter__  # noqa: B018
+        assert "async_lock" not in str(refused.value)
+
+
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
+@pytest.mark.parametrize("template", ["x:{}", "x:{0}", "x:{0.id}"])
+def test_braces_without_a_name_are_told_to_have_one(connect: Callable[[str], Any], template: str) -> None:
+    async def work(self: object, order: int) -> None: ...
+
+    with pytest.raises(gripfast.ConfigurationError, match=r"write it in them, such as {order}$"):
+        connect("memory://").locked(template)(work)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda: 1, lambda term, more: 1, functools.partial(lambda term: 1, None)],
+    ids=["none", "two", "partial"],
+)
+def test_what_can_not_lead_is_refused_before_it_is_elected(client: gripfast.Client, function: Any) -> None:
+    """And not when the campaign is won, maybe days later."""
+    told = r"run\(\) calls the function with the term, and .* write `def work\(term\): …`"
+    with client.lock("job"), pytest.raises(gripfast.ConfigurationError, match=told):
+        client.election("job").run(function)
+
+    async def run() -> None:
+        async with gripfast.connect_async("memory://") as aclient:
+            with pytest.raises(gripfast.ConfigurationError, match=told):
+                await aclient.election("job").run(function)
+
+    asyncio.run(run())
+
+
+def test_what_may_take_the_term_leads(client: gripfast.Client) -> None:
+    for function in (lambda *all: 1, lambda term, more=1: 1, functools.wraps(work_alone)(lambda term: 1)):
+        assert client.election("job").run(function) == 1
+
+
+def work_alone() -> None: ...
+
+
+def test_a_client_that_is_closed_is_not_entered() -> None:
+    client = gripfast.connect("memory://")
+    client.close()
+    with pytest.raises(gripfast.ClientClosed), client:
+        raise AssertionError("entered")
+
+    async def enter() -> None:
+        aclient = gripfast.connect_async("memory://")
+        await aclient.aclose()
+        with pytest.raises(gripfast.ClientClosed):
+            async with aclient:
+                raise AssertionError("entered")
+
+    asyncio.run(enter())
+
+
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
+def test_one_call_lists_one_kind(connect: Callable[[str], Any]) -> None:
+    with pytest.raises(gripfast.ConfigurationError, match=r"not 'all': make one call for each kind$"):
+        connect("memory://").list(kind="all")
+    with pytest.raises(gripfast.ConfigurationError, match=r"not 'lokc'$"):
+        connect("memory://").list(kind="lokc")
+
+
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
+def test_the_event_of_a_loss_is_not_called(connect: Callable[[str], Any]) -> None:
+    """In older libraries, `lost()` is a method."""
+    kind = gripfast.Lease if connect is gripfast.connect else gripfast.AsyncLease
+    lease: Any = object.__new__(kind)
+    lost = lease.lost
+    with pytest.raises(TypeError, match=r"Lost has no '__call__': .*lease\.lost\.is_set\(\), or read lease\.held"):
+        lost()
+    assert "__call__" not in dir(lost)
+
+
+@staged
+async def test_only_a_writer_can_downgrade() -> None:
+    with gripfast.connect("memory://") as client:
+        with (
+            client.rwlock("job").read() as lease,
+            pytest.raises(AttributeError, match=r"`with rwlock\.write\(\) as lease"),
+        ):
+            lease.downgrade()  # type: ignore[attr-defined]
+        with client.rwlock("job").write() as writer:
+            assert "downgrade" in dir(writer)
+            assert "downgrade" in dir(type(writer))
+            writer.downgrade()
+    async with gripfast.connect_async("memory://") as aclient:
+        async with aclient.rwlock("job").read() as alease:
+            with pytest.raises(
+                AttributeError, match=r"`async with rwlock\.write\(\) as lease:`.*await lease\.downgrade"
+            ):
+                await alease.downgrade()  # type: ignore[attr-defined]
+        async with aclient.rwlock("job").write() as awriter:
+            assert "downgrade" in dir(awriter)
+            await awriter.downgrade()
+
+
+def test_a_lock_for_tasks_and_one_of_redis_are_told_what_they_are_here() -> None:
+    with pytest.raises(ImportError, match=r"write gripfast\.async_lock\(name\)"):
+        from gripfast import lock_async  # type: ignore[attr-defined] # noqa: F401
+    with pytest.raises(ImportError, match=r"write gripfast\.lock\(name\)"):
+        from gripfast import RedisLock  # type: ignore[attr-defined] # noqa: F401
+
+
+def test_a_module_that_is_not_imported_yet_is_told_how() -> None:
+    script = (
+        "import gripfast\n"
+        "try: gripfast.testing.World\n"
+        "except AttributeError as error: print(error)\n"
+        "from gripfast import fencing, testing\n"
+        "gripfast.testing.World; fencing.guard"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30, check=True)
+    assert "it is a module: write `import gripfast.testing`" in ended.stdout

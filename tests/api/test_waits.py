@@ -17,7 +17,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import gripfast
+from gripfast.core import acquire
 from gripfast.runtime import waits
+from gripfast.testing import World
 from gripfast.testing.colours import renewal_of
 from gripfast.testing.conformance.test_forks import forks, in_a_child
 from support.both_colours import staged
@@ -264,3 +266,55 @@ async def test_another_task_of_its_thread_is_not_told_so() -> None:
 
         with lock:
             assert "reentrant" not in await asyncio.create_task(another())
+
+
+# -- a store that can't be reached -------------------------------------------------------------------------------------
+
+SILENCE = "waiting for 'job': "
+NOBODY = "localhost:1"
+"""Nobody listens there."""
+NOWHERE = [
+    f"redis://{NOBODY}/0",
+    f"redlock://{NOBODY},localhost:2,localhost:3",
+    f"redis+sentinel://{NOBODY}/mymaster",
+    f"redis+cluster://{NOBODY}",
+    f"postgresql://{NOBODY}/locks",
+    f"mysql://{NOBODY}/locks",
+    f"etcd://{NOBODY}",
+]
+
+
+@pytest.mark.parametrize("url", NOWHERE)
+@staged
+async def test_a_store_that_can_not_be_reached_is_told_once_for_each_attempt(
+    url: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acquire, "TELL_AFTER", 0.05)
+    with gripfast.connect(url, connect_patience=0.4) as client, pytest.raises(gripfast.StoreUnavailable):
+        await asyncio.to_thread(client.lock("job", group="jobs").acquire)
+    async with gripfast.connect_async(url, connect_patience=0.4) as aclient:
+        with pytest.raises(gripfast.StoreUnavailable):
+            await aclient.lock("job").acquire()
+    texts = told(caplog, SILENCE)
+    assert len(texts) == 2
+    for text in texts:
+        assert "localhost:1" in text
+        assert "Connection refused" in text
+        assert text.endswith("Gripfast goes on trying for up to 0 s")
+    assert ("jobs", "job") in {(each.gripfast_group, each.gripfast_name) for each in caplog.records}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("wait", [None, 30])
+def test_it_is_told_in_time_to_do_something_about_it(caplog: pytest.LogCaptureFixture, wait: float | None) -> None:
+    with World() as world, world.outage(), world.clock.fast_forward(), pytest.raises(gripfast.StoreUnavailable):
+        gripfast.lock("job").acquire(wait)
+    (text,) = told(caplog, SILENCE)
+    assert text.endswith("for up to 28 s")
+
+
+def test_a_store_that_is_away_for_a_moment_is_nobodys_business(caplog: pytest.LogCaptureFixture) -> None:
+    with World() as world, world.outage(seconds=0.9), world.clock.fast_forward():
+        gripfast.lock("job").acquire().release()
+    with World() as world, world.hold("job", seconds=0.9), world.clock.fast_forward():
+        gripfast.lock("job").acquire().release()
+    assert told(caplog, SILENCE) == []

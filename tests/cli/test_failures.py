@@ -148,6 +148,8 @@ def test_the_version_is_the_library_s(call: Call) -> None:
         (["wait", "nightly", "--timeout", "5"], "write --wait, how long to wait for the lock. Try"),
         (["break", "nightly", "--force"], "--yes"),
         (["run", "api", "--kind", "semaphore", "--", "true"], "--limit, how many may have a permit"),
+        (["acquire", "x", "--no-wait"], "write --wait 0, not to wait for the lock"),
+        (["acquire", "x", "-n"], "write --wait 0, not to wait for the lock"),
         (["lead", "x", "--no-wait", "--", "true"], "gripfast run NAME --no-wait -- CMD. Try: gripfast lead --help"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -117,6 +117,20 @@ def test_the_inner_world_does_not_hide_it_from_the_outer_one(client: gripfast.Cl
             claim(client)
 
 
+def test_a_lock_of_the_default_client_is_told_where_to_be_made(url: str) -> None:
+    """Its user has no client that could be passed to redirect()."""
+    gripfast.configure(url)
+    try:
+        lock = gripfast.lock("job")
+        with World():
+            made_here = r"lock of gripfast\.lock\(\).*was made before this World.*Make it in the function that uses it"
+            with pytest.warns(UserWarning, match=rf"{made_here}.*world\.redirect\(lock\)") as warned:
+                lock.acquire(wait=0).release()
+            assert "redirect(client)" not in str(warned[0].message)
+    finally:
+        gripfast.configure()
+
+
 def test_after_the_world_it_is_as_before(client: gripfast.Client) -> None:
     before = dict(vars(client)), dict(vars(client._twins))
     with World():

@@ -1,7 +1,9 @@
 """What happens around the code under test: others who hold locks, outages, losses. And what is left at the end."""
 
+import asyncio
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -173,6 +175,69 @@ def test_a_prefix_that_nobody_chose_is_left_behind(world: World) -> None:
     world.redirect(client_with_the_prefix_of_redis)
     with world.hold("job"):
         assert client_with_the_prefix_of_redis.lock("job").try_acquire() is None
+
+
+lock_of_a_module = client_with_the_prefix_of_redis.lock("job", ttl=7)
+MADE_BEFORE: dict[str, Any] = {
+    "lock": lock_of_a_module,
+    "semaphore": gripfast.connect("redis://localhost:1").semaphore("job", 1),
+    "election": gripfast.connect("redis://localhost:1").election("job"),
+    "reader": gripfast.connect("redis://localhost:1").rwlock("job").read(),
+}
+
+
+def test_a_lock_that_was_made_before_is_redirected(world: World) -> None:
+    key = lock_of_a_module._settings.want.key
+    with World() as inner:
+        inner.redirect(lock_of_a_module)
+        inner.redirect(lock_of_a_module)
+        with lock_of_a_module as lease:
+            assert inner.held() == ["job"]
+            assert lease.ttl == 7
+        with inner.hold("job"):
+            assert lock_of_a_module.try_acquire() is None
+    assert lock_of_a_module._settings.want.key == key == "lock:job"
+
+
+def test_a_lock_of_the_default_client_that_was_made_before_is_redirected() -> None:
+    gripfast.configure("redis://localhost:1")
+    try:
+        lock, other = gripfast.lock("job"), gripfast.lock("other")
+        with World() as world:
+            world.redirect(lock)
+            world.redirect(other)
+            with world.hold("job"), other:
+                assert world.held() == ["other"]
+                assert lock.try_acquire() is None
+            assert gripfast.lock("job")._client is not lock._client
+    finally:
+        gripfast.configure()
+
+
+@pytest.mark.parametrize("kind", MADE_BEFORE)
+def test_so_is_whatever_has_a_name(world: World, kind: str) -> None:
+    made = MADE_BEFORE[kind]
+    world.redirect(made)
+    lease = made.try_lead() if kind == "election" else made.try_acquire()
+    assert world.held() == ["job"]
+    lease.release()
+
+
+def test_an_async_lock_that_was_made_before_is_redirected(world: World) -> None:
+    async def main() -> None:
+        lock = gripfast.connect_async("redis://localhost:1").lock("job")
+        with World() as inner:
+            inner.redirect(lock)
+            async with lock:
+                assert inner.held() == ["job"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("what", ["redis://localhost:1", None, print, client_of_a_module.locked("job")])
+def test_what_can_not_be_redirected_is_told_what_to_pass(world: World, what: Any) -> None:
+    with pytest.raises(gripfast.ConfigurationError, match=r"redirect\(\) takes a client, or a lock.*: pass the client"):
+        world.redirect(what)
 
 
 def test_a_prefix_that_the_program_chose_is_part_of_the_name(world: World) -> None:

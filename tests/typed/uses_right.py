@@ -483,6 +483,8 @@ async def once_and_handed_over() -> None:
     assert_type(await send("monday"), int | None)
     text = await (await aclient.lock("job").acquire()).detach()
     assert_type(await aclient.adopt(text), gripfast.AsyncLease)
+    async with aclient.adopt(text) as adopted:
+        assert_type(adopted, gripfast.AsyncLease)
     assert_type(await aclient.forget("digest"), bool)
 
 

@@ -79,6 +79,8 @@ def a_sync_lock(lock: Lock) -> None:
         print(lease)
     with lock as own:
         own.extend("5")  # wrong: seconds are numbers
+        own.lost()  # wrong: it is no method
+        own.downgrade()  # wrong: only a writer can
         if own.lost.reason == "expired":  # wrong: the reason is in LeaseLost
             pass
     reason: Reason = "lost"  # wrong: no such reason

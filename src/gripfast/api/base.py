@@ -29,7 +29,7 @@ from gripfast.core.ports import (
     permits_of,
     to_raise,
 )
-from gripfast.errors import ConfigurationError, quoted
+from gripfast.errors import ClientClosed, ConfigurationError, quoted
 from gripfast.interrupts.guard import Guard
 from gripfast.interrupts.living import Living
 
@@ -62,6 +62,10 @@ class AnyClient(NotLikeOthers, lacks=OF_CLIENTS):
     def capabilities(self) -> Capabilities:
         """What the store can do. Does no I/O."""
         return self._config.factory.capabilities
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ClientClosed
 
     def _settings(self, name: str, ttl: float | None, **others: Any) -> LockSettings:
         ttl = self._config.ttl if ttl is None else ttl

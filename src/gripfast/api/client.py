@@ -473,6 +473,7 @@ class Client(PermitDecorators, Operators):
         reached(drive(self._store().vouch(Hold(state.key, state.owner, state.ttl, share=state.want.share), pid)))
 
     def __enter__(self) -> Client:
+        self._check_open()
         return self
 
     def __exit__(self, *_: object) -> None:

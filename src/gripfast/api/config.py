@@ -12,7 +12,7 @@ from gripfast.api.fallback import default_url
 from gripfast.core import rules
 from gripfast.errors import ConfigurationError
 from gripfast.runtime.parts import Patience
-from gripfast.stores import Address, StoreFactory, StoreSpec, spec_for, spec_of, spec_of_lists
+from gripfast.stores import Address, StoreFactory, StoreSpec, schemes, spec_for, spec_of, spec_of_lists
 from gripfast.stores.options import COMMON, check, from_url, hint
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _PATIENCE = ("request_timeout", "connect_patience")
 _SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
+_NO_SLASHES = re.compile(r"\s*([a-z][a-z0-9+.-]*):(?!//)(.*)", re.IGNORECASE | re.DOTALL)
+_OF_PATHS = {"sqlite": ":///", "unix": "://"}
+"""How a URL begins whose scheme is followed by a path. That path may begin with a slash of its own."""
 _END_OF_HOSTS = r"(?=[/?#])|$"
 
 
@@ -71,6 +74,7 @@ def _configured(spec: StoreSpec, make: str, target: object, options: dict[str, A
     check(options, known)
     factory: StoreFactory = getattr(spec.load(), make)(target, options)
     if options:
+        _refuse_settings_of_a_lock(options)
         raise ConfigurationError(
             f"unknown option for {factory.where}: {', '.join(sorted(options))}{hint(options, known)}"
         )
@@ -78,6 +82,15 @@ def _configured(spec: StoreSpec, make: str, target: object, options: dict[str, A
     prefix = rules.checked_prefix(own.get("prefix", factory.prefix))
     patience = {"request_timeout": factory.request_timeout} | patience
     return Config(factory, prefix, ttl, Patience(**patience), kind=spec.name)
+
+
+def _refuse_settings_of_a_lock(options: Mapping[str, object]) -> None:
+    from gripfast.api.words import OF_A_LOCK  # only for an error
+
+    for name in OF_A_LOCK:
+        if name in options:
+            value = repr(options[name]) if isinstance(options[name], int | float) else "…"
+            raise ConfigurationError(f"{name!r} belongs to a lock: write client.lock(name, {name}={value})")
 
 
 def _patience(own: Mapping[str, object]) -> dict[str, float]:
@@ -92,12 +105,24 @@ def _patience(own: Mapping[str, object]) -> dict[str, float]:
 def _address(target: str) -> tuple[StoreSpec, Address]:
     found = _SCHEME.match(target)
     if found is None:
+        _refuse_missing_slashes(target)
         raise ConfigurationError(
             "a URL must start with a scheme, such as redis://localhost:6379, sqlite:///locks.db or memory://name"
         )
     spec = spec_for(found[1])
     url = _split(target, spec)
     return spec, Address(url, from_url(_query(url), {**COMMON, **spec.options}))
+
+
+def _refuse_missing_slashes(target: str) -> None:
+    """Its password, and its options, which may have one, are not shown."""
+    found = _NO_SLASHES.match(target)
+    if found is None or f"{found[1].lower()}://" not in schemes():
+        return
+    scheme, rest = found[1], "…" if "@" in found[2] else re.split(r"[?#]", found[2])[0]
+    begin = _OF_PATHS.get(scheme.lower())
+    right = f"{scheme}://{rest.lstrip('/')}" if begin is None else f"{scheme}{begin}{rest}"
+    raise ConfigurationError(f"this URL lacks slashes behind {scheme + ':'!r}: write {right}")
 
 
 def _split(target: str, spec: StoreSpec) -> SplitResult:

@@ -230,6 +230,12 @@ class Namer:
     def _check_fields(self, function: Callable[..., Any]) -> bool:
         roots = [field.partition(".")[0].partition("[")[0] for field in fields_of(self._template)]
         unknown = [root for root in roots if root not in self._signature.parameters]
+        if any(root == "" or root.isdigit() for root in roots):
+            known = next((name for name in self._signature.parameters if name not in ("self", "cls")), "user_id")
+            raise ConfigurationError(
+                f"the name {self._template!r} has braces without the name of an argument: write it in them, such as "
+                f"{{{known}}}"
+            )
         if unknown and not self._more:
             raise ConfigurationError(
                 f"the name {self._template!r} uses {unknown[0]!r}, but {_name_of(function)} has no such argument"

@@ -70,6 +70,11 @@ def default_client() -> Client:
     return _current[0].client()
 
 
+def client_so_far() -> Client | None:
+    """For tests: it is not made for them."""
+    return _current[0]._client
+
+
 _making = Guard()
 _current = [_Default()]
 """One, replaced in one step."""

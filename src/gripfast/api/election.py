@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from gripfast.api.current import call_with
 from gripfast.api.decorator import Decorator, Namer, _name_of, no_coroutine, refuse_generators
 from gripfast.api.lock import Lock, Settled
-from gripfast.api.misuse import NotLikeOthers, exact, more_for_run, no_truth, unknown_option
+from gripfast.api.misuse import NotLikeOthers, exact, more_for_run, no_truth, shape_that_refuses, unknown_option
 from gripfast.api.words import OF_ELECTIONS
 from gripfast.core import rules
 from gripfast.core.election import Campaign, Leader, Watch, leader_of
@@ -197,6 +197,11 @@ def check_function(function: Any) -> None:
     if not callable(function) or isinstance(function, NotLikeOthers):
         raise ConfigurationError(f"run() takes a function, which it calls with the term, not {function!r}")
     refuse_generators(function)
+    if shape := shape_that_refuses(function, None):
+        raise ConfigurationError(
+            f"run() calls the function with the term, and {shape} does not take this one argument: write "
+            "`def work(term): …`"
+        )
 
 
 def settings_of(value: object, on_lost: Any, max_hold: float | None, group: str | None) -> dict[str, Any]:

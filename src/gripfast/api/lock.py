@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gripfast.api.lease import Lease
 from gripfast.api.misuse import (
     HOW_TO_ACQUIRE,
-    NEEDS_PLAIN_WITH,
+    LOCK_NEEDS_PLAIN_WITH,
     NotLikeOthers,
     exact,
     made_by_hand,
@@ -85,7 +85,7 @@ class Lock(AnyLock):
 
     _new_book = ByThreads
     if not TYPE_CHECKING:  # which has words of its own
-        __aenter__ = NEEDS_PLAIN_WITH
+        __aenter__ = LOCK_NEEDS_PLAIN_WITH
 
     _client: Client
 

@@ -19,6 +19,8 @@ from gripfast.api.words import (
     OPTIONS,
     RAISES,
     RAISES_TERM,
+    RENEW,
+    RENEWS,
     TIMES,
     TO_WAIT_FOR_EVER,
 )
@@ -62,6 +64,11 @@ NEEDS_ASYNC_WITH = _Missing("__enter__", "write `async with`")
 NEEDS_PLAIN_WITH = _Missing(
     "__aenter__",
     "write `with`. For `async with`, make the client with gripfast.connect_async(url)",
+)
+LOCK_NEEDS_PLAIN_WITH = _Missing(
+    "__aenter__",
+    "write `with`. For `async with`, write gripfast.async_lock(name), or make the client with "
+    "gripfast.connect_async(url)",
 )
 """In place of the method that the wrong `with` looks for first. Without its `__exit__` it is no context manager."""
 
@@ -108,6 +115,8 @@ def unknown_option(function: Any, wrong: Mapping[str, object], *given: object) -
     name, code = function.__name__, function.__code__
     known = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
     hint = OPTIONS[name].get(option)
+    if hint == RENEW and value is True:
+        hint = RENEWS
     if value == -1 and option in TIMES:
         hint = TO_WAIT_FOR_EVER.get(name, hint)
     if name == "acquire" and value is None and option in TIMES:
@@ -149,6 +158,20 @@ def more_for_run(function: object, more: tuple[object, ...], wrong: Mapping[str,
     return TypeError(
         f"run() calls the function with the term alone: to pass more, write run(lambda term: {name}(term, {arguments}))"
     )
+
+
+def shape_that_refuses(function: Any, *arguments: object) -> str | None:
+    """The function's name and signature, if it surely can't be called so. What can't tell its own arguments is
+    believed, and so is a wrapper, whatever it wraps."""
+    try:
+        signature = inspect.signature(function, follow_wrapped=False)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        return f"{getattr(function, '__name__', type(function).__name__)}{signature}"
+    return None
 
 
 def no_truth(text: str) -> Callable[[object], None]:

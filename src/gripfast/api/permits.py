@@ -16,7 +16,7 @@ from gripfast.api.lease import Handle, Lease
 from gripfast.api.lock import AnyLock, Lock, still_held
 from gripfast.api.misuse import NEEDS_PLAIN_WITH, NotLikeOthers, exact, refuse_to_pickle, unknown_option
 from gripfast.api.settings import LOCKS_WAIT, LockSettings
-from gripfast.api.words import OF_HALVES, OF_RWLOCKS, OF_SEMAPHORES
+from gripfast.api.words import OF_HALVES, OF_RWLOCKS, OF_SEMAPHORES, OF_WRITE_LEASES
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.lease import RW_LIMIT, LeaseState, Want
@@ -41,7 +41,8 @@ _WHERE = "the embedded store, one Redis server, ZooKeeper, etcd, or PostgreSQL o
 
 def check_kind(kind: Kind, capabilities: Capabilities, where: str) -> Kind:
     if kind not in ("semaphore", "rwlock"):
-        raise ConfigurationError(f"kind must be 'lock', 'semaphore' or 'rwlock', not {kind!r}")
+        several = ": make one call for each kind" if str(kind) in ("all", "any", "None") else ""
+        raise ConfigurationError(f"kind must be 'lock', 'semaphore' or 'rwlock', not {kind!r}{several}")
     if not (capabilities.semaphores if kind == "semaphore" else capabilities.rwlocks):
         what, more = ("semaphores", "") if kind == "semaphore" else ("read/write locks", " or mode=row")
         raise ConfigurationError(f"{where} can't keep {what}: connect to a store that can, such as {_WHERE}{more}")
@@ -247,6 +248,8 @@ class _Half(Lock, lacks=OF_HALVES):
 
     _how_to_make = "gripfast.connect(url).rwlock(name).read() or .write()"
     _lease: type[Lease] = Lease
+    if not TYPE_CHECKING:  # which has words of its own
+        __aenter__ = NEEDS_PLAIN_WITH
 
     def within(self, *_: object, **__: object) -> NoReturn:
         """Only locks can be taken in the caller's own transaction."""
@@ -291,7 +294,7 @@ class WriteLock(_Half):
         def __enter__(self) -> WriteLease: ...
 
 
-class WriteLease(Lease):
+class WriteLease(Lease, lacks=OF_WRITE_LEASES):
     """The lease of a writer. A context manager: leaving the block releases it."""
 
     __slots__ = ()

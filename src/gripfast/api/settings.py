@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
+from gripfast.api.misuse import shape_that_refuses
 from gripfast.core import rules
 from gripfast.core.lease import RW_LIMIT, Share, Want
 from gripfast.core.ports import Taken
@@ -89,23 +89,15 @@ class LockSettings:
 
 
 def _check_on_lost(on_lost: object) -> None:
-    """Here, and not at the loss: a function that can't be called would not stop what the loss has to stop. What can't
-    tell its own arguments is believed, and so is a wrapper, whatever it wraps."""
+    """Here, and not at the loss: a function that can't be called would not stop what the loss has to stop."""
     if on_lost is None:
         return
     if not callable(on_lost):
         raise ConfigurationError(f"on_lost must be callable, not {on_lost!r}")
-    try:
-        signature = inspect.signature(on_lost, follow_wrapped=False)
-    except (TypeError, ValueError):
-        return
-    try:
-        signature.bind(None, None)
-    except TypeError:
-        name = getattr(on_lost, "__name__", type(on_lost).__name__)
+    if shape := shape_that_refuses(on_lost, None, None):
         raise ConfigurationError(
-            f"on_lost is called as on_lost(lease, reason), and {name}{signature} does not take these two arguments"
-        ) from None
+            f"on_lost is called as on_lost(lease, reason), and {shape} does not take these two arguments"
+        )
 
 
 def _described(share: Share) -> str:

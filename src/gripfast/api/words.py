@@ -134,8 +134,14 @@ OF_LEASES: Mapping[str, str] = {
     **dict.fromkeys(("id", "uuid", "lease_id"), "read lease.owner, or lease.token, which grows with every lease"),
     "key": "read lease.name",
     "upgrade": "there is none: two readers who wait to write would wait for each other. Acquire rwlock.write() instead",
+    "downgrade": "only the lease of a writer has it: `{async_}with rwlock.write() as lease:` and inside it "
+    "`{await_}lease.downgrade()`",
     "wait": "for its loss, write `{await_}lease.lost.wait()`. For a lock, write `{await_}lock.acquire(wait=5)`",
     "force_release": _FORCE,
+}
+OF_WRITE_LEASES: Mapping[str, str] = {name: hint for name, hint in OF_LEASES.items() if name != "downgrade"}
+OF_LOST: Mapping[str, str] = {
+    "__call__": "`lost` is no method. Write lease.lost.is_set(), or read lease.held",
 }
 _LEAD = "write `{async_}with election.lead() as term:`, or `{await_}election.run(function)`"
 _RESIGN = (
@@ -184,7 +190,8 @@ OF_ASYNC_CLIENTS = {**OF_CLIENTS, "close": "write `await client.aclose()`"}
 
 _NO_POLLING = "leave it out, because Gripfast knows when a waiter has to retry"
 _TTL = "write ttl={value}, the seconds that a lease lasts unless it is renewed (which happens unless renew=False)"
-_RENEW = "write renew={value}"
+RENEW = "write renew={value}"
+RENEWS = "leave it out: renewing is the default"
 _POLLING = dict.fromkeys(("sleep", "poll_interval", "poll_intervall", "check_interval", "retry_delay"), _NO_POLLING)
 
 NOT_WAIT = "write `lease = {await_}lock.try_acquire()`, which is None if someone else holds the lock"
@@ -196,7 +203,7 @@ _LOCK: Mapping[str, str] = {
     **_POLLING,
     **dict.fromkeys(("expire", "expires", "expiry", "lease_time", "lifetime", "duration"), _TTL),
     **dict.fromkeys(("auto_release_time", "lock_timeout"), _TTL),
-    **dict.fromkeys(("auto_renewal", "auto_renew", "auto_extend", "autorenew"), _RENEW),
+    **dict.fromkeys(("auto_renewal", "auto_renew", "auto_extend", "autorenew"), RENEW),
     **dict.fromkeys(("url", "client", "redis"), "a client makes locks. Write gripfast.connect(url).lock(name)"),
     **dict.fromkeys(
         ("acquire_timeout", "retry_count", "retry_times"), "write wait=…, the seconds to wait for the lock"
@@ -322,6 +329,11 @@ TO_WAIT_FOR_EVER: Mapping[str, str] = {
 }
 """What is meant by a time of -1, which is the default of threading and filelock."""
 
+OF_A_LOCK = (
+    "wait", "renew", "max_hold", "reentrant", "label", "on_lost", "group", "min_hold", "lazy_release"
+)  # fmt: skip
+"""Settings of a lock that are no options of `connect()`."""
+
 MISSING: Mapping[str, str] = {
     "limit": "a semaphore needs a limit, which is how many may have a permit at the same time: write limit=3",
     "keep": "once() needs `keep`, the seconds for which the store remembers that the work was done: write keep=7 * "
@@ -331,8 +343,9 @@ MISSING: Mapping[str, str] = {
 
 NAMES: Mapping[str, str] = {
     "RLock": "write gripfast.lock(name, reentrant=True)",
-    **dict.fromkeys(("FileLock", "SoftFileLock"), "write gripfast.lock(name)"),
-    **dict.fromkeys(("AsyncFileLock", "alock"), "write gripfast.async_lock(name)"),
+    **dict.fromkeys(("FileLock", "SoftFileLock", "RedisLock"), "write gripfast.lock(name)"),
+    **dict.fromkeys(("AsyncFileLock", "alock", "lock_async"), "write gripfast.async_lock(name)"),
+    **{name: f"it is a module: write `import gripfast.{name}`" for name in ("testing", "fencing")},
     **dict.fromkeys(("aio", "asyncio", "aconnect"), "write gripfast.connect_async(url)"),
     **dict.fromkeys(("from_url", "get_client", "init", "setup"), "write gripfast.connect(url)"),
     **dict.fromkeys(("Redlock", "RedLock"), "write gripfast.connect([url, url, url])"),

@@ -40,10 +40,11 @@ _MEANINGS = {
     "--yes": "to do it without a question",
     "--json": "for programs",
 }
+_NOT_TO_WAIT = ("--nonblock", "--nonblocking", "--non-blocking", "--nb", "--nowait", "-n")
 _OPTIONS = {
     "--timeout": ("--wait", "--ttl"),
     **dict.fromkeys(("--blocking-timeout", "--lock-timeout", "--acquire-timeout", "--max-wait", "-w"), ("--wait",)),
-    **dict.fromkeys(("--nonblock", "--nonblocking", "--non-blocking", "--nb", "--nowait", "-n"), ("--no-wait",)),
+    **dict.fromkeys(_NOT_TO_WAIT, ("--no-wait",)),
     **dict.fromkeys(("--expire", "--expires", "--expiry", "--lease", "--lease-time", "--duration"), ("--ttl",)),
     **dict.fromkeys(("--conflict-exit-code", "-E"), ("--busy-exit-code",)),
     **dict.fromkeys(("--kind", "--semaphore", "--rwlock", "--shared", "--exclusive"), ("--limit", "--read", "--write")),
@@ -51,7 +52,10 @@ _OPTIONS = {
     **dict.fromkeys(("--format", "--output", "-o"), ("--json",)),
 }
 _ONE_TRY = "gripfast lead waits until it leads. To try once, write gripfast run NAME --no-wait -- CMD"
-_OF_COMMANDS: dict[tuple[str | None, str], str] = {("lead", option): _ONE_TRY for option in ("--no-wait", "--wait")}
+_OF_COMMANDS: dict[tuple[str | None, str], str] = {
+    **{("lead", option): _ONE_TRY for option in ("--no-wait", "--wait")},
+    **{("acquire", option): "write --wait 0, not to wait for the lock" for option in ("--no-wait", *_NOT_TO_WAIT)},
+}
 
 
 def meant(error: click.UsageError) -> str | None:

@@ -26,6 +26,9 @@ from gripfast.errors import ClientClosed, ConfigurationError, StoreUnavailable
 
 _log = logging.getLogger("gripfast.lease")
 
+TELL_AFTER = 1.0
+"""Seconds for which the engine can't be reached until the log says so."""
+
 
 async def acquire(env: Env, want: Want, wait: float | None, entry: Entry = False) -> LeaseState | Taken:
     """The lease, or who has it once `wait` seconds (None: for ever) are over. Raises StoreUnavailable."""
@@ -105,11 +108,14 @@ class _Patience:
         self._env = env
         self._wait = wait
         self._failures = 0
+        self._silent_since = math.inf
+        self._is_told = False
         self.ends = math.inf if wait is None else started + wait
         self._silence_ends = started + (env.connect_patience if wait is None else max(wait, env.request_timeout))
 
     def answered(self) -> None:
         self._failures = 0
+        self._silent_since = math.inf
         if self._wait is None:
             self._silence_ends = self._env.now() + self._env.connect_patience
 
@@ -121,7 +127,7 @@ class _Patience:
         if not self.is_left():
             raise to_raise(error)
 
-    async def unreachable(self, answer: Unreachable, claim: Claim) -> None:
+    async def unreachable(self, answer: Unreachable, want: Want, claim: Claim, sent: float) -> None:
         """Pause before the next try, or raise if there is none. Who does not wait is told of a refused connection."""
         if answer.is_permanent or (self._wait == 0.0 and answer.was_refused):
             raise to_raise(answer.error, answer.is_permanent)
@@ -131,7 +137,17 @@ class _Patience:
         self.check(answer.error)
         pause = rules.retry_pause(self._failures)
         self._failures += 1
-        await self._env.pause(min(pause, self._silence_ends - self._env.now()))
+        left = self._silence_ends - (now := self._env.now())
+        self._silent_since = min(self._silent_since, sent)
+        if now - self._silent_since >= TELL_AFTER and not self._is_told:
+            self._tell(answer, want, claim, left)
+        await self._env.pause(min(pause, left))
+
+    def _tell(self, answer: Unreachable, want: Want, claim: Claim, left: float) -> None:
+        """Once for each attempt: nobody should have to guess for so long why nothing happens."""
+        self._is_told = True
+        what = "waiting for %r: %s. Gripfast goes on trying for up to %.0f s"
+        _log.warning(what, want.name, answer.error, left, extra=_about(want, claim))
 
     async def _until_ready(self, answer: Unreachable, ready_in: float, claim: Claim) -> None:
         """The engine has said when it will serve. Until then a waiter only refreshes its position. Who can't wait for
@@ -160,13 +176,13 @@ async def _persist(
     """The first answer was no grant: listen and ask until there is one, or patience ends. Dated."""
     while True:
         if isinstance(answer, Unreachable):
-            await patience.unreachable(answer, claim)
+            await patience.unreachable(answer, want, claim, sent)
         else:
             patience.answered()
             if answer.limit_in_force is not None:
                 return answer, sent
-            about = {"gripfast_name": want.name, "gripfast_group": want.group, "gripfast_owner": claim.owner}
-            _log.debug("%r is held by someone else; waiting as owner %s", want.name, claim.owner, extra=about)
+            what = "%r is held by someone else; waiting as owner %s"
+            _log.debug(what, want.name, claim.owner, extra=_about(want, claim))
             if claim.inbox is None and answer.is_split and patience.is_left():
                 await env.pause(answer.again_in or 0.0)
                 pushed = None
@@ -195,6 +211,11 @@ def _is_good(pushed: Granted, want: Want, taken: Taken, remaining: float) -> boo
     is_enough = want.renews or pushed.ttl >= want.ttl
     is_dated = pushed.token > taken.token and pushed.source == taken.source
     return is_enough and is_dated and rules.is_fresh(remaining, pushed.ttl)
+
+
+def _about(want: Want, claim: Claim) -> dict[str, object]:
+    """For log records."""
+    return {"gripfast_name": want.name, "gripfast_group": want.group, "gripfast_owner": claim.owner}
 
 
 def _is_done(taken: Taken) -> bool:

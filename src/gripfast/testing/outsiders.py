@@ -29,14 +29,14 @@ known: Living[AnyClient] = Living()
 
 
 @contextmanager
-def watched() -> Iterator[None]:
-    """While the block runs, the first use of a client that exists already is a warning."""
+def watched(former: AnyClient | None) -> Iterator[None]:
+    """While the block runs, the first use of a client that exists already is a warning. `former`: the default one."""
     outside: Living[AnyClient] = Living()
     for client in clients:
         if client not in known and client._config.kind != "memory" and WAY_IN not in vars(client):
             outside.add(client)
             for owner, method in _ways_in(client):
-                _watch(client, owner, method)
+                _watch(client, owner, method, _OF_DEFAULT if client is former else _OF_CLIENT)
     try:
         yield
     finally:
@@ -55,7 +55,7 @@ def _ways_in(client: AnyClient) -> list[tuple[object, str]]:
     return [(client, WAY_IN)] + ([] if twins is None else [(twins, "here")])
 
 
-def _watch(client: AnyClient, owner: object, method: str) -> None:
+def _watch(client: AnyClient, owner: object, method: str, what: str) -> None:
     """By an attribute that goes with the first call. It must not keep the client: one that is dropped ends."""
     weak_client, weak_owner = weakref.ref(client), weakref.ref(owner)
 
@@ -65,19 +65,29 @@ def _watch(client: AnyClient, owner: object, method: str) -> None:
         _leave_alone(client)
         if client not in known:
             known.add(client)
-            _tell(client)
+            _tell(client, what)
         return getattr(owner, method)()
 
     vars(owner)[method] = tell_and_go_on
 
 
-def _tell(client: AnyClient) -> None:
-    warnings.warn(
-        f"{client!r} was made before this World, so its locks are not in it: hold(), lose() and outage() do nothing to "
-        "them. Call world.redirect(client) in the test, or in its fixture. A lock that gripfast.lock() has made at "
-        "import is outside, too: make it in the function that uses it",
-        stacklevel=_level_of_the_caller(sys._getframe()),
-    )
+_OUTSIDE = "so {} not in it: hold(), lose() and outage() do nothing to {}. "
+_OF_CLIENT = (
+    "{client!r} was made before this World, "
+    + _OUTSIDE.format("its locks are", "them")
+    + "Call world.redirect(client) in the test, or in its fixture. For a lock that a module has made at import, "
+    "world.redirect(lock) does the same"
+)
+_OF_DEFAULT = (
+    "this lock of gripfast.lock(), on {client.where}, was made before this World, "
+    + _OUTSIDE.format("it is", "it")
+    + "Make it in the function that uses it, `with gripfast.lock(name):`, or call world.redirect(lock) in the test, or "
+    "in its fixture"
+)
+
+
+def _tell(client: AnyClient, what: str) -> None:
+    warnings.warn(what.format(client=client), stacklevel=_level_of_the_caller(sys._getframe()))
 
 
 def _level_of_the_caller(frame: FrameType | None) -> int:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import gripfast
 from gripfast.api import default
 from gripfast.api.lease import Handle
+from gripfast.api.lock import Settled
 from gripfast.core import rules
 from gripfast.core.lease import Broken, LeaseState
 from gripfast.core.ports import Hold, Taken
@@ -34,6 +35,7 @@ from gripfast.testing.store import Stranger, WorldFactory, WorldStore
 
 if TYPE_CHECKING:
     from gripfast.api.config import Config
+    from gripfast.api.settings import LockSettings
     from gripfast.core.ledger import Mark
     from gripfast.runtime.aio import AioRuntime
 
@@ -182,15 +184,48 @@ class World:
 
     # -- which clients are in it ---------------------------------------------------------------------------------
 
-    def redirect(self, client: gripfast.Client | gripfast.AsyncClient) -> None:
+    def redirect(
+        self,
+        client: gripfast.Client
+        | gripfast.AsyncClient
+        | gripfast.Lock
+        | gripfast.AsyncLock
+        | gripfast.Semaphore
+        | gripfast.AsyncSemaphore
+        | gripfast.Election
+        | gripfast.AsyncElection,
+    ) -> None:
         """Until the end of this world, a client that the program has made before, such as one of a module, is in this
         world, with everything that was decorated with it. Its ttl stays, and so does a prefix that the program chose:
-        `hold()` takes the name with that prefix."""
+        `hold()` takes the name with that prefix.
+
+        Of a lock, semaphore or election that a module has made, the client is moved, and the name is that in this
+        world. So it works for `lock = gripfast.lock("job")`, too."""
+        made_before = client
+        if isinstance(client, Settled):
+            client = client._client
+        if not isinstance(client, gripfast.Client | gripfast.AsyncClient):
+            raise ConfigurationError(
+                f"redirect() takes a client, or a lock that a module made at import, not a "
+                f"{type(made_before).__name__}: pass the client that made it, or make it in the function that uses it"
+            )
+        if client._config.factory is not self._factory:
+            self._move(client)
+        if isinstance(made_before, Settled):
+            self._rename(made_before._settings, client._config.prefix)
+
+    def _move(self, client: gripfast.Client | gripfast.AsyncClient) -> None:
         before = dict(vars(client))
         vars(client).pop(outsiders.WAY_IN, None)
         client.__init__(self._config_here(before["_config"]))  # type: ignore[misc]
         self._exits.callback(vars(client).update, before)
         self._exits.callback(_close, client)
+
+    def _rename(self, settings: LockSettings, prefix: str) -> None:
+        """What the store calls it was decided when the lock was made."""
+        before = settings.want
+        settings.want = before._replace(key=prefix + before.name)
+        self._exits.callback(setattr, settings, "want", before)
 
     def _config_here(self, config: Config) -> Config:
         """A prefix that its store has by default, such as Redis's `lock:`, is not part of the names in a world."""
@@ -200,8 +235,9 @@ class World:
     def __enter__(self) -> World:
         self._exits.enter_context(leaks.collected(self._dropped))
         self._exits.callback(self._close)
+        former = default.client_so_far()
         self._exits.enter_context(_as_default(self.url))
-        self._exits.enter_context(outsiders.watched())
+        self._exits.enter_context(outsiders.watched(former))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
 from gripfast.api import keeping
 from gripfast.api.aio.lease import AsyncLease
-from gripfast.api.aio.lock import AsyncLock
+from gripfast.api.aio.lock import Acquiring, AsyncLock
 from gripfast.api.aio.permit_decorators import AsyncPermitDecorators
 from gripfast.api.base import forced, reached, was_forced
 from gripfast.api.client import HeldHere
@@ -339,7 +339,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         was_held = reached(await forced(self._store(), key, note))
         return was_forced(name, note, was_held, not was_held and await keeping.done(self, key) is not None)
 
-    async def adopt(
+    def adopt(
         self,
         text: str,
         *,
@@ -349,20 +349,17 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         label: str | None = None,
         on_lost: Callable[[AsyncLease, Reason], object] | None = None,
         group: str | None = None,
-    ) -> AsyncLease:
-        """Take over a lock that `lease.detach()`, or `gripfast acquire`, has detached on the same store. The settings
-        are those of `Client.adopt`."""
+    ) -> Acquiring:
+        """Use it as `lease = await client.adopt(text)`, or as `async with client.adopt(text) as lease`. It takes over a
+        lock that `lease.detach()`, or `gripfast acquire`, has detached on the same store. The settings are those of
+        `Client.adopt`. Nothing happens without `await`."""
+        from gripfast.api.aio.handover import Adopting, Detached
         from gripfast.api.handover import settings_of_adopted
-        from gripfast.core.handover import adopt
 
         settings, former = settings_of_adopted(
             self, text, ttl, label, renew=renew, max_hold=max_hold, on_lost=on_lost, group=group
         )
-        runtime = self._start()
-        state = await adopt(runtime.env, settings.want, former)
-        if (task := asyncio.current_task()) is not None:
-            state.acquirer = weakref.ref(task)
-        return AsyncLease(self, runtime, state, settings.on_lost)
+        return Adopting(Detached(self, settings, former), None)
 
     async def forget(self, name: str) -> bool:
         """Forget what `once()` has recorded as done, so that it can be done again. True if it was recorded."""
@@ -428,6 +425,7 @@ class AsyncClient(AsyncPermitDecorators, lacks=OF_ASYNC_CLIENTS):
         return self._held.setdefault(task, weakref.WeakValueDictionary())
 
     async def __aenter__(self) -> AsyncClient:
+        self._check_open()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -289,7 +289,7 @@ def _warn(attempt: _Attempt[Any]) -> None:
 
 
 class Acquiring(_AcquiringOne):
-    """From `acquire()`: await it, or use `async with`."""
+    """From `acquire()` or `adopt()`: await it, or use `async with`."""
 
     __slots__ = ()
     __del__ = _warn

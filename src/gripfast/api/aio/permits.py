@@ -19,7 +19,7 @@ from gripfast.api.permits import (
     resized,
 )
 from gripfast.api.settings import LOCKS_WAIT
-from gripfast.api.words import OF_HALVES
+from gripfast.api.words import OF_HALVES, OF_WRITE_LEASES
 from gripfast.core import rules
 from gripfast.core.acquire import acquire
 from gripfast.core.lease import LeaseState, Want
@@ -224,7 +224,7 @@ class AsyncWriteLock(_AsyncHalf):
         def __aenter__(self) -> Coroutine[Any, Any, AsyncWriteLease]: ...
 
 
-class AsyncWriteLease(AsyncLease):
+class AsyncWriteLease(AsyncLease, lacks=OF_WRITE_LEASES):
     """The lease of a writer. `async with lease` releases it at the end."""
 
     async def downgrade(self) -> None:
