@@ -7,11 +7,11 @@ are begun, so that an outage does not fill the process with threads.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from queue import Empty
 from typing import Generic, TypeVar
 
+from gripfast.interrupts.threads import Background
 from gripfast.machine import boottime
 from gripfast.timed_queue import TimedQueue
 
@@ -35,8 +35,9 @@ class Calls(Generic[T]):
     def run(self, function: Callable[[], T], seconds: float) -> T:
         """What it returns or raises. Raises TimeoutError if it does neither in time."""
         done: TimedQueue[Call[T]] = TimedQueue()
-        call = self.begin(function, done.put)
+        call = self._prepare(function, done.put)
         try:
+            call.start()
             done.get(seconds)
         except Empty:
             pass
@@ -47,11 +48,14 @@ class Calls(Generic[T]):
 
     def begin(self, function: Callable[[], T], done: Callable[[Call[T]], None]) -> Call[T]:
         """`done` is told, on the call's own thread, when it has ended. Raises TimeoutError if too many hang."""
-        if self.late:
-            self._check_late()
-        call = Call(self, function, done)
+        call = self._prepare(function, done)
         call.start()
         return call
+
+    def _prepare(self, function: Callable[[], T], done: Callable[[Call[T]], None]) -> Call[T]:
+        if self.late:
+            self._check_late()
+        return Call(self, function, done)
 
     def _check_late(self) -> None:
         since = boottime() - LATE_FOR
@@ -66,12 +70,13 @@ class Call(Generic[T]):
         self._calls = calls
         self._function = function
         self._done = done
+        self._has_begun = False
         self._is_given_up = False
         self._outcome: list[T | _Raised] = []
 
     def start(self) -> None:
         try:
-            threading.Thread(target=self._run, name="gripfast-dial", daemon=True).start()
+            Background(self._run, "gripfast-dial").start()
         except RuntimeError:  # no thread can be started: the interpreter is about to end, or there are too many
             self._run()
 
@@ -87,8 +92,9 @@ class Call(Generic[T]):
         return outcome
 
     def give_up(self) -> None:
-        self._calls.late[self] = boottime()
         self._is_given_up = True
+        if self._has_begun:
+            self._calls.late[self] = boottime()
         self._drop()
 
     def _drop(self) -> None:
@@ -101,14 +107,17 @@ class Call(Generic[T]):
             self._calls.discard(outcome)
 
     def _run(self) -> None:
-        try:
-            self._outcome.append(self._function())
-        except Exception as error:
-            self._outcome.append(_Raised(error))
+        self._has_begun = True
+        if not self._is_given_up:
+            try:
+                self._outcome.append(self._function())
+            except Exception as error:
+                self._outcome.append(_Raised(error))
         done = self._done
         del self._function, self._done  # they may keep whoever waits, and this may be kept by it
         done(self)
         if self._is_given_up:
+            self._calls.late.pop(self, None)
             self._drop()
 
 

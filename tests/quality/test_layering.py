@@ -12,7 +12,7 @@ from quality.tree import LAB, PACKAGE, broken, parsed, python_files
 
 LEAVES = {"bounded", "columns", "drivers", "durations", "errors", "extras", "interrupts", "machine", "timed_queue"}
 MAY_IMPORT: dict[str, set[str]] = {
-    "bounded": {"machine", "timed_queue"},
+    "bounded": {"interrupts", "machine", "timed_queue"},
     "columns": set(),
     "drivers": {"errors"},
     "durations": set(),

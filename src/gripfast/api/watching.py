@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gripfast.api.rows import Row, Scan
+from gripfast.interrupts.threads import Background
 
 WINDOW = 10.0
 """Seconds over which rates are averaged."""
@@ -94,7 +95,7 @@ class Watcher:
         self._is_wanted = self._is_paused = self._is_closed = False
 
     def start(self) -> None:
-        threading.Thread(target=self._run, name="gripfast-watcher", daemon=True).start()
+        Background(self._run, "gripfast-watcher").start()
 
     def refresh(self) -> None:
         """Scan now, or right after the scan that is under way; even if it is paused."""

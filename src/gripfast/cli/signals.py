@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import NamedTuple
 
+from gripfast.interrupts.threads import Background
 from gripfast.timed_queue import TimedQueue
 
 
@@ -101,7 +102,7 @@ class ReadSignals(Signals):
         self.inherited_mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, self._wanted))
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         signal.signal(self._wake, self._woken)
-        threading.Thread(target=self._read, name="gripfast-signals", daemon=True).start()
+        Background(self._read, "gripfast-signals").start()
 
     def _read(self) -> None:
         while True:

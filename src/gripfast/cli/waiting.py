@@ -18,6 +18,7 @@ from gripfast.cli.signals import Signals
 from gripfast.columns import clipped
 from gripfast.durations import shown
 from gripfast.errors import visible
+from gripfast.interrupts.threads import Background
 
 SILENT_FOR = 0.2
 REFRESH = 1.0
@@ -51,7 +52,7 @@ class Telling:
         self._began = time.monotonic()
         self._over = threading.Event()
         self._drawn = False
-        self._thread = threading.Thread(target=self._tell, name="gripfast-telling", daemon=True)
+        self._thread = Background(self._tell, "gripfast-telling")
 
     def __enter__(self) -> None:
         self._thread.start()

@@ -28,6 +28,8 @@ _log = logging.getLogger("gripfast.lease")
 
 TELL_AFTER = 1.0
 """Seconds for which the engine can't be reached until the log says so."""
+TELL_AGAIN = 60.0
+"""Seconds after which it says so again, whichever claim of the client waits then."""
 
 
 async def acquire(env: Env, want: Want, wait: float | None, entry: Entry = False) -> LeaseState | Taken:
@@ -109,7 +111,6 @@ class _Patience:
         self._wait = wait
         self._failures = 0
         self._silent_since = math.inf
-        self._is_told = False
         self.ends = math.inf if wait is None else started + wait
         self._silence_ends = started + (env.connect_patience if wait is None else max(wait, env.request_timeout))
 
@@ -139,15 +140,17 @@ class _Patience:
         self._failures += 1
         left = self._silence_ends - (now := self._env.now())
         self._silent_since = min(self._silent_since, sent)
-        if now - self._silent_since >= TELL_AFTER and not self._is_told:
-            self._tell(answer, want, claim, left)
+        if now - self._silent_since >= TELL_AFTER:
+            self._tell(answer, want, claim, now, left)
         await self._env.pause(min(pause, left))
 
-    def _tell(self, answer: Unreachable, want: Want, claim: Claim, left: float) -> None:
-        """Once for each attempt: nobody should have to guess for so long why nothing happens."""
-        self._is_told = True
+    def _tell(self, answer: Unreachable, want: Want, claim: Claim, now: float, left: float) -> None:
+        """Nobody should have to guess for so long why nothing happens; nor read the same for each of many claims."""
+        level = logging.DEBUG
+        if now >= self._env.silence_told + TELL_AGAIN:
+            self._env.silence_told, level = now, logging.WARNING
         what = "waiting for %r: %s. Gripfast goes on trying for up to %.0f s"
-        _log.warning(what, want.name, answer.error, left, extra=_about(want, claim))
+        _log.log(level, what, want.name, answer.error, left, extra=_about(want, claim))
 
     async def _until_ready(self, answer: Unreachable, ready_in: float, claim: Claim) -> None:
         """The engine has said when it will serve. Until then a waiter only refreshes its position. Who can't wait for

@@ -473,5 +473,7 @@ class Env:
     """The client is closed, or being closed (`core/closing.py`)."""
     observers: Stories | None = None
     """None if there are none: the usual case, which must cost nothing."""
+    silence_told: float = -math.inf
+    """When the log has last said at WARNING that claims wait because the engine can't be reached."""
     sleepers: list[Callable[[], None]] = field(default_factory=list)
     """Called when the client is closed: whoever sleeps until then, or for a while, wakes up. From any thread."""

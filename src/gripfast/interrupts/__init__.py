@@ -21,6 +21,7 @@ decides.
              closes the socket, without a frame of ours.
 `guard.py`   The mutex for the few steps that need one. Its release stands in two nested clauses: one interrupt can't
              skip both. A signal handler that comes back into it is refused instead of waiting for itself.
+`threads.py` Threads of our own. Another thread starts them, one in which no signal handler runs.
 
 Elsewhere the same idea decides:
 

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gripfast.errors import Reason
+from gripfast.interrupts.threads import Background
 from gripfast.machine import boottime
 
 _log = logging.getLogger("gripfast.lease")
@@ -43,7 +44,7 @@ class Callbacks:
         """A thread for each that waits; the moment at which to try again, if one can't be started."""
         for _ in range(len(self._waiting)):
             try:
-                threading.Thread(target=self.run_waiting, name=self.name, daemon=True).start()
+                Background(self.run_waiting, self.name).start()
             except (RuntimeError, MemoryError) as error:
                 _log.log(level, "can't start threads for %d callbacks (%s); will retry", len(self._waiting), error)
                 return boottime() + RETRY

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
-from gripfast.interrupts.guard import Guard
+from gripfast.interrupts.threads import Background
 from gripfast.machine import boottime
 from gripfast.runtime.parts import LINGER_ROUNDS, LOOK_AT_LEAST
 from gripfast.timed_queue import next_in_own_thread
@@ -54,21 +54,16 @@ class Ticker(Generic[T]):
         self.name = name
         self._work = work
         self._at_end = at_end
-        self._starting = Guard()
         self._idle_rounds = 0
         self._asked: list[_Asked] = []
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = Background(self._run, name)
 
     def work_for(self, owner: object) -> None:
         """Stop when the owner is gone. Before start(), so that no thread is ever left without one."""
         self._owner = _Gone(owner, self.queue.put)
 
     def start(self) -> None:
-        self._starting.run(self._start_once)
-
-    def _start_once(self) -> None:
-        if self._thread.ident is None:
-            self._thread.start()
+        self._thread.start()
 
     def wake(self) -> None:
         self.queue.put(None)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import queue
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gripfast.core.ports import Granted
 from gripfast.errors import ClientClosed, GripfastError, StoreUnavailable
-from gripfast.interrupts.guard import Guard
+from gripfast.interrupts.threads import Background
 from gripfast.machine import boottime
 
 T = TypeVar("T")
@@ -98,8 +97,7 @@ class Worker:
         self._patience = patience
         self._is_stopped = False
         self._tasks = _Tasks()
-        self._starting = Guard()
-        self._thread = threading.Thread(target=self._tasks.work_off, name=name, daemon=True)
+        self._thread = Background(self._tasks.work_off, name)
 
     async def call(self, request: Callable[..., T], *args: Any) -> T:
         """For an event loop. A call that is cancelled, or out of patience, before its turn is never made."""
@@ -133,15 +131,10 @@ class Worker:
     def _put(self, task: Callable[[bool], None]) -> None:
         if self._is_stopped:
             raise _no_turn(is_open=False)
-        if self._thread.ident is None:
-            self._starting.run(self._start_once)
+        self._thread.start()
         self._tasks.put(task)
         if self._tasks.is_over:
             self._tasks.refuse_all()
-
-    def _start_once(self) -> None:
-        if self._thread.ident is None:
-            self._thread.start()
 
 
 def _no_turn(is_open: bool) -> GripfastError:

@@ -13,6 +13,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from gripfast.bounded import Call
+from gripfast.interrupts.threads import Background
 from gripfast.machine import boottime
 from gripfast.stores.faults import Fault, LinkDown
 from gripfast.stores.redis.dial import Dialer
@@ -89,7 +90,7 @@ class Node(Health):
     def look_after(self) -> None:
         """One thread at most does; an interrupt may have come before it began."""
         if not self._is_closed and (self._prober is None or not self._prober.is_alive()):
-            self._prober = threading.Thread(target=self._probe, name="gripfast-dial", daemon=True)
+            self._prober = Background(self._probe, "gripfast-dial")
             try:
                 self._prober.start()
             except RuntimeError:  # the interpreter is about to end

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from gripfast.interrupts.threads import Background
 from gripfast.machine import boottime
 from gripfast.stores.local_aio import AioInbox
 from gripfast.stores.sql.aio_connection import AioConnection, AioSessionInbox, AioTurn, Then
@@ -237,7 +237,7 @@ class AioLink(Link):
         if self._is_closed:
             then(closed(self.dialect.where))
             return
-        threading.Thread(target=connect, name="gripfast-dial", daemon=True).start()
+        Background(connect, "gripfast-dial").start()
 
     async def close(self) -> None:
         self._close()

@@ -11,10 +11,10 @@ import os
 import queue
 import select
 import socket
-import threading
 from typing import NamedTuple
 
 from gripfast.interrupts.guard import Guard
+from gripfast.interrupts.threads import Background
 from gripfast.machine import boottime
 from gripfast.stores.sql.descriptors import await_answer
 from gripfast.stores.sql.faults import no_answer_in, not_notified
@@ -96,7 +96,7 @@ class ListenerThread:
         self._waker.setblocking(False)
         self.channels: set[str] = set()
         self._is_wanted = True
-        self._thread = threading.Thread(target=self._run, name="gripfast-listener", daemon=True)
+        self._thread = Background(self._run, "gripfast-listener")
         self._pid = os.getpid()
         self.session = wire.session
         self._wire = wire

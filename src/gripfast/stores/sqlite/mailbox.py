@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from gripfast.core.ports import Granted
 from gripfast.interrupts.guard import Guard
 from gripfast.interrupts.living import Living
+from gripfast.interrupts.threads import Background
 from gripfast.machine import Process, this_process
 from gripfast.stores.inboxes import Inboxes
 
@@ -108,7 +109,7 @@ class _Listener:
 
     def start(self) -> None:
         if self._mail is not None and not self.is_started():
-            self._thread = threading.Thread(target=self._listen, name="gripfast-mailbox", daemon=True)
+            self._thread = Background(self._listen, "gripfast-mailbox")
             self._thread.start()
 
     def stop(self) -> None:

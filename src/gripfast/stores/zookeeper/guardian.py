@@ -10,12 +10,12 @@ import functools
 import logging
 import math
 import queue
-import threading
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import ConnectionLoss
 from kazoo.protocol.serialization import Delete
 
+from gripfast.interrupts.threads import Background
 from gripfast.machine import boottime
 from gripfast.stores.zookeeper.driver import Reply, send
 from gripfast.stores.zookeeper.janitor import Janitor
@@ -38,16 +38,15 @@ class Guardian:
         """By path: when a node is deleted. Renewing moves that moment, and what is taken out is safe."""
         self._wakes: TimedQueue[bool] = TimedQueue()
         """Whether to go on."""
-        self._thread = threading.Thread(target=self._run, name="gripfast-guardian", daemon=True)
+        self._thread = Background(self._run, "gripfast-guardian")
 
     def believe(self, path: str, until: float) -> None:
         """As setting `until`, for a node that may not be known here yet."""
         is_first = not self.until
         self.until[path] = until
         if is_first:
-            if self._thread.ident is None:
-                with contextlib.suppress(RuntimeError):  # another thread has just started it
-                    self._thread.start()
+            with contextlib.suppress(RuntimeError):  # the interpreter is about to end
+                self._thread.start()
             self._wakes.put(True)
 
     def doubt_all(self) -> None:

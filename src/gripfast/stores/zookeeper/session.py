@@ -21,7 +21,6 @@ import functools
 import logging
 import math
 import os
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -33,6 +32,7 @@ from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from gripfast.core import rules
 from gripfast.interrupts.guard import Guard
+from gripfast.interrupts.threads import Background
 from gripfast.machine import boottime
 from gripfast.stores.zookeeper import driver, protocol
 from gripfast.stores.zookeeper.deleted import DeletedNodes
@@ -125,7 +125,7 @@ class Session:
         if self._is_ours:
             self._starting.run(self._start_client)
         elif self.client.connected and not self.share:
-            threading.Thread(target=self._probe, name="gripfast-probe", daemon=True).start()
+            Background(self._probe, "gripfast-probe").start()
 
     def _start_client(self) -> None:
         if not self._is_stopped:
