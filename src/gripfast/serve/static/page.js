@@ -1,7 +1,7 @@
 // The page: signs in, listens, and puts together what the other modules have.
 
 import { Details } from "./details.js";
-import { Model, ORDERS, duration, rate } from "./model.js";
+import { Model, ORDERS, duration, grouped, rate } from "./model.js";
 import { Table, element, write } from "./table.js";
 
 const of = (id) => document.getElementById(id);
@@ -167,10 +167,6 @@ function drawFigures() {
   of("waiting").classList.toggle("some", waiting > 0);
   write(of("rate"), rate(total));
   write(of("longest"), oldest === Number.MAX_VALUE ? "–" : duration(now() - oldest));
-}
-
-function grouped(number) {
-  return number.toLocaleString("en-US").replaceAll(",", "\u202f");
 }
 
 function tick() {
