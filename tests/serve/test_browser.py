@@ -266,6 +266,17 @@ def test_an_unreachable_store_is_told_and_the_page_recovers(visit: Visits) -> No
             expect(visitor.page.locator("#state")).to_have_text("Live")
 
 
+def test_what_was_never_seen_is_not_zero(visit: Visits) -> None:
+    with lock_space("serve-browser:") as url, Proxy((HOST, shared_server().port)) as proxy:
+        proxy.refuse()
+        with Stage(url.replace(f":{shared_server().port}", f":{proxy.port}")) as stage:
+            visitor = visit(stage.link)
+            expect(visitor.page.locator("#state")).to_have_text("Store unreachable")
+            expect(visitor.page.locator("#held")).to_have_text("–")
+            proxy.accept()
+            expect(visitor.page.locator("#held")).to_have_text("0")
+
+
 @pytest.mark.parametrize("device", [{}, {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "narrow"])
 def test_the_accessibility_checker_finds_nothing(
     breaking: Stage, client: gripfast.Client, visit: Visits, device: dict[str, object]

@@ -161,6 +161,7 @@ function drawNow() {
 }
 
 function drawFigures() {
+  if (looked === null) return; // nothing is known yet: that is not 0
   const { held, waiting, oldest } = model.figures();
   write(of("held"), grouped(held));
   write(of("waiting"), waiting === null ? "?" : grouped(waiting));
