@@ -3,6 +3,7 @@
 import json
 import os
 import socket
+from contextlib import ExitStack
 from dataclasses import replace
 from datetime import datetime
 
@@ -10,6 +11,7 @@ import pytest
 
 import gripfast
 from cli.commandline import GRIPFAST, Call, run_gripfast, started, waiters
+from cli.screen import on_screen
 from cli.terminal import on_terminal
 from support.waiting import until
 
@@ -37,6 +39,23 @@ def test_ls_prints_a_table_on_a_terminal(client: gripfast.Client) -> None:
     assert heading.split()[:4] == ["NAME", "KIND", "LABEL", "HOST"]
     assert first.replace("备份", "备份..")[column:].startswith(socket.gethostname())
     assert second[column:].startswith(socket.gethostname())
+
+
+@pytest.mark.parametrize("columns", [40, 80, 100])
+def test_ls_fits_a_narrow_terminal(client: gripfast.Client, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))  # readline sets it, and it counts for more than the terminal
+    names = ["deploy", "tenants/0f8fad5b-d9cb-469f/invoices/2026/export", "报表：每月对账（华东区）"]
+    with ExitStack() as held:
+        for name in names:
+            held.enter_context(client.lock(name, label="a label that is longer than a column"))
+        with on_screen(*GRIPFAST, "ls", columns=columns) as screen:
+            headings = screen.sees("^NAME .*$").group().split()
+            screen.sees("^tenants.*….*export ")
+            screen.sees("^deploy +")
+            assert [
+                row for row in screen.rows() if row and not row.startswith(("NAME", "deploy", "tena", "报表"))
+            ] == []
+            assert ("LABEL" in headings, "TOKEN" in headings) == (columns > 40, False)
 
 
 def test_ls_picks_by_prefix(client: gripfast.Client, call: Call) -> None:

@@ -184,6 +184,19 @@ def test_ls_prints_a_table_on_a_terminal() -> None:
     assert "no read/write lock is held whose name begins with 'x'" in terminal.screen()
 
 
+def test_show_leaves_nothing_out_on_a_narrow_terminal(
+    full: list[gripfast.SemaphoreLease], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    with on_terminal(*GRIPFAST, "show", "api", columns=80) as terminal:
+        assert terminal.status() == 0
+    name, *lines = terminal.screen().splitlines()
+    assert name == "api"
+    assert [line.split()[-1] for line in lines if line.startswith("  token ")] == [str(each.token) for each in full]
+    assert len([line for line in lines if line.startswith("  slots ")]) == len(full)
+    assert all(len(line) <= 80 for line in lines)
+
+
 def test_show_tells_all_holders(full: list[gripfast.SemaphoreLease], call: Call) -> None:
     name, *facts, heading, first, second = call("show", "api", *SEMAPHORE).stdout.splitlines()
     assert (name, [fact.split(maxsplit=1)[0] for fact in facts]) == ("api", ["kind", "in", "waiting"])

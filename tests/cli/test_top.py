@@ -128,7 +128,7 @@ def test_a_filter_is_typed_kept_and_cleared() -> None:
         screen.sees("^▸report:7")
         screen.never_sees("^.nightly")
         screen.type(ENTER)
-        screen.sees("1 match “REPORT”")
+        screen.sees("1 matches “REPORT”")
         screen.type(ESCAPE)
         screen.sees("^.nightly")
 
@@ -228,6 +228,16 @@ def test_what_is_done_once_is_not_broken(client: gripfast.Client) -> None:
         screen.sees("recorded as done")
         screen.type("y")
     assert client.inspect("digest").kept == "done"
+
+
+def test_nobody_is_at_work_while_a_name_is_kept(client: gripfast.Client) -> None:
+    client.lock("sitemap", min_hold=600).acquire().release()
+    with top() as screen:
+        screen.sees("^▸sitemap +kept ")
+        screen.type("b")
+        screen.sees("It is held by nobody: released, but kept for its min_hold")
+        screen.sees("although its min_hold is not over")
+        screen.type("n")
 
 
 @pytest.mark.usefixtures("held")

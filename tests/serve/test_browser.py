@@ -3,7 +3,8 @@
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -200,6 +201,54 @@ def test_break_asks_and_then_breaks(breaking: Stage, client: gripfast.Client, vi
         lease.extend()
 
 
+def test_the_question_says_whose_hold_ends(breaking: Stage, client: gripfast.Client, visit: Visits) -> None:
+    with client.semaphore("api", limit=3, label="one"), client.semaphore("api", limit=3, label="two"):
+        client.lock("sitemap", min_hold=600).acquire().release()
+        visitor = visit(breaking.link)
+        page, question = visitor.page, visitor.page.get_by_role("alertdialog")
+        expect(visitor.row("api")).to_contain_text("one + 1 more")
+        page.get_by_role("button", name="api", exact=True).click()
+        page.get_by_role("button", name="Break the hold of two").click()
+        expect(question).to_contain_text("Break this hold of api?")
+        expect(question).to_contain_text("Its holder is “two”, pid ")
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="Break all 2 holders…").click()
+        expect(question).to_contain_text("The old holders may still be at work")
+        page.keyboard.press("Escape")
+        page.keyboard.press("Escape")
+        page.get_by_role("button", name="sitemap").click()
+        expect(page.get_by_role("dialog")).to_contain_text("released at")
+        page.get_by_role("button", name="Break…").click()
+        expect(question).to_contain_text("It is held by nobody: released, but kept for its min_hold.")
+        expect(question.get_by_label("Reason, for the log")).to_be_visible()
+        assert visitor.violations() == []
+
+
+def test_what_is_done_was_not_held(stage: Stage, client: gripfast.Client, visit: Visits) -> None:
+    with client.once("digest", keep=600) as run:
+        assert run
+    visitor = visit(stage.link)
+    visitor.page.get_by_role("button", name="digest").click()
+    expect(visitor.page.get_by_role("dialog")).to_contain_text("done at")
+    expect(visitor.page.get_by_role("dialog")).not_to_contain_text("held since")
+
+
+@pytest.mark.parametrize(("width", "columns"), [(1280, 7), (801, 6)])
+def test_times_are_not_cut(
+    stage: Stage, visit: Visits, monkeypatch: pytest.MonkeyPatch, width: int, columns: int
+) -> None:
+    now = datetime.now(UTC)
+    holder = Holder("owner", 1, "label", "host", 7, now - timedelta(hours=23, minutes=58), 3600.0 * 24 - 60)
+    rows = [replace(Row("lock", "a very long name " * 9, (holder,), 1234), rate=0.0421)]
+    monkeypatch.setattr(server, "scan", lambda *_: Scan("here", rows, 0.0, now, 0.0, ()))
+    visitor = visit(stage.link, viewport={"width": width, "height": 600})
+    expect(visitor.page.locator("#rows .held")).to_contain_text("23h 58m")
+    cells = visitor.page.locator("#rows td:visible")
+    assert cells.count() == columns - 1
+    assert [cell for cell in cells.all() if cell.evaluate("each => each.scrollWidth > each.clientWidth")] == []
+    expect(visitor.page.locator("#rows button.name")).to_have_attribute("title", rows[0].name)
+
+
 def test_an_unreachable_store_is_told_and_the_page_recovers(visit: Visits) -> None:
     with lock_space("serve-browser:") as url, Proxy((HOST, shared_server().port)) as proxy:
         through = url.replace(f":{shared_server().port}", f":{proxy.port}")
@@ -215,6 +264,17 @@ def test_an_unreachable_store_is_told_and_the_page_recovers(visit: Visits) -> No
             proxy.accept()
             expect(visitor.page.locator("#trouble")).to_be_hidden()
             expect(visitor.page.locator("#state")).to_have_text("Live")
+
+
+def test_what_was_never_seen_is_not_zero(visit: Visits) -> None:
+    with lock_space("serve-browser:") as url, Proxy((HOST, shared_server().port)) as proxy:
+        proxy.refuse()
+        with Stage(url.replace(f":{shared_server().port}", f":{proxy.port}")) as stage:
+            visitor = visit(stage.link)
+            expect(visitor.page.locator("#state")).to_have_text("Store unreachable")
+            expect(visitor.page.locator("#held")).to_have_text("–")
+            proxy.accept()
+            expect(visitor.page.locator("#held")).to_have_text("0")
 
 
 @pytest.mark.parametrize("device", [{}, {"color_scheme": "dark"}, PHONE], ids=["light", "dark", "narrow"])

@@ -29,7 +29,7 @@ def rows_in(client: gripfast.Client, prefix: str) -> list[Row]:
 
 
 def human_table(rows: Iterable[Row]) -> str:
-    return text.aligned([HEADINGS, *(line for row in rows for line in _lines(row))])
+    return text.fitted([HEADINGS, *(line for row in rows for line in _lines(row))])
 
 
 def _lines(row: Row) -> list[Sequence[str]]:

@@ -42,10 +42,11 @@ def ls(ctx: click.Context, in_json: bool, prefix: str, kind: AnyKind | Literal["
     gripfast ls --json
     gripfast ls --kind semaphore
 
-    On a terminal it prints a table with headings. Into a pipe it prints one line for each holder, without headings:
-    name, label, host, pid, since, seconds until the lock expires unless it is renewed, waiters, token, state, kind. A
-    space inside one of these fields is written as \\x20. Later versions may add fields at the end. If the store
-    can't tell how many wait (PostgreSQL, MariaDB, MySQL), waiters is ?, and null with --json.
+    On a terminal it prints a table with headings. If the terminal is too narrow, long texts are cut, and columns are
+    left out. Into a pipe it prints one line for each holder, without headings: name, label, host, pid, since, seconds
+    until the lock expires unless it is renewed, waiters, token, state, kind. A space inside one of these fields is
+    written as \\x20. Later versions may add fields at the end. If the store can't tell how many wait (PostgreSQL,
+    MariaDB, MySQL), waiters is ?, and null with --json.
 
     The state is held, or done (recorded by gripfast run --once, or once(): nobody is at work), or min_hold (released,
     but not free yet), or foreign (other software holds it). With --json, an entry that is done or min_hold has the

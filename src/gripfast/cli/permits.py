@@ -28,16 +28,23 @@ def has_room(info: PermitInfo) -> bool:
 
 
 def portrait(row: Row, some: Sequence[Holder] = ()) -> str:
-    """The whole on several lines, then a table of all holders, or some."""
+    """The whole on several lines, then a table of all holders, or some. Where that is too wide for the terminal, each
+    holder has several lines, too: nothing is left out."""
     lines = {"kind": row.kind, "in use": usage(row), "waiting": row.waiting}
     use = "SLOTS" if row.kind == "semaphore" else "MODE"
-    rows = [(use, *HOLDER_HEADINGS), *(_holder_row(row, each) for each in some or row.holders)]
-    facts = (f"  {key:<12}{value}" for key, value in lines.items())
-    return "\n".join([visible(row.name), *facts, *(f"  {line}" for line in text.aligned(rows).splitlines())])
+    holders = some or row.holders
+    rows = [(use, *HOLDER_HEADINGS), *(_holder_row(row, each) for each in holders)]
+    facts = [visible(row.name), *(f"  {key:<12}{value}" for key, value in lines.items())]
+    table = "\n".join(f"  {line}" for line in text.aligned(rows).splitlines())
+    if not text.is_too_wide(table):
+        return "\n".join([*facts, table])
+    each_use = ({use.lower(): words[0]} for words in rows[1:])
+    blocks = (text.facts(each, use=said) for each, said in zip(holders, each_use, strict=True))
+    return "\n".join([*facts, *(line for block in blocks for line in ("", *block))])
 
 
 def human_table(rows: Sequence[Row]) -> str:
-    return text.aligned([HEADINGS, *((visible(row.name), *_row(row)) for row in rows)])
+    return text.fitted([HEADINGS, *((visible(row.name), *_row(row)) for row in rows)])
 
 
 def plain_table(rows: Sequence[Row]) -> str:

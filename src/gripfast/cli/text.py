@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import shlex
+import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 
 from gripfast import LockInfo
 from gripfast.api.rows import Holder, Row
@@ -16,6 +19,11 @@ from gripfast.errors import describe_holder, visible
 HEADINGS = ("NAME", "LABEL", "HOST", "PID", "HELD FOR", "EXPIRES IN", "WAITERS", "TOKEN")
 FOREIGN = "software other than Gripfast"
 """A key that other software has set: who that is, it does not tell."""
+
+CUT_TO = {"NAME": 20, "HOST": 9, "LABEL": 8, "SLOTS": 5}
+"""What may be cut on a narrow terminal, and to how many columns at least."""
+FIRST = ("NAME", "HELD FOR", "HOST", "WAITERS", "KIND", "PID", "EXPIRES IN")
+"""What stays longest there; what is not named goes first."""
 
 _SINCE = {None: "held since", "done": "done at", "min_hold": "released at"}
 """Nobody holds what is kept."""
@@ -63,17 +71,22 @@ def has_room(info: LockInfo) -> bool:
 
 def portrait(row: Row) -> str:
     """One lock on several lines."""
-    info = row.holders[0]
+    return "\n".join([visible(row.name), *facts(row.holders[0], row.waiting)])
+
+
+def facts(info: LockInfo | Holder, waiting: str | None = None, use: dict[str, str] | None = None) -> Iterator[str]:
+    """One holder on several lines."""
     lines = {
+        **(use or {}),
         "label": visible(info.label) if info.label else "-",
         "holder": occupant(info),
         _SINCE[info.kept]: "unknown" if info.since is None else f"{_moment(info)} ({held_for(info)})",
         "expires in": expires_in(info) + ("" if info.kept or math.isinf(info.expires_in) else " unless renewed"),
-        "waiting": row.waiting,
+        "waiting": waiting,
         "token": str(info.token),
         "owner": visible(info.owner),
     }
-    return "\n".join([visible(row.name), *(f"  {key:<12}{value}" for key, value in lines.items())])
+    return (f"  {key:<12}{value}" for key, value in lines.items() if value is not None)
 
 
 def occupant(info: LockInfo | Holder) -> str:
@@ -85,7 +98,7 @@ def occupant(info: LockInfo | Holder) -> str:
 
 
 def human_table(rows: Sequence[Row]) -> str:
-    return aligned([HEADINGS, *(_human_row(row, row.holders[0]) for row in rows)])
+    return fitted([HEADINGS, *(_human_row(row, row.holders[0]) for row in rows)])
 
 
 def plain_table(rows: Sequence[Row]) -> str:
@@ -99,6 +112,46 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
         "  ".join(cell + " " * (width - cells(cell)) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     )
+
+
+def terminal_width() -> int | None:
+    """None if no person reads it."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def is_too_wide(table: str) -> bool:
+    width = terminal_width()
+    return width is not None and any(cells(line) > width for line in table.splitlines())
+
+
+def fitted(rows: Sequence[Sequence[str]]) -> str:
+    """With headings. On a terminal where that has no room, long texts are cut, and what matters least is left out: a
+    table whose lines are broken is unreadable."""
+    table, width = aligned(rows), terminal_width()
+    if width is None or not is_too_wide(table):
+        return table
+    from gripfast.cli.top.grid import Column, placed  # for those who need it
+
+    rank = {heading: place for place, heading in enumerate(FIRST)}
+    columns = [
+        Column[Sequence[str]](
+            heading,
+            itemgetter(at),
+            CUT_TO.get(heading, width),
+            rank.get(heading, len(rank)),
+            keeps_end=heading == "NAME",
+            is_extra=heading == "TOKEN",
+        )
+        for at, heading in enumerate(rows[0])
+    ]
+    lines = []
+    grid = placed(columns, rows[1:], width)
+    for row in rows:
+        line = ""
+        for piece in (each.piece(each.column.text(row)) for each in grid):
+            line += " " * (piece.at - cells(line)) + piece.text
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def broken(info: LockInfo) -> str:

@@ -201,7 +201,7 @@ def _choices(state: State) -> Iterator[str]:
     if state.is_paused:
         yield "PAUSED: p goes on"
     if state.filter and not state.is_typing:
-        yield f"{len(state.rows):,} match “{state.filter}”"
+        yield f"{len(state.rows):,} match{'es' * (len(state.rows) == 1)} “{state.filter}”"
     first = min(len(state.rows), state.first + 1)
     if len(state.rows) > state.room and state.page == "list":
         yield f"rows {first:,}–{min(len(state.rows), state.first + state.room):,} of {len(state.rows):,}"
@@ -209,7 +209,7 @@ def _choices(state: State) -> Iterator[str]:
 
 def _unreachable(state: State, view: View) -> str:
     """Where it is stands above."""
-    why = redacted(str(view.error)).removeprefix(state.where).strip()
+    why = redacted(str(view.error)).removeprefix(state.where).strip().removeprefix("can't be reached: ")
     return f"Unreachable for {shown(time.monotonic() - view.error_since)}, retrying: {why}"
 
 
@@ -357,8 +357,13 @@ def _question(row: Row, width: int) -> Iterator[Line]:
     for part in _wrapped(f"Release “{visible(row.name)}” by force?", width):
         yield line((part, f"{BOLD};{RED}"))
     several = f"All of its {len(row.holders)} holders lose it. The first is"
-    who_has_it = text.occupant(row.holders[0]) if row.holders[0].kept else text.held_by(row.holders[0])
+    first = row.holders[0]
+    who_has_it = f"held by {text.occupant(first)}" if first.kept else text.held_by(first)
     about = f"{several} {who_has_it}." if len(row.holders) > 1 else f"It is {who_has_it}."
-    for words in (about, "The holder may still be at work: then only fencing tokens protect the data."):
+    if first.kept:
+        risk = "Then it can be acquired at once, although its min_hold is not over."
+    else:
+        risk = "The holder may still be at work: then only fencing tokens protect the data."
+    for words in (about, risk):
         yield from (line(part) for part in textwrap.wrap(words, max(10, width)))
     yield line(("y", BOLD), " break it   ", ("any other key", BOLD), " leave it")

@@ -62,7 +62,7 @@ export class Details {
   #holder(row, holder) {
     const card = element("div", { class: "card" });
     const facts = element("dl");
-    facts.append(...said(row, holder).map(([title, value]) => fact(title, value)));
+    facts.append(...said(row, holder).map((each) => fact(...each)));
     card.append(facts);
     if (row.holders.length > 1 && this.#offers(row)) {
       const button = element("button", { type: "button", class: "danger" }, "Break…");
@@ -83,6 +83,9 @@ export class Details {
   }
 }
 
+// Nobody holds what is kept.
+const SINCE = { held: "held since", done: "done at", min_hold: "released at" };
+
 function said(row, holder) {
   const kept = { done: "nobody: it was done once", min_hold: "nobody: released, kept for its min_hold" }[holder.kept];
   const who = kept ?? (isForeign(holder) ? "software other than Gripfast" : `pid ${holder.pid} on ${holder.host || "?"}`);
@@ -90,18 +93,22 @@ function said(row, holder) {
     ["label", holder.label],
     ["holder", who],
     ["host", kept ? holder.host : null],
-    ["permits", holder.slots?.length > 0 ? `${holder.n}, slot ${holder.slots.join(", ")}` : null],
-    ["since", " "],
-    ["expires", " "],
+    ["permits", holder.slots?.length > 0 ? `${holder.n}, ${slots(holder.slots)}` : null],
+    [SINCE[holder.kept ?? "held"], " ", "since"],
+    ["expires in", " ", "expires"],
     ["token", String(holder.token)],
     ["owner", holder.owner],
     ["trace", holder.trace],
   ].filter(([, value]) => value);
 }
 
-function fact(title, value) {
-  const pair = element("div", { class: title });
-  pair.append(element("dt", {}, { since: "held since", expires: "expires in" }[title] ?? title), element("dd", {}, visible(value)));
+function slots(numbers) {
+  return `${numbers.length === 1 ? "slot" : "slots"} ${numbers.join(", ")}`;
+}
+
+function fact(title, value, kind = title) {
+  const pair = element("div", { class: kind });
+  pair.append(element("dt", {}, title), element("dd", {}, visible(value)));
   return pair;
 }
 
@@ -119,22 +126,26 @@ class Question {
   #dialog = of("question");
   #row = null;
   #holders = [];
+  #tells = true; // whether the store can tell a holder the reason
 
   constructor(onBreak) {
     this.onBreak = onBreak;
     of("question-no").addEventListener("click", () => this.#dialog.close());
     of("question-yes").addEventListener("click", () => this.#yes());
-    this.tells(true);
   }
 
   tells(reason) {
-    write(of("reason-label"), reason ? "Reason, for the old holder and the log" : "Reason, for the log");
+    this.#tells = reason;
   }
 
   ask(row, holders) {
     [this.#row, this.#holders] = [row, holders];
-    write(of("question-title"), `Break ${visible(row.name)}?`);
-    write(of("question-whom"), `It is held by ${holders.map(described).join("; ")}.`);
+    const [isOne, isPart, isKept] = [holders.length === 1, holders.length < row.holders.length, Boolean(holders[0].kept)];
+    write(of("question-title"), `Break ${isPart ? "this hold of " : ""}${visible(row.name)}?`);
+    write(of("question-whom"), `${isPart ? "Its holder is" : "It is held by"} ${holders.map(described).join("; ")}.`);
+    write(of("question-text"), isKept ? KEPT : isOne ? AT_WORK : ALL_AT_WORK);
+    const toWhom = this.#tells && !isKept ? (isOne ? "the old holder and " : "the old holders and ") : "";
+    write(of("reason-label"), `Reason, for ${toWhom}the log`);
     write(of("question-state"), "");
     of("reason").value = "";
     of("question-yes").disabled = false;
@@ -151,7 +162,16 @@ class Question {
   }
 }
 
+const AT_WORK =
+  "The next waiter gets it at once. The old holder may still be at work, and notices only at its next renewal: " +
+  "make sure first that it is gone.";
+const ALL_AT_WORK =
+  "The next waiters get it at once. The old holders may still be at work, and notice only at their next renewals: " +
+  "make sure first that they are gone.";
+const KEPT = "Then it can be acquired at once, although its min_hold is not over.";
+
 function described(holder) {
+  if (holder.kept) return "nobody: released, but kept for its min_hold";
   if (isForeign(holder)) return "software other than Gripfast";
   const label = holder.label ? `“${visible(holder.label)}”, ` : "";
   return `${label}pid ${holder.pid} on ${visible(holder.host) || "?"}`;

@@ -110,9 +110,15 @@ export function duration(seconds) {
   return `${Math.floor(whole / 86400)}d ${two(Math.floor((whole % 86400) / 3600))}h`;
 }
 
+// What is acquired and released between two scans is missed: at least so many.
 export function rate(perSecond) {
   if (perSecond === null || perSecond === undefined) return "–";
-  return perSecond === 0 ? "0" : perSecond < 10 ? perSecond.toFixed(1) : String(Math.round(perSecond));
+  if (perSecond === 0) return "0";
+  return `≥${perSecond < 10 ? Number(perSecond.toPrecision(2)) : grouped(Math.round(perSecond))}`;
+}
+
+export function grouped(number) {
+  return number.toLocaleString("en-US").replaceAll(",", "\u202f");
 }
 
 // Characters that can't be seen, or that turn the text around them, are written as what they are.

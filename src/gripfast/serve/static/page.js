@@ -1,7 +1,7 @@
 // The page: signs in, listens, and puts together what the other modules have.
 
 import { Details } from "./details.js";
-import { Model, ORDERS, duration, rate } from "./model.js";
+import { Model, ORDERS, duration, grouped, rate } from "./model.js";
 import { Table, element, write } from "./table.js";
 
 const of = (id) => document.getElementById(id);
@@ -161,16 +161,13 @@ function drawNow() {
 }
 
 function drawFigures() {
+  if (looked === null) return; // nothing is known yet: that is not 0
   const { held, waiting, oldest } = model.figures();
   write(of("held"), grouped(held));
   write(of("waiting"), waiting === null ? "?" : grouped(waiting));
   of("waiting").classList.toggle("some", waiting > 0);
   write(of("rate"), rate(total));
   write(of("longest"), oldest === Number.MAX_VALUE ? "–" : duration(now() - oldest));
-}
-
-function grouped(number) {
-  return number.toLocaleString("en-US").replaceAll(",", "\u202f");
 }
 
 function tick() {

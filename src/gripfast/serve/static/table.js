@@ -138,9 +138,11 @@ class Line {
     this.element.row = row;
     this.element.ariaRowIndex = index + 2;
     write(this.button, visible(row.name));
+    this.button.title = this.button.textContent; // it may be too long for its column
     write(this.use, use(row));
     this.use.dataset.kind = row.kind;
     this.use.hidden = this.use.textContent === "";
+    this.element.classList.toggle("kept", Boolean(row.holders[0].kept));
     this.#fillHolder(row);
     const end = soonest(row);
     write(this.cells.held, row.since === null ? "?" : duration(now - row.since));
@@ -154,7 +156,7 @@ class Line {
 
   #fillHolder(row) {
     const [holder, ...others] = row.holders;
-    write(this.who, visible(holderName(holder)) + (others.length > 0 ? ` + ${others.length}` : ""));
+    write(this.who, visible(holderName(holder)) + (others.length > 0 ? ` + ${others.length} more` : ""));
     const pid = holder.kept || isForeign(holder) ? "" : ` · ${holder.pid}`;
     write(this.from, holder.label ? visible(holder.host) + pid : pid.slice(3) && `pid ${holder.pid}`);
   }
