@@ -162,6 +162,37 @@ def test_the_event_of_a_loss_is_not_callable(kind: type[Any]) -> None:
 
 
 @staged
+async def test_an_attempt_to_adopt_or_lead_says_what_to_await() -> None:
+    async with gripfast.connect_async("memory://") as client:
+        text = await (await client.lock("job").acquire()).detach()
+        election = client.election("boss")
+        attempts: list[tuple[Callable[[], Any], str]] = [
+            (lambda: client.adopt(text), "await client.adopt(text)"),
+            (election.lead, "await election.lead()"),
+            (election.try_lead, "await election.try_lead()"),
+        ]
+        for attempt, instead in attempts:
+            with pytest.raises(TypeError, match=re.escape(instead)):
+                bool(attempt())
+            used = attempt()
+            lease = await used
+            with pytest.raises(AttributeError, match=re.escape(instead)):
+                used.held  # noqa: B018
+            await lease.release()
+
+
+@staged
+async def test_a_text_that_was_adopted_is_not_adopted_again() -> None:
+    async with gripfast.connect_async("memory://") as client:
+        used = client.adopt(await (await client.lock("job").acquire()).detach())
+        async with used:
+            pass
+        with pytest.raises(RuntimeError, match="a text can be adopted once") as refused:
+            await used
+        assert "call it again" not in str(refused.value)
+
+
+@staged
 async def test_only_a_writer_can_downgrade() -> None:
     with gripfast.connect("memory://") as client:
         with (
