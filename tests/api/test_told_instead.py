@@ -105,6 +105,29 @@ def test_braces_without_a_name_are_told_to_have_one(connect: Callable[[str], Any
 
 @pytest.mark.parametrize(
     "function",
+    [lambda *args, **kwargs: 1, lambda *args, user_id=0: 1, lambda user_id, *args: 1],
+    ids=["none", "behind", "before"],
+)
+def test_braces_are_not_filled_from_all_arguments(client: gripfast.Client, function: Any) -> None:
+    with pytest.raises(gripfast.ConfigurationError, match=r"such as {user_id}$"):
+        client.locked("j-{}")(function)
+
+
+class _Unsigned:
+    def __call__(self, *args: object) -> None: ...
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        raise NameError("of an annotation that is read late, as in Python 3.14")
+
+
+def test_a_function_whose_signature_can_not_be_read_is_believed(client: gripfast.Client) -> None:
+    with client.lock("job", on_lost=_Unsigned()):
+        pass
+
+
+@pytest.mark.parametrize(
+    "function",
     [lambda: 1, lambda term, more: 1, functools.partial(lambda term: 1, None)],
     ids=["none", "two", "partial"],
 )
