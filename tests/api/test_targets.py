@@ -97,11 +97,44 @@ def test_an_option_like_no_other_is_told_with_those_there_are() -> None:
         ("unix:/run/redis.sock", "write unix:///run/redis.sock"),
         ("postgresql:/user:secret?word@host/db", "write postgresql://…"),
         ("redis:/host?password=secret", "write redis://host"),
+        ("redis:[::1]:6379", "write redis://[::1]:6379"),
+        ("redis:a:1,b:2/0", "write redis://a:1,b:2/0"),
+        ("memory:5a", "write memory://5a"),
+        ("redis:user:secret", "write redis://…"),
+        ("redis::secret", "write redis://…"),
+        ("redis:123456", "write redis://…"),
+        ("redis:6379,secret@host", "write redis://…"),
+        ("redis:user:secret%40host", "write redis://…"),
+        ("redis:/host\nsecret", "write redis://…"),
+        ("redis:/host?a=b@c", "write redis://…"),
+        ("sqlite:/tmp/x\n.db", "write sqlite:///…"),
     ],
 )
 @pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async, gripfast.configure])
 def test_a_url_that_lacks_slashes_is_told_where(connect: Callable[[str], Any], url: str, instead: str) -> None:
     with pytest.raises(gripfast.ConfigurationError, match="lacks slashes behind") as refused:
+        connect(url)
+    assert str(refused.value).endswith(instead)
+
+
+@pytest.mark.parametrize(
+    ("url", "instead"),
+    [
+        ("redis:6379", "write redis://redis:6379"),
+        ("postgres:5432/app", "write postgres://postgres:5432/app"),
+        ("etcd:2379", "write etcd://etcd:2379"),
+        ("redis:6379,redis2:6379", "write redis://redis:6379,redis2:6379"),
+        ("zookeeper:2181", "write zookeeper://zookeeper:2181"),
+        ("redis:6379/0?password=secret", "write redis://redis:6379/0"),
+        ("redis:6379?password=secret", "write redis://redis:6379"),
+        ("redis:6379,user:secret", "write redis://…"),
+        ("redis:6379/\nsecret", "write redis://…"),
+    ],
+)
+@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async, gripfast.configure])
+def test_a_host_and_port_are_told_their_scheme(connect: Callable[[str], Any], url: str, instead: str) -> None:
+    """As Docker Compose and Kubernetes call hosts: after what runs there."""
+    with pytest.raises(gripfast.ConfigurationError, match=r"must start with a scheme: if '\w+' is the host") as refused:
         connect(url)
     assert str(refused.value).endswith(instead)
 
@@ -112,6 +145,8 @@ def test_a_setting_of_a_lock_is_no_option_of_a_client(connect: Callable[..., Any
         told = rf"^'{name}' belongs to a lock: write client\.lock\(name, {name}={value}\)$"
         with pytest.raises(gripfast.ConfigurationError, match=told):
             connect("memory://", **{name: value})
+    with pytest.raises(gripfast.ConfigurationError, match=r"wait=10{79}\)$"):
+        connect("memory://", wait=10**400)
     unseen: list[tuple[str, dict[str, Any]]] = [
         ("memory://?wait=3", {}),
         ("memory://", {"on_lost": print}),

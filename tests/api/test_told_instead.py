@@ -105,6 +105,29 @@ def test_braces_without_a_name_are_told_to_have_one(connect: Callable[[str], Any
 
 @pytest.mark.parametrize(
     "function",
+    [lambda *args, **kwargs: 1, lambda *args, user_id=0: 1, lambda user_id, *args: 1],
+    ids=["none", "behind", "before"],
+)
+def test_braces_are_not_filled_from_all_arguments(client: gripfast.Client, function: Any) -> None:
+    with pytest.raises(gripfast.ConfigurationError, match=r"such as {user_id}$"):
+        client.locked("j-{}")(function)
+
+
+class _Unsigned:
+    def __call__(self, *args: object) -> None: ...
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        raise NameError("of an annotation that is read late, as in Python 3.14")
+
+
+def test_a_function_whose_signature_can_not_be_read_is_believed(client: gripfast.Client) -> None:
+    with client.lock("job", on_lost=_Unsigned()):
+        pass
+
+
+@pytest.mark.parametrize(
+    "function",
     [lambda: 1, lambda term, more: 1, functools.partial(lambda term: 1, None)],
     ids=["none", "two", "partial"],
 )
@@ -154,15 +177,42 @@ def test_one_call_lists_one_kind(connect: Callable[[str], Any]) -> None:
         connect("memory://").list(kind="lokc")
 
 
-@pytest.mark.parametrize("connect", [gripfast.connect, gripfast.connect_async])
-def test_the_event_of_a_loss_is_not_called(connect: Callable[[str], Any]) -> None:
-    """In older libraries, `lost()` is a method."""
-    kind = gripfast.Lease if connect is gripfast.connect else gripfast.AsyncLease
-    lease: Any = object.__new__(kind)
-    lost = lease.lost
-    with pytest.raises(TypeError, match=r"Lost has no '__call__': .*lease\.lost\.is_set\(\), or read lease\.held"):
-        lost()
-    assert "__call__" not in dir(lost)
+@pytest.mark.parametrize("kind", [gripfast.Lease, gripfast.AsyncLease])
+def test_the_event_of_a_loss_is_not_callable(kind: type[Any]) -> None:
+    """A template calls what is callable. If `lost` refused the call, Django would render `lease.lost.is_set` as empty,
+    and so show a lost lease as one that is held."""
+    assert not callable(object.__new__(kind).lost)
+
+
+@staged
+async def test_an_attempt_to_adopt_or_lead_says_what_to_await() -> None:
+    async with gripfast.connect_async("memory://") as client:
+        text = await (await client.lock("job").acquire()).detach()
+        election = client.election("boss")
+        attempts: list[tuple[Callable[[], Any], str]] = [
+            (lambda: client.adopt(text), "await client.adopt(text)"),
+            (election.lead, "await election.lead()"),
+            (election.try_lead, "await election.try_lead()"),
+        ]
+        for attempt, instead in attempts:
+            with pytest.raises(TypeError, match=re.escape(instead)):
+                bool(attempt())
+            used = attempt()
+            lease = await used
+            with pytest.raises(AttributeError, match=re.escape(instead)):
+                used.held  # noqa: B018
+            await lease.release()
+
+
+@staged
+async def test_a_text_that_was_adopted_is_not_adopted_again() -> None:
+    async with gripfast.connect_async("memory://") as client:
+        used = client.adopt(await (await client.lock("job").acquire()).detach())
+        async with used:
+            pass
+        with pytest.raises(RuntimeError, match="a text can be adopted once") as refused:
+            await used
+        assert "call it again" not in str(refused.value)
 
 
 @staged

@@ -1,6 +1,7 @@
 """What happens around the code under test: others who hold locks, outages, losses. And what is left at the end."""
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -221,6 +222,135 @@ def test_so_is_whatever_has_a_name(world: World, kind: str) -> None:
     lease = made.try_lead() if kind == "election" else made.try_acquire()
     assert world.held() == ["job"]
     lease.release()
+
+
+def made_by(client: Any) -> dict[str, Any]:
+    return {
+        "lock": client.lock("job"),
+        "locks": client.locks("job", "more"),
+        "semaphore": client.semaphore("permits", 1),
+        "rwlock": client.rwlock("permits"),
+        "reader": client.rwlock("permits").read(),
+        "election": client.election("job"),
+        "once": client.once("job", keep=60),
+    }
+
+
+class _Refused(Exception):
+    pass
+
+
+def enter(kind: str, made: Any) -> None:
+    if kind == "once":
+        with made as run:
+            if not run:
+                raise _Refused
+        return
+    lease = made.try_lead() if kind == "election" else (made.write() if kind == "rwlock" else made).try_acquire()
+    if lease is None:
+        raise _Refused
+    lease.release()
+
+
+def hold_all(world: World) -> contextlib.ExitStack:
+    """What `made_by` makes."""
+    stack = contextlib.ExitStack()
+    other = stack.enter_context(gripfast.connect(world.url))
+    stack.enter_context(world.hold("job"))
+    stack.enter_context(other.semaphore("permits", 1))
+    stack.enter_context(other.rwlock("permits").write())
+    return stack
+
+
+KINDS = list(made_by(client_with_the_prefix_of_redis))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("passed", ["client", *KINDS])
+def test_all_that_its_client_has_made_moves_with_it(passed: str, kind: str) -> None:
+    client = gripfast.connect("redis://localhost:1")
+    made = made_by(client)
+    with World() as world:
+        world.redirect(client if passed == "client" else made[passed])
+        with hold_all(world):
+            for each in (made[kind], made_by(client)[kind]):
+                with pytest.raises(_Refused):
+                    enter(kind, each)
+            world.may_stay_held("permits")
+        enter(kind, made[kind])
+
+
+def test_what_async_clients_have_made_moves_too() -> None:
+    async def main(world: World, made: dict[str, Any]) -> None:
+        with hold_all(world):
+            for each in (made["lock"], made["locks"], made["semaphore"], made["reader"], made["rwlock"].write()):
+                assert await each.try_acquire() is None
+            async with made["once"] as run:
+                assert run.busy
+            assert await made["election"].try_lead() is None
+            world.may_stay_held("permits")
+        async with made["locks"]:
+            assert world.held() == ["job", "more"]
+
+    made = made_by(gripfast.connect_async("redis://localhost:1"))
+    with World() as world:
+        world.redirect(made["rwlock"])
+        asyncio.run(main(world, made))
+
+
+def test_a_redirected_client_shows_the_names_of_its_callers(world: World) -> None:
+    client = gripfast.connect("redis://localhost:1")
+    names = ["job", "lock:job", "lock:lock:job"]
+    locks, semaphore = client.locks(*names), client.semaphore("lock:s", 3)
+    with World() as inner:
+        inner.redirect(locks)
+        with locks, semaphore:
+            assert [info.name for info in client.list()] == [info.name for info in inner.client.list()] == names
+            assert [info.name for info in client.list("lock:")] == names[1:]
+            assert [info.name for info in client.list(kind="semaphore")] == ["lock:s"]
+            for name in names:
+                info = client.inspect(name)
+                assert info is not None
+                assert info.name == name
+            semaphore.resize(4)
+            permits = client.inspect("lock:s", kind="semaphore")
+            assert permits is not None
+            assert (permits.name, permits.limit) == ("lock:s", 4)
+        with inner.hold("lock:job"):
+            with pytest.raises(gripfast.LockTimeout) as busy:
+                client.lock("lock:job").acquire(wait=0)
+            assert busy.value.holder is not None
+            assert busy.value.holder.name == "lock:job"
+            client.lock("job").acquire(wait=0).release()
+            assert client.force_release("lock:job", reason="lock: a note")
+
+
+def test_a_lease_of_a_redirected_lock_is_lost(world: World) -> None:
+    lock = gripfast.connect("redis://localhost:1").lock("job")
+    with World() as inner:
+        inner.redirect(lock)
+        lease = lock.acquire()
+        inner.lose(lease, "taken")
+        assert lease.lost.is_set()
+        assert lock.try_acquire() is None
+        assert inner.client.lock("job").try_acquire() is None
+
+
+def test_a_redirected_lock_is_renewed_and_waited_for(world: World) -> None:
+    lock = gripfast.connect("redis://localhost:1").lock("job")
+    with World() as inner:
+        inner.redirect(lock)
+        with lock as lease:
+            inner.clock.advance(600)
+            lease.ensure_held()
+        with inner.hold("job", seconds=20), inner.clock.fast_forward():
+            lock.acquire(wait=60).release()
+        with (
+            inner.hold("job"),
+            inner.clock.fast_forward(),
+            pytest.raises(AssertionError, match="waits for 'job' without"),
+        ):
+            lock.acquire()
 
 
 def test_an_async_lock_that_was_made_before_is_redirected(world: World) -> None:

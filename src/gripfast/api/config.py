@@ -23,6 +23,11 @@ _SCHEME = re.compile(r"\s*([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 _NO_SLASHES = re.compile(r"\s*([a-z][a-z0-9+.-]*):(?!//)(.*)", re.IGNORECASE | re.DOTALL)
 _OF_PATHS = {"sqlite": ":///", "unix": "://"}
 """How a URL begins whose scheme is followed by a path. That path may begin with a slash of its own."""
+_PORT = re.compile(r"\d{1,5}(?=[/,]|\Z)", re.ASCII)
+_HOST = r"(?:(?!\d+(?![\w.-]))[\w.-]+|\[[\da-f:.]+\])(?::\d{1,5})?"
+_HOSTS = re.compile(rf"{_HOST}(?:,{_HOST})*(?:/[\w./-]*)?", re.ASCII | re.IGNORECASE)
+_PATH = re.compile(r"[\w.:/~+-]+", re.ASCII)
+"""What can be shown of a URL that can't be read: it has no user, no password and no line break."""
 _END_OF_HOSTS = r"(?=[/?#])|$"
 
 
@@ -85,11 +90,12 @@ def _configured(spec: StoreSpec, make: str, target: object, options: dict[str, A
 
 
 def _refuse_settings_of_a_lock(options: Mapping[str, object]) -> None:
-    from gripfast.api.words import OF_A_LOCK  # only for an error
+    from gripfast.api.misuse import as_here  # only for an error
+    from gripfast.api.words import OF_A_LOCK
 
     for name in OF_A_LOCK:
         if name in options:
-            value = repr(options[name]) if isinstance(options[name], int | float) else "…"
+            value = as_here(options[name]) if isinstance(options[name], int | float) else "…"
             raise ConfigurationError(f"{name!r} belongs to a lock: write client.lock(name, {name}={value})")
 
 
@@ -115,14 +121,25 @@ def _address(target: str) -> tuple[StoreSpec, Address]:
 
 
 def _refuse_missing_slashes(target: str) -> None:
-    """Its password, and its options, which may have one, are not shown."""
+    """What may be a password is not shown, nor are options, which may have one. Docker Compose, say, names a host after
+    what runs there: redis:6379."""
     found = _NO_SLASHES.match(target)
     if found is None or f"{found[1].lower()}://" not in schemes():
         return
-    scheme, rest = found[1], "…" if "@" in found[2] else re.split(r"[?#]", found[2])[0]
-    begin = _OF_PATHS.get(scheme.lower())
-    right = f"{scheme}://{rest.lstrip('/')}" if begin is None else f"{scheme}{begin}{rest}"
+    scheme, rest = found[1], "@" if "@" in found[2] else re.split(r"[?#]", found[2])[0]
+    kind = scheme.lower()
+    if kind in _OF_PATHS:
+        right = f"{scheme}{_OF_PATHS[kind]}{_shown(rest, _PATH)}"
+    elif _PORT.match(rest) and kind != "memory":
+        right = f"{scheme}://{_shown(f'{scheme}:{rest}', _HOSTS)}"
+        raise ConfigurationError(f"a URL must start with a scheme: if {scheme!r} is the host here, write {right}")
+    else:
+        right = f"{scheme}://{_shown(rest.lstrip('/'), _HOSTS)}"
     raise ConfigurationError(f"this URL lacks slashes behind {scheme + ':'!r}: write {right}")
+
+
+def _shown(part: str, safe: re.Pattern[str]) -> str:
+    return part if safe.fullmatch(part) else "…"
 
 
 def _split(target: str, spec: StoreSpec) -> SplitResult:

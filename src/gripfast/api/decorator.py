@@ -6,7 +6,7 @@ import functools
 import inspect
 import re
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, cast
 
 from gripfast.api.misuse import NotLikeOthers, no_truth
@@ -227,11 +227,18 @@ class Namer:
                 f"the name {self._template!r} uses {missing.args[0]!r}, but this call has no such argument"
             ) from None
 
+    def _arguments(self) -> Iterator[str]:
+        """What a name is made from: not `*args`, which has no text of its own."""
+        several = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+        for name, parameter in self._signature.parameters.items():
+            if name not in ("self", "cls") and parameter.kind not in several:
+                yield name
+
     def _check_fields(self, function: Callable[..., Any]) -> bool:
         roots = [field.partition(".")[0].partition("[")[0] for field in fields_of(self._template)]
         unknown = [root for root in roots if root not in self._signature.parameters]
         if any(root == "" or root.isdigit() for root in roots):
-            known = next((name for name in self._signature.parameters if name not in ("self", "cls")), "user_id")
+            known = next(self._arguments(), "user_id")
             raise ConfigurationError(
                 f"the name {self._template!r} has braces without the name of an argument: write it in them, such as "
                 f"{{{known}}}"

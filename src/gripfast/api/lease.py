@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from gripfast.api.misuse import NEEDS_PLAIN_WITH, NotLikeOthers, exact, no_truth, refuse_to_pickle, unknown_option
-from gripfast.api.words import OF_LEASES, OF_LOST
+from gripfast.api.words import OF_LEASES
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import to_raise
 from gripfast.core.release import release
@@ -233,8 +233,10 @@ class Lease(Handle[BlockingRuntime]):
                 raise
 
 
-class Lost(NotLikeOthers, lacks=OF_LOST):
+class Lost:
     """Like an event: says whether the lease is lost, by the clock at that moment."""
+
+    # Not callable, not even to say what to write instead: a template of Django would call it, and show nothing.
 
     if not TYPE_CHECKING:  # which has words of its own
         __bool__ = no_truth("write `lease.lost.is_set()`")

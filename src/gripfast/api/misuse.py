@@ -121,7 +121,7 @@ def unknown_option(function: Any, wrong: Mapping[str, object], *given: object) -
         hint = TO_WAIT_FOR_EVER.get(name, hint)
     if name == "acquire" and value is None and option in TIMES:
         hint = "leave it out: the setting of the lock counts. acquire(wait=None) waits for ever"
-    told = _near(option, known) if hint is None else hint.format(value=_as_here(value), **words)
+    told = _near(option, known) if hint is None else hint.format(value=as_here(value), **words)
     return TypeError(f"{name}() has no {option!r}: {told}")
 
 
@@ -133,9 +133,9 @@ def _too_many(function: str, given: tuple[object, ...]) -> str:
         return f"extend() takes only `ttl`: {OPTIONS[function]['replace_ttl']}"
     times = [each for each in given if not isinstance(each, bool)]
     if function == "lock":
-        wait = _as_here(times[-1]) if times else "seconds"
+        wait = as_here(times[-1]) if times else "seconds"
         return f"lock() takes a name and a ttl; all else are keywords, such as wait={wait}, the seconds to wait for it"
-    to_wait = f"to wait, write acquire(wait={_as_here(times[-1]) if times else 'seconds'}), {RAISES}"
+    to_wait = f"to wait, write acquire(wait={as_here(times[-1]) if times else 'seconds'}), {RAISES}"
     if function == "try_acquire":
         return f"try_acquire() takes nothing: it never waits; {to_wait}"
     return f"acquire() takes only `wait`: {f'not to wait, {NOT_WAIT}' if given[0] is False else to_wait}"
@@ -143,7 +143,7 @@ def _too_many(function: str, given: tuple[object, ...]) -> str:
 
 def _too_many_to_lead(function: str, given: tuple[object, ...]) -> str:
     times = [each for each in given if not isinstance(each, bool)]
-    to_wait = f"to wait, write lead(wait={_as_here(times[-1]) if times else 'seconds'}), {RAISES_TERM}"
+    to_wait = f"to wait, write lead(wait={as_here(times[-1]) if times else 'seconds'}), {RAISES_TERM}"
     if function == "try_lead":
         return f"try_lead() takes nothing: it never waits; {to_wait}"
     return f"lead() takes only `wait`: {f'not to wait, {NOT_LEAD}' if given[0] is False else to_wait}"
@@ -153,7 +153,7 @@ def more_for_run(function: object, more: tuple[object, ...], wrong: Mapping[str,
     """kazoo's `Election.run(func, *args, **kwargs)` passes them on."""
     name = getattr(function, "__name__", "function")
     name = name if name.isidentifier() else "function"
-    given = [_as_here(each) for each in more] + [f"{key}={_as_here(value)}" for key, value in wrong.items()]
+    given = [as_here(each) for each in more] + [f"{key}={as_here(value)}" for key, value in wrong.items()]
     arguments = ", ".join(given)
     return TypeError(
         f"run() calls the function with the term alone: to pass more, write run(lambda term: {name}(term, {arguments}))"
@@ -165,7 +165,7 @@ def shape_that_refuses(function: Any, *arguments: object) -> str | None:
     believed, and so is a wrapper, whatever it wraps."""
     try:
         signature = inspect.signature(function, follow_wrapped=False)
-    except (TypeError, ValueError):
+    except Exception:  # also of a `__signature__`, and of annotations that are read late (Python 3.14)
         return None
     try:
         signature.bind(*arguments)
@@ -224,7 +224,7 @@ def given(name: str, value: T) -> T:
     return value
 
 
-def _as_here(value: object) -> str:
+def as_here(value: object) -> str:
     """threading and filelock wait for ever if they are told -1."""
     return "None" if isinstance(value, int | float) and value == -1 else repr(value)[:_SHOWN_MOST]
 

@@ -140,9 +140,6 @@ OF_LEASES: Mapping[str, str] = {
     "force_release": _FORCE,
 }
 OF_WRITE_LEASES: Mapping[str, str] = {name: hint for name, hint in OF_LEASES.items() if name != "downgrade"}
-OF_LOST: Mapping[str, str] = {
-    "__call__": "`lost` is no method. Write lease.lost.is_set(), or read lease.held",
-}
 _LEAD = "write `{async_}with election.lead() as term:`, or `{await_}election.run(function)`"
 _RESIGN = (
     "the term has it: leave the block of `{async_}with election.lead() as term:`, or write `{await_}term.release()`. "

@@ -76,7 +76,7 @@ _OF_CLIENT = (
     "{client!r} was made before this World, "
     + _OUTSIDE.format("its locks are", "them")
     + "Call world.redirect(client) in the test, or in its fixture. For a lock that a module has made at import, "
-    "world.redirect(lock) does the same"
+    "world.redirect(lock) moves the client that made it"
 )
 _OF_DEFAULT = (
     "this lock of gripfast.lock(), on {client.where}, was made before this World, "

@@ -11,9 +11,23 @@ import contextlib
 import functools
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from gripfast.core.ports import Claim, Granted, Hold, Label, Taken, Unreachable, unreachable
+from gripfast.core.ports import (
+    Claim,
+    Granted,
+    Hold,
+    Kind,
+    Label,
+    LockInfo,
+    Page,
+    PermitInfo,
+    PermitPage,
+    Taken,
+    Unreachable,
+    unreachable,
+)
 from gripfast.errors import StoreUnavailable
 from gripfast.machine import Process, boottime
 from gripfast.stores import AioStores, StoreFactory
@@ -99,14 +113,28 @@ async def _pause_task(seconds: float) -> None:
     await TaskPause().pause(boottime() + seconds)
 
 
+class Named(str):
+    """An argument of a request that is a name, or how names begin."""
+
+    __slots__ = ()
+
+
 class WorldStore(LocalStore):
-    """For threads or tasks, as the inboxes and the way to call the engine say."""
+    """For threads or tasks, as the inboxes and the way to call the engine say.
+
+    `left_out`: with what the names of its client begin, and those in this world do not.
+    """
 
     def __init__(
-        self, factory: WorldFactory, inbox: type[ThreadInbox] | type[TaskInbox], call: Callable[..., Any]
+        self,
+        factory: WorldFactory,
+        inbox: type[ThreadInbox] | type[TaskInbox],
+        call: Callable[..., Any],
+        left_out: str = "",
     ) -> None:
         super().__init__(factory.engine, inbox, call)
         self.factory = factory
+        self._left_out = left_out
         self._follows_clock = False
 
     async def claim(self, claim: Claim) -> Granted | Taken | Unreachable:
@@ -114,7 +142,7 @@ class WorldStore(LocalStore):
             self._follow_clock()
         inbox = claim.inbox
         if isinstance(inbox, ThreadInbox | TaskInbox):
-            _check_for_ever(claim, inbox.since)
+            _check_for_ever(self.name_here(claim.name), inbox.since)
             moments.is_awake(inbox)
         answer = await super().claim(claim)
         if inbox is not None and not isinstance(answer, Taken):
@@ -132,7 +160,54 @@ class WorldStore(LocalStore):
         if self.factory.outages:
             return unreachable(StoreUnavailable(*self.factory.refusal()), was_sent=False, was_refused=True)
         self.factory.tend()
-        return await super()._ask(request, *args, is_held=is_held)
+        if not self._left_out:
+            return await super()._ask(request, *args, is_held=is_held)
+        answer = await super()._ask(request, *[self._as_here(each) for each in args], is_held=is_held)
+        return self._as_there(answer)  # type: ignore[no-any-return]
+
+    def name_here(self, key: str) -> str:
+        """In this world, of what the client calls by its prefix, too."""
+        return key.removeprefix(self._left_out)
+
+    def _as_here(self, arg: Any) -> Any:
+        """Of the arguments of a request."""
+        if isinstance(arg, Claim | Hold):
+            return arg._replace(name=self.name_here(arg.name))
+        if isinstance(arg, Named):
+            return self.name_here(arg)
+        return [self._as_here(each) for each in arg] if isinstance(arg, list | tuple) else arg
+
+    def _as_there(self, answer: Any) -> Any:
+        if isinstance(answer, LockInfo | PermitInfo):
+            return replace(answer, name=self._left_out + answer.name)
+        if isinstance(answer, Taken):
+            return answer._replace(holder=self._as_there(answer.holder))
+        if isinstance(answer, Page | PermitPage):
+            return answer._replace(infos=[self._as_there(info) for info in answer.infos])
+        return answer
+
+    async def inspect(self, name: str) -> LockInfo | Unreachable | None:
+        return await super().inspect(Named(name))
+
+    async def page(self, prefix: str, after: str | None) -> Page | Unreachable:
+        return await super().page(Named(prefix), after)
+
+    async def force_release(self, name: str, note: str | None = None) -> bool | Unreachable:
+        return await super().force_release(Named(name), note)
+
+    async def resize(self, name: str, limit: int) -> Unreachable | None:
+        return await super().resize(Named(name), limit)
+
+    async def inspect_permits(self, name: str, kind: Kind) -> PermitInfo | Unreachable | None:
+        return await super().inspect_permits(Named(name), kind)
+
+    async def page_permits(self, kind: Kind, prefix: str, after: str | None) -> PermitPage | Unreachable:
+        return await super().page_permits(kind, Named(prefix), after)
+
+    async def force_release_permits(
+        self, name: str, kind: Kind, owner: str | None = None, slot: int | None = None, note: str | None = None
+    ) -> bool | Unreachable:
+        return await super().force_release_permits(Named(name), kind, owner, slot, note)
 
     def _follow_clock(self) -> None:
         """The pauses of its client, which is just made."""
@@ -141,10 +216,10 @@ class WorldStore(LocalStore):
             self._follows_clock = True
 
 
-def _check_for_ever(claim: Claim, since: float | None) -> None:
+def _check_for_ever(name: str, since: float | None) -> None:
     if skipping and since is not None and boottime() - since > FOR_EVER:
         raise AssertionError(
-            f"the code waits for {claim.name!r} without an end: for more than an hour of the clock that fast_forward() "
+            f"the code waits for {name!r} without an end: for more than an hour of the clock that fast_forward() "
             "moves. Give the code a `wait`, or have the lock released: world.hold(name, seconds=…)"
         )
 
@@ -195,8 +270,27 @@ class WorldFactory(StoreFactory):
         reason = "connection refused (world.outage() of a test)"
         return f"can't reach {self.where}: {reason}", {self.where: reason}
 
+    def blocking(self, request_timeout: float, left_out: str = "") -> WorldStore:
+        return WorldStore(self, ThreadInbox, directly, left_out)
+
+    def aio(self, request_timeout: float, left_out: str = "") -> AioStores:
+        aside = self.blocking(request_timeout, left_out)
+        return AioStores(WorldStore(self, TaskInbox, yielding, left_out), aside)
+
+
+class WithoutPrefix(StoreFactory):
+    """The same store, for a client that was moved into the world. What it has made before begins with the default
+    prefix of its former store. That prefix is not part of the names in a world."""
+
+    capabilities = CAPABILITIES
+
+    def __init__(self, world: WorldFactory, prefix: str) -> None:
+        self.world = world
+        self.where = world.where
+        self.prefix = prefix
+
     def blocking(self, request_timeout: float) -> WorldStore:
-        return WorldStore(self, ThreadInbox, directly)
+        return self.world.blocking(request_timeout, self.prefix)
 
     def aio(self, request_timeout: float) -> AioStores:
-        return AioStores(WorldStore(self, TaskInbox, yielding), WorldStore(self, ThreadInbox, directly))
+        return self.world.aio(request_timeout, self.prefix)

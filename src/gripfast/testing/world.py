@@ -21,6 +21,9 @@ import gripfast
 from gripfast.api import default
 from gripfast.api.lease import Handle
 from gripfast.api.lock import Settled
+from gripfast.api.locks import AnyLocks
+from gripfast.api.once import AnyOnce
+from gripfast.api.permits import AnyRWLock
 from gripfast.core import rules
 from gripfast.core.lease import Broken, LeaseState
 from gripfast.core.ports import Hold, Taken
@@ -31,13 +34,13 @@ from gripfast.stores.memory.factory import replaced
 from gripfast.testing import leaks, outsiders
 from gripfast.testing.clock import Clock, Runtime, runtimes, settle_threads
 from gripfast.testing.moments import moments
-from gripfast.testing.store import Stranger, WorldFactory, WorldStore
+from gripfast.testing.store import Stranger, WithoutPrefix, WorldFactory, WorldStore
 
 if TYPE_CHECKING:
     from gripfast.api.config import Config
-    from gripfast.api.settings import LockSettings
     from gripfast.core.ledger import Mark
     from gripfast.runtime.aio import AioRuntime
+    from gripfast.stores import StoreFactory
 
 LOSSES: tuple[Reason, ...] = ("expired", "taken", "broken", "session", "max_hold")
 
@@ -159,7 +162,7 @@ class World:
             what = f"there is no lease to lose: the code under test holds {', '.join(map(repr, self.held())) or 'none'}"
             raise ConfigurationError(f"{what}, not {getattr(lease, 'name', lease)!r}")
         for runtime, state in found:
-            self._end_at_engine(state, reason, note)
+            self._end_at_engine(state, _key(runtime, state), reason, note)
             state.finish(reason if note is None else Broken(note))
             _tell_loss(runtime, state)
         settle_threads()
@@ -192,27 +195,31 @@ class World:
         | gripfast.AsyncLock
         | gripfast.Semaphore
         | gripfast.AsyncSemaphore
+        | gripfast.RWLock
+        | gripfast.AsyncRWLock
+        | gripfast.Locks
+        | gripfast.AsyncLocks
         | gripfast.Election
-        | gripfast.AsyncElection,
+        | gripfast.AsyncElection
+        | gripfast.Once
+        | gripfast.AsyncOnce,
     ) -> None:
         """Until the end of this world, a client that the program has made before, such as one of a module, is in this
-        world, with everything that was decorated with it. Its ttl stays, and so does a prefix that the program chose:
-        `hold()` takes the name with that prefix.
+        world, with everything that it has made and decorated. Its ttl stays, and so does a prefix that the program
+        chose: `hold()` takes the name with that prefix.
 
-        Of a lock, semaphore or election that a module has made, the client is moved, and the name is that in this
-        world. So it works for `lock = gripfast.lock("job")`, too."""
-        made_before = client
-        if isinstance(client, Settled):
+        Instead of a client, pass a lock (or `locks()`, a semaphore, a read/write lock, an election, a `once()`) that a
+        module has made: its client is moved, with everything else that this client has made. So it works for
+        `lock = gripfast.lock("job")`, too."""
+        if isinstance(client, Settled | AnyLocks | AnyRWLock | AnyOnce):
             client = client._client
         if not isinstance(client, gripfast.Client | gripfast.AsyncClient):
             raise ConfigurationError(
                 f"redirect() takes a client, or a lock that a module made at import, not a "
-                f"{type(made_before).__name__}: pass the client that made it, or make it in the function that uses it"
+                f"{type(client).__name__}: pass the client that made it, or make it in the function that uses it"
             )
-        if client._config.factory is not self._factory:
+        if _world_of(client._config.factory) is not self._factory:
             self._move(client)
-        if isinstance(made_before, Settled):
-            self._rename(made_before._settings, client._config.prefix)
 
     def _move(self, client: gripfast.Client | gripfast.AsyncClient) -> None:
         before = dict(vars(client))
@@ -221,16 +228,12 @@ class World:
         self._exits.callback(vars(client).update, before)
         self._exits.callback(_close, client)
 
-    def _rename(self, settings: LockSettings, prefix: str) -> None:
-        """What the store calls it was decided when the lock was made."""
-        before = settings.want
-        settings.want = before._replace(key=prefix + before.name)
-        self._exits.callback(setattr, settings, "want", before)
-
     def _config_here(self, config: Config) -> Config:
-        """A prefix that its store has by default, such as Redis's `lock:`, is not part of the names in a world."""
-        chosen = config.prefix != config.factory.prefix
-        return config._replace(factory=self._factory, prefix=config.prefix if chosen else self._factory.prefix)
+        """A prefix that its store has by default, such as Redis's `lock:`, is not part of the names in a world. The
+        client keeps it, because the locks that it made before have it."""
+        if config.prefix and config.prefix == config.factory.prefix:
+            return config._replace(factory=WithoutPrefix(self._factory, config.prefix))
+        return config._replace(factory=self._factory)
 
     def __enter__(self) -> World:
         self._exits.enter_context(leaks.collected(self._dropped))
@@ -281,15 +284,15 @@ class World:
         if outage in self._factory.outages:
             self._factory.outages.remove(outage)
 
-    def _end_at_engine(self, state: LeaseState, reason: Reason, note: str | None) -> None:
+    def _end_at_engine(self, state: LeaseState, key: str, reason: Reason, note: str | None) -> None:
         self._tend()
         share = state.want.share
         if share is not None:
-            self._engine.permits().force_release(state.key, share.kind, state.owner, None, note)
+            self._engine.permits().force_release(key, share.kind, state.owner, None, note)
             return
-        self._engine.force_release(state.key, note)
-        if reason == "taken" and self._engine.inspect(state.key) is None:
-            self.hold(state.key)
+        self._engine.force_release(key, note)
+        if reason == "taken" and self._engine.inspect(key) is None:
+            self.hold(key)
 
     def _marks(self) -> list[Mark]:
         """Of leases that are held."""
@@ -309,6 +312,17 @@ class World:
 def _factory_of(runtime: Runtime) -> WorldFactory | None:
     store = runtime.env.store
     return store.factory if isinstance(store, WorldStore) else None
+
+
+def _world_of(factory: StoreFactory) -> StoreFactory:
+    return factory.world if isinstance(factory, WithoutPrefix) else factory
+
+
+def _key(runtime: Runtime, state: LeaseState) -> str:
+    """In the engine of the world."""
+    store = runtime.env.store
+    assert isinstance(store, WorldStore)
+    return store.name_here(state.key)
 
 
 def _is_of(state: LeaseState, lease: object) -> bool:

@@ -111,11 +111,13 @@ class _Lock(AsyncLock):
 class _Leading(_AcquiringOne):
     __slots__ = ()
     _call = "lead()"
+    _instead = "write `async with election.lead() as term:`, or `term = await election.lead()`"
 
 
 class _TryingToLead(_TryingOne):
     __slots__ = ()
     _call = "try_lead()"
+    _instead = "write `term = await election.try_lead()`, which is None if someone else leads"
 
 
 class Leading(Acquiring):
@@ -124,7 +126,7 @@ class Leading(Acquiring):
     __slots__ = ()
     _when_awaited = _Leading
     _call = _Leading._call
-    _instead = "write `async with election.lead() as term:`, or `term = await election.lead()`"
+    _instead = _Leading._instead
 
 
 class TryingToLead(Trying):
@@ -133,7 +135,7 @@ class TryingToLead(Trying):
     __slots__ = ()
     _when_awaited = _TryingToLead
     _call = _TryingToLead._call
-    _instead = "write `term = await election.try_lead()`, which is None if someone else leads"
+    _instead = _TryingToLead._instead
 
 
 _Leading._when_awaited = _Leading

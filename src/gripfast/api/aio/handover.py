@@ -35,6 +35,10 @@ class Detached(AsyncLock):
 class _Adopting(_AcquiringOne):
     __slots__ = ()
     _call = "adopt()"
+    _instead = "write `async with client.adopt(text) as lease:`, or `lease = await client.adopt(text)`"
+
+    def _used_twice(self) -> RuntimeError:
+        return RuntimeError(f"{self._described()} was used before: a text can be adopted once. Keep the lease")
 
 
 class Adopting(Acquiring):
@@ -43,7 +47,7 @@ class Adopting(Acquiring):
     __slots__ = ()
     _when_awaited = _Adopting
     _call = _Adopting._call
-    _instead = "write `async with client.adopt(text) as lease:`, or `lease = await client.adopt(text)`"
+    _instead = _Adopting._instead
 
 
 _Adopting._when_awaited = _Adopting

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gripfast.api.lease import Handle
-from gripfast.api.misuse import NEEDS_ASYNC_WITH, NotLikeOthers, exact, no_truth, unknown_option
-from gripfast.api.words import OF_LOST
+from gripfast.api.misuse import NEEDS_ASYNC_WITH, exact, no_truth, unknown_option
 from gripfast.core.lease import LeaseState
 from gripfast.core.ports import to_raise
 from gripfast.core.release import release
@@ -158,7 +157,7 @@ class Body:
         return state is not None and state.lost(boottime()) is not None
 
 
-class AsyncLost(NotLikeOthers, lacks=OF_LOST):
+class AsyncLost:
     """Like an event: says whether the lease is lost, by the clock at that moment."""
 
     if not TYPE_CHECKING:  # which has words of its own
