@@ -21,6 +21,12 @@ TTL = 3.0
 """Of the workers' leases: a process that gets no turn on a busy machine for that long may be passed."""
 
 
+def least(client: gripfast.Client) -> int:
+    """Grants for each process in a minute. Who polls is slow to come back after a stop, which holds up the queue for
+    up to 3.5 s, a dozen times."""
+    return 10 if client.capabilities.push else 5
+
+
 class Belief(NamedTuple):
     number: str
     owner: str
@@ -143,7 +149,7 @@ def test_killed_and_stopped_processes_never_have_more_permits_than_the_limit(
         assert killed
         assert stopped
         assert compared
-        assert len(journal.beliefs) > (10 * processes if LONG else processes // 2)
+        assert len(journal.beliefs) > (least(client) * processes if LONG else processes // 2)
         assert client.semaphore("api", LIMIT).acquire(LIMIT, wait=30).slots == (0, 1, 2)
 
 
