@@ -66,7 +66,7 @@ def test_a_plain_redis_url_loads_no_redis_py() -> None:
 def test_a_command_loads_no_other_command() -> None:
     run = "from gripfast.cli import main; assert main(['run', '--url', 'memory://', 'n', '--', 'true']) == 0"
     others = {
-        "asyncio", "importlib.metadata", "ssl", "subprocess", "click.shell_completion", "gripfast.fencing",
+        "asyncio", "importlib.metadata", "shutil", "ssl", "subprocess", "click.shell_completion", "gripfast.fencing",
         "gripfast.cli.locks",
     }  # fmt: skip
     assert loaded_by(run) & others == set()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shlex
-import shutil
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -116,7 +115,11 @@ def aligned(rows: Sequence[Sequence[str]]) -> str:
 
 def terminal_width() -> int | None:
     """None if no person reads it."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    import shutil  # with all the archives that it knows: most commands print no table
+
+    return shutil.get_terminal_size().columns
 
 
 def is_too_wide(table: str) -> bool:
