@@ -93,7 +93,7 @@ def test_options_of_the_driver_are_for_all_nodes() -> None:
         ("redlock://a,b,c/jobs", "number of a database"),
         ("redlock://a,b,c/1/2", "number of a database"),
         ("redlock://a,b,c#x", "%23"),
-        ("redlock:a,b,c", "scheme"),
+        ("redlock:a,b,c", "write redlock://a,b,c"),
         ("redlock://a,b,c?bogus=1", "unknown option for redlock://a:6379,b:6379,c:6379/0: bogus"),
         ("redlock://a,b,c?ssl_ca_certs=ca.pem", "ssl_ca_certs"),
         ("redlock://a,b,c?path=/run/redis.sock", "path"),
