@@ -44,6 +44,7 @@ FIRST_SEED = {
     "queue in the order of names": 2,
     "renewed by a minority": 41,
     "late answer ends new leases": 41154,
+    "late record moves the marker back": 46563,
     "refused try forgets an earlier one": 52186,
     "repeated release counts as broken": 275,
     "unknown detach is left": 4529,

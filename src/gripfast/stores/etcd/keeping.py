@@ -63,18 +63,26 @@ class Keeping:
             {"owner": marker.owner, "ttl": marker.seconds, "since": _now_us(), "token": record.token},
             host="", pid=0, label=record.found.get("label"),
         )  # fmt: skip
-        request = protocol.keep(record.key, record.place.create, value, lease.id)
-        answer, was_repeated = await requests.ask_once(request, until, each)
-        requests.lost_lease(answer, lease)
-        if isinstance(answer, Fault | Refusal):
-            return failed(answer)
-        loss: Loss | None = None
-        if not answer.succeeded and not _is_of(answer.responses[0].kvs, marker.owner):
-            # The first of two may have done it, and the rest of a min_hold may be over since. A "done" lasts longer.
-            is_over = was_repeated and kept(marker.owner) == "min_hold"
-            loss = None if is_over else await self._store.why(record, hold.owner, until)
-        self._store.forget(hold.owner)
-        return loss
+        was_repeated = False
+        for _ in range(AGAIN):
+            request = protocol.keep(record.place, value, lease.id)
+            answer, again = await requests.ask_once(request, until, each)
+            was_repeated |= again
+            requests.lost_lease(answer, lease)
+            if isinstance(answer, Fault | Refusal):
+                return failed(answer)
+            moved = protocol.read_move(answer, record.place, answer.header.revision, 0, hold.owner)
+            if isinstance(moved, Entry):
+                record.place = protocol.place_of(moved)
+                continue
+            loss: Loss | None = None
+            if moved is None and not _is_of(answer.responses[0].kvs, marker.owner):
+                # The first of two may have done it, and the rest of a min_hold be over since. A "done" lasts longer.
+                is_over = was_repeated and kept(marker.owner) == "min_hold"
+                loss = None if is_over else await self._store.why(record, hold.owner, until)
+            self._store.forget(hold.owner)
+            return loss
+        return self._restless(hold.name, "so it is released later")
 
     async def release_unknown(self, hold: Hold, until: float) -> Loss | Unreachable | None:
         """Of an owner that this client has no record of: a "done" that is to be forgotten. Whoever has recorded it may
@@ -132,7 +140,10 @@ class Keeping:
                 self._store.records[hold.owner] = record
                 return "released"
             return None
-        words = f"{hold.name!r} changed during every attempt, so it is released: acquire it again"
+        return self._restless(hold.name, "so it is released: acquire it again")
+
+    def _restless(self, name: str, then: str) -> Unreachable:
+        words = f"{name!r} changed during every attempt, {then}"
         return unreachable(StoreUnavailable(f"{self._requests.link.where}: {words}"))
 
     async def adopt(self, hold: Hold, claim: Claim) -> Granted | Loss | Unreachable:

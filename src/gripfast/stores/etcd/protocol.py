@@ -293,9 +293,10 @@ def delete(place: Place) -> TxnRequest:
     return TxnRequest(place.is_mine(), (DeleteRangeRequest(place.key),), (RangeRequest(place.key),))
 
 
-def keep(key: bytes, create: int, value: bytes, lease: int) -> TxnRequest:
-    is_mine = Compare(CREATE, key, EQUAL, create)
-    return TxnRequest((is_mine,), (PutRequest(key, value, lease),), (RangeRequest(key),))
+def keep(place: Place, value: bytes, lease: int) -> TxnRequest:
+    """Only if nobody has written it since: an earlier try that arrives late would put the marker back under the lease
+    that was current then, and that may end at once."""
+    return TxnRequest(place.is_mine(), (PutRequest(place.key, value, lease),), (RangeRequest(place.key),))
 
 
 def force_release(place: Place, note_key: bytes, note: str | None, lease: int) -> TxnRequest:

@@ -221,7 +221,12 @@ ETCD = (
     _mutant(
         "kept without a compare",
         "A record of what is done is written although the lock is gone.",
-        Edit(protocol.keep, "TxnRequest((is_mine,)", "TxnRequest(()"),
+        Edit(protocol.keep, "TxnRequest(place.is_mine()", "TxnRequest(()"),
+    ),
+    _mutant(
+        "late record moves the marker back",
+        "A first record of what is done, which arrives behind its repetition, puts the marker under the older lease.",
+        Edit(protocol.keep, "TxnRequest(place.is_mine()", "TxnRequest(place.is_mine()[:1]"),
     ),
     _mutant(
         "adopted from whoever has it",
