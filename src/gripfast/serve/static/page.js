@@ -10,7 +10,8 @@ const details = new Details({
   mayBreak: () => session?.may_break ?? false,
   now,
   onBreak: breakHolders,
-  onClose: () => table.move(0), // back to where the keyboard was
+  // Back to where the keyboard was, unless it is somewhere by now: this comes a moment after the dialog has closed.
+  onClose: () => document.activeElement === document.body && table.move(0),
 });
 const table = new Table({ onOpen: (row) => details.open(row), onOrder: orderBy, now });
 
